@@ -53,40 +53,25 @@ interface EngineLoad {
 }
 
 export class Engine implements Omit<EngineParts, 'shared'> {
-  readonly control: ControlDatabase;
-  readonly servers: Servers;
-  readonly serverRows: ServerRows;
-  readonly serverWatch: ServerWatch;
-  readonly databases: ProjectDatabases;
-  readonly audit: Audit;
-  readonly projects: Projects;
-  readonly moves: Moves;
-  readonly tokens: Tokens;
-  readonly authenticate: Authenticate;
-  readonly tokenRate: TokenRate | null;
-  readonly sessions: Sessions | null;
-  readonly folder: string | null;
-  private readonly shared: SharedServices;
+  declare readonly control: ControlDatabase;
+  declare readonly servers: Servers;
+  declare readonly serverRows: ServerRows;
+  declare readonly serverWatch: ServerWatch;
+  declare readonly databases: ProjectDatabases;
+  declare readonly audit: Audit;
+  declare readonly projects: Projects;
+  declare readonly moves: Moves;
+  declare readonly tokens: Tokens;
+  declare readonly authenticate: Authenticate;
+  declare readonly tokenRate: TokenRate | null;
+  declare readonly sessions: Sessions | null;
+  declare readonly folder: string | null;
+  declare private readonly shared: SharedServices;
   readonly live: LiveRequests;
 
   /** See `openEngine`. */
   constructor(parts: EngineParts) {
-    ({
-      control: this.control,
-      servers: this.servers,
-      serverRows: this.serverRows,
-      serverWatch: this.serverWatch,
-      databases: this.databases,
-      audit: this.audit,
-      projects: this.projects,
-      moves: this.moves,
-      tokens: this.tokens,
-      authenticate: this.authenticate,
-      tokenRate: this.tokenRate,
-      sessions: this.sessions,
-      folder: this.folder,
-      shared: this.shared,
-    } = parts);
+    Object.assign(this, parts);
     this.live = new LiveRequests(parts.tokens);
   }
 

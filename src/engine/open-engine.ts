@@ -35,6 +35,8 @@ import { Sessions, type SessionSettings } from './sessions/sessions.js';
 import { Splitter } from './sql/splitter.js';
 
 export interface EngineSettings extends AuditSettings, CapacitySettings {
+  /** Longest wait of one request, in milliseconds. */
+  waitMs: number;
   address: ServerAddress;
   /** Where the projects' own servers are; null: all projects are on the server of `address`. */
   embedded: Embedded | null;

@@ -5,12 +5,9 @@
 import type { Receipt } from '../contract/wire/receipts.js';
 import { BEGIN, type Fragment, type Session, sql } from '../pg/index.js';
 import { ANY_PATH, deletesFrom, isKept, lockOf } from './idempotency.js';
-import { queryTimeout } from './limits/deadline.js';
+import { typedDeadline } from './limits/deadline.js';
 import type { Project } from './project.js';
 import { commit } from './transaction.js';
-
-const TIMEOUT_MS = 30_000;
-const expired = queryTimeout(TIMEOUT_MS);
 
 const DAY_MS = 24 * 60 * 60 * 1_000;
 
@@ -41,7 +38,7 @@ export async function readReceipts(
   const since = new Date(Date.now() - days * DAY_MS).toISOString();
   return project.use(
     'typed',
-    { timeoutMs: TIMEOUT_MS, signal, expired },
+    typedDeadline(signal),
     async ({ session }) => {
       for (let i = 0; settle && i < keys.length; i += SETTLED_AT_ONCE) {
         await settleKeys(session, keys.slice(i, i + SETTLED_AT_ONCE), table);

@@ -1,12 +1,19 @@
-/** The frame of every write: one transaction, which stores the response under the request's Idempotency-Key, if it has one. */
+/** Every write: one transaction, which stores the response under the request's Idempotency-Key, if it has one. */
 import type { Schema } from '../contract/schema.js';
-import { BEGIN, type Session, type Statement } from '../pg/index.js';
+import { BEGIN, type Statement } from '../pg/index.js';
+import type { Lease } from '../tenancy/connections/connections.js';
+import type { PoolName } from '../tenancy/connections/project-session.js';
 import { type IdempotencyKey, storeResponse, withIdempotencyKey } from './idempotency.js';
+import type { Clock, Deadline } from './limits/deadline.js';
 import type { Project } from './project.js';
+import type { QuotaImpact } from './quota.js';
+import type { RequestTrace } from './trace.js';
 import { commit } from './transaction.js';
 
 /** A write under way. */
 export interface Write {
+  readonly lease: Lease;
+  readonly clock: Clock;
   /** What comes before its first statement; nothing if the look-up of the key has begun the transaction. */
   readonly begin: readonly Statement[];
   /** A repeat of the request cannot do the work twice. */
@@ -18,42 +25,54 @@ export interface Write {
 }
 
 interface WriteOptions<A> {
+  readonly deadline: Deadline;
   readonly idempotency: IdempotencyKey | null;
   /** What is stored under the key. */
   readonly stored: Schema<A>;
-  /** False: it makes the project no larger. Without a key the caller has asked for room already. */
+  /** False: it makes the project no larger, or sees to that itself. Without a key the caller has asked for room already. */
   readonly grows?: boolean;
+  readonly pool?: PoolName;
   /** How the transaction begins, unless the look-up of the key does. */
   readonly begin?: readonly Statement[];
+  /** As `Project.use` takes it. */
+  readonly impact?: QuotaImpact;
+  readonly trace?: RequestTrace | null | undefined;
 }
 
 /**
  * @param work sends `begin` with its first statements and ends in a commit
  * @returns what the work returns, or the response to an earlier request with the key
- * @throws EngineError what the work throws; with a key also request_in_flight, idempotency_key_reused, key_settled, quota_exceeded
+ * @throws EngineError as `DatabaseAccess.use`, and what the work throws; with a key also request_in_flight,
+ * idempotency_key_reused, key_settled, quota_exceeded
  */
-export async function writeOnce<T, A>(
+export function writeOnce<T, A>(
   project: Project,
-  session: Session,
-  { idempotency, stored, grows = true, begin = [BEGIN] }: WriteOptions<A>,
+  options: WriteOptions<A>,
   work: (write: Write) => Promise<T>,
 ): Promise<T | { answer: A; replayed: true }> {
+  const { deadline, idempotency, stored, grows = true, pool = 'typed', begin = [BEGIN], impact, trace } = options;
   const repeatable = idempotency !== null;
   const storing = (response: unknown, rows?: number) =>
     idempotency === null ? [] : storeResponse(idempotency, response, rows);
-  const write: Write = {
-    begin: repeatable ? [] : begin,
-    repeatable,
-    storing,
-    commit: async (statements, response, rows) => {
-      await commit(session, [...statements, ...storing(response, rows)], repeatable, project.rehearsal);
-      return response;
-    },
+  const run = async (lease: Lease, clock: Clock) => {
+    const { session } = lease;
+    const write: Write = {
+      lease,
+      clock,
+      begin: repeatable ? [] : begin,
+      repeatable,
+      storing,
+      commit: async (statements, response, rows) => {
+        await commit(session, [...statements, ...storing(response, rows)], repeatable, project.rehearsal);
+        return response;
+      },
+    };
+    if (idempotency === null) return work(write);
+    return withIdempotencyKey(session, idempotency, stored, async () => {
+      // A repeat under its key is answered even without room.
+      if (grows) await project.requireRoom();
+      return work(write);
+    });
   };
-  if (idempotency === null) return work(write);
-  return withIdempotencyKey(session, idempotency, stored, async () => {
-    // A repeat under its key is answered even without room.
-    if (grows) await project.requireRoom();
-    return work(write);
-  });
+  return project.use(pool, deadline, run, impact, trace);
 }

@@ -6,11 +6,11 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { EngineError } from '../contract/errors.js';
 import type { Scope } from '../contract/names.js';
+import type { Counted, Rate } from '../engine/access/token-rate.js';
 import type { Caller } from '../engine/access/tokens.js';
 import type { Engine } from '../engine/engine.js';
 import type { Access, UndocumentedRoute } from './api/route.js';
-import { announcedBytes, MemoryBudget } from './limits/memory-budget.js';
-import { setRateHeaders } from './limits/rate-limit.js';
+import { announcedBytes, MemoryBudget } from './memory-budget.js';
 import { HttpError } from './response/http-error.js';
 
 export class Admission {
@@ -38,6 +38,13 @@ export class Admission {
     }
     context.authenticated = performance.now();
   }
+}
+
+/** `RateLimit` and `RateLimit-Policy` as in draft-ietf-httpapi-ratelimit-headers-10: structured fields (RFC 9651). */
+function setRateHeaders(reply: FastifyReply, { requests, windowS }: Rate, counted: Counted): void {
+  void reply
+    .header('ratelimit-policy', `"default";q=${requests};w=${windowS}`)
+    .header('ratelimit', `"default";r=${counted.remaining};t=${counted.seconds}`);
 }
 
 /** @throws EngineError cdp_inactive, insufficient_scope */

@@ -4,7 +4,7 @@ import type { EngineError, ErrorCode } from '../contract/errors.js';
 import type { Caller } from '../engine/access/tokens.js';
 import type { Project } from '../engine/project.js';
 import type { Route, UndocumentedRoute } from './api/route.js';
-import type { Reservation } from './limits/memory-budget.js';
+import type { Reservation } from './memory-budget.js';
 import type { RequestSpan } from './observability/request-tracer.js';
 
 /** A row of the route tables, or the part of one that a route outside them has. */

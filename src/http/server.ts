@@ -8,13 +8,13 @@ import type { Caller } from '../engine/access/tokens.js';
 import type { Engine } from '../engine/engine.js';
 import type { LiveRequest } from '../engine/limits/live-requests.js';
 import { ErrorExit } from './response/error-exit.js';
-import { tellPosition } from './response/position-header.js';
 import { sendResponse } from './response/response.js';
 import { consolePage } from './api/console-page.js';
 import type { DocsPage } from './api/docs-page.js';
 import { openApiDocument } from './api/openapi.js';
 import { operatorRoutes } from './api/operator-routes.js';
 import {
+  type Call,
   queryOf,
   refuseUnusedKey,
   rehearsalOf,
@@ -133,13 +133,23 @@ function addRoute(
       const answer = rehearsal === null ? handled : rehearsedAnswer(handled, rehearsal);
       // Nothing was stored.
       if (rehearsal !== null) context.rows = null;
-      else if (context.project?.hasReplicas && answer.body !== null) await tellPosition(call);
+      else if (context.project?.hasReplicas && answer.body !== null) await setPositionHeader(call);
       context.settle();
       const { status = route.success.status } = answer;
       if (answer.body !== null) sendResponse(request, reply, settings.streamStallMs, status, answer);
       return reply;
     },
   });
+}
+
+/**
+ * `X-Consistency`: the position of the server after a write, for reads at a replica that are to see it. The write is done; the
+ * response waits for one question to the server.
+ */
+async function setPositionHeader({ request, reply }: Call): Promise<void> {
+  const { project, sql } = request.context;
+  if (project === null || request.method === 'GET' || sql?.readOnly) return;
+  void reply.header('x-consistency', await project.position());
 }
 
 const liveRequest = ({ id, context }: FastifyRequest, caller: Caller, { audit }: UndocumentedRoute): LiveRequest => ({

@@ -1,9 +1,9 @@
-/** Who gets memory in the service, and who waits for it (http/limits/memory-budget.ts). */
+/** Who gets memory in the service, and who waits for it (http/memory-budget.ts). */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { LIMITS } from '../../src/contract/limits.js';
 import { WaitBudget } from '../../src/engine/limits/wait-budget.js';
-import { announcedBytes, MemoryBudget } from '../../src/http/limits/memory-budget.js';
+import { announcedBytes, MemoryBudget } from '../../src/http/memory-budget.js';
 
 const LARGE = 100_000;
 const never = new AbortController().signal;

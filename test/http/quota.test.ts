@@ -113,6 +113,12 @@ describe.each(testServers().map((server) => [server.major, server] as const))('o
       expect(await project.rows('SELECT count(*) AS n FROM notes')).toEqual([{ n: 3 }]);
     });
 
+    it('a drop under a key, once', async () => {
+      const request = { body: { sql: 'DROP TABLE ballast' }, headers: { 'Idempotency-Key': 'drop' } };
+      for (let i = 0; i < 2; i++) expect((await project.call('POST', '/api/cdp/sql', request)).status).toBe(200);
+      expect((await insert(project)).status).toBe(201);
+    });
+
     it('dropping a table through its own call', async () => {
       expect((await project.call('DELETE', '/api/cdp/schema/table/ballast')).status).toBe(200);
       expect((await insert(project)).status).toBe(201);

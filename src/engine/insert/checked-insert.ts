@@ -16,7 +16,6 @@ import {
   SQLSTATE,
   type Statement,
 } from '../../pg/index.js';
-import type { Lease } from '../../tenancy/connections/connections.js';
 import type { Deadline } from '../limits/deadline.js';
 import { readTables, tableToWrite, type Table } from '../catalog/catalog.js';
 import type { Project } from '../project.js';
@@ -72,10 +71,8 @@ function store(
   options: BatchOptions,
 ): Promise<Inserted> {
   const { idempotency } = options;
-  return project.use('typed', deadline, (lease) =>
-    writeOnce(project, lease.session, { idempotency, stored: BatchAnswer }, (write) =>
-      insertBatch(project, lease, tableName, batch, write, options),
-    ),
+  return writeOnce(project, { deadline, idempotency, stored: BatchAnswer }, (write) =>
+    insertBatch(project, tableName, batch, write, options),
   );
 }
 
@@ -86,12 +83,12 @@ interface BatchOptions extends CheckedOptions {
 
 async function insertBatch(
   project: Project,
-  lease: Lease,
   tableName: string,
   batch: Records,
   write: Write,
   { returnIds, upsert, oneByOne }: BatchOptions,
 ): Promise<Inserted> {
+  const { lease } = write;
   const { session } = lease;
   const table = await lockTable(session, write.begin, project.schema, tableName).catch((error: unknown) => {
     // What is wrong whatever the table is comes before the table.

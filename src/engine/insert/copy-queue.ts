@@ -33,7 +33,7 @@ export interface QueuedBatch {
 type Copy = (batches: readonly QueuedBatch[], signal: AbortSignal) => Promise<CopyOutcome>;
 
 /** Batches that go in one COPY. */
-export class CopyGroup {
+class CopyGroup {
   private outcome: Promise<CopyOutcome> | null = null;
 
   constructor(
@@ -69,11 +69,21 @@ export class CopyQueue {
   constructor(private readonly maxWaiting: number) {}
 
   /**
+   * Stores the batch with those that go at the same time. If Postgres refuses what they share, each goes alone.
+   * @throws EngineError overloaded, and what `copy` throws
+   */
+  async store(batch: QueuedBatch, copy: Copy): Promise<CopyOutcome> {
+    const group = await this.join(batch);
+    const outcome = await group.send(batch, copy);
+    return outcome === 'refused' && group.isShared ? copy([batch], batch.signal) : outcome;
+  }
+
+  /**
    * Waits until the batch can be sent.
-   * @returns the batches it goes with; each of them has to call `send`
+   * @returns the batches it goes with
    * @throws EngineError overloaded
    */
-  join(batch: QueuedBatch): Promise<CopyGroup> {
+  private join(batch: QueuedBatch): Promise<CopyGroup> {
     const { rows, signal, waitBudget, trace } = batch;
     if (rows.data.length > MAX_BYTES / 2) return Promise.resolve(new CopyGroup([batch]));
     const isBusy = this.underWay === MAX_UNDER_WAY;

@@ -6,15 +6,12 @@ import { ident, join, sql, type Statement } from '../../pg/index.js';
 import type { Table } from '../catalog/catalog.js';
 import type { UniqueKey } from '../catalog/unique-key.js';
 import type { Answered, IdempotencyKey } from '../idempotency.js';
-import { queryTimeout } from '../limits/deadline.js';
+import { typedDeadline } from '../limits/deadline.js';
 import type { Project } from '../project.js';
 import { writeOnce } from '../write.js';
 import { lockTable } from './checked-insert.js';
 import { columnName, sourceRows } from './insert-statement.js';
 import { findKey } from './upsert.js';
-
-const TIMEOUT_MS = 30_000;
-const expired = queryTimeout(TIMEOUT_MS);
 
 export interface DeleteOptions {
   /** The columns of a unique index. */
@@ -34,22 +31,22 @@ export async function deleteRecords(
   { by, idempotency, signal }: DeleteOptions,
 ): Promise<Answered<DeleteAnswer>> {
   const batch = readRecords(body);
-  return project.use('typed', { timeoutMs: TIMEOUT_MS, signal, expired }, async (lease) => {
+  const deadline = typedDeadline(signal);
+  return writeOnce(project, { deadline, idempotency, stored: DeleteAnswer, grows: false }, async (write) => {
+    const { lease, begin, commit } = write;
     const { session } = lease;
     // Triggers, and foreign keys of other tables, may run code of the project.
     lease.resetAfterUse();
-    return writeOnce(project, session, { idempotency, stored: DeleteAnswer, grows: false }, async (write) => {
-      const table = await lockTable(session, write.begin, project.schema, tableName).catch((error: unknown) => {
-        // What is wrong whatever the table is comes before the table.
-        batch.errors.throwIfAny();
-        throw error;
-      });
-      const key = await findKey(session, table, 'by', by);
-      const count = await session.change(deleteStatement(table, key, readKeys(batch, table, key)));
-      const message = `${counted(count, 'record')} deleted`;
-      const answer: DeleteAnswer = { success: true, deleted_rows: count, message };
-      return { answer: await write.commit([], answer, count), replayed: false };
+    const table = await lockTable(session, begin, project.schema, tableName).catch((error: unknown) => {
+      // What is wrong whatever the table is comes before the table.
+      batch.errors.throwIfAny();
+      throw error;
     });
+    const key = await findKey(session, table, 'by', by);
+    const count = await session.change(deleteStatement(table, key, readKeys(batch, table, key)));
+    const message = `${counted(count, 'record')} deleted`;
+    const answer: DeleteAnswer = { success: true, deleted_rows: count, message };
+    return { answer: await commit([], answer, count), replayed: false };
   });
 }
 

@@ -4,7 +4,7 @@
  * the encoder does not understand a batch, or Postgres refuses it, the checked path does it again and says what is wrong.
  */
 import { readTables, tableToWrite } from '../catalog/catalog.js';
-import { type Deadline, queryTimeout } from '../limits/deadline.js';
+import { type Deadline, typedDeadline } from '../limits/deadline.js';
 import type { Project } from '../project.js';
 import { insertChecked } from './checked-insert.js';
 import type { IdempotencyKey } from '../idempotency.js';
@@ -27,9 +27,6 @@ export interface InsertOptions {
   signal: AbortSignal;
 }
 
-const TIMEOUT_MS = 30_000;
-const expired = queryTimeout(TIMEOUT_MS);
-
 /** A table whose schema keeps changing is for the checked path, which locks it before it looks. */
 const ATTEMPTS = 2;
 
@@ -45,7 +42,7 @@ export async function insertRecords(
   options: InsertOptions,
 ): Promise<Inserted> {
   const { returnIds, idempotency, upsert, quarantine, signal } = options;
-  const deadline = { timeoutMs: TIMEOUT_MS, signal, expired };
+  const deadline = typedDeadline(signal);
 
   // Check. A repeat under its key is answered even without room: it stores nothing.
   if (idempotency === null) await project.requireRoom();

@@ -33,17 +33,15 @@ export async function insertPartially(
   { idempotency, upsert }: PartialOptions,
 ): Promise<Inserted> {
   const batch = readRecords(body, true);
-  return project.use('typed', deadline, (lease) => {
-    const { session } = lease;
-    return writeOnce(project, session, { idempotency, stored: BatchAnswer }, async (write): Promise<Inserted> => {
-      const table = await lockTable(session, write.begin, project.schema, tableName);
-      if (table.updateRunsProjectCode) lease.resetAfterUse();
-      const outcome = await storePartially(session, project, table, batch, upsert);
-      const kept = [...outcome.refused].map(([record, errors]) => ({ text: batch.textOf(record), errors }));
-      const answer = answerOf(batch.records.length, outcome, upsert !== null);
-      const quarantine = keep(tableName, kept, idempotency?.key ?? null, project.quarantineDays);
-      return { answer: await write.commit(quarantine, answer, rowsChanged(answer)), replayed: false };
-    });
+  return writeOnce(project, { deadline, idempotency, stored: BatchAnswer }, async (write): Promise<Inserted> => {
+    const { lease, begin, commit } = write;
+    const table = await lockTable(lease.session, begin, project.schema, tableName);
+    if (table.updateRunsProjectCode) lease.resetAfterUse();
+    const outcome = await storePartially(lease.session, project, table, batch, upsert);
+    const kept = [...outcome.refused].map(([record, errors]) => ({ text: batch.textOf(record), errors }));
+    const answer = answerOf(batch.records.length, outcome, upsert !== null);
+    const quarantine = keep(tableName, kept, idempotency?.key ?? null, project.quarantineDays);
+    return { answer: await commit(quarantine, answer, rowsChanged(answer)), replayed: false };
   });
 }
 

@@ -41,14 +41,13 @@ export async function storeByCopy(
   }
 }
 
-/** In one COPY with batches of other requests, if there are any. If Postgres refuses a shared COPY, each batch goes alone. */
-async function storeShared(
+/** In one COPY with batches of other requests, if there are any. */
+function storeShared(
   project: Project,
   schema: CachedSchema,
   rows: EncodedBatch,
   deadline: Deadline,
 ): Promise<CopyOutcome> {
-  const { signal } = deadline;
   const { waitBudget, trace } = project;
   const target = schema.targetOf(rows);
   const copy = async (batches: readonly QueuedBatch[], signal: AbortSignal): Promise<CopyOutcome> => {
@@ -57,10 +56,7 @@ async function storeShared(
     const { outcome } = await project.use('typed', { ...deadline, signal }, work, 'writes', traceOf(batches));
     return outcome;
   };
-  const batch = { rows, signal, waitBudget, trace };
-  const group = await target.queue.join(batch);
-  const outcome = await group.send(batch, copy);
-  return outcome === 'refused' && group.isShared ? copy([batch], signal) : outcome;
+  return target.queue.store({ rows, signal: deadline.signal, waitBudget, trace }, copy);
 }
 
 function storeUnderKey(
@@ -72,18 +68,12 @@ function storeUnderKey(
 ): Promise<Stored> {
   const result = inserted(rows.records);
   const copy = schema.targetOf(rows).copy([rows]);
-  return project.use(
-    'typed',
-    deadline,
-    (lease) =>
-      writeOnce(project, lease.session, { idempotency, stored: BatchAnswer }, async ({ storing }) => {
-        const end = [...storing(result.answer, rows.records), COMMIT];
-        const { outcome } = await storeAndCheck(lease, schema, copy, end);
-        return outcome === 'stored' ? result : outcome;
-      }),
-    'writes',
-    project.trace?.copying([]),
-  );
+  const options = { deadline, idempotency, stored: BatchAnswer, trace: project.trace?.copying([]) };
+  return writeOnce(project, options, async ({ lease, storing }) => {
+    const end = [...storing(result.answer, rows.records), COMMIT];
+    const { outcome } = await storeAndCheck(lease, schema, copy, end);
+    return outcome === 'stored' ? result : outcome;
+  });
 }
 
 interface Checked {

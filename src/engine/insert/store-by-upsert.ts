@@ -37,18 +37,12 @@ export async function storeByUpsert(
       return upserted(rows.records, { inserted, updated: stored - inserted });
     };
     // The statement is a transaction by itself.
-    if (idempotency === null) return await project.use('typed', deadline, store, 'writes');
-    return await project.use(
-      'typed',
-      deadline,
-      (lease) =>
-        writeOnce(project, lease.session, { idempotency, stored: BatchAnswer }, async (write) => {
-          const outcome = await store(lease);
-          if (typeof outcome !== 'string') await write.commit([], outcome.answer, rowsChanged(outcome.answer));
-          return outcome;
-        }),
-      'writes',
-    );
+    if (idempotency === null) return await project.use('typed', deadline, store);
+    return await writeOnce(project, { deadline, idempotency, stored: BatchAnswer }, async ({ lease, commit }) => {
+      const outcome = await store(lease);
+      if (typeof outcome !== 'string') await commit([], outcome.answer, rowsChanged(outcome.answer));
+      return outcome;
+    });
   } finally {
     rows.free();
   }

@@ -24,5 +24,14 @@ export interface Clock {
 export const queryTimeout = (timeoutMs: number) => () =>
   new EngineError('query_timeout', `The statement ran longer than ${timeoutMs} ms and was canceled`);
 
+/** Of what inserts, deletes and reads rows by typed requests (contract section 6). */
+const TYPED_TIMEOUT_MS = 30_000;
+
+export const typedDeadline = (signal: AbortSignal): Deadline => ({
+  timeoutMs: TYPED_TIMEOUT_MS,
+  signal,
+  expired: queryTimeout(TYPED_TIMEOUT_MS),
+});
+
 /** For work that no client can abort. */
 export const NEVER: AbortSignal = new AbortController().signal;

@@ -14,11 +14,10 @@ export interface CapacitySettings {
   /** Running over all projects; no more than there may be connections. */
   running: number;
   idleConnectionMs: number;
-  /** Running per project; of those, kept for inserts and schema calls; waiting per project; longest wait. */
+  /** Running per project; of those, kept for inserts and schema calls; waiting per project. */
   projectRunning: number;
   projectReserved: number;
   projectWaiting: number;
-  waitMs: number;
 }
 
 interface ServerCapacity {
@@ -89,13 +88,12 @@ export class ServerCapacities {
   }
 
   private open(maxConnections: number, isLocal: boolean, replica: Replica | null): ServerCapacity {
-    const { running, projectRunning, projectReserved, projectWaiting, waitMs, idleConnectionMs } = this.settings;
+    const { running, projectRunning, projectReserved, projectWaiting, idleConnectionMs } = this.settings;
     const slots = new Slots({
       total: Math.min(running, maxConnections),
       running: projectRunning,
       reservedForTyped: projectReserved,
       waiting: projectWaiting,
-      waitMs,
     });
     const sessions: Pick<ProjectSessions, 'open'> = {
       open: (placement, pool) => this.sessions.open(placement, pool, null, replica?.server),

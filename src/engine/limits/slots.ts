@@ -3,9 +3,8 @@
  * are limited per project and over all projects of the server.
  */
 import { AdaptiveQueueLimit } from './adaptive-queue-limit.js';
-import { NEVER } from './deadline.js';
 import { FairQueue, overloaded } from './fair-queue.js';
-import { WaitBudget } from './wait-budget.js';
+import type { WaitBudget } from './wait-budget.js';
 
 /** Typed requests (inserts, schema calls) have slots that free SQL cannot take. */
 export type WorkKind = 'typed' | 'sql';
@@ -25,8 +24,6 @@ export interface SlotLimits {
   reservedForTyped: number;
   /** Waiting, per project; fewer under lasting overload, see {@link AdaptiveQueueLimit}. */
   waiting: number;
-  /** Longest wait in milliseconds. */
-  waitMs: number;
 }
 
 interface Usage {
@@ -85,12 +82,7 @@ export class Slots {
    * @returns releases the slot
    * @throws EngineError overloaded
    */
-  async acquire(
-    project: string,
-    kind: WorkKind,
-    signal: AbortSignal = NEVER,
-    budget = new WaitBudget(this.limits.waitMs),
-  ): Promise<() => void> {
+  async acquire(project: string, kind: WorkKind, signal: AbortSignal, budget: WaitBudget): Promise<() => void> {
     const release = this.tryAcquire(project, kind);
     if (release !== null) return release;
     const usage = this.usageOf(project);

@@ -12,7 +12,9 @@ import { rollBackPrepared } from '../../tenancy/prepared-transactions.js';
 import type { ProjectDatabases } from '../../tenancy/project-databases.js';
 import { serviceWork } from '../../tenancy/service-work.js';
 import type { Servers } from '../../tenancy/servers.js';
-import { Slots } from '../limits/slots.js';
+import { NEVER } from '../limits/deadline.js';
+import { FairQueue } from '../limits/fair-queue.js';
+import { WaitBudget } from '../limits/wait-budget.js';
 import { type Audit, BY_ITSELF, type Origin } from '../audit/audit.js';
 import type { PlacementRequest } from './choose-server.js';
 import { createProject, type Fill, type Make } from './create-project.js';
@@ -29,7 +31,7 @@ const AT_ONCE = 4;
 /** How often the service checks for projects that a crash has left half created or half deleted. */
 const CLEAR_EVERY_MS = 60_000;
 
-/** How long to wait for a slot, or for another process that is creating or deleting the same project. */
+/** How long to wait for a turn, or for another process that is creating or deleting the same project. */
 const WAIT_MS = 5_000;
 
 export class Projects {
@@ -38,12 +40,11 @@ export class Projects {
   /** Those that are half created or half deleted. */
   readonly unfinished: UnfinishedProjects;
   private clearing: NodeJS.Timeout | undefined;
-  private readonly slots = new Slots({
-    total: AT_ONCE,
-    running: AT_ONCE,
-    reservedForTyped: 0,
-    waiting: Infinity,
-    waitMs: WAIT_MS,
+  private underWay = 0;
+  private readonly queue = new FairQueue<null>({
+    take: () => this.takeTurn(),
+    order: 'first',
+    late: 'Too many projects are being created, repaired or deleted',
   });
 
   private readonly control: ControlDatabase;
@@ -65,7 +66,7 @@ export class Projects {
    * @throws EngineError invalid_name, unique_violation, not_found, invalid_request, overloaded, database_unavailable, outcome_unknown
    */
   create(name: string, by: Origin = BY_ITSELF, request: PlacementRequest = {}): Promise<ProjectRow> {
-    return this.inSlot(() => createProject(this.parts, this.unfinished, { name, by, request, fill: null }));
+    return this.inTurn(() => createProject(this.parts, this.unfinished, { name, by, request, fill: null }));
   }
 
   /**
@@ -76,19 +77,26 @@ export class Projects {
    */
   restore(name: string, by: Origin, fill: Fill, make?: Make): Promise<ProjectRow> {
     const request = { server: DEFAULT_SERVER };
-    return this.inSlot(() =>
+    return this.inTurn(() =>
       createProject(this.parts, this.unfinished, { name, by, request, fill, ...(make && { make }) }),
     );
   }
 
   /** @throws EngineError overloaded; what `work` throws */
-  private async inSlot<T>(work: () => Promise<T>): Promise<T> {
-    const release = await this.slots.acquire('', 'typed');
+  private async inTurn<T>(work: () => Promise<T>): Promise<T> {
+    if (!this.takeTurn()) await this.queue.wait('', null, new WaitBudget(WAIT_MS), NEVER);
     try {
       return await work();
     } finally {
-      release();
+      this.underWay--;
+      this.queue.admitNext();
     }
+  }
+
+  private takeTurn(): boolean {
+    if (this.underWay >= AT_ONCE) return false;
+    this.underWay++;
+    return true;
   }
 
   list(): Promise<ProjectRow[]> {
@@ -155,7 +163,7 @@ export class Projects {
    */
   async repair(name: string, by: Origin = BY_ITSELF): Promise<{ project: ProjectRow; repaired: string[] }> {
     const { id } = await this.get(name);
-    const done = await this.inSlot(() =>
+    const done = await this.inTurn(() =>
       this.control.withProjectLock(
         id,
         async () => {
@@ -221,7 +229,7 @@ export class Projects {
     const project = isProjectName(name) ? await this.control.projectBy('name', name) : null;
     if (project === null) throw notFound(name);
     const { id } = project;
-    const deleted = await this.inSlot(() =>
+    const deleted = await this.inTurn(() =>
       this.control.withProjectLock(
         id,
         async () => {

@@ -2,7 +2,7 @@
 import type { ErrorPlace } from '../../contract/errors.js';
 import type { DropQuarantineQuery, QuarantinedRecord, QuarantineQuery } from '../../contract/wire/quarantine.js';
 import { BEGIN, type Fragment, join, type Row, sql, type Statement } from '../../pg/index.js';
-import { type Deadline, queryTimeout } from '../limits/deadline.js';
+import { typedDeadline } from '../limits/deadline.js';
 import type { Project } from '../project.js';
 import { commit } from '../transaction.js';
 
@@ -14,14 +14,6 @@ export interface Refused {
   readonly text: string;
   readonly errors: readonly ErrorPlace[];
 }
-
-const TIMEOUT_MS = 30_000;
-
-export const deadlineOf = (signal: AbortSignal): Deadline => ({
-  timeoutMs: TIMEOUT_MS,
-  signal,
-  expired: queryTimeout(TIMEOUT_MS),
-});
 
 /** Records too old that one request clears away. */
 const PURGED_AT_ONCE = 1_000;
@@ -93,7 +85,12 @@ export interface Page {
 /** The oldest first. */
 export function list(project: Project, filter: QuarantineFilter, limit: number, signal: AbortSignal): Promise<Page> {
   const found = page(filter, limit, project.quarantineDays);
-  return project.use('typed', deadlineOf(signal), async ({ session }) => readPage(await session.query(found)), 'none');
+  return project.use(
+    'typed',
+    typedDeadline(signal),
+    async ({ session }) => readPage(await session.query(found)),
+    'none',
+  );
 }
 
 /** @param lock the rows stay as they are until the end of the transaction; those that others have locked are left out */
@@ -132,7 +129,7 @@ export function drop(project: Project, filter: Omit<DropQuarantineQuery, 'all'>,
   const chosen = sql`DELETE FROM _cdp.quarantine WHERE ${conditions(filter)}`;
   return project.use(
     'typed',
-    deadlineOf(signal),
+    typedDeadline(signal),
     async ({ session }) => {
       await session.run([BEGIN]);
       const count = await session.change(chosen);

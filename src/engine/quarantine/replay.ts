@@ -9,8 +9,9 @@ import { storePartially } from '../insert/partial-insert.js';
 import type { UpsertRule } from '../insert/upsert.js';
 import type { Project } from '../project.js';
 import { requireColumns } from '../schema/find-table.js';
+import { typedDeadline } from '../limits/deadline.js';
 import { commit } from '../transaction.js';
-import { deadlineOf, page, PAGE_BYTES, purge, readPage, remove, update, withoutNumber } from './quarantine.js';
+import { page, PAGE_BYTES, purge, readPage, remove, update, withoutNumber } from './quarantine.js';
 
 interface ReplayOptions {
   /** Values by the names of their columns, as JSON. */
@@ -31,7 +32,7 @@ export async function replay(
   await project.requireRoom();
   const added = [...set].map(([key, value]) => `${JSON.stringify(key)}:${value}`).join(',');
   const fitting = Math.max(1, Math.min(LIMITS.recordsPerBatch, Math.floor(PAGE_BYTES / Buffer.byteLength(added))));
-  return project.use('typed', deadlineOf(signal), async (lease) => {
+  return project.use('typed', typedDeadline(signal), async (lease) => {
     const { session } = lease;
     const table = await lockTable(session, [BEGIN], project.schema, name);
     requireColumns(table, [...Object.values(rename), ...set.keys()]);

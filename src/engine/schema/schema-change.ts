@@ -1,5 +1,5 @@
 /**
- * The frame of every schema call: a write with short waits for locks, and a bound on how long a table is held.
+ * Every change of a schema: a write with short waits for locks, and a bound on how long a table is held.
  */
 import { EngineError } from '../../contract/errors.js';
 import type { Schema } from '../../contract/schema.js';
@@ -55,15 +55,12 @@ export async function schemaChange<A>(
     );
   // A repeat under its key is answered even without room.
   if (idempotency === null && grows) await project.requireRoom();
-  return project.use(
-    'typed',
-    { timeoutMs: holdMs, signal, expired },
-    (lease) =>
-      writeOnce(project, lease.session, { idempotency, stored: answered, grows }, async ({ begin, commit }) => {
-        return { answer: await work({ lease, begin: [...begin, SHORT_WAIT], commit }), replayed: false };
-      }),
-    kind === 'drop' ? 'none' : 'writes',
-  );
+  const deadline = { timeoutMs: holdMs, signal, expired };
+  const impact = kind === 'drop' ? 'none' : 'writes';
+  return writeOnce(project, { deadline, idempotency, stored: answered, grows, impact }, async (write) => {
+    const { lease, begin, commit } = write;
+    return { answer: await work({ lease, begin: [...begin, SHORT_WAIT], commit }), replayed: false };
+  });
 }
 
 export function schemaRead<T>(

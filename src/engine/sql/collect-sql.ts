@@ -23,22 +23,22 @@ export async function collectSql(
     return { answer: [await runConstantQuery(project, request)], replayed: false };
   }
   let bytesLeft = request.maxBytes ?? LIMITS.resultBytes;
-  const execute = async (prepared: DescribedStatement): Promise<SqlResult> => {
-    const result = await collect(project, prepared, request, bytesLeft);
+  const fetchResult = async (described: DescribedStatement): Promise<SqlResult> => {
+    const result = await collect(project, described, request, bytesLeft);
     bytesLeft -= Math.max(0, (result.rows?.length ?? 0) - 1);
     return result;
   };
-  return runSql(project, request, execute, key && { ...STORED_RESULTS, key });
+  return runSql(project, request, fetchResult, key && { ...STORED_RESULTS, key });
 }
 
 async function collect(
   project: Project,
-  prepared: DescribedStatement,
+  described: DescribedStatement,
   { maxRows, rowMode, numbers }: CollectRequest,
   maxBytes: number,
 ): Promise<SqlResult> {
-  const { session, columns, text } = prepared;
+  const { session, columns, text } = described;
   const encoder = rowEncoder(columns ?? [], 'list', rowMode, numbers);
-  const { rows, tag } = await collectRows(project, prepared, encoder, maxRows, maxBytes);
+  const { rows, tag } = await collectRows(project, described, encoder, maxRows, maxBytes);
   return sqlResult(text, tag, columns === null ? null : rows, await columnsJson(session, columns));
 }

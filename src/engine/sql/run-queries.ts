@@ -45,21 +45,21 @@ const FIELD_BYTES = 160;
 export async function runQueries(project: Project, request: QueriesRequest): Promise<QueryResult[]> {
   if (request.queries.length === 0) return [];
   let bytesLeft = LIMITS.resultBytes;
-  const execute = async (prepared: DescribedStatement): Promise<QueryResult> => {
-    const fields = prepared.columns ?? [];
+  const fetchResult = async (described: DescribedStatement): Promise<QueryResult> => {
+    const fields = described.columns ?? [];
     bytesLeft -= fields.reduce((sum, { name }) => sum + FIELD_BYTES + name.length, 0);
     const encoder = rowEncoder(fields, 'list', request.rowMode, request.asText ? 'text' : undefined);
-    const { rows, tag } = await collectRows(project, prepared, encoder, ALL_ROWS, bytesLeft);
+    const { rows, tag } = await collectRows(project, described, encoder, ALL_ROWS, bytesLeft);
     if (tag === null || rows.truncated || bytesLeft < 0) throw tooLarge();
     bytesLeft -= rows.length;
     const { type, count = null } = readCommandTag(tag);
     // The tag counts the rows of the last step alone.
-    const rowCount = prepared.columns === null || count === null ? count : rows.seen;
+    const rowCount = described.columns === null || count === null ? count : rows.seen;
     return { type, rowCount, fields, rows: rows.bytes };
   };
   const overQuota = await overQuotaFor(project, request);
   const statements = await statementsOf(project, request, overQuota !== null);
-  return (await runStatements(project, request, statements, overQuota, execute)).answer;
+  return (await runStatements(project, request, statements, overQuota, fetchResult)).answer;
 }
 
 /** A text of several statements is left to Postgres, which refuses it (42601). @throws EngineError as `Splitter.split` */

@@ -5,9 +5,9 @@
 import { EngineError } from '../../contract/errors.js';
 import type { Schema } from '../../contract/schema.js';
 import type { JsonNode } from '../../codec/index.js';
-import { BEGIN, fixed, ROLLBACK, type Session, type Statement } from '../../pg/index.js';
+import { BEGIN, fixed, ROLLBACK, type Statement } from '../../pg/index.js';
 import type { Answered, IdempotencyKey } from '../idempotency.js';
-import { type Clock, queryTimeout } from '../limits/deadline.js';
+import { queryTimeout } from '../limits/deadline.js';
 import type { Project } from '../project.js';
 import type { OverQuota } from '../quota.js';
 import type { Rehearsal } from '../rehearsal.js';
@@ -34,8 +34,8 @@ export interface SqlRequest extends SqlWork {
   params: readonly JsonNode[];
 }
 
-/** Executes a statement and takes what comes back. */
-type Execute<T> = (statement: DescribedStatement) => Promise<T>;
+/** Executes a statement and takes its result. */
+type FetchResult<T> = (statement: DescribedStatement) => Promise<T>;
 
 /** Of a request without a key. */
 const NO_RESPONSE: Schema<never> = { not: {} };
@@ -49,7 +49,7 @@ interface KeptUnderKey<T, Stored> {
 }
 
 /**
- * @param execute called for each statement, in order
+ * @param fetchResult called for each statement, in order
  * @param kept null: the request has no key
  * @returns what it returned for each; the transaction is committed by then
  * @throws EngineError sql_error and whatever else the table of SQLSTATEs says, statement_not_allowed, query_timeout,
@@ -58,7 +58,7 @@ interface KeptUnderKey<T, Stored> {
 export async function runSql<T, Stored = never>(
   project: Project,
   request: SqlRequest,
-  execute: Execute<T>,
+  fetchResult: FetchResult<T>,
   kept: KeptUnderKey<T, Stored> | null = null,
 ): Promise<Answered<T[]>> {
   const { sql, params, signal } = request;
@@ -69,7 +69,7 @@ export async function runSql<T, Stored = never>(
     throw new EngineError('invalid_request', '"params" can be used only with a single statement');
   }
   const bound = statements.map((statement) => ({ ...statement, params }));
-  return runStatements(project, request, bound, overQuota, execute, kept);
+  return runStatements(project, request, bound, overQuota, fetchResult, kept);
 }
 
 /** Whether the project is over its disk quota, if the request could write. @throws EngineError database_unavailable */
@@ -85,32 +85,29 @@ export async function runStatements<T, Stored = never>(
   request: SqlWork,
   statements: readonly BoundStatement[],
   overQuota: OverQuota | null,
-  execute: Execute<T>,
+  fetchResult: FetchResult<T>,
   kept: KeptUnderKey<T, Stored> | null = null,
 ): Promise<Answered<T[]>> {
   const { readOnly, timeoutMs, signal } = request;
   const guard = overQuota === null ? null : new QuotaGuard(overQuota, statements);
-  const deadline = { timeoutMs, signal, expired: queryTimeout(timeoutMs) };
-  return project.use(
-    readOnly ? 'sql-read' : 'sql-write',
-    deadline,
-    async (lease, clock) => {
-      const { session } = lease;
-      const run = async (write: Write): Promise<{ answer: T[]; replayed: false }> => {
-        const storing = (results: readonly T[]) => (kept === null ? [] : write.storing(kept.store(results)));
-        const { rehearsal } = project;
-        const parts = { request, rehearsal, statements, guard, session, clock, executeOne: execute, write, storing };
-        const answer = await new Transaction(parts).run();
-        if (!readOnly && statements.some(({ text }) => mayChangeRights(text))) project.recheckRights(lease);
-        return { answer, replayed: false };
-      };
-      const begin = beginOf(request);
-      if (kept === null) return writeOnce(project, session, { idempotency: null, stored: NO_RESPONSE, begin }, run);
-      const outcome = await writeOnce(project, session, { idempotency: kept.key, stored: kept.schema, begin }, run);
-      return outcome.replayed ? { ...outcome, answer: kept.restore(outcome.answer) } : outcome;
-    },
-    guard?.impact ?? impactOf(statements),
-  );
+  const options = {
+    pool: readOnly ? 'sql-read' : 'sql-write',
+    deadline: { timeoutMs, signal, expired: queryTimeout(timeoutMs) },
+    idempotency: kept?.key ?? null,
+    stored: kept?.schema ?? NO_RESPONSE,
+    // Statements that free space may run over the quota; the guard sees to the others.
+    grows: false,
+    begin: beginOf(request),
+    impact: guard?.impact ?? impactOf(statements),
+  } as const;
+  const outcome = await writeOnce(project, options, async (write) => {
+    const { rehearsal } = project;
+    const store = (results: readonly T[]) => (kept === null ? [] : write.storing(kept.store(results)));
+    const answer = await new Transaction({ request, rehearsal, statements, guard, write, fetchResult, store }).run();
+    if (!readOnly && statements.some(({ text }) => mayChangeRights(text))) project.recheckRights(write.lease);
+    return { answer, replayed: false } as const;
+  });
+  return outcome.replayed ? { answer: kept?.restore(outcome.answer) ?? [], replayed: true } : outcome;
 }
 
 /**
@@ -131,12 +128,10 @@ interface TransactionParts<T> {
   readonly statements: readonly BoundStatement[];
   /** null: the project is within its quota. */
   readonly guard: QuotaGuard | null;
-  readonly session: Session;
-  readonly clock: Clock;
-  readonly executeOne: Execute<T>;
   readonly write: Write;
-  /** Stores the results under the key, if there is one. */
-  readonly storing: (results: readonly T[]) => readonly Statement[];
+  readonly fetchResult: FetchResult<T>;
+  /** Store the results under the key, if there is one. */
+  readonly store: (results: readonly T[]) => readonly Statement[];
 }
 
 /** The statements of one request, on one connection. */
@@ -145,7 +140,7 @@ class Transaction<T> {
 
   /** @throws EngineError as {@link runSql} */
   async run(): Promise<T[]> {
-    const { statements, session, guard, write, request, rehearsal } = this.parts;
+    const { statements, guard, write, request, rehearsal } = this.parts;
     const results: T[] = [];
     try {
       for (const [i, statement] of statements.entries()) {
@@ -153,7 +148,7 @@ class Transaction<T> {
         const guarded = guard?.around(statement);
         const before = [...begin, ...(guarded?.before ?? [])];
         results.push(await this.execute(statement, before, i === statements.length - 1));
-        if (guarded !== undefined && guarded.after.length > 0) await session.run(guarded.after);
+        if (guarded !== undefined && guarded.after.length > 0) await write.lease.session.run(guarded.after);
       }
     } catch (error) {
       const [only] = statements;
@@ -174,10 +169,12 @@ class Transaction<T> {
     isLast: boolean,
     inTransaction = true,
   ): Promise<T> {
-    const { session, clock, guard, executeOne } = this.parts;
+    const { guard, fetchResult, write } = this.parts;
+    const { clock, lease } = write;
+    const { session } = lease;
     try {
       const described = await describe(session, statement, before, { clock, isLast, inTransaction });
-      const result = await executeOne(described);
+      const result = await fetchResult(described);
       await restoreEncoding(session, described);
       return result;
     } catch (error) {
@@ -188,7 +185,8 @@ class Transaction<T> {
 
   /** For a statement that Postgres has rejected inside a transaction. */
   private async outsideTransaction(only: BoundStatement): Promise<T[]> {
-    const { session, guard } = this.parts;
+    const { guard, write } = this.parts;
+    const { session } = write.lease;
     await session.run([ROLLBACK, ...(guard?.outside(only) ?? [])]);
     try {
       return [await this.execute(only, [], true, false)];
@@ -198,9 +196,10 @@ class Transaction<T> {
   }
 
   private end(results: readonly T[]): Promise<unknown> {
-    const { request, rehearsal, guard, session, write, storing } = this.parts;
+    const { request, rehearsal, guard, write, store } = this.parts;
+    const { session } = write.lease;
     if (guard?.readsOnly) return guard.endReads(session);
     if (request.readOnly) return session.run([ROLLBACK], { reset: true });
-    return commitAndReset(session, storing(results), write.repeatable, rehearsal);
+    return commitAndReset(session, store(results), write.repeatable, rehearsal);
   }
 }

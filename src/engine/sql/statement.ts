@@ -59,13 +59,13 @@ export async function describe(
  */
 export async function collectRows(
   project: Project,
-  prepared: DescribedStatement,
+  described: DescribedStatement,
   encoder: RowEncoder,
   maxRows: number,
   maxBytes: number,
 ): Promise<{ rows: RowCollector; tag: string | null }> {
   const rows = new RowCollector(encoder, maxRows, maxBytes);
-  const tag = await fetchInSteps(project, prepared, encoder.formats, rows, maxRows);
+  const tag = await fetchInSteps(project, described, encoder.formats, rows, maxRows);
   for (const bytes of rows.bytes.buffers) rejectOtherEncoding(bytes);
   return { rows, tag };
 }

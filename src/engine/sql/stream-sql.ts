@@ -60,15 +60,15 @@ export async function streamSql(project: Project, request: StreamRequest, output
   const collected = new BufferList();
   const checkEncoding = (): void => collected.buffers.forEach(rejectOtherEncoding);
   const writeChunk = (): Promise<void> | undefined => output.write(collected.take());
-  const { answer: ends } = await runSql(project, request, async (prepared) => {
-    const { session, columns, params, isLast } = prepared;
+  const { answer: ends } = await runSql(project, request, async (described) => {
+    const { session, columns, params, isLast } = described;
     const { format, rowMode, numbers } = request;
     const encoder = rowEncoder(columns ?? [], format === 'csv' ? 'csv' : 'lines', rowMode, numbers);
     if (isLast && format === 'ndjson' && request.columns) {
       collected.push(Buffer.from(`${JSON.stringify({ columns: describeColumns(columns ?? [], false) })}\n`));
     }
     if (isLast && columns !== null && encoder.header.length > 0) collected.push(encoder.header);
-    const backPressure = new BackPressure(prepared);
+    const backPressure = new BackPressure(described);
     let count = 0;
     const takeRows: RowTaker = (buffer, start, end) => {
       if (!isLast) {
@@ -107,13 +107,13 @@ class BackPressure {
   private waits = 0;
   private hasEnded = false;
 
-  constructor(private readonly prepared: DescribedStatement) {}
+  constructor(private readonly described: DescribedStatement) {}
 
   waitFor(ready: Promise<void> | undefined): void {
     if (ready === undefined) return;
     if (this.waits++ === 0) {
-      this.prepared.session.pause();
-      this.prepared.clock.pause();
+      this.described.session.pause();
+      this.described.clock.pause();
     }
     void ready.then(() => {
       if (--this.waits === 0) this.resume();
@@ -129,7 +129,7 @@ class BackPressure {
   /** The session may be another request's once the statement has ended. */
   private resume(): void {
     if (this.hasEnded) return;
-    this.prepared.clock.resume();
-    this.prepared.session.unpause();
+    this.described.clock.resume();
+    this.described.session.unpause();
   }
 }

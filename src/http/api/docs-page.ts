@@ -5,7 +5,20 @@
 import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
 import Fastify, { type FastifyReply, type FastifyRequest } from 'fastify';
-import { DOCS_CONTENT_POLICY } from '../response/response.js';
+
+/**
+ * The `content-security-policy` of the documentation page alone: it loads everything from here, and Swagger UI sets styles
+ * in attributes. Unlike the plugin's default it does not make browsers switch to HTTPS, which may not be there.
+ */
+const DOCS_CONTENT_POLICY = {
+  'default-src': "'self'",
+  'style-src': "'self' 'unsafe-inline'",
+  'img-src': "'self' data:",
+  'object-src': "'none'",
+  'base-uri': "'none'",
+  'form-action': "'none'",
+  'frame-ancestors': "'none'",
+};
 
 /** Answers a GET at or below its prefix. */
 export type DocsPage = (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>;

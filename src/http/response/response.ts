@@ -14,40 +14,6 @@ export const SECURITY_HEADERS = {
   'cross-origin-resource-policy': 'same-origin',
 } as const;
 
-/**
- * The `content-security-policy` of the documentation page alone: it loads everything from here, and Swagger UI sets styles
- * in attributes. Unlike the plugin's default it does not make browsers switch to HTTPS, which may not be there.
- */
-export const DOCS_CONTENT_POLICY = {
-  'default-src': "'self'",
-  'style-src': "'self' 'unsafe-inline'",
-  'img-src': "'self' data:",
-  'object-src': "'none'",
-  'base-uri': "'none'",
-  'form-action': "'none'",
-  'frame-ancestors': "'none'",
-};
-
-/**
- * What the files of the web console have in place of the policy of {@link SECURITY_HEADERS}. Code cannot come from text: there is no
- * policy for Trusted Types that would make it of one.
- */
-export const CONSOLE_HEADERS = {
-  'content-security-policy': [
-    "default-src 'none'",
-    "script-src 'self'",
-    "style-src 'self'",
-    "connect-src 'self'",
-    "img-src 'self' data: blob:",
-    "font-src 'self'",
-    "form-action 'none'",
-    "frame-ancestors 'none'",
-    "base-uri 'none'",
-    "require-trusted-types-for 'script'",
-    "trusted-types 'none'",
-  ].join('; '),
-} as const;
-
 export const JSON_TYPE = 'application/json; charset=utf-8';
 
 /** The headers of every answer, under those that the reply has already (limits, CORS, a policy of its own). */

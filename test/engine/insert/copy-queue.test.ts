@@ -31,8 +31,7 @@ function queueOf(maxWaiting = 64) {
   const store = async ({ records = 1, bytes = records, signal = NEVER, waitMs = 5_000 }: About = {}) => {
     const rows = new EncodedBatch(records, 'binary', [0], new Uint8Array(bytes));
     const batch = { rows, signal, waitBudget: new WaitBudget(waitMs), trace: null };
-    const group = await queue.join(batch);
-    return group.send(batch, copy);
+    return queue.store(batch, copy);
   };
   const storeMany = (count: number, about?: About) => Array.from({ length: count }, () => store(about));
   const sizes = () => sent.map(({ batches }) => batches.length);
@@ -111,13 +110,16 @@ describe('works', () => {
 });
 
 describe('refuses', () => {
-  it('all batches of a COPY that Postgres refused, each of which learns whether it had company', async () => {
+  it('the bad one of batches whose COPY Postgres refused; each is sent again alone', async () => {
     const { sent, storeMany, sizes } = queueOf();
     const stored = storeMany(2);
     await turn();
     sent[0]?.answer('refused');
-    expect(await Promise.all(stored)).toEqual(['refused', 'refused']);
-    expect(sizes()).toEqual([2]);
+    await settled();
+    expect(sizes()).toEqual([2, 1, 1]);
+    sent[1]?.answer('refused');
+    sent[2]?.answer('stored');
+    expect(await Promise.all(stored)).toEqual(['refused', 'stored']);
   });
 
   it('batches of a shared COPY whose table has changed, without sending them again', async () => {

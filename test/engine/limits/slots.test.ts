@@ -2,12 +2,16 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { EngineError } from '../../../src/contract/errors.js';
+import { NEVER } from '../../../src/engine/limits/deadline.js';
 import { WaitBudget } from '../../../src/engine/limits/wait-budget.js';
 import { Slots, type SlotLimits, type WorkKind } from '../../../src/engine/limits/slots.js';
 
-const LIMITS: SlotLimits = { total: 100, running: 8, reservedForTyped: 2, waiting: 64, waitMs: 5_000 };
+const LIMITS: SlotLimits = { total: 100, running: 8, reservedForTyped: 2, waiting: 64 };
 
 const slotsWith = (over: Partial<SlotLimits> = {}) => new Slots({ ...LIMITS, ...over });
+
+const acquire = (slots: Slots, project: string, kind: WorkKind, signal = NEVER, budget = new WaitBudget(5_000)) =>
+  slots.acquire(project, kind, signal, budget);
 
 /** Enters, and writes its name into `order` when it is admitted. */
 function enter(
@@ -17,7 +21,7 @@ function enter(
   order: string[] = [],
   name = project,
 ): Promise<() => void> {
-  return slots.acquire(project, kind).then((leave) => {
+  return acquire(slots, project, kind).then((leave) => {
     order.push(name);
     return leave;
   });
@@ -45,7 +49,7 @@ const totalOf = ({ load: { typed, sql } }: Slots) => ({
 describe('works', () => {
   it('lets a request in at once while there is room', async () => {
     const slots = slotsWith();
-    const leaves = await Promise.all(times(8, () => slots.acquire('a', 'typed')));
+    const leaves = await Promise.all(times(8, () => acquire(slots, 'a', 'typed')));
     expect(totalOf(slots)).toEqual({ running: 8, waiting: 0 });
     for (const leave of leaves) leave();
     expect(totalOf(slots)).toEqual({ running: 0, waiting: 0 });
@@ -54,7 +58,7 @@ describe('works', () => {
   it('lets those who wait in one by one, in their order, as places become free', async () => {
     const slots = slotsWith({ running: 1, reservedForTyped: 0 });
     const order: string[] = [];
-    const first = await slots.acquire('a', 'typed');
+    const first = await acquire(slots, 'a', 'typed');
     const waiting = ['1', '2', '3'].map((name) => enter(slots, 'a', 'typed', order, name));
     await settled();
     expect(totalOf(slots)).toEqual({ running: 1, waiting: 3 });
@@ -83,15 +87,15 @@ describe('works', () => {
 
   it('lets typed requests fill all eight places when no free SQL is there', async () => {
     const slots = slotsWith();
-    await Promise.all(times(8, () => slots.acquire('a', 'typed')));
+    await Promise.all(times(8, () => acquire(slots, 'a', 'typed')));
     expect(totalOf(slots).running).toBe(8);
   });
 
   it('lets a typed request pass free SQL that waits for a place it may not have', async () => {
     const slots = slotsWith({ running: 2, reservedForTyped: 1 });
     const order: string[] = [];
-    const sql = await slots.acquire('a', 'sql');
-    const typed = await slots.acquire('a', 'typed');
+    const sql = await acquire(slots, 'a', 'sql');
+    const typed = await acquire(slots, 'a', 'typed');
     const waiting = [enter(slots, 'a', 'sql', order, 'sql'), enter(slots, 'a', 'typed', order, 'typed')];
     await settled();
     typed();
@@ -106,11 +110,11 @@ describe('works', () => {
 describe('refuses', () => {
   it('the 65th that would wait, at once and with a time to come back', async () => {
     const slots = slotsWith();
-    await Promise.all(times(8, () => slots.acquire('a', 'typed')));
-    const waiting = times(64, () => slots.acquire('a', 'typed'));
+    await Promise.all(times(8, () => acquire(slots, 'a', 'typed')));
+    const waiting = times(64, () => acquire(slots, 'a', 'typed'));
     waiting.forEach((promise) => void promise.catch(() => {}));
     const started = performance.now();
-    const error = await refusalOf(slots.acquire('a', 'typed'));
+    const error = await refusalOf(acquire(slots, 'a', 'typed'));
     expect(error).toMatchObject({ code: 'overloaded', status: 503 });
     expect(error.retryAfter).toBeGreaterThan(0);
     expect(performance.now() - started).toBeLessThan(1_000);
@@ -120,38 +124,38 @@ describe('refuses', () => {
   it('whoever asks beforehand, where there is neither a place nor one to wait at, and nobody else', async () => {
     const slots = slotsWith({ waiting: 3 });
     expect(slots.isFull('a', 'typed')).toBe(false);
-    await Promise.all(times(6, () => slots.acquire('a', 'sql')));
-    const waiting = times(3, () => slots.acquire('a', 'sql'));
+    await Promise.all(times(6, () => acquire(slots, 'a', 'sql')));
+    const waiting = times(3, () => acquire(slots, 'a', 'sql'));
     expect(slots.isFull('a', 'sql')).toBe(true);
     // Places that free SQL cannot take.
     expect(slots.isFull('a', 'typed')).toBe(false);
     expect(slots.isFull('b', 'sql')).toBe(false);
-    (await slots.acquire('a', 'typed'))();
-    await Promise.all(times(2, () => slots.acquire('a', 'typed')));
+    (await acquire(slots, 'a', 'typed'))();
+    await Promise.all(times(2, () => acquire(slots, 'a', 'typed')));
     expect(slots.isFull('a', 'typed')).toBe(true);
     expect(totalOf(slots)).toEqual({ running: 8, waiting: 3 });
     waiting.forEach((promise) => void promise.catch(() => {}));
   });
 
   it('who has waited for its time, and takes nothing', async () => {
-    const slots = slotsWith({ running: 1, reservedForTyped: 0, waitMs: 60 });
-    const leave = await slots.acquire('a', 'typed');
+    const slots = slotsWith({ running: 1, reservedForTyped: 0 });
+    const leave = await acquire(slots, 'a', 'typed');
     const started = performance.now();
-    const error = await refusalOf(slots.acquire('a', 'typed'));
+    const error = await refusalOf(acquire(slots, 'a', 'typed', NEVER, new WaitBudget(60)));
     expect(error).toMatchObject({ code: 'overloaded' });
     expect(performance.now() - started).toBeGreaterThan(50);
     expect(performance.now() - started).toBeLessThan(5_000);
     expect(totalOf(slots)).toEqual({ running: 1, waiting: 0 });
     leave();
     expect(totalOf(slots)).toEqual({ running: 0, waiting: 0 });
-    (await slots.acquire('a', 'typed'))();
+    (await acquire(slots, 'a', 'typed'))();
   });
 
   it('who leaves while waiting, and forgets it', async () => {
     const slots = slotsWith({ running: 1, reservedForTyped: 0 });
-    const leave = await slots.acquire('a', 'typed');
+    const leave = await acquire(slots, 'a', 'typed');
     const controller = new AbortController();
-    const waiting = slots.acquire('a', 'typed', controller.signal);
+    const waiting = acquire(slots, 'a', 'typed', controller.signal);
     await settled();
     controller.abort();
     await refusalOf(waiting);
@@ -161,21 +165,21 @@ describe('refuses', () => {
   });
 
   it('who has left before it had to wait', async () => {
-    const slots = slotsWith({ running: 1, reservedForTyped: 0, waitMs: 5_000 });
-    await slots.acquire('a', 'typed');
+    const slots = slotsWith({ running: 1, reservedForTyped: 0 });
+    await acquire(slots, 'a', 'typed');
     const started = performance.now();
-    await refusalOf(slots.acquire('a', 'typed', AbortSignal.abort()));
+    await refusalOf(acquire(slots, 'a', 'typed', AbortSignal.abort()));
     expect(performance.now() - started).toBeLessThan(4_000);
     expect(totalOf(slots)).toEqual({ running: 1, waiting: 0 });
   });
 
   it('everybody beyond the running ones where nobody may wait', async () => {
     const slots = slotsWith({ running: 2, reservedForTyped: 0, waiting: 0 });
-    const leave = await slots.acquire('a', 'typed');
-    await slots.acquire('a', 'typed');
-    expect(await refusalOf(slots.acquire('a', 'typed'))).toMatchObject({ code: 'overloaded' });
+    const leave = await acquire(slots, 'a', 'typed');
+    await acquire(slots, 'a', 'typed');
+    expect(await refusalOf(acquire(slots, 'a', 'typed'))).toMatchObject({ code: 'overloaded' });
     leave();
-    await slots.acquire('a', 'typed');
+    await acquire(slots, 'a', 'typed');
   });
 });
 
@@ -183,7 +187,7 @@ describe('protects', () => {
   it('projects from each other: one with a long queue delays no other', async () => {
     const slots = slotsWith({ total: 4, running: 4, reservedForTyped: 0 });
     const order: string[] = [];
-    const running = await Promise.all(times(4, () => slots.acquire('greedy', 'typed')));
+    const running = await Promise.all(times(4, () => acquire(slots, 'greedy', 'typed')));
     const waiting = [
       ...times(20, () => enter(slots, 'greedy', 'typed', order)),
       ...['b', 'c', 'd'].map((project) => enter(slots, project, 'typed', order)),
@@ -202,7 +206,7 @@ describe('protects', () => {
   it('turns: two projects with queues alternate', async () => {
     const slots = slotsWith({ total: 1, running: 1, reservedForTyped: 0 });
     const order: string[] = [];
-    const first = await slots.acquire('x', 'typed');
+    const first = await acquire(slots, 'x', 'typed');
     const waiting = [
       ...times(3, () => enter(slots, 'a', 'typed', order)),
       ...times(3, () => enter(slots, 'b', 'typed', order)),
@@ -220,7 +224,7 @@ describe('protects', () => {
     let most = 0;
     const ofProject = new Map<string, number>();
     const work = async (project: string, kind: WorkKind) => {
-      const leave = await slots.acquire(project, kind);
+      const leave = await acquire(slots, project, kind);
       most = Math.max(most, ++running);
       ofProject.set(project, (ofProject.get(project) ?? 0) + 1);
       expect(ofProject.get(project)).toBeLessThanOrEqual(3);
@@ -236,24 +240,24 @@ describe('protects', () => {
 
   it('its count from a place that is given back twice', async () => {
     const slots = slotsWith({ running: 1, reservedForTyped: 0 });
-    const leave = await slots.acquire('a', 'typed');
+    const leave = await acquire(slots, 'a', 'typed');
     leave();
     leave();
-    await slots.acquire('a', 'typed');
+    await acquire(slots, 'a', 'typed');
     expect(totalOf(slots)).toEqual({ running: 1, waiting: 0 });
   });
 });
 
-describe('patience', () => {
+describe('the wait budget', () => {
   it('is one for all queues of a request: what it has waited before, it cannot wait again', async () => {
-    const slots = slotsWith({ running: 1, reservedForTyped: 0, waitMs: 60_000 });
+    const slots = slotsWith({ running: 1, reservedForTyped: 0 });
     await enter(slots, 'a');
     const budget = new WaitBudget(80);
     const elsewhere = budget.start();
     await sleep(50);
     elsewhere();
     expect(budget.ms).toBeLessThan(31);
-    const error = await refusalOf(slots.acquire('a', 'typed', undefined, budget));
+    const error = await refusalOf(acquire(slots, 'a', 'typed', NEVER, budget));
     expect(error.code).toBe('overloaded');
     expect(budget.ms).toBeLessThan(2);
   });

@@ -3,10 +3,10 @@
  * have not read yet. A request reserves memory before its body is read, so that whatever has to wait stays with the client.
  */
 import type { IncomingHttpHeaders } from 'node:http';
-import { Counts } from '../../contract/counts.js';
-import { LIMITS } from '../../contract/limits.js';
-import { FairQueue } from '../../engine/limits/fair-queue.js';
-import type { WaitBudget } from '../../engine/limits/wait-budget.js';
+import { Counts } from '../contract/counts.js';
+import { LIMITS } from '../contract/limits.js';
+import { FairQueue } from '../engine/limits/fair-queue.js';
+import type { WaitBudget } from '../engine/limits/wait-budget.js';
 
 interface MemoryLimits {
   readonly perProject: number;
