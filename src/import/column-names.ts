@@ -20,7 +20,7 @@ const LETTERS: Readonly<Record<string, string>> = {
 };
 
 /** Postgres's reserved words, which need quotes as a column name; `user` without them is a function (manual, appendix C). */
-const KEYWORDS = new Set(
+export const RESERVED_WORDS: ReadonlySet<string> = new Set(
   (
     'all analyse analyze and any array as asc asymmetric authorization binary both case cast check collate collation column ' +
     'concurrently constraint create cross current_catalog current_date current_role current_schema current_time ' +
@@ -33,7 +33,7 @@ const KEYWORDS = new Set(
 );
 
 /** Whether SQL needs the name in quotes. */
-export const needsQuotes = (name: string): boolean => KEYWORDS.has(name) || /[A-Z]/.test(name);
+export const needsQuotes = (name: string): boolean => RESERVED_WORDS.has(name) || /[A-Z]/.test(name);
 
 /** A name as a person would write it in SQL; '' if nothing of the field's name can be part of one. */
 function simplified(field: string): string {

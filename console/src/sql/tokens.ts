@@ -2,6 +2,7 @@
  * The lexical structure of Postgres's SQL, as far as an editor needs it: where strings, comments and names begin and end
  * (manual, 4.1). Never fails: what is not closed goes to the end of the text.
  */
+import { RESERVED_WORDS } from '../../../src/import/column-names.js';
 
 export type TokenKind = 'comment' | 'string' | 'quoted' | 'word' | 'parameter' | 'number' | 'sign';
 
@@ -75,17 +76,4 @@ export function nameOf(text: string, { kind, from, to }: Token): string {
 
 /** A name as it must be written. */
 export const quoted = (name: string): string =>
-  /^[a-z_][a-z0-9_]*$/.test(name) && !RESERVED.has(name) ? name : `"${name.replaceAll('"', '""')}"`;
-
-/** Postgres's reserved words (manual, appendix C), which cannot name a table or column without quotes. */
-const RESERVED = new Set(
-  (
-    'all analyse analyze and any array as asc asymmetric authorization binary both case cast check collate collation ' +
-    'column concurrently constraint create cross current_catalog current_date current_role current_schema current_time ' +
-    'current_timestamp current_user default deferrable desc distinct do else end except false fetch for foreign freeze ' +
-    'from full grant group having ilike in initially inner intersect into is isnull join lateral leading left like limit ' +
-    'localtime localtimestamp natural not notnull null offset on only or order outer overlaps placing primary references ' +
-    'returning right select session_user similar some symmetric system_user table tablesample then to trailing true ' +
-    'union unique user using variadic verbose when where window with'
-  ).split(' '),
-);
+  /^[a-z_][a-z0-9_]*$/.test(name) && !RESERVED_WORDS.has(name) ? name : `"${name.replaceAll('"', '""')}"`;

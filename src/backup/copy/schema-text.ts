@@ -41,7 +41,9 @@ export function entriesOf(dump: string): Entry[] {
     if (token === COMPLETE) end = index;
   }
   return starts.map(({ at, header: [line, name = '', kind = '', schema = ''] }, i) => ({
-    ...{ kind, schema, name },
+    kind,
+    schema,
+    name,
     // An empty comment ends this header, and another one begins the next.
     text: withoutVersions(
       kind,

@@ -72,7 +72,10 @@ class Bridge {
     if (id !== undefined) this.running.set(id, controller);
     try {
       const response = await fetch(`${this.profile.url.replace(/\/+$/, '')}/mcp`, {
-        ...{ method: 'POST', body: line, headers: this.headersFor(message), signal: controller.signal },
+        method: 'POST',
+        body: line,
+        headers: this.headersFor(message),
+        signal: controller.signal,
       });
       const text = await response.text();
       for (const answer of messagesIn(response, text)) {

@@ -12,7 +12,10 @@ export function analyze(tenancy: Tenancy, placement: Placement, signal: AbortSig
   const server = tenancy.serverOf(placement);
   const login = {
     ...server.address,
-    ...{ database, user: writer, password: tenancy.password(writer), application_name: 'cdp move' },
+    database,
+    user: writer,
+    password: tenancy.password(writer),
+    application_name: 'cdp move',
     options: startupOptions({ search_path: 'pg_catalog' }),
   };
   return withServer(server, () =>

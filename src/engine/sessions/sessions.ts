@@ -12,7 +12,7 @@ import { moving } from '../../tenancy/fence.js';
 import type { Server } from '../../tenancy/tenancy.js';
 import type { Authenticate } from '../access/authenticate.js';
 import type { TokenRate } from '../access/token-rate.js';
-import type { Caller } from '../access/tokens.js';
+import { actorOf, type Caller } from '../access/tokens.js';
 import { WaitBudget } from '../limits/wait-budget.js';
 import { untilRunning } from '../database-access.js';
 import type { Projects } from '../projects/projects.js';
@@ -238,19 +238,6 @@ function entitled(caller: Caller, { user, database }: ClientLogin): { project: P
   }
   return { project, role };
 }
-
-const actorOf = (caller: Caller | null) => ({
-  actor:
-    caller === null
-      ? ('unknown' as const)
-      : caller.project === null
-        ? ('admin' as const)
-        : caller.name === null
-          ? ('jwt' as const)
-          : ('token' as const),
-  actorId: caller?.id ?? null,
-  actorName: caller?.name ?? null,
-});
 
 const tooMany = (count: number, { perProject, total }: SessionSettings): SessionError =>
   new SessionError(

@@ -65,7 +65,11 @@ export const INSERT_RECORDS: Operation = {
     }
     const idempotency = keyOf(call, table, queryText(query), body);
     const inserted = await insertRecords(project(call), table, body, {
-      ...{ returnIds, idempotency, upsert, quarantine, signal },
+      returnIds,
+      idempotency,
+      upsert,
+      quarantine,
+      signal,
     });
     const { quarantined_rows = 0 } = inserted.answer;
     request.context.rows = inserted.replayed ? 0 : rowsChanged(inserted.answer);

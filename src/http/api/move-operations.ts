@@ -35,7 +35,12 @@ export const PLAN_MOVE: Operation = {
   params: ProjectInPath,
   query: wire.MovePlanQuery,
   success: succeeds(200, wire.MovePlanAnswer, 'the project can move', {
-    ...{ project: 'shop', from: 'default', to: 'eu-1', bytes: 9_437_184, obstacles: [], fallback: null },
+    project: 'shop',
+    from: 'default',
+    to: 'eu-1',
+    bytes: 9_437_184,
+    obstacles: [],
+    fallback: null,
   }),
   errors: ['not_found'],
   async handle(call) {

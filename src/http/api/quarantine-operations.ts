@@ -62,7 +62,12 @@ export const REPLAY_QUARANTINE: Operation = {
   body: wire.ReplayBody,
   example: { table: 'customers', column: 'age', set: { age: null } },
   success: succeeds(200, wire.ReplayAnswer, '1 record left the quarantine, 0 refused again', {
-    ...{ inserted_rows: 1, updated_rows: 0, ignored_rows: 0, refused_rows: 0, errors: [], next: null },
+    inserted_rows: 1,
+    updated_rows: 0,
+    ignored_rows: 0,
+    refused_rows: 0,
+    errors: [],
+    next: null,
   }),
   errors: [
     'table_not_found',

@@ -35,8 +35,12 @@ const TABLE_EXAMPLE = {
 };
 
 const PRIMARY_KEY = {
-  ...{ name: 'customers_pkey', columns: ['id'] },
-  ...{ unique: true, primary: true, partial: false, valid: true },
+  name: 'customers_pkey',
+  columns: ['id'],
+  unique: true,
+  primary: true,
+  partial: false,
+  valid: true,
 };
 
 export const SCHEMA_ERRORS = ['table_busy', 'outcome_unknown', 'citus_limit'] as const;

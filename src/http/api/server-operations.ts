@@ -85,8 +85,15 @@ export const ADD_SERVER: Operation = {
       weight = 1,
     } = body;
     const wanted = {
-      ...{ name: body.name, urlReference: body.url_reference, engine, tenancy, labels, weight },
-      ...{ maxProjects: null, maxBytes: null, maxConnections: null },
+      name: body.name,
+      urlReference: body.url_reference,
+      engine,
+      tenancy,
+      labels,
+      weight,
+      maxProjects: null,
+      maxBytes: null,
+      maxConnections: null,
       ...changeOf(body),
     };
     const { addServer } = await changes();

@@ -85,7 +85,10 @@ function mcpServer(call: Call, refuse: (error: EngineError) => void): Server {
   );
   server.setRequestHandler('tools/list', () => ({
     tools: listedTools(call).map(({ name, title, description, annotations, input, output }) => ({
-      ...{ name, title, description, annotations: { title, openWorldHint: false, ...annotations } },
+      name,
+      title,
+      description,
+      annotations: { title, openWorldHint: false, ...annotations },
       inputSchema: input as { type: 'object' },
       outputSchema: output as { type: 'object' },
     })),

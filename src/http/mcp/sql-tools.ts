@@ -27,7 +27,8 @@ const input = (what: string) =>
       ),
       timeout_ms: Type.Optional(
         Type.Integer({
-          ...{ minimum: 1, maximum: LIMITS.timeoutMsMax },
+          minimum: 1,
+          maximum: LIMITS.timeoutMsMax,
           description: `Time limit. Default: ${LIMITS.timeoutMsDefault}.`,
         }),
       ),

@@ -2,6 +2,7 @@
 import type { FastifyRequest } from 'fastify';
 import type { AuditOperation } from '../../contract/audit.js';
 import { type Audit, BY_ITSELF, type Origin } from '../../engine/audit/audit.js';
+import { actorOf } from '../../engine/access/tokens.js';
 import { runsAsReader } from '../admission.js';
 
 /** Adds the entry of a request that is over. */
@@ -38,17 +39,7 @@ function origin({ context, id }: FastifyRequest, status: number | null): Origin 
       startedAt: context.started,
     };
   }
-  const known = caller !== null;
-  const actor = !known ? 'unknown' : caller.project === null ? 'admin' : caller.name === null ? 'jwt' : 'token';
-  return {
-    actor,
-    actorId: known ? caller.id : null,
-    actorName: known ? caller.name : null,
-    requestId: id,
-    address: context.address,
-    status,
-    startedAt: context.started,
-  };
+  return { ...actorOf(caller), requestId: id, address: context.address, status, startedAt: context.started };
 }
 
 /** undefined: nothing that the audit log is about. */
