@@ -5,6 +5,7 @@ import type { ProjectRow } from '../tenancy/control-rows.js';
 import type { Placement } from '../tenancy/placement.js';
 import type { ProjectDatabases } from '../tenancy/project-databases.js';
 import type { Servers } from '../tenancy/servers.js';
+import type { Tenancy } from '../tenancy/tenancy.js';
 
 export interface Installation {
   readonly control: ControlDatabase;
@@ -26,6 +27,13 @@ export interface Contents {
   readonly fill: (placement: Placement) => Promise<Pick<RestoreDone['projects'][number], 'tables' | 'left_out'>>;
 }
 
+/** Where projects are restored; neither: on the server `default`. */
+export interface RestorePlace {
+  readonly server?: string | undefined;
+  /** On the least loaded of those that have them. */
+  readonly labels?: Readonly<Record<string, string>> | undefined;
+}
+
 interface ProjectsOfInstallation {
   list(): Promise<ProjectRow[]>;
   /** @throws EngineError not_found */
@@ -33,13 +41,19 @@ interface ProjectsOfInstallation {
   /** Brings the project's database up to the schema of this program. */
   upgraded(project: ProjectRow): Promise<void> | undefined;
   /**
-   * Makes a project on the server `default`. After a failure nothing of it stays.
+   * Servers that may take a project.
+   * @throws EngineError not_found; invalid_request if there is none; database_unavailable
+   */
+  tenanciesAt(place: RestorePlace): Promise<Tenancy[]>;
+  /**
+   * Makes a project. After a failure nothing of it stays.
    * @param fill puts its contents into it. @returns its status
    * @param make makes its server or database; default: an empty one
    * @throws EngineError unique_violation; what `fill` and `make` throw
    */
   restore(
     name: string,
+    place: RestorePlace,
     fill: (project: NewProject) => Promise<'active' | 'inactive'>,
     make?: (placement: Placement) => Promise<void>,
   ): Promise<unknown>;

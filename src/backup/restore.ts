@@ -8,10 +8,10 @@ import { FIRST_PROJECT } from '../contract/projects.js';
 import { messageOf } from '../contract/operator-message.js';
 import { described, type RestoreDone } from '../contract/wire/operator.js';
 import type { ProjectRow, StoredToken } from '../tenancy/control-rows.js';
-import { withServer } from '../tenancy/tenancy.js';
+import { type Tenancy, withServer } from '../tenancy/tenancy.js';
 import { BackupFile } from './backup-file.js';
 import { untouchedFirstProject } from './first-project.js';
-import { type Contents, type Installation, isReady, type NewProject } from './installation.js';
+import { type Contents, type Installation, isReady, type NewProject, type RestorePlace } from './installation.js';
 import type { ProgramPlaces } from './logical/client-programs.js';
 import { loadDump, programsFor } from './logical/load.js';
 import { type Control, CONTROL, dataOf, dumpOf, listOfDump, type SavedProject } from './manifest.js';
@@ -27,6 +27,7 @@ export interface RestoreOptions {
   readonly missing: boolean;
   /** The state of the projects at this time, from archived WAL; null: their state in the backup. */
   readonly at: Date | null;
+  readonly place: RestorePlace;
   readonly places: ProgramPlaces;
   /** Aborted: the project that is being restored is removed again. */
   readonly signal: AbortSignal;
@@ -45,8 +46,9 @@ export async function restore(installation: Installation, options: RestoreOption
   const chosen = options.missing ? wanted.filter(({ name }) => !existing.has(name)) : wanted;
   requireFreeNames(existing, chosen);
   await requireFreeTokens(installation, chosen);
-  await requireExtensions(installation, file, chosen);
-  const contents = await contentsOf(installation, file, chosen, options);
+  const targets = chosen.length === 0 ? [] : await installation.projects.tenanciesAt(options.place);
+  await requireExtensions(installation, file, chosen, targets);
+  const contents = await contentsOf(installation, file, chosen, targets, options);
   progress('Checking the backup');
   for (const { saved } of chosen) await verify(file, saved, signal);
 
@@ -57,7 +59,7 @@ export async function restore(installation: Installation, options: RestoreOption
     const { name } = one;
     progress(`${name}: restoring`);
     try {
-      const restored = await restoreProject(installation, one, contents[i] as Contents, signal);
+      const restored = await restoreProject(installation, one, contents[i] as Contents, options);
       projects.push(restored);
       progress(`${name}: ${restored.tables === null ? 'restored' : described(restored.tables)}`);
       for (const what of restored.left_out) progress(`${name}: skipped, ${what}`);
@@ -157,16 +159,20 @@ async function requireFreeTokens({ control }: Installation, chosen: readonly Cho
 }
 
 async function requireExtensions(
-  { databases, servers }: Installation,
+  { databases }: Installation,
   { manifest }: BackupFile,
   chosen: readonly Chosen[],
+  targets: readonly Tenancy[],
 ): Promise<void> {
   if (manifest.schema_version > databases.schemaVersion) {
     throw new Error('The backup was made by a newer program: restore it with that one');
   }
-  const here = new Set(await servers.home.extensions());
   const wanted = chosen.flatMap(({ saved }) => (saved.kind === 'logical' ? saved.extensions : []));
-  const missing = new Set(wanted.filter((name) => !here.has(name)));
+  const missing = new Set<string>();
+  for (const target of targets) {
+    const here = new Set(await target.extensions());
+    for (const name of wanted) if (!here.has(name)) missing.add(name);
+  }
   if (missing.size === 0) return;
   throw new Error(
     `The projects of the backup use extensions that new projects here would not have: ${[...missing].join(', ')}. ` +
@@ -179,22 +185,40 @@ async function contentsOf(
   installation: Installation,
   file: BackupFile,
   chosen: readonly Chosen[],
+  targets: readonly Tenancy[],
   { at, places, signal }: RestoreOptions,
 ): Promise<Contents[]> {
-  const { home } = installation.servers;
+  const { servers } = installation;
   const dumps = chosen.flatMap(({ saved }) => (saved.kind === 'logical' ? [saved] : []));
   const [dump] = dumps;
   if (dump !== undefined && at !== null) {
     const message = `The backup of "${dump.name}" is a dump, of one moment: restore it without --at`;
     throw new EngineError('invalid_request', message);
   }
-  const programs = dump && (await programsFor(dumps, await home.major(), places));
+  const programs = dump && (await programsFor(dumps, await majorsOf(targets), places));
   const contents: Contents[] = [];
   for (const { saved } of chosen) {
-    if (saved.kind === 'physical') contents.push(await filesOf(saved, file, installation, at, signal));
-    else if (programs) contents.push({ fill: (placement) => loadDump(home, placement, saved, file, programs, signal) });
+    if (saved.kind === 'physical') {
+      requireHome(saved.name, targets, servers.home);
+      contents.push(await filesOf(saved, file, installation, at, signal));
+    } else if (programs) {
+      const fill: Contents['fill'] = (placement) =>
+        loadDump(servers.tenancyOf(placement), placement, saved, file, programs, signal);
+      contents.push({ fill });
+    }
   }
   return contents;
+}
+
+const majorsOf = (targets: readonly Tenancy[]): Promise<number[]> =>
+  Promise.all(targets.map((target) => target.major()));
+
+/** @throws EngineError invalid_request */
+function requireHome(name: string, targets: readonly Tenancy[], home: Tenancy): void {
+  if (targets.every((target) => target === home)) return;
+  throw new EngineError('invalid_request', `The backup of "${name}" has the files of an embedded server`, {
+    hint: 'Nothing was restored. Only the server "default" takes such files: restore it there, and move it with cdp project move.',
+  });
 }
 
 async function verify(file: BackupFile, saved: SavedProject, signal: AbortSignal): Promise<void> {
@@ -209,7 +233,7 @@ async function restoreProject(
   { control, projects, servers }: Installation,
   chosen: Chosen,
   { fill, make }: Contents,
-  signal: AbortSignal,
+  { place, signal }: RestoreOptions,
 ): Promise<RestoreDone['projects'][number]> {
   const { name, status, tokens } = chosen;
   let filled: Awaited<ReturnType<typeof fill>> = { tables: null, left_out: [] };
@@ -219,6 +243,6 @@ async function restoreProject(
     await control.adoptHistory(id, chosen, tokens);
     return status;
   };
-  await projects.restore(name, restored, make);
+  await projects.restore(name, place, restored, make);
   return { name, ...filled };
 }

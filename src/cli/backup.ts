@@ -19,6 +19,7 @@ import { printable } from './terminal/text.js';
 import type { AdminClient } from './admin-client.js';
 import { managementOptions, withAdmin } from './management.js';
 import { UsageError } from './exit.js';
+import { type Labels, labelOption } from './label-option.js';
 import { print } from './terminal/output.js';
 import { PROGRAM_SETTINGS, readConfig } from './setting-flags.js';
 
@@ -36,6 +37,8 @@ interface RestoreFlags {
   as?: string;
   at?: string;
   missing?: boolean;
+  server?: string;
+  label?: Labels;
 }
 
 function parseJobs(text: string): number {
@@ -98,14 +101,17 @@ export function restoreCommand(): Command {
     .option(
       '--at <TIME>',
       'Restore its state at this time, such as 2026-01-31T09:30:00Z; requires archived WAL since the backup',
-    );
+    )
+    .option('--server <SERVER>', 'Restore on this Postgres server (default: the server "default")')
+    .addOption(labelOption('Restore on the least loaded server with this label; repeat for more'));
   return managementOptions(command, PROGRAM_SETTINGS).action(async (source: string) => {
     const config = readConfig(command);
-    const { project = null, as = null, at = null, missing = false } = command.opts<RestoreFlags>();
+    const { project = null, as = null, at = null, missing = false, server, label } = command.opts<RestoreFlags>();
+    const place = { ...(server !== undefined && { server }), ...(label !== undefined && { labels: label }) };
     const load = (file: string, ...handedOver: string[]) =>
       withAdmin(command, async (admin) => {
         for (const path of handedOver) await admin.handOver(path);
-        const wanted = { file, project, as, at, missing, ...programFolders(config) };
+        const wanted = { file, project, as, at, missing, ...place, ...programFolders(config) };
         const done = await watch<RestoreDone>(admin, 'local/restore', wanted);
         const lines = done.projects.map(
           ({ name, tables }) => `Project ${printable(name)} restored${tables === null ? '' : `: ${described(tables)}`}`,

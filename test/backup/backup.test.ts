@@ -43,6 +43,7 @@ const load = (service: TestService, name: string, more: Partial<RestoreOptions> 
     as: null,
     at: null,
     missing: false,
+    place: {},
     places,
     signal,
     progress: silent,

@@ -51,6 +51,7 @@ const load = (name: string, more: Partial<RestoreOptions> = {}, into = service) 
     as: null,
     at: null,
     missing: false,
+    place: {},
     ...more,
   });
 

@@ -34,19 +34,20 @@ import { countRows } from './dump.js';
 /** A pg_restore of this version or later sets `transaction_timeout`, which servers before it do not know. */
 const TRANSACTION_TIMEOUT = 17;
 
-/** @param major of the server here. @throws Error if the dumps are of a newer server, or says what to install */
+/** @param majors of the servers here that may get them. @throws Error if the dumps are of a newer server, or says what to install */
 export function programsFor(
   dumps: readonly LogicalProject[],
-  major: number,
+  majors: readonly number[],
   places: ProgramPlaces,
 ): Promise<ClientPrograms> {
   const newest = Math.max(...dumps.map(({ postgres }) => postgres));
-  if (newest > major) {
+  const [oldest, major] = [Math.min(...majors), Math.max(...majors)];
+  if (newest > oldest) {
     throw new Error(
-      `The backup was made on Postgres ${newest}, and this is ${major}: it needs the same or a later one`,
+      `The backup was made on Postgres ${newest}, and this is ${oldest}: it needs the same or a later one`,
     );
   }
-  const most = major < TRANSACTION_TIMEOUT ? TRANSACTION_TIMEOUT - 1 : undefined;
+  const most = oldest < TRANSACTION_TIMEOUT ? TRANSACTION_TIMEOUT - 1 : undefined;
   return findPrograms(places, Math.max(major, ...dumps.map(({ pg_dump: version }) => version)), most);
 }
 

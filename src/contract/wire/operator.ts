@@ -1,6 +1,7 @@
 /** What the operator's commands say and hear on the admin socket alone. */
 import { roundedSize } from '../disk-size.js';
 import { STRICT, type Static, Type } from '../schema.js';
+import { Labels } from './labels.js';
 
 /** `problem`: the service does not do what it promises. `warning`: it does, and something speaks against it lasting. */
 const HEALTH = ['ok', 'warning', 'problem'] as const;
@@ -41,6 +42,8 @@ export const RestoreBody = Type.Object(
     as: Type.Nullable(Type.String()),
     at: Type.Nullable(Type.String()),
     missing: Type.Optional(Type.Boolean()),
+    server: Type.Optional(Type.String()),
+    labels: Type.Optional(Labels),
     ...programs,
   },
   STRICT,

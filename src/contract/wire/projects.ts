@@ -1,7 +1,7 @@
 /** Projects and tokens on the wire (contract section 2). */
 import { PROJECT_NAME_PATTERN, SCOPES } from '../names.js';
 import { PROJECT_STATUSES } from '../projects.js';
-import { Labels } from './servers.js';
+import { Labels } from './labels.js';
 import { DOCUMENTED, STRICT, type Static, Type } from '../schema.js';
 import { success } from './success.js';
 

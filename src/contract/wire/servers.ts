@@ -2,18 +2,10 @@
 import { PROJECT_NAME_PATTERN } from '../names.js';
 import { DOCUMENTED, STRICT, type Static, Type } from '../schema.js';
 import { CONSISTENCIES, SERVER_ENGINES, SERVER_STATUSES, SERVER_TENANCIES } from '../servers.js';
+import { Labels } from './labels.js';
 import { Finding } from './operator.js';
 import { replicasOfServer } from './replicas.js';
 import { success } from './success.js';
-
-/** Of keys and values. */
-const LABEL = '^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$';
-
-export const Labels = Type.Record(Type.String({ pattern: LABEL }), {
-  propertyNames: { pattern: LABEL },
-  maxProperties: 32,
-  examples: [{ region: 'eu' }],
-});
 
 const MOST = 2_147_483_647;
 const Bound = (most: number, description: string) =>

@@ -11,12 +11,14 @@ import type { ProjectRow } from '../../tenancy/control-rows.js';
 import { rollBackPrepared } from '../../tenancy/prepared-transactions.js';
 import type { ProjectDatabases } from '../../tenancy/project-databases.js';
 import { serviceWork } from '../../tenancy/service-work.js';
+import { addedServer } from '../../tenancy/server-rows.js';
 import type { Servers } from '../../tenancy/servers.js';
 import { NEVER } from '../limits/deadline.js';
 import { FairQueue } from '../limits/fair-queue.js';
 import { WaitBudget } from '../limits/wait-budget.js';
+import type { Tenancy } from '../../tenancy/tenancy.js';
 import { type Audit, BY_ITSELF, type Origin } from '../audit/audit.js';
-import type { PlacementRequest } from './choose-server.js';
+import { candidates, noServer, type PlacementRequest } from './choose-server.js';
 import { createProject, type Fill, type Make } from './create-project.js';
 import { nameTaken, notReady, notFound, needsSuperuser, inUseElsewhere } from './project-errors.js';
 import { isProjectName, requireName } from './project-name.js';
@@ -33,6 +35,19 @@ const CLEAR_EVERY_MS = 60_000;
 
 /** How long to wait for a turn, or for another process that is creating or deleting the same project. */
 const WAIT_MS = 5_000;
+
+/** What a backup has of a project. */
+interface Restored {
+  readonly place: PlacementRequest;
+  /** Restores its contents and its status. */
+  readonly fill: Fill;
+  /** Creates its database; default: an empty one. */
+  readonly make?: Make;
+}
+
+/** Who does not say gets the server on which backups of files can be restored, too. */
+const placeOfRestore = ({ server, labels }: PlacementRequest): PlacementRequest =>
+  server === undefined && labels === undefined ? { server: DEFAULT_SERVER } : { server, labels };
 
 export class Projects {
   /** Upgrades of project databases under way or done in this process, by project. */
@@ -70,16 +85,24 @@ export class Projects {
   }
 
   /**
-   * Creates a project from a backup, on the server `default`.
-   * @param fill restores its contents and its status
-   * @param make creates its database; default: an empty one
+   * Creates a project from a backup.
    * @throws EngineError as {@link create}; what `fill` and `make` throw
    */
-  restore(name: string, by: Origin, fill: Fill, make?: Make): Promise<ProjectRow> {
-    const request = { server: DEFAULT_SERVER };
-    return this.inTurn(() =>
-      createProject(this.parts, this.unfinished, { name, by, request, fill, ...(make && { make }) }),
-    );
+  restore(name: string, by: Origin, { place, ...contents }: Restored): Promise<ProjectRow> {
+    const request = placeOfRestore(place);
+    return this.inTurn(() => createProject(this.parts, this.unfinished, { name, by, request, ...contents }));
+  }
+
+  /** Servers that may take a project from a backup. @throws EngineError not_found, invalid_request, database_unavailable */
+  async tenanciesAt(place: PlacementRequest): Promise<Tenancy[]> {
+    const request = placeOfRestore(place);
+    const found = await candidates(this.parts.rows, request);
+    if (found.length === 0) throw noServer(request);
+    return found.map((server) => {
+      const at = { server: server.name, added: addedServer(server) };
+      this.servers.requireUp(at);
+      return this.servers.tenancyOf(at);
+    });
   }
 
   /** @throws EngineError overloaded; what `work` throws */

@@ -128,9 +128,11 @@ const LOCAL_ALONE: readonly LocalRoute[] = [
     success: { status: 200 },
     async handle(call) {
       const { operated, request } = call;
-      const { file, project, as, at, missing, postgres_bin: folder, path } = request.body as wire.RestoreBody;
+      const { file, project, as, at, missing, ...more } = request.body as wire.RestoreBody;
+      const { server, labels, postgres_bin: folder, path } = more;
       const time = at === null ? null : timeOf('at', at);
-      const options = { file, project, as, at: time, missing: missing ?? false, places: { folder, path } };
+      const where = { place: { server, labels }, places: { folder, path } };
+      const options = { file, project, as, at: time, missing: missing ?? false, ...where };
       const { restore } = await import('../../backup/restore.js');
       const installation = (await operated.engine()).installation(originOf(request));
       await progressResponse(call, (told) => restore(installation, { ...options, ...told }));
