@@ -7,6 +7,7 @@ import type {
   AddServerBody,
   ChangeServerBody,
   CheckedServerAnswer,
+  ClearedServerAnswer,
   RemovedServerAnswer,
   Server,
   ServerAnswer,
@@ -132,10 +133,16 @@ const boundTexts = ({ max_projects: projects, max_bytes: bytes, max_connections:
 
 function check(): Command {
   const command = new Command('check')
-    .description('Check a server, or all: rights, version, clock, latency, connections, settings')
-    .argument('[NAME]');
-  return managementOptions(command).action((name: string | undefined) =>
-    withAdmin(command, async (admin) => {
+    .description('Check a server, or all: rights, version, clock, latency, connections, settings, what was left behind')
+    .argument('[NAME]')
+    .option('--clear', 'Remove databases, roles, slots and publications that were left behind; this cannot be undone')
+    .option('--yes', 'Do not ask for confirmation');
+  return managementOptions(command).action(async (name: string | undefined) => {
+    const { clear, yes } = command.opts<{ clear?: boolean; yes?: boolean }>();
+    if (clear === true && name === undefined) throw new UsageError('--clear takes the name of one server');
+    if (clear === true && yes !== true) await confirm(name ?? '', `Removing what was left on the server "${name}"`);
+    await withAdmin(command, async (admin) => {
+      if (clear === true && name !== undefined) return showCleared(command, admin, name);
       const checked: CheckedServerAnswer[] = [];
       for (const one of name === undefined ? await namesOf(admin) : [name]) {
         checked.push(await admin.call<CheckedServerAnswer>('POST', `${pathOf(one)}/check`));
@@ -144,8 +151,18 @@ function check(): Command {
       const shown = checked.map(({ server, findings }) => ({ ...server, findings }));
       print(command, shown, lines, writeLines);
       if (checked.some(({ findings }) => countOf(findings, 'problem') > 0)) process.exitCode = 1;
-    }),
-  );
+    });
+  });
+}
+
+async function showCleared(command: Command, admin: AdminClient, name: string): Promise<void> {
+  const { removed, kept } = await admin.call<ClearedServerAnswer>('POST', `${pathOf(name)}/clear`);
+  const lines = [
+    ...removed.map((what) => `Removed: ${what}`),
+    ...kept.map(({ what, reason }) => `Not removed: ${what} (${reason})`),
+  ];
+  print(command, { removed, kept }, lines.length === 0 ? [`Nothing was left on ${name}`] : lines);
+  if (kept.length > 0) process.exitCode = 1;
 }
 
 const namesOf = async (admin: AdminClient): Promise<string[]> =>

@@ -53,6 +53,8 @@ export const AUDIT_OPERATIONS = [
   'server.set',
   'server.remove',
   'server.check',
+  /** What was left there and belongs to no project is removed. */
+  'server.clear',
   'server.list',
   'server.read',
   'move.list',

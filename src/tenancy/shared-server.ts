@@ -54,6 +54,12 @@ export interface Common {
   readonly template: string;
 }
 
+export interface Marked {
+  /** With the number of their sessions. */
+  readonly databases: readonly { readonly name: string; readonly sessions: number }[];
+  readonly roles: readonly string[];
+}
+
 export class SharedServer implements Tenancy {
   readonly running = 1;
   private readonly server: Server;
@@ -118,7 +124,9 @@ export class SharedServer implements Tenancy {
     await this.asService(this.address.database, async (session) => {
       await lockDatabase(session, database);
       await ensureRoles(session, placement, (role) => this.roleOptions(role));
+      for (const role of [placement.writer, placement.reader]) await this.mark(session, sql`ROLE ${ident(role)}`);
       await this.cloneTemplate(session, database);
+      await this.mark(session, sql`DATABASE ${ident(database)}`);
       await session.query(sql`REVOKE ALL ON DATABASE ${ident(database)} FROM PUBLIC`);
     });
     await this.asService(database, (session) => grant(session, placement));
@@ -128,13 +136,43 @@ export class SharedServer implements Tenancy {
   async drop(placement: Placement): Promise<void> {
     const { database, writer, reader } = placement;
     await rollBackPrepared(this, [placement]);
-    await this.asService(this.address.database, async (session) => {
+    await this.dropDatabase(database);
+    // Until version 0.2 a group role was called like the database.
+    await this.dropRoles([dumpRole({ writer }), writer, reader, database]);
+  }
+
+  dropDatabase(database: string): Promise<void> {
+    return this.asService(this.address.database, async (session) => {
       await lockDatabase(session, database);
       await dropDatabase(session, database);
-      // Until version 0.2 a group role was called like the database.
-      for (const role of [dumpRole({ writer }), writer, reader, database])
-        await session.query(sql`DROP ROLE IF EXISTS ${ident(role)}`);
     });
+  }
+
+  dropRoles(roles: readonly string[]): Promise<void> {
+    return this.asService(this.address.database, async (session) => {
+      for (const role of roles) await session.query(sql`DROP ROLE IF EXISTS ${ident(role)}`);
+    });
+  }
+
+  /** Databases and roles that this installation has made for projects. */
+  async marked(): Promise<Marked> {
+    const { pool } = this.server;
+    const databases = await pool.query(
+      sql`SELECT datname, (SELECT count(*) FROM pg_stat_activity a WHERE a.datid = d.oid)
+          FROM pg_database d WHERE shobj_description(oid, 'pg_database') = ${this.template} ORDER BY 1`,
+    );
+    const roles = await pool.query(
+      sql`SELECT rolname FROM pg_roles WHERE shobj_description(oid, 'pg_authid') = ${this.template} ORDER BY 1`,
+    );
+    return {
+      databases: databases.map(([name, sessions]) => ({ name: name ?? '', sessions: Number(sessions) })),
+      roles: roles.map(([name]) => name ?? ''),
+    };
+  }
+
+  /** Whose it is: several installations may share a server. */
+  private async mark(session: Session, what: Fragment): Promise<void> {
+    await session.query(sql`COMMENT ON ${what} IS ${literal(this.template)}`);
   }
 
   roleOptions(role: string): Fragment {

@@ -44,6 +44,8 @@ describe('with a running service', () => {
     const [checked] = JSON.parse((await run('server', 'check', 'eu-1', '--json')).stdout) as { findings: object[] }[];
     expect(checked?.findings).toContainEqual(expect.objectContaining({ subject: 'advisory locks', health: 'ok' }));
     expect((await run('server', 'check')).stdout).toMatch(/^Server default\n[^]*^Server eu-1\n[^]*^ok +latency /m);
+    const cleared = await run('server', 'check', 'eu-1', '--clear', '--yes');
+    expect(ended(cleared)).toEqual([0, 'Nothing was left on eu-1\n', '']);
     const set = ['--no-labels', '--weight', '2.5', '--max-bytes', 'none', '--max-connections', '20'];
     const changed = await run('server', 'set', 'eu-1', ...set, '--json');
     expect(JSON.parse(changed.stdout)).toMatchObject({
@@ -91,6 +93,8 @@ describe('with a running service', () => {
     ['a label without a value', ['add', 'x', '--url-env', 'A', '--label', 'b'], '--label takes KEY=VALUE, not b'],
     ['a bound that is no number', ['set', 'default', '--max-projects', 'x'], '--max-projects takes a number'],
     ['a size without a unit', ['set', 'default', '--max-bytes', '5'], '--max-bytes must be a whole number with MB'],
+    ['clearing all servers', ['check', '--clear', '--yes'], '--clear takes the name of one server'],
+    ['clearing unasked', ['check', 'default', '--clear'], 'cannot be undone. Without a terminal it needs --yes'],
     ['nothing to change', ['set', 'default'], 'Say what to change'],
     ['a name that cannot be', ['add', 'No Name', '--url-env', 'A'], "A server's name must match"],
     ['another engine', ['add', 'x', '--url-env', 'A', '--engine', 'mysql'], 'Allowed choices are postgres, citus'],

@@ -101,6 +101,7 @@ describe('works:', () => {
       ['server.read', 'GET', '/api/cdp/admin/servers/default', undefined, 'default', null],
       ['server.set', 'PUT', '/api/cdp/admin/servers/default', { weight: 2 }, 'default', null],
       ['server.check', 'POST', '/api/cdp/admin/servers/default/check', undefined, 'default', null],
+      ['server.clear', 'POST', '/api/cdp/admin/servers/default/clear', undefined, 'default', null],
       ['move.plan_rebalance', 'GET', '/api/cdp/admin/rebalance', undefined, null, null],
       ['move.list', 'GET', '/api/cdp/admin/moves', undefined, null, null],
       ['audit.read', 'GET', '/api/cdp/admin/audit', undefined, null, null],

@@ -7,7 +7,15 @@ import { type AddedServer, startAddedServer, variableWith } from '../support/add
 import { entriesOf } from '../support/audit.js';
 import { connected } from '../support/postgres.js';
 import { PASSWORD } from '../support/throwaway-postgres.js';
-import { failure, startOwnService, startTestService, type TestAnswer, type TestService } from '../support/service.js';
+import { eventually } from '../support/program.js';
+import {
+  failure,
+  onServer,
+  startOwnService,
+  startTestService,
+  type TestAnswer,
+  type TestService,
+} from '../support/service.js';
 
 const SERVERS = '/api/cdp/admin/servers';
 const PROJECTS = '/api/cdp/admin/projects';
@@ -105,6 +113,55 @@ describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
     failure(await create('f', { server: 'no\0where' }), 404, 'not_found');
     failure(await create('f', { labels: { region: 'no\0where' } }), 400, 'invalid_request');
     expect((await send('GET', '/eu-1')).body.server).toMatchObject({ projects: 3 });
+  });
+
+  it('what the control database has forgotten is found and removed, and nothing else', async () => {
+    await add('eu-1');
+    for (const name of ['a', 'b']) await create(name, { server: 'eu-1' });
+    const { placement } = await service.engine.projects.get('a');
+    const { database, writer, reader } = placement;
+    await onServer(
+      service.server,
+      (client) => client.query("DELETE FROM cdp.projects WHERE name = 'a'"),
+      service.database,
+    );
+    const foreign = 'd_0123456789abcdef0123';
+    await connected(other.connection, async (client) => {
+      await client.query(`CREATE DATABASE ${foreign}`);
+      await client.query(`COMMENT ON DATABASE ${foreign} IS 'cdp_template_0123456789abcdef'`);
+    });
+    const kept = await service.engine.projects.get('b');
+    const asService = { ...other.connection, user: 'cdp', password: PASSWORD, database: kept.placement.database };
+    await connected(asService, (client) => client.query('CREATE PUBLICATION cdp_move'));
+    const finding = async () => {
+      const { findings } = (await send('POST', '/eu-1/check')).body as { findings: { subject: string }[] };
+      return findings.find(({ subject }) => subject === 'left behind');
+    };
+    const roles = [reader, writer].map((role) => `role ${role}`);
+    const publication = `publication cdp_move in ${kept.placement.database}`;
+    expect(await finding()).toEqual({
+      subject: 'left behind',
+      health: 'warning',
+      found: `no project has ${[`database ${database}`, ...roles, publication].join(', ')}`,
+      advice: 'Remove it: cdp server check eu-1 --clear',
+    });
+    await connected({ ...other.connection, database }, async () => {
+      const { body } = await send('POST', '/eu-1/clear');
+      const [first] = body.kept as object[];
+      expect(first).toEqual({ what: `database ${database}`, reason: 'it is in use: 1 session' });
+    });
+    await eventually('everything is removed', async () => {
+      const { body } = await send('POST', '/eu-1/clear');
+      return (body.kept as object[]).length === 0;
+    });
+    expect(await finding()).toMatchObject({ health: 'ok' });
+    await connected(other.connection, async (client) => {
+      const { rows } = await client.query("SELECT datname FROM pg_database WHERE datname LIKE 'd\\_%' ORDER BY 1");
+      expect(rows.map(({ datname }) => datname as string)).toEqual([foreign, kept.placement.database].sort());
+      const left = await client.query('SELECT FROM pg_roles WHERE rolname = ANY ($1)', [[writer, reader]]);
+      expect(left.rowCount).toBe(0);
+      await client.query(`DROP DATABASE ${foreign}`);
+    });
   });
 
   it('a server that is draining, closed, dedicated or full takes no more projects', async () => {

@@ -110,6 +110,16 @@ export type ServersAnswer = Static<typeof ServersAnswer>;
 export const CheckedServerAnswer = Type.Object({ ...success, server: Server, findings: Type.Array(Finding) });
 export type CheckedServerAnswer = Static<typeof CheckedServerAnswer>;
 
+export const ClearedServerAnswer = Type.Object({
+  ...success,
+  server: Server,
+  removed: Type.Array(Type.String(), { description: 'Databases, roles, slots and publications.' }),
+  kept: Type.Array(Type.Object({ what: Type.String(), reason: Type.String() }), {
+    description: 'What could not be removed, and why.',
+  }),
+});
+export type ClearedServerAnswer = Static<typeof ClearedServerAnswer>;
+
 export const RemoveServerQuery = Type.Object(
   {
     lost: Type.Optional(

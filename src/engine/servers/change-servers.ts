@@ -14,6 +14,7 @@ import type { Engine } from '../engine.js';
 import { isProjectName as isServerName } from '../projects/project-name.js';
 import { type Checked, checkServer } from './check-server.js';
 import { examineReplicas } from './examine-replicas.js';
+import { examineLeftBehind } from './left-behind.js';
 
 export type { ServerChange, ServerRow } from '../../tenancy/server-rows.js';
 
@@ -56,8 +57,9 @@ export async function addServer(engine: Engine, wanted: NewServer, by: Origin): 
 export async function checkAgain(engine: Engine, name: string): Promise<CheckedServer> {
   const server = await serverNamed(engine.serverRows, name);
   const { fitness, condition, facts } = await checkNow(engine, server);
-  const findings = [...fitness, ...condition];
-  if (facts === null) return { server, findings };
+  const found = [...fitness, ...condition];
+  if (facts === null) return { server, findings: found };
+  const findings = [...found, ...(await examineLeftBehind(engine, server))];
   await engine.serverRows.setFacts(name, { ...facts, bytes: await bytesOn(server, engine) });
   return { server: await serverNamed(engine.serverRows, name), findings };
 }

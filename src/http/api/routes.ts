@@ -23,7 +23,15 @@ import { READ_RECEIPT, READ_RECEIPTS } from './receipt-operations.js';
 import { RUN_QUERIES } from './neon-operation.js';
 import { CANCEL_REQUEST, LIST_REQUESTS } from './request-operations.js';
 import type { Route } from './route.js';
-import { ADD_SERVER, CHECK_SERVER, LIST_SERVERS, READ_SERVER, REMOVE_SERVER, SET_SERVER } from './server-operations.js';
+import {
+  ADD_SERVER,
+  CHECK_SERVER,
+  CLEAR_SERVER,
+  LIST_SERVERS,
+  READ_SERVER,
+  REMOVE_SERVER,
+  SET_SERVER,
+} from './server-operations.js';
 import {
   ADD_COLUMN,
   ALTER_COLUMN,
@@ -91,6 +99,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
   { method: 'PUT', url: '/api/cdp/admin/servers/:server', access: 'admin', ...SET_SERVER },
   { method: 'DELETE', url: '/api/cdp/admin/servers/:server', access: 'admin', ...REMOVE_SERVER },
   { method: 'POST', url: '/api/cdp/admin/servers/:server/check', access: 'admin', ...CHECK_SERVER },
+  { method: 'POST', url: '/api/cdp/admin/servers/:server/clear', access: 'admin', ...CLEAR_SERVER },
   { method: 'GET', url: '/api/cdp/admin/requests', access: 'admin', ...LIST_REQUESTS },
   { method: 'DELETE', url: '/api/cdp/admin/projects/:project/requests/:request_id', access: 'admin', ...CANCEL_REQUEST },
   { method: 'GET', url: '/api/cdp/admin/audit', access: 'admin', ...READ_AUDIT },

@@ -130,6 +130,27 @@ export const CHECK_SERVER: Operation = {
   },
 };
 
+export const CLEAR_SERVER: Operation = {
+  ...ADMIN,
+  operationId: 'clearServer',
+  summary: 'Remove what was left on a Postgres server',
+  description:
+    'Databases and roles that this installation has made there and that belong to no project or move, and slots and publications of moves that have ended. A database that somebody uses is kept.',
+  audit: 'server.clear',
+  params: ServerInPath,
+  success: succeeds(200, wire.ClearedServerAnswer, 'server cleared', {
+    server: EXAMPLE,
+    removed: ['database d_0123456789abcdef0123', 'role w_0123456789abcdef0123'],
+    kept: [],
+  }),
+  errors: ['not_found'],
+  async handle(call) {
+    const { clearLeftBehind } = await import('../../engine/servers/left-behind.js');
+    const { server, removed, kept } = await clearLeftBehind(call.engine, serverInPath(call));
+    return { body: { ...serverAnswer('server cleared', server), removed: [...removed], kept: [...kept] } };
+  },
+};
+
 export const SET_SERVER: Operation = {
   ...ADMIN,
   operationId: 'setServer',

@@ -1,0 +1,106 @@
+/**
+ * What an installation has left on a server by address, and no project or move names: found by the mark that each database and role
+ * gets when it is made. It stays when the control database forgets it, as by `cdp server remove --lost` of a server that comes back.
+ */
+import { clearSource, PUBLICATION, slotOf } from '../../backup/stream/source.js';
+import { messageOf } from '../../contract/operator-message.js';
+import { serverName } from '../../contract/servers.js';
+import type { Finding } from '../../contract/wire/operator.js';
+import { sql } from '../../pg/index.js';
+import { dumpRole, type Placement } from '../../tenancy/placement.js';
+import { addedServer, type ServerRow } from '../../tenancy/server-rows.js';
+import { withServiceSession } from '../../tenancy/service-pool.js';
+import { serviceWork } from '../../tenancy/service-work.js';
+import { SharedServer } from '../../tenancy/shared-server.js';
+import { ok, warning } from '../doctor/finding.js';
+import type { Engine } from '../engine.js';
+import { serverNamed } from '../projects/choose-server.js';
+
+interface LeftBehind {
+  /** `database d_…`, `role w_…`, `publication cdp_move in d_…`, `slot cdp_move_d_…` */
+  readonly what: string;
+  /** Why it stays for now; null: it can be removed. */
+  readonly inUse: string | null;
+  readonly remove: () => Promise<void>;
+}
+
+export interface Cleared {
+  readonly server: ServerRow;
+  readonly removed: readonly string[];
+  /** What could not be removed, and why. */
+  readonly kept: readonly { readonly what: string; readonly reason: string }[];
+}
+
+export async function examineLeftBehind(engine: Engine, server: ServerRow): Promise<Finding[]> {
+  const left = await leftBehind(engine, server);
+  if (left === null) return [];
+  if (left.length === 0)
+    return [ok('left behind', 'every database and role of this installation belongs to a project')];
+  const found = `no project has ${left.map(({ what }) => what).join(', ')}`;
+  return [warning('left behind', found, `Remove it: cdp server check ${server.name} --clear`)];
+}
+
+/** Removes it. @throws EngineError not_found, database_unavailable */
+export async function clearLeftBehind(engine: Engine, name: string): Promise<Cleared> {
+  const server = await serverNamed(engine.serverRows, name);
+  const removed: string[] = [];
+  const kept: { what: string; reason: string }[] = [];
+  for (const { what, inUse, remove } of (await leftBehind(engine, server)) ?? []) {
+    try {
+      if (inUse !== null) throw new Error(inUse);
+      await serviceWork(remove);
+      removed.push(what);
+    } catch (error) {
+      kept.push({ what, reason: messageOf(error) });
+    }
+  }
+  return { server, removed, kept };
+}
+
+/** Databases first: roles own what is in them. @returns null of a server that the service itself starts, or of Citus */
+async function leftBehind(engine: Engine, server: ServerRow): Promise<LeftBehind[] | null> {
+  const place = { server: server.name, added: addedServer(server) };
+  engine.servers.requireUp(place);
+  const tenancy = engine.servers.tenancyOf(place);
+  if (!(tenancy instanceof SharedServer)) return null;
+  // In this order: what is noted before it is made is found after it was seen.
+  const marked = await serviceWork(() => tenancy.marked());
+  const [projects, moves] = [await engine.control.projects(), await engine.moves.rows.open()];
+  const moving = moves.flatMap(({ source, target }) => [source, target]);
+  const known = new Set(
+    [...projects.map(({ placement }) => placement), ...moving].flatMap((one) => [one.database, ...rolesOf(one)]),
+  );
+  const databases = marked.databases
+    .filter(({ name }) => !known.has(name))
+    .map(({ name, sessions }) => ({
+      what: `database ${name}`,
+      inUse: sessions === 0 ? null : `it is in use: ${sessions} ${sessions === 1 ? 'session' : 'sessions'}`,
+      remove: () => tenancy.dropDatabase(name),
+    }));
+  const roles = marked.roles
+    .filter((name) => !known.has(name))
+    .map((name) => ({ what: `role ${name}`, inUse: null, remove: () => tenancy.dropRoles([name]) }));
+  const atRest = projects
+    .map(({ placement }) => placement)
+    .filter((one) => serverName(one) === server.name && !moving.some(({ database }) => database === one.database));
+  const streams: LeftBehind[] = [];
+  for (const placement of atRest) {
+    const remove = () => clearSource({ tenancy, placement });
+    const found = await serviceWork(() => streamOf(tenancy, placement));
+    streams.push(...found.map((what) => ({ what, inUse: null, remove })));
+  }
+  return [...databases, ...roles, ...streams];
+}
+
+const rolesOf = ({ writer, reader }: Placement): string[] => [writer, reader, dumpRole({ writer })];
+
+/** What a move by stream has left in the database of a project. */
+const streamOf = (tenancy: SharedServer, { database, ...place }: Placement): Promise<string[]> =>
+  withServiceSession(tenancy.serverOf().address, database, async (session) => {
+    const slot = slotOf({ database, ...place });
+    const rows = await session.query(
+      sql`SELECT format('publication %s in %s', pubname, current_database()) FROM pg_publication WHERE pubname = ${PUBLICATION}
+          UNION ALL SELECT 'slot ' || slot_name FROM pg_replication_slots WHERE slot_name = ${slot}`,
+    );
+    return rows.map(([what]) => what ?? '');
+  });
