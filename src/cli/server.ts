@@ -46,9 +46,17 @@ interface BoundOptions extends ReplicaOptions {
   maxConnections?: string;
 }
 
-interface AddOptions extends BoundOptions {
-  urlEnv?: string;
-  urlFile?: string;
+interface UrlOptions {
+  urlEnv?: string | undefined;
+  urlFile?: string | undefined;
+}
+
+const ONE_PLACE = 'Give either --url-env or --url-file';
+
+const referenceOf = ({ urlEnv, urlFile }: UrlOptions): string | undefined =>
+  urlFile === undefined ? urlEnv && `env:${urlEnv}` : `file:${resolve(urlFile)}`;
+
+interface AddOptions extends BoundOptions, UrlOptions {
   dedicated?: true;
   engine?: (typeof SERVER_ENGINES)[number];
 }
@@ -76,12 +84,11 @@ function add(): Command {
     .addOption(new Option('--engine <ENGINE>', 'What it runs (default: postgres)').choices(SERVER_ENGINES));
   return managementOptions(command).action((name: string) => {
     const { urlEnv, urlFile, dedicated, engine, ...bounds } = command.opts<AddOptions>();
-    if ((urlEnv === undefined) === (urlFile === undefined)) {
-      throw new UsageError('Give either --url-env or --url-file');
-    }
+    const reference = referenceOf({ urlEnv, urlFile });
+    if (reference === undefined || (urlEnv !== undefined && urlFile !== undefined)) throw new UsageError(ONE_PLACE);
     const body: AddServerBody = {
       name,
-      url_reference: urlFile === undefined ? `env:${urlEnv}` : `file:${resolve(urlFile)}`,
+      url_reference: reference,
       ...(engine === undefined ? {} : { engine }),
       ...(dedicated === undefined ? {} : { tenancy: 'dedicated' as const }),
       ...boundsOf(bounds),
@@ -170,14 +177,19 @@ const namesOf = async (admin: AdminClient): Promise<string[]> =>
 
 function set(): Command {
   const command = new Command('set')
-    .description('Change the labels, weight, bounds or replicas of a server; its projects stay where they are')
-    .argument('<NAME>');
+    .description('Change labels, weight, bounds, replicas or address of a server; its projects stay where they are')
+    .argument('<NAME>')
+    .option('--url-env <VARIABLE>', "Read its URL from this variable of the service's environment from now on")
+    .option('--url-file <PATH>', 'Read its URL from this file from now on');
   boundOptions(command, 'Replace its labels; repeat for more')
     .option('--no-labels', 'Remove its labels')
     .option('--no-replicas', 'Read at no replica any more');
   return managementOptions(command).action((name: string) => {
-    const options = command.opts<BoundOptions & { labels: boolean; replicas: boolean }>();
+    const options = command.opts<BoundOptions & UrlOptions & { labels: boolean; replicas: boolean }>();
+    if (options.urlEnv !== undefined && options.urlFile !== undefined) throw new UsageError(ONE_PLACE);
+    const reference = referenceOf(options);
     const change = {
+      ...(reference === undefined ? {} : { url_reference: reference }),
       ...boundsOf(options),
       ...(options.labels ? {} : { labels: {} }),
       ...(options.replicas ? {} : { replicas: [] }),

@@ -54,7 +54,7 @@ export type ServerChange = Partial<
   Pick<
     ServerRow,
     'status' | 'labels' | 'weight' | 'maxProjects' | 'maxBytes' | 'maxConnections' | 'replicas' | 'consistency'
-  >
+  > & { readonly urlReference: string }
 >;
 
 const COLUMNS = {
@@ -66,6 +66,7 @@ const COLUMNS = {
   maxConnections: 'max_connections',
   replicas: 'replicas',
   consistency: 'consistency',
+  urlReference: 'url_reference',
 } as const satisfies Record<keyof ServerChange, string>;
 
 /** The projects on a row of `cdp.servers`. Folders of the data directory count as `default`. */

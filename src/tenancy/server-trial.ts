@@ -31,6 +31,12 @@ export const startedAt = (address: ServerAddress): Promise<string> =>
     return time ?? '';
   });
 
+export const databasesAt = (address: ServerAddress): Promise<Set<string>> =>
+  inService(address, async (session) => {
+    const rows = await session.query(fixed('SELECT datname FROM pg_database'));
+    return new Set(rows.map(([name]) => name ?? ''));
+  });
+
 const ROUND_TRIPS = 5;
 
 export interface Reach {

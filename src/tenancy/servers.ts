@@ -5,7 +5,7 @@
 import { readFileSync, statSync } from 'node:fs';
 import { CitusServer } from './citus-server.js';
 import { unavailable } from './engine-error.js';
-import type { Placement } from './placement.js';
+import type { AddedServer, Placement } from './placement.js';
 import { Replicas } from './replicas.js';
 import { type Common, SharedServer } from './shared-server.js';
 import type { Server, Tenancy } from './tenancy.js';
@@ -14,12 +14,16 @@ import { addressOfUrl, type ServerAddress } from '../pg/index.js';
 type Place = Pick<Placement, 'server' | 'added'>;
 
 interface Known {
-  readonly addedAt: number;
   readonly tenancy: Tenancy;
+  /** What its reference held, with the password. */
+  readonly url: string;
+  /** The control database had it when it was last asked. */
+  isListed: boolean;
 }
 
 export class Servers {
   readonly replicas = new Replicas(addressAt);
+  /** By name, time and place of the URL: requests may have read the row before it was changed, or after. */
   private readonly added = new Map<string, Known>();
 
   /** @param home the server that the installation began with */
@@ -36,15 +40,30 @@ export class Servers {
   /** @throws EngineError database_unavailable if this instance does not have the server's URL */
   tenancyOf({ server, added }: Place): Tenancy {
     if (added === null) return this.home;
-    const { addedAt } = added;
-    const known = this.added.get(server);
-    if (known?.addedAt === addedAt) return known.tenancy;
+    const key = keyOf(server, added);
+    const known = this.added.get(key);
+    if (known !== undefined) return known.tenancy;
     const Kind = added.engine === 'citus' ? CitusServer : SharedServer;
-    const tenancy = new Kind(addressOf(server, added.urlReference), this.common, server, added);
-    this.added.set(server, { addedAt, tenancy });
-    // It was removed, and another one has its name now.
-    void known?.tenancy.close();
+    const [address, url] = addressOf(server, added.urlReference);
+    const tenancy = new Kind(address, this.common, server, added);
+    this.added.set(key, { tenancy, url, isListed: false });
     return tenancy;
+  }
+
+  /** Gives up those that were removed or changed since they were last listed, and whose file has another URL now. */
+  keep(places: readonly Place[]): void {
+    const wanted = new Map(
+      places.flatMap(({ server, added }) => (added ? [[keyOf(server, added), added] as const] : [])),
+    );
+    for (const [key, known] of this.added) {
+      const added = wanted.get(key);
+      if (added === undefined ? known.isListed : isOther(known.url, added.urlReference)) {
+        this.added.delete(key);
+        void known.tenancy.close();
+      } else {
+        known.isListed = added !== undefined;
+      }
+    }
   }
 
   /** @throws EngineError database_unavailable */
@@ -59,12 +78,6 @@ export class Servers {
     if (away !== null) throw unavailable(away, `server ${place.server}`);
   }
 
-  /** The server was removed from the installation. */
-  forget(name: string): void {
-    void this.added.get(name)?.tenancy.close();
-    this.added.delete(name);
-  }
-
   async close(): Promise<void> {
     this.replicas.close();
     await Promise.all(
@@ -73,10 +86,24 @@ export class Servers {
   }
 }
 
-/** @throws EngineError database_unavailable; its cause says what is wrong */
-function addressOf(server: string, urlReference: string): ServerAddress {
+const keyOf = (server: string, { addedAt, urlReference }: AddedServer): string =>
+  `${server} ${addedAt} ${urlReference}`;
+
+/** A file that cannot be read, or holds no URL, changes nothing: somebody may be writing it. */
+function isOther(url: string, urlReference: string): boolean {
   try {
-    return addressAt(urlReference);
+    addressAt(urlReference);
+    return urlAt(urlReference) !== url;
+  } catch {
+    return false;
+  }
+}
+
+/** With the URL. @throws EngineError database_unavailable; its cause says what is wrong */
+function addressOf(server: string, urlReference: string): [ServerAddress, string] {
+  try {
+    const url = urlAt(urlReference);
+    return [addressOfUrl(url, urlReference), url];
   } catch (error) {
     throw unavailable(new Error(`The server ${server} cannot be reached: ${(error as Error).message}`));
   }
@@ -87,13 +114,15 @@ function addressOf(server: string, urlReference: string): ServerAddress {
  * @param urlReference `env:NAME` or `file:PATH`
  * @throws Error that says what is missing or wrong, never the URL
  */
-export function addressAt(urlReference: string): ServerAddress {
+export const addressAt = (urlReference: string): ServerAddress => addressOfUrl(urlAt(urlReference), urlReference);
+
+function urlAt(urlReference: string): string {
   const at = urlReference.indexOf(':') + 1;
   const place = urlReference.slice(at);
   const url = urlReference.startsWith('env:') ? process.env[place] : urlIn(place);
   if (url === undefined) throw new Error(`the environment of the service has no variable ${place}`);
   if (url === '') throw new Error(`${urlReference} is empty`);
-  return addressOfUrl(url, urlReference);
+  return url;
 }
 
 /** More is no URL. */

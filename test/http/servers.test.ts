@@ -156,12 +156,63 @@ describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
     });
     expect(await finding()).toMatchObject({ health: 'ok' });
     await connected(other.connection, async (client) => {
-      const { rows } = await client.query("SELECT datname FROM pg_database WHERE datname LIKE 'd\\_%' ORDER BY 1");
-      expect(rows.map(({ datname }) => datname as string)).toEqual([foreign, kept.placement.database].sort());
+      const three = [database, kept.placement.database, foreign];
+      const { rows } = await client.query('SELECT datname FROM pg_database WHERE datname = ANY ($1)', [three]);
+      expect(rows.map(({ datname }) => datname as string).sort()).toEqual(three.slice(1).sort());
       const left = await client.query('SELECT FROM pg_roles WHERE rolname = ANY ($1)', [[writer, reader]]);
       expect(left.rowCount).toBe(0);
       await client.query(`DROP DATABASE ${foreign}`);
     });
+  });
+
+  it('a server gets another address, in another place or in the same file, and its projects go on', async () => {
+    const folder = await mkdtemp('/tmp/cdp-servers-');
+    const file = join(folder, 'url');
+    await writeFile(file, other.url);
+    const proxy = await other.disguised({});
+    const home = service.config.databaseUrl;
+    service.engine.serverWatch.keepWatching();
+    try {
+      expect((await send('POST', '', { name: 'eu-1', url_reference: `file:${file}` })).status).toBe(201);
+      await create('a', { server: 'eu-1' });
+      const project = await service.engine.projects.get('a');
+      const { token } = await service.engine.tokens.create(project.id);
+      const hostOf = async () => {
+        const answer = await service.call('POST', '/api/cdp/sql', { token, body: { sql: 'SELECT 1 AS one' } });
+        expect(answer.body.rows, answer.text).toEqual([{ one: 1 }]);
+        return service.engine.servers.serverOf((await service.engine.projects.get('a')).placement).address.host;
+      };
+      expect(await hostOf()).toBe(other.connection.host);
+      const wrong = [
+        [`env:${variableWith(other.url.replace(PASSWORD, 'wrong'))}`, 'password authentication failed'],
+        ['env:CDP_TEST_NOWHERE', 'no variable CDP_TEST_NOWHERE'],
+        ...(home === null ? [] : [[`env:${variableWith(home)}`, 'it does not have the databases of a'] as const]),
+      ] as const;
+      for (const [reference, message] of wrong) {
+        const answer = await send('PUT', '/eu-1', { url_reference: reference, weight: 9 });
+        expect(failure(answer, 400, 'invalid_request').message).toContain(message);
+      }
+      failure(await send('PUT', '/default', { url_reference: `file:${file}` }), 400, 'invalid_request');
+      expect((await send('GET', '/eu-1')).body.server).toMatchObject({ url_reference: `file:${file}`, weight: 1 });
+
+      const reference = `env:${variableWith(proxy.url)}`;
+      const changed = await send('PUT', '/eu-1', { url_reference: reference });
+      expect(changed.body.server).toMatchObject({ url_reference: reference });
+      await eventually('it is asked at the new address', async () => (await hostOf()) === '127.0.0.1');
+      await send('PUT', '/eu-1', { url_reference: `file:${file}` });
+      await eventually('it is asked at the old one', async () => (await hostOf()) === other.connection.host);
+      await writeFile(file, proxy.url);
+      await eventually('the file is read again', async () => (await hostOf()) === '127.0.0.1');
+      // Half written.
+      await writeFile(file, '');
+      expect((await send('GET', '/eu-1')).status).toBe(200);
+      expect(await hostOf()).toBe('127.0.0.1');
+      await writeFile(file, other.url);
+      await eventually('it is read once more', async () => (await hostOf()) === other.connection.host);
+    } finally {
+      proxy.close();
+      await rm(folder, { recursive: true, force: true });
+    }
   });
 
   it('a server that is draining, closed, dedicated or full takes no more projects', async () => {

@@ -34,16 +34,18 @@ const changeable = {
   ...replicasOfServer,
 };
 
+const UrlReference = Type.String({
+  pattern: '^(env:[A-Za-z_][A-Za-z0-9_]*|file:/[^\\u0000]+)$',
+  maxLength: 4_096,
+  description:
+    'Where every instance reads the URL with its password: `env:NAME`, a variable of its environment, or `file:/PATH`. The URL itself is not stored.',
+  examples: ['env:EU_1_URL'],
+});
+
 export const AddServerBody = Type.Object(
   {
     name: Type.String({ examples: ['eu-1'], [DOCUMENTED]: { pattern: PROJECT_NAME_PATTERN } }),
-    url_reference: Type.String({
-      pattern: '^(env:[A-Za-z_][A-Za-z0-9_]*|file:/[^\\u0000]+)$',
-      maxLength: 4_096,
-      description:
-        'Where every instance reads the URL with its password: `env:NAME`, a variable of its environment, or `file:/PATH`. The URL itself is not stored.',
-      examples: ['env:EU_1_URL'],
-    }),
+    url_reference: UrlReference,
     engine: Type.Optional(Type.Enum(SERVER_ENGINES, { description: 'Default: `postgres`.' })),
     tenancy: Type.Optional(
       Type.Enum(SERVER_TENANCIES, { description: '`dedicated`: for one project alone. Default: `shared`.' }),
@@ -62,6 +64,7 @@ export const ChangeServerBody = Type.Object(
           '`closed`: takes no new project. `draining`: takes none either, and a rebalance moves its projects away.',
       }),
     ),
+    url_reference: Type.Optional(UrlReference),
     ...changeable,
   },
   { ...STRICT, minProperties: 1 },

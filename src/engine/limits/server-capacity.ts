@@ -5,6 +5,7 @@ import { serverName } from '../../contract/servers.js';
 import type { Placement } from '../../tenancy/placement.js';
 import type { Replica } from '../../tenancy/replicas.js';
 import type { Servers } from '../../tenancy/servers.js';
+import type { Server } from '../../tenancy/tenancy.js';
 import { type Load, noLoad, Slots, type WorkKind } from './slots.js';
 
 /** For each server. */
@@ -22,6 +23,8 @@ export interface CapacitySettings {
 
 interface ServerCapacity {
   readonly maxConnections: number;
+  /** null: each project has one of its own. */
+  readonly server: Server | null;
   readonly replica: Replica | null;
   readonly slots: Slots;
   readonly connections: Connections;
@@ -45,11 +48,12 @@ export class ServerCapacities {
     const name = replica?.name ?? serverName(placement);
     const maxConnections = placement.added?.maxConnections ?? this.settings.maxConnections;
     const known = this.known.get(name);
-    if (known?.maxConnections === maxConnections && known.replica === replica) return known;
+    const server = placement.added === null ? null : this.servers.serverOf(placement);
+    if (known?.maxConnections === maxConnections && known.replica === replica && known.server === server) return known;
     const { host } = (replica?.server ?? this.servers.serverOf(placement)).address;
-    const capacity = this.open(maxConnections, host.startsWith('/'), replica);
+    const capacity = { ...this.open(maxConnections, host.startsWith('/'), replica), server };
     this.known.set(name, capacity);
-    // The operator has changed the bound, or the replica. Requests that run end on what they have.
+    // The operator has changed the bound, the address, or the replica. Requests that run end on what they have.
     known?.connections.close();
     return capacity;
   }
@@ -87,7 +91,7 @@ export class ServerCapacities {
     for (const { connections } of this.known.values()) connections.close();
   }
 
-  private open(maxConnections: number, isLocal: boolean, replica: Replica | null): ServerCapacity {
+  private open(maxConnections: number, isLocal: boolean, replica: Replica | null): Omit<ServerCapacity, 'server'> {
     const { running, projectRunning, projectReserved, projectWaiting, idleConnectionMs } = this.settings;
     const slots = new Slots({
       total: Math.min(running, maxConnections),

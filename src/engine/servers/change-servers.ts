@@ -5,7 +5,7 @@ import { DEFAULT_SERVER, serverName } from '../../contract/servers.js';
 import type { Finding } from '../../contract/wire/operator.js';
 import type { ServerAddress } from '../../pg/index.js';
 import type { NewServer, ServerChange, ServerRow } from '../../tenancy/server-rows.js';
-import { startedAt } from '../../tenancy/server-trial.js';
+import { databasesAt, startedAt } from '../../tenancy/server-trial.js';
 import { addressAt } from '../../tenancy/servers.js';
 import type { Origin } from '../audit/audit.js';
 import { bytesOn, serverNamed } from '../projects/choose-server.js';
@@ -85,9 +85,13 @@ export async function setServer(engine: Engine, name: string, change: ServerChan
   const { name: known, urlReference } = server;
   const { replicas = [] } = change;
   refuseReplicas(engine, server, replicas);
-  const primary = urlReference === null ? engine.control.address : resolved(urlReference);
-  const wrong = (await examineReplicas(primary, replicas)).filter(({ health }) => health === 'problem');
-  if (wrong.length > 0) throw notDone(`The replicas of the server "${name}" stay as they are`, wrong);
+  if (change.urlReference !== undefined) await requireSame(engine, server, change.urlReference);
+  if (replicas.length > 0) {
+    const reference = change.urlReference ?? urlReference;
+    const primary = reference === null ? engine.control.address : resolved(reference);
+    const wrong = (await examineReplicas(primary, replicas)).filter(({ health }) => health === 'problem');
+    if (wrong.length > 0) throw notDone(`The replicas of the server "${name}" stay as they are`, wrong);
+  }
   if (known === DEFAULT_SERVER && change.maxConnections !== undefined) {
     throw new EngineError('invalid_request', `Connections to the server "${DEFAULT_SERVER}" are a setting`, {
       hint: 'Start the service with --max-connections.',
@@ -96,6 +100,41 @@ export async function setServer(engine: Engine, name: string, change: ServerChan
   const entry = engine.audit.entryOfChange(by, { operation: 'server.set', object: name });
   const changed = await engine.serverRows.set(name, change, entry);
   return changed ?? serverNamed(engine.serverRows, name);
+}
+
+/** Another address of a server. @throws EngineError invalid_request if it is none, or of another server */
+async function requireSame(engine: Engine, server: ServerRow, urlReference: string): Promise<void> {
+  const { name, maxConnections } = server;
+  if (server.urlReference === null) {
+    throw new EngineError('invalid_request', `The address of the server "${name}" is a setting`, {
+      hint: 'Start the service with another DATABASE_URL.',
+    });
+  }
+  const address = resolved(urlReference);
+  const connections = maxConnections ?? engine.maxConnections;
+  const checked = await checkServer({ address, engine: server.engine, source: urlReference, connections });
+  const found =
+    checked.facts === null
+      ? checked.fitness
+      : [
+          ...checked.fitness,
+          ...(await alreadyThere(engine, address, name)),
+          ...(await missingProjects(engine, name, address)),
+        ];
+  const obstacles = found.filter(({ health }) => health === 'problem');
+  if (obstacles.length > 0) throw notDone(`The server "${name}" keeps its address`, obstacles);
+}
+
+/** Projects that live on the server, and whose databases are not at the address. */
+async function missingProjects(engine: Engine, server: string, address: ServerAddress): Promise<Finding[]> {
+  const projects = (await engine.projects.list()).filter(({ placement }) => serverName(placement) === server);
+  const there = await databasesAt(address);
+  const missing = projects.filter(({ status, placement: { database } }) => {
+    return ['active', 'inactive'].includes(status) && !there.has(database);
+  });
+  if (missing.length === 0) return [];
+  const found = `it does not have the databases of ${named(missing.map(({ name }) => name))}`;
+  return [problem('Postgres', found, 'Name the same server. To another one, projects move: cdp project move.')];
 }
 
 /** @throws EngineError not_found, invalid_request, dependent_objects, database_unavailable, outcome_unknown */
@@ -131,11 +170,12 @@ function resolved(urlReference: string): ServerAddress {
 }
 
 /** Whether it is a server that the installation has, under whatever address. */
-async function alreadyThere(engine: Engine, address: ServerAddress): Promise<Finding[]> {
+async function alreadyThere(engine: Engine, address: ServerAddress, except?: string): Promise<Finding[]> {
   const started = await startedAt(address);
   const isSame = async ({ urlReference }: ServerRow): Promise<boolean> =>
     started === (await startedAt(urlReference === null ? engine.control.address : addressAt(urlReference)));
   for (const server of await engine.serverRows.list()) {
+    if (server.name === except) continue;
     // One that does not answer is not the one that just has.
     if (await isSame(server).catch(() => false)) {
       const advice = 'Add another server: a second name for one would count its room twice.';
@@ -166,9 +206,10 @@ const list = (texts: readonly string[]): string => texts.join('; ');
 /** Projects that are named. */
 const NAMED = 5;
 
+const named = (projects: readonly string[]): string =>
+  projects.slice(0, NAMED).join(', ') + (projects.length > NAMED ? `, and ${projects.length - NAMED} more` : '');
+
 const inUse = (name: string, projects: readonly string[]): EngineError =>
-  new EngineError(
-    'dependent_objects',
-    `Projects live on the server "${name}": ${projects.slice(0, NAMED).join(', ')}${projects.length > NAMED ? `, and ${projects.length - NAMED} more` : ''}`,
-    { hint: 'Move or delete them first.' },
-  );
+  new EngineError('dependent_objects', `Projects live on the server "${name}": ${named(projects)}`, {
+    hint: 'Move or delete them first.',
+  });

@@ -59,10 +59,9 @@ export class ServerWatch {
     const rows = await this.rows.list();
     if (this.timer === undefined) return;
     for (const name of this.watched.keys()) {
-      if (rows.some((row) => row.name === name)) continue;
-      this.forget(name);
-      this.servers.forget(name);
+      if (!rows.some((row) => row.name === name)) this.forget(name);
     }
+    this.servers.keep(rows.map((row) => ({ server: row.name, added: addedServer(row) })));
     for (const row of rows) if (row.urlReference !== null) this.watch(row);
     this.servers.replicas.keep(
       rows.flatMap(({ replicas }) => replicas),
@@ -74,7 +73,7 @@ export class ServerWatch {
     const { name } = row;
     const server = this.serverOf(row);
     const known = this.watched.get(name);
-    // Another one may have the name of one that was removed.
+    // Its URL may be another one, or it another server of the same name.
     if (known !== undefined && known?.server === server) return;
     this.forget(name);
     const check = server && new HealthCheck(server, (away) => this.onUnreachable(name, away));

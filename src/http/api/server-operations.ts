@@ -154,8 +154,9 @@ export const CLEAR_SERVER: Operation = {
 export const SET_SERVER: Operation = {
   ...ADMIN,
   operationId: 'setServer',
-  summary: 'Change the status, labels, weight, bounds or replicas of a Postgres server',
-  description: 'What the body does not name stays as it is. Projects that are there stay there.',
+  summary: 'Change the status, labels, weight, bounds, replicas or address of a Postgres server',
+  description:
+    'What the body does not name stays as it is. Projects that are there stay there: another address must be one of the same server, with their databases.',
   audit: 'server.set',
   writesEntry: true,
   params: ServerInPath,
@@ -165,7 +166,12 @@ export const SET_SERVER: Operation = {
   errors: ['not_found', 'outcome_unknown'],
   async handle(call) {
     const body = call.request.body as wire.ChangeServerBody;
-    const change = { ...(body.status === undefined ? {} : { status: body.status }), ...changeOf(body) };
+    const { status, url_reference: urlReference } = body;
+    const change = {
+      ...(status === undefined ? {} : { status }),
+      ...(urlReference === undefined ? {} : { urlReference }),
+      ...changeOf(body),
+    };
     const { setServer } = await changes();
     const server = await setServer(call.engine, serverInPath(call), change, originOf(call.request));
     return { body: serverAnswer('server set', server) };
@@ -198,7 +204,7 @@ export const REMOVE_SERVER: Operation = {
 };
 
 /** What of the columns that can be changed a body names. */
-function changeOf(body: Omit<wire.ChangeServerBody, 'status'>): ServerChange {
+function changeOf(body: Omit<wire.ChangeServerBody, 'status' | 'url_reference'>): ServerChange {
   const { labels, weight, max_projects: maxProjects, max_bytes: maxBytes, max_connections: maxConnections } = body;
   const { replicas, consistency } = body;
   const named = Object.entries({ labels, weight, maxProjects, maxBytes, maxConnections, replicas, consistency });
