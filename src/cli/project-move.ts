@@ -14,6 +14,9 @@ import { countedRows } from './terminal/progress.js';
 
 const LOOK_MS = 250;
 
+/** How often to say what is copied, on a terminal and elsewhere. */
+const [TELL_MS, TELL_ELSEWHERE_MS] = [1_000, 10_000];
+
 interface Options {
   to: string;
   mode: MoveMode;
@@ -47,25 +50,35 @@ export function moveCommand(): Command {
     const pause = maxPause === undefined ? undefined : secondsOf(maxPause);
     return withAdmin(command, async (admin) => {
       if (dryRun) return showPlan(command, admin, name, { to, mode });
-      const ended = await moveAndWait(admin, name, {
-        to,
-        mode,
-        verify,
-        ...(pause !== undefined && { max_pause: pause }),
-      });
+      const body = { to, mode, verify, ...(pause !== undefined && { max_pause: pause }) };
+      const ended = await abortOnSignals((signal) => moveAndWait(admin, name, body, signal));
       const pauseOf = ended.pause_ms === null ? '' : `, ${(ended.pause_ms / 1_000).toFixed(1)} s without writes`;
-      print(command, ended, [`Project ${name} lives on ${ended.to} (${countedRows(ended.rows)}${pauseOf})`]);
+      print(command, ended, [`Project ${name} lives on ${ended.to} (${copied(ended)}${pauseOf})`]);
     });
   });
 }
 
-/** @throws EngineError; Error that says why it was undone */
-export async function moveAndWait(admin: AdminClient, name: string, body: MoveProjectBody): Promise<Move> {
+/**
+ * Moves a project, and says on standard error how far it is.
+ * @param interrupted cancels the move, which then is undone, unless it has switched
+ * @throws EngineError; Error that says why it was undone
+ */
+export async function moveAndWait(
+  admin: AdminClient,
+  name: string,
+  body: MoveProjectBody,
+  interrupted: AbortSignal,
+): Promise<Move> {
   const { move } = await admin.call<MoveAnswer>('POST', `admin/projects/${encodeURIComponent(name)}/move`, body);
-  const ended = await abortOnSignals((signal) => untilEnded(admin, move, signal));
-  if (ended.state !== 'done') throw new Error(`Project ${name} stays on ${ended.from}: ${ended.reason}`);
+  const ended = await untilEnded(admin, move, interrupted);
+  if (!['switched', 'done'].includes(ended.state)) {
+    throw new Error(`Project ${name} stays on ${ended.from}: ${ended.reason}`);
+  }
   return ended;
 }
+
+/** `231,083 rows, 23.4 MB` */
+const copied = ({ rows, bytes }: Move): string => `${countedRows(rows)}, ${roundedSize(bytes)}`;
 
 /** @throws UsageError */
 function secondsOf(text: string): number {
@@ -96,20 +109,30 @@ async function showPlan(
 
 const notStreamed = (fallback: string): string => `It is copied, not streamed: ${fallback}`;
 
-/** Says each state once. An interruption cancels the move, which then is undone. */
+/** Says each state once, and from time to time what is copied. */
 async function untilEnded(admin: AdminClient, begun: Move, signal: AbortSignal): Promise<Move> {
-  let [move, state, isCanceled, isCopied] = [begun, '', false, false];
+  let [move, state, isCanceled, isCopied, toldAt, toldRows] = [begun, '', false, false, performance.now(), 0];
+  const tellMs = process.stderr.isTTY ? TELL_MS : TELL_ELSEWHERE_MS;
   while (move.ended_at === null) {
     if (move.fallback !== null && !isCopied) {
       isCopied = true;
       warn(`${move.project}: ${notStreamed(move.fallback)}`);
     }
     if (move.state !== state) warn(`${move.project}: ${move.state}`);
+    else if (move.rows > toldRows && performance.now() > toldAt + tellMs) {
+      warn(`${move.project}: ${move.state}, ${copied(move)}`);
+      [toldAt, toldRows] = [performance.now(), move.rows];
+    }
     ({ state } = move);
+    if (signal.aborted && state === 'switched') {
+      // The service goes on, if it has to for days.
+      warn(`${move.project}: it lives on ${move.to} already; it is still to be dropped on ${move.from}`);
+      return move;
+    }
     if (signal.aborted && !isCanceled) {
       isCanceled = true;
       warn(`${move.project}: canceling`);
-      // Too late: the project lives on the target, and only the source is left to be dropped.
+      // It may be too late; its state says so then.
       await admin.call('DELETE', `admin/moves/${move.id}`).catch((error: Error) => warn(error.message));
     }
     await sleep(LOOK_MS);

@@ -4,6 +4,7 @@ import { messageOf } from '../contract/operator-message.js';
 import type { PlannedMove, RebalanceAnswer } from '../contract/wire/moves.js';
 import { managementOptions, withAdmin } from './management.js';
 import { moveAndWait } from './project-move.js';
+import { abortOnSignals } from './signals.js';
 import { list as listOf } from './terminal/grid.js';
 import { print, warn } from './terminal/output.js';
 
@@ -20,16 +21,20 @@ export function rebalanceCommand(): Command {
         return;
       }
       const failed: string[] = [];
-      for (const { project, to } of moves) {
-        try {
-          if (to === null) throw new Error(`Project ${project}: no other server takes it`);
-          await moveAndWait(admin, project, { to });
-        } catch (error) {
-          failed.push(messageOf(error));
-          warn(messageOf(error));
+      let done = 0;
+      await abortOnSignals(async (signal) => {
+        for (const { project, to } of moves) {
+          try {
+            if (signal.aborted) throw new Error(`Project ${project} stays where it is: the command was interrupted`);
+            if (to === null) throw new Error(`Project ${project}: no other server takes it`);
+            await moveAndWait(admin, project, { to }, signal);
+            done++;
+          } catch (error) {
+            failed.push(messageOf(error));
+            warn(messageOf(error));
+          }
         }
-      }
-      const done = moves.length - failed.length;
+      });
       print(command, { moved: done, failed }, [`${done} ${done === 1 ? 'project' : 'projects'} moved`]);
       if (failed.length > 0) process.exitCode = 1;
     }),
