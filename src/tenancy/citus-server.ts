@@ -10,7 +10,7 @@ import { installedExtensions } from './extensions.js';
 import { type AddedServer, dumpRole, type Placement } from './placement.js';
 import { ensureRoles, grant } from './project-rights.js';
 import { serverMajor } from './server-facts.js';
-import type { Common } from './shared-server.js';
+import { type Common, lockDatabase } from './shared-server.js';
 import { withServiceSession } from './service-pool.js';
 import { serviceWork } from './service-work.js';
 import { connectionsTo, type Server, type Tenancy } from './tenancy.js';
@@ -67,6 +67,14 @@ export class CitusServer implements Tenancy {
 
   /** @throws EngineError invalid_request if the cluster is not ready for a project, or has one */
   async create(placement: Placement): Promise<void> {
+    await this.asService(async (locking) => {
+      // Two installations may name one database.
+      await lockDatabase(locking, placement.database);
+      await this.fill(placement);
+    });
+  }
+
+  private async fill(placement: Placement): Promise<void> {
     // Citus logs in to the workers as the role of a statement: a role has to be committed before it is used.
     await this.asService(async (session) => {
       await requireCluster(session);
@@ -85,8 +93,9 @@ export class CitusServer implements Tenancy {
   }
 
   /** The roles go last: they tell whether the project in the database is that of the placement. */
-  async drop({ schema, writer, reader }: Placement): Promise<void> {
+  async drop({ database, schema, writer, reader }: Placement): Promise<void> {
     await this.asService(async (session) => {
+      await lockDatabase(session, database);
       const [[isOurs] = []] = await session.query(sql`SELECT 1 FROM pg_roles WHERE rolname = ${writer}`);
       if (isOurs === undefined) return;
       await session.query(sql`SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity

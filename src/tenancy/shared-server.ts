@@ -247,8 +247,8 @@ export class SharedServer implements Tenancy {
   }
 }
 
-/** Until the end of the session. */
-async function lockDatabase(session: Session, database: string): Promise<void> {
+/** One at a time makes or drops it, until the end of the session. */
+export async function lockDatabase(session: Session, database: string): Promise<void> {
   await session.query(sql`SELECT pg_advisory_lock(hashtextextended(${database}, ${ADVISORY_LOCKS.database}))`);
 }
 

@@ -86,6 +86,20 @@ describe.runIf(hasCitus())('a project on a Citus cluster', () => {
     await tenancy.create(await tenancy.newPlacement());
   });
 
+  it('is made once, if two are made at the same time', async () => {
+    const connection = await cluster.database();
+    const [one, other] = [tenancyOn(connection), tenancyOn(connection)];
+    const placements = [await one.newPlacement(), await other.newPlacement()] as const;
+    const made = await Promise.allSettled([one.create(placements[0]), other.create(placements[1])]);
+    expect(made.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected']);
+    const refusal = made.find(({ status }) => status === 'rejected');
+    expect(refusal).toMatchObject({
+      reason: { message: expect.stringContaining('the schema data already') as string },
+    });
+    await one.drop(placements[made.indexOf(refusal as (typeof made)[number])] as Placement);
+    expect(await one.sizeOf()).toBeGreaterThan(0);
+  });
+
   it('is refused in a database that is not ready, with everything that is wrong', async () => {
     const create = async (connection: Connection): Promise<string> => {
       const tenancy = tenancyOn(connection);

@@ -1,5 +1,6 @@
 /** Why a project cannot be streamed to another server, so that it is copied while nobody writes. */
 import { type Fragment, type Session, sql } from '../../pg/index.js';
+import { CitusServer } from '../../tenancy/citus-server.js';
 import type { Placement } from '../../tenancy/placement.js';
 import { isOfProject } from '../../tenancy/project-rights.js';
 import { withServiceSession } from '../../tenancy/service-pool.js';
@@ -20,6 +21,7 @@ export function streamObstacles(from: Tenancy, source: Placement, to: Tenancy, t
   const server = from.serverOf(source);
   return withServer(server, () =>
     withServiceSession(server.address, source.database, async (session) => [
+      ...(to instanceof CitusServer ? ['the target is a Citus cluster'] : []),
       ...(await ofServer(session, from)),
       ...(await ofContents(session, source)),
       ...(await ofTriggers(session, source, to, target)),

@@ -99,7 +99,7 @@ const isWorthIt = (from: Place, to: Place): boolean => load(to, 1) < load(from);
 const takers = (from: Place, places: readonly Place[]): Place[] =>
   places.filter((to) => to !== from && takes(to, from)).sort((a, b) => load(a, 1) - load(b, 1));
 
-/** Projects neither come to Citus nor leave it. */
+/** No project comes to Citus unless it is asked for, and none leaves it. */
 const takes = ({ server, offer, projects }: Place, from: Place): boolean =>
   server.status === 'active' &&
   [server, from.server].every(({ engine }) => engine === 'postgres') &&
