@@ -41,9 +41,9 @@ export async function moveProject(parts: ProjectParts, move: NewMove, options: M
   const { id, source, target } = move;
   const [from, to] = [servers.tenancyOf(source), servers.tenancyOf(target)];
 
-  // The target, empty; and a source whose roles are as they should be.
-  await serviceWork(() => databases.restoreRights(from, source));
+  // The target, empty; and a source whose roles are as they should be, in the tables that this version has.
   await serviceWork(() => databases.upgrade(from, source));
+  await serviceWork(() => databases.restoreRights(from, source));
   options.signal.throwIfAborted();
   await serviceWork(() => to.create(target));
   options.signal.throwIfAborted();
