@@ -7,7 +7,7 @@ import { EngineError } from '../contract/errors.js';
 import { ConnectionLost, isShutdown, PostgresError, SQLSTATE } from '../pg/index.js';
 import type { Connections, Lease } from '../tenancy/connections/connections.js';
 import type { ProjectRow } from '../tenancy/control-rows.js';
-import type { PoolName } from '../tenancy/connections/project-session.js';
+import { isReader, type PoolName, runsFreeSql } from '../tenancy/connections/project-session.js';
 import { toEngineError, unavailable } from '../tenancy/engine-error.js';
 import { moving } from '../tenancy/fence.js';
 import type { Replica } from '../tenancy/replicas.js';
@@ -27,6 +27,7 @@ export type Work<T> = (lease: Lease, clock: Clock) => Promise<T>;
 
 /** How a request uses the database. */
 interface UseOptions {
+  /** `typed-read` of a project that is not being moved is `typed`: the reader is for when the writer may not log in. */
   readonly pool: PoolName;
   readonly deadline: Deadline;
   readonly impact: QuotaImpact;
@@ -83,7 +84,7 @@ export class DatabaseAccess {
     const { session } = lease;
     const answersBefore = session.answers;
     const request = new RunningRequest(project.id, lease, use.deadline, server.watchdog, this.stops);
-    const unwatch = use.pool === 'sql-read' ? null : this.quotas.watch(project, use.impact, request);
+    const unwatch = isReader(use.pool) ? null : this.quotas.watch(project, use.impact, request);
     this.running.add(request);
     try {
       if (use.deadline.signal.aborted) throw abortReason(use.deadline.signal)[0];
@@ -110,8 +111,9 @@ export class DatabaseAccess {
   /** The server first, so that its start occupies no slot; then a slot; then a connection. */
   private async acquire(project: ProjectRow, use: UseOptions): Promise<AcquiredConnection> {
     const { id, placement } = project;
-    const { pool, trace, replica } = use;
-    if (project.isFenced && pool !== 'sql-read') throw moving();
+    const { trace, replica } = use;
+    const pool = use.pool === 'typed-read' && !project.isFenced ? 'typed' : use.pool;
+    if (project.isFenced && !isReader(pool)) throw moving();
     const server = replica?.server ?? this.servers.serverOf(placement);
     const { slots, connections } = this.capacities.of(placement, replica);
     const starting = server.acquire();
@@ -123,7 +125,7 @@ export class DatabaseAccess {
     };
     let call: Stage | undefined;
     try {
-      const kind = pool === 'typed' ? 'typed' : 'sql';
+      const kind = runsFreeSql(pool) ? 'sql' : 'typed';
       releaseSlot = slots.tryAcquire(id, kind) ?? (await waitForSlot(slots, id, kind, use));
       // It may be since then that it does not answer.
       this.servers.requireUp(placement);

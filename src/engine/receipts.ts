@@ -35,15 +35,16 @@ export async function readReceipts(
   { table, settle, days, signal }: ReceiptsOptions,
 ): Promise<Receipt[][]> {
   if (settle) await project.requireRoom();
+  const pool = settle ? 'typed' : 'typed-read';
   const since = new Date(Date.now() - days * DAY_MS).toISOString();
   return project.use(
-    'typed',
+    pool,
     typedDeadline(signal),
-    async ({ session }) => {
+    async ({ session, pool: used }) => {
       for (let i = 0; settle && i < keys.length; i += SETTLED_AT_ONCE) {
         await settleKeys(session, keys.slice(i, i + SETTLED_AT_ONCE), table);
       }
-      const found = await lookUp(session, keys, table);
+      const found = await lookUp(session, keys, table, used === 'typed-read');
       return found.map((evidence) => receiptsOf(evidence, settle, since));
     },
     settle ? 'writes' : 'none',
@@ -53,11 +54,11 @@ export async function readReceipts(
 /** What is claimed, and refused once it is settled. */
 const pathsOf = (table: string | null): string[] => (table === null ? [ANY_PATH] : [table, deletesFrom(table)]);
 
-/** Rows that batches have left. Paths of other requests, of free SQL and schema calls, have a slash. */
+/** Rows that batches have left; one of a settled key has no fingerprint, and the reader sees no answers. Paths of other requests, of free SQL and schema calls, have a slash. */
 const areOfBatches = (table: string | null): Fragment =>
   table === null
-    ? sql`(answer IS NOT NULL AND pg_catalog.strpos(path, '/') = 0)`
-    : sql`(answer IS NOT NULL AND path = ANY (${pathsOf(table)}::pg_catalog.text[]))`;
+    ? sql`(fingerprint IS NOT NULL AND pg_catalog.strpos(path, '/') = 0)`
+    : sql`(fingerprint IS NOT NULL AND path = ANY (${pathsOf(table)}::pg_catalog.text[]))`;
 
 /** Keys whose locks another request holds are left as they are. */
 async function settleKeys(session: Session, keys: readonly string[], table: string | null): Promise<void> {
@@ -103,7 +104,13 @@ interface Evidence {
   rows: Row[];
 }
 
-async function lookUp(session: Session, keys: readonly string[], table: string | null): Promise<Evidence[]> {
+/** @param isReader of a project that nobody writes to: it may not lock rows */
+async function lookUp(
+  session: Session,
+  keys: readonly string[],
+  table: string | null,
+  isReader: boolean,
+): Promise<Evidence[]> {
   const paths = pathsOf(table);
   const locks = keys.map((key) => paths.map((path) => lockOf(path, key)));
   // Whatever request ends between the two statements, the second one sees its row. A row lock makes the commit wait for the
@@ -112,11 +119,11 @@ async function lookUp(session: Session, keys: readonly string[], table: string |
     BEGIN,
     sql`SELECT number FROM pg_catalog.unnest(${locks.flat()}::pg_catalog.int8[]) AS number
       WHERE NOT CASE WHEN pg_catalog.pg_try_advisory_lock(number) THEN pg_catalog.pg_advisory_unlock(number) ELSE false END`,
-    sql`SELECT key, path, answer IS NULL, ${isKept}, row_count, transaction_id, pg_catalog.encode(body_sha256, 'hex'),
+    sql`SELECT key, path, fingerprint IS NULL, ${isKept}, row_count, transaction_id, pg_catalog.encode(body_sha256, 'hex'),
         pg_catalog.to_char(pg_catalog.timezone('UTC', created_at), 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
       FROM _cdp.idempotency_keys WHERE key = ANY (${keys}::pg_catalog.text[]) AND (${areOfBatches(table)}
-        OR (answer IS NULL AND path = ANY (${[...paths, ANY_PATH]}::pg_catalog.text[])))
-      ORDER BY created_at DESC FOR KEY SHARE`,
+        OR (fingerprint IS NULL AND path = ANY (${[...paths, ANY_PATH]}::pg_catalog.text[])))
+      ORDER BY created_at DESC ${isReader ? sql`` : sql`FOR KEY SHARE`}`,
   ]);
   await commit(session, [], true);
   const heldLocks = new Set(held?.rows.map(([number]) => number));

@@ -67,11 +67,15 @@ export async function grant(session: Session, placement: Placement): Promise<voi
   await grantBookkeeping(session, placement);
 }
 
+/** What a receipt says, and no answers: those may have rows that the reader does not see. */
+const RECEIPT = 'path, key, fingerprint, created_at, body_sha256, row_count, transaction_id';
+
 /** What a batch writes besides its records. A new version may have a table more. */
-export async function grantBookkeeping(session: Session, { writer }: Placement): Promise<void> {
+export async function grantBookkeeping(session: Session, { writer, reader }: Placement): Promise<void> {
   await session.query(
     sql`GRANT SELECT, INSERT, UPDATE, DELETE ON _cdp.idempotency_keys, _cdp.quarantine TO ${ident(writer)}`,
   );
+  await session.query(sql`GRANT SELECT (${trusted(RECEIPT)}) ON _cdp.idempotency_keys TO ${ident(reader)}`);
 }
 
 /** Kinds of objects, and the reader's right to them. */

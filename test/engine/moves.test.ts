@@ -200,6 +200,58 @@ describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
     expect(await obstacles()).toEqual([]);
   });
 
+  it('whatever only reads goes on until the switch', async () => {
+    await begin();
+    await project.table('held', { a: 'TEXT' });
+    await project.call('POST', '/api/cdp/data/visits?on_error=quarantine', {
+      body: [
+        { page: 'a', count: 1 },
+        { page: 'b', count: 'x' },
+      ],
+      headers: { 'idempotency-key': 'first' },
+    });
+    await project.rows('CREATE INDEX by_page ON visits (page)');
+    const reads: Record<string, () => Promise<TestAnswer>> = {
+      schema: () => project.call('GET', '/api/cdp/schema'),
+      table: () => project.call('GET', '/api/cdp/schema/table/visits'),
+      indexes: () => project.call('GET', '/api/cdp/schema/table/visits/index'),
+      quarantine: () => project.call('GET', '/api/cdp/quarantine'),
+      receipt: () => project.call('GET', '/api/cdp/receipts/first'),
+      'no receipt': () => project.call('GET', '/api/cdp/receipts/second?table=visits'),
+      receipts: () => project.call('POST', '/api/cdp/receipts/query', { body: { keys: ['first', 'second'] } }),
+      select: () =>
+        project.call('POST', '/api/cdp/sql', { body: { sql: 'SELECT page, count FROM visits', read_only: true } }),
+      constant: () => project.call('POST', '/api/cdp/sql', { body: { sql: 'SELECT 1', read_only: true } }),
+    };
+    // What changes by itself: estimates, and until when a receipt reaches back.
+    const known = ({ text }: TestAnswer) => text.replaceAll(/"(approximate_rows|request_id|since)":[^,}]*/g, '');
+    const answers = async () => {
+      const all: Record<string, string> = {};
+      for (const [name, read] of Object.entries(reads)) {
+        const answer = await read();
+        expect(answer.status, `${name}: ${answer.text}`).toBe(200);
+        all[name] = known(answer);
+      }
+      return all;
+    };
+    const before = await answers();
+    const { placement } = await row();
+    const id = await inProject(service, placement, async (client) => {
+      await client.query('BEGIN; LOCK TABLE data.held');
+      const moving = idOf(await move('eu-1'));
+      await eventually('rows are about to be copied', async () => (await seen(moving)).state === 'copying');
+      expect(await answers()).toEqual(before);
+      failure(await insert([{ page: 'a', count: 1 }]), 503, 'database_unavailable');
+      const settled = await project.call('GET', '/api/cdp/receipts/second?settle=true');
+      failure(settled, 503, 'database_unavailable');
+      return moving;
+    });
+    await eventually('the move ends', async () => (await seen(id)).ended_at !== null);
+    expect(await seen(id)).toMatchObject({ state: 'done' });
+    await eventually('the switch is known', async () => (await insert([{ page: 'c', count: 1 }])).status === 201);
+    expect((await row()).placement.added).not.toBeNull();
+  });
+
   it('one that is canceled, or takes too long, is undone: the project writes where it was', async () => {
     await begin();
     await project.rows(`INSERT INTO visits (page, count) SELECT 'p', n FROM generate_series(1, 200000) n`);

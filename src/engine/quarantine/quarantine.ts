@@ -86,7 +86,7 @@ export interface Page {
 export function list(project: Project, filter: QuarantineFilter, limit: number, signal: AbortSignal): Promise<Page> {
   const found = page(filter, limit, project.quarantineDays);
   return project.use(
-    'typed',
+    'typed-read',
     typedDeadline(signal),
     async ({ session }) => readPage(await session.query(found)),
     'none',

@@ -69,5 +69,5 @@ export function schemaRead<T>(
   work: (session: Session) => Promise<T>,
 ): Promise<T> {
   const expired = () => new EngineError('query_timeout', 'Reading the schema took too long');
-  return project.use('typed', { timeoutMs: holdMs, signal, expired }, (lease) => work(lease.session), 'none');
+  return project.use('typed-read', { timeoutMs: holdMs, signal, expired }, (lease) => work(lease.session), 'none');
 }

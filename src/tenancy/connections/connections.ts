@@ -3,7 +3,7 @@
  * first if the server's share is full. A connection only ever serves the project and the pool that it was opened for.
  */
 import type { Placement } from '../placement.js';
-import type { PoolName, ProjectSession, ProjectSessions } from './project-session.js';
+import { type PoolName, type ProjectSession, type ProjectSessions, runsFreeSql } from './project-session.js';
 import type { Backend } from './watchdog.js';
 import { readProc } from '../../embedded/proc.js';
 import { ConnectionLost, PostgresError, ROLLBACK, type Session, SQLSTATE } from '../../pg/index.js';
@@ -39,7 +39,7 @@ export class Lease {
   ) {
     this.session = session;
     this.backend = backend;
-    this.mustReset = pool !== 'typed';
+    this.mustReset = runsFreeSql(pool);
   }
 
   /** It has served requests before: its server may have gone in the meantime. */
@@ -112,7 +112,7 @@ export class Connections {
     if (lease === undefined) return null;
     this.removeIdle(lease);
     lease.longestPause = Math.max(lease.longestPause ?? 0, performance.now() - lease.idleSince);
-    lease.mustReset = pool !== 'typed';
+    lease.mustReset = runsFreeSql(pool);
     this.lent.add(lease);
     return lease;
   }

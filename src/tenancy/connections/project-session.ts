@@ -31,8 +31,13 @@ import {
  * What a connection is for. A connection never changes its pool: one that ran free SQL never serves inserts or schema
  * calls (contract section 7).
  */
-export const POOLS = ['typed', 'sql-write', 'sql-read'] as const;
+export const POOLS = ['typed', 'typed-read', 'sql-write', 'sql-read'] as const;
 export type PoolName = (typeof POOLS)[number];
+
+export const isReader = (pool: PoolName): boolean => pool === 'typed-read' || pool === 'sql-read';
+
+/** It runs free SQL, which may leave anything in its session. */
+export const runsFreeSql = (pool: PoolName): boolean => pool === 'sql-write' || pool === 'sql-read';
 
 /** Settings that the answers, the checks or the start of a connection depend on. `ALTER ROLE … SET` cannot change them. */
 const PINNED = {
@@ -207,7 +212,7 @@ export class ProjectSessions {
     const { placement, server, pool, client, signal } = opening;
     const tenancy = this.servers.tenancyOf(placement);
     const { address, staleConnections } = server;
-    const role = pool === 'sql-read' ? placement.reader : placement.writer;
+    const role = isReader(pool) ? placement.reader : placement.writer;
     const extensionsSchema = this.databases.extensions.length === 0 ? [] : [EXTENSIONS_SCHEMA];
     const options: LoginOptions = {
       ...address,
@@ -221,8 +226,8 @@ export class ProjectSessions {
         search_path: [placement.schema, ...extensionsSchema].join(', '),
         default_transaction_read_only: 'off',
         ...client?.settings,
-        ...(pool === 'sql-read' ? READ_ONLY : {}),
-        ...(client === null ? { lock_timeout: pool === 'typed' ? String(TYPED_LOCK_TIMEOUT_MS) : '0' } : {}),
+        ...(isReader(pool) ? READ_ONLY : {}),
+        ...(client === null ? { lock_timeout: runsFreeSql(pool) ? '0' : String(TYPED_LOCK_TIMEOUT_MS) } : {}),
       }),
     };
     const connect = (password: string) =>
@@ -257,7 +262,7 @@ export class ProjectSessions {
     const { schema } = placement;
     // A replica that was promoted is none any more.
     const isReplica = trusted(String(server.address.needsPrimary === false));
-    const privilege = pool === 'sql-read' ? 'USAGE' : 'CREATE';
+    const privilege = isReader(pool) ? 'USAGE' : 'CREATE';
     const results = await session.run([
       ...IN_PG_CATALOG,
       sql`SELECT pg_catalog.now(), pg_catalog.has_schema_privilege(${schema}, 'USAGE')
