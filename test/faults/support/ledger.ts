@@ -178,4 +178,9 @@ function judge({ size, key, replies }: Batch, there: Stored | undefined): string
   return null;
 }
 
-const history = ({ replies }: Batch): string => replies.map(({ code }) => code).join(', ');
+/** The same code in a row is named once. */
+const history = ({ replies }: Batch): string =>
+  replies
+    .map(({ code }) => code)
+    .filter((code, i, all) => code !== all[i - 1])
+    .join(', ');
