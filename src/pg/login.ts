@@ -111,7 +111,8 @@ async function encrypted(socket: Socket, { host, ssl }: LoginOptions): Promise<S
   if (answer.length !== 1) throw protocolViolation();
   if (answer.toString('latin1') !== 'S') throw new ConnectionLost('The server does not support TLS connections');
   const servername = isIP(host) === 0 ? { servername: host } : {};
-  const secure = connectTls({ ...servername, ...(typeof ssl === 'object' ? ssl : {}), socket });
+  // Without its name or address Node would want the certificate of localhost.
+  const secure = connectTls({ host, ...servername, ...(typeof ssl === 'object' ? ssl : {}), socket });
   secure.on('error', () => {});
   await Promise.race([once(secure, 'secureConnect'), closed(secure)]);
   return secure;
