@@ -1,13 +1,15 @@
 /** A second Postgres server, as an operator adds it to an installation: with a role that is no superuser, and its own database. */
+import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { chmod, mkdtemp, rm } from 'node:fs/promises';
+import { chmod, chown, mkdtemp, rm } from 'node:fs/promises';
 import { createServer, connect, type AddressInfo } from 'node:net';
 import { once } from 'node:events';
 import { join } from 'node:path';
+import { accountFor } from '../../src/embedded/accounts.js';
 import { PORT } from '../../src/embedded/config.js';
 import { processes, readProc } from '../../src/embedded/proc.js';
 import { hasCode } from '../../src/files.js';
-import { eventually } from './program.js';
+import { eventually, freePort } from './program.js';
 import { connected } from './postgres.js';
 import { type Connection, debianMajors, PASSWORD, startThrowaway } from './throwaway-postgres.js';
 
@@ -37,15 +39,22 @@ export interface Disguise {
  * @param durable what it has acknowledged survives its processes
  * @param major default: a Postgres 15 where there is one, else the embedded 18
  * @param settings `name=value`
+ * @param overTls by TCP, and only with TLS: `url` has the file of its authority
  */
 export async function startAddedServer(
   durable = false,
   major = debianMajors()[0] ?? 18,
   settings: readonly string[] = [],
+  overTls = false,
 ): Promise<AddedServer> {
   const folder = await mkdtemp('/tmp/cdp-added-');
   await chmod(folder, 0o711);
-  let server = await startThrowaway(join(folder, 'server'), { major, durable, settings });
+  const options = {
+    ...{ major, durable, settings },
+    ...(overTls ? await withTls(folder, settings) : {}),
+  };
+  const start = () => startThrowaway(join(folder, 'server'), options);
+  let server = await start();
   const { connection } = server;
   await connected(connection, async (client) => {
     await client.query(`CREATE ROLE cdp LOGIN CREATEDB CREATEROLE PASSWORD '${PASSWORD}'`);
@@ -93,17 +102,36 @@ export async function startAddedServer(
     restart: () =>
       // A process that was killed holds the folder until the system has cleared it away.
       eventually('it starts again', async () => {
-        const started = await startThrowaway(join(folder, 'server'), { major, durable, settings }).catch(() => null);
+        const started = await start().catch(() => null);
         server = started ?? server;
         return started;
       }).then(() => {}),
-    url: urlAt(connection.host, PORT),
+    url: overTls
+      ? `postgres://cdp:${PASSWORD}@127.0.0.1:${connection.port}/cdp?sslmode=verify-full&sslrootcert=${certificateIn(folder)}`
+      : urlAt(connection.host, PORT),
     connection,
     disguised,
     close: async () => {
       await server.stop();
       await rm(folder, { recursive: true, force: true });
     },
+  };
+}
+
+const certificateIn = (folder: string): string => join(folder, 'cert.pem');
+
+/** A certificate that is its own authority, and settings with which nobody comes in over TCP without TLS. */
+async function withTls(folder: string, settings: readonly string[]) {
+  const [certificate, key] = [certificateIn(folder), join(folder, 'key.pem')];
+  const made = ['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-days', '2'];
+  const names = ['-subj', '/CN=127.0.0.1', '-addext', 'subjectAltName=IP:127.0.0.1'];
+  execFileSync('openssl', [...made, ...names, '-keyout', key, '-out', certificate], { stdio: 'ignore' });
+  const { uid, gid } = await accountFor(folder);
+  await chown(key, uid, gid);
+  return {
+    port: await freePort(),
+    hba: 'hostnossl all all all reject\n',
+    settings: [...settings, 'ssl=on', `ssl_cert_file=${certificate}`, `ssl_key_file=${key}`],
   };
 }
 
