@@ -9,10 +9,10 @@ import type { MoveMode, MoveState } from '../../src/contract/moves.js';
 import { ADVISORY_LOCKS } from '../../src/tenancy/advisory-locks.js';
 import { slotOf } from '../../src/backup/stream/source.js';
 import type { AddedServer } from '../support/added-server.js';
-import { endEverything, eventually, type RunningService } from '../support/program.js';
+import { endEverything, type RunningService } from '../support/program.js';
 import { call } from '../support/service.js';
 import { onDatabase } from './support/stage.js';
-import { type Shop, stored, ThreeServers } from './support/three-servers.js';
+import { patiently, type Shop, stored, ThreeServers } from './support/three-servers.js';
 
 let fleet: ThreeServers;
 beforeAll(async () => {
@@ -63,7 +63,7 @@ const LOCK_TABLE = ['BEGIN', 'LOCK TABLE data.held'];
 const RUN = ['BEGIN', 'SELECT pg_current_xact_id()'];
 
 const isAt = (id: string, state: MoveState) =>
-  eventually(`it is ${state}`, async () => {
+  patiently(`it is ${state}`, async () => {
     const move = await fleet.move(id);
     if (move.hasEnded) throw new Error(`It is ${move.state}, not ${state}: ${move.reason ?? move.fallback}`);
     return move.state === state;
@@ -80,7 +80,7 @@ async function preparing(shop: Shop, mode: MoveMode): Promise<Held> {
   const login = { ...fleet.b.connection, database: 'postgres' };
   const client = new pg.Client(login);
   await client.connect();
-  await eventually('its roles are there', async () => {
+  await patiently('its roles are there', async () => {
     if ((await fleet.move(id)).hasEnded) throw new Error(String((await fleet.move(id)).reason));
     const { rowCount } = await client.query('SELECT FROM pg_roles WHERE rolname = $1', [target.writer]);
     return rowCount === 1;
@@ -125,9 +125,9 @@ const HOLD: Record<string, (shop: Shop, database: string) => Promise<Held>> = {
     await isAt(id, 'fencing');
     return { shop, id, state: 'fencing', release: repair };
   },
-  'switched, streamed': async (shop, database) => {
+  switched: async (shop, database) => {
     const release = await holding(fleet.a, 'cdp', lockDatabase(database));
-    const id = await beginMove(shop, 'stream');
+    const id = await beginMove(shop, 'copy');
     await isAt(id, 'switched');
     return { shop, id, state: 'switched', release };
   },
@@ -143,7 +143,7 @@ const HOLD: Record<string, (shop: Shop, database: string) => Promise<Held>> = {
 
 /** Those that take their time come first, since nothing is held for ever; those that hold up others as well come alone, and last. */
 const IN_TURN = [
-  ['verifying', 'fencing, to be streamed', 'switched, streamed'],
+  ['verifying', 'fencing, to be streamed', 'switched'],
   ['fencing, to be copied'],
   ['copying', 'undoing'],
   ['streaming'],
@@ -153,7 +153,7 @@ const IN_TURN = [
 async function onServer(server: AddedServer, what: string, question: string, value: string): Promise<void> {
   const client = new pg.Client(server.connection);
   await client.connect();
-  await eventually(what, async () => (await client.query(question, [value])).rowCount === 1);
+  await patiently(what, async () => (await client.query(question, [value])).rowCount === 1);
   await client.end();
 }
 
@@ -182,65 +182,72 @@ const VICTIMS: Record<string, () => Promise<void>> = {
   },
 };
 
-it.each(Object.entries(VICTIMS))('%s is killed at each state of a move', async (victim, kill) => {
-  const at = await Promise.all(fleet.shops.map((shop) => fleet.placeOf(shop)));
-  const shops = fleet.shops.filter((_, i) => at[i]?.server === 'a');
-  while (shops.length < IN_TURN.flat().length) shops.push(await fleet.shop());
-  const moves: Held[] = [];
-  const begin = async (where: string) => void moves.push(await held(where, shops.pop() as Shop));
-  for (const states of IN_TURN) await Promise.all(states.map(begin));
-  for (const { id, state } of moves) expect(await fleet.move(id)).toMatchObject({ state, hasEnded: false });
+it.each(Object.entries(VICTIMS))(
+  '%s is killed at each state of a move',
+  async (victim, kill) => {
+    const at = await Promise.all(fleet.shops.map((shop) => fleet.placeOf(shop)));
+    const shops = fleet.shops.filter((_, i) => at[i]?.server === 'a');
+    while (shops.length < IN_TURN.flat().length) shops.push(await fleet.shop());
+    const moves: Held[] = [];
+    const begin = async (where: string) => void moves.push(await held(where, shops.pop() as Shop));
+    for (const states of IN_TURN) await Promise.all(states.map(begin));
+    for (const { id, state } of moves) expect(await fleet.move(id)).toMatchObject({ state, hasEnded: false });
 
-  await kill();
-  await Promise.all(moves.map(({ release }) => release()));
-  const ends: string[] = [];
-  for (const { shop, id, state } of moves) {
-    await eventually(`the move of ${shop.name} has ended`, async () => (await fleet.move(id)).hasEnded);
-    const { state: end } = await fleet.move(id);
-    expect((await fleet.placeOf(shop)).server).toBe(end === 'done' ? 'b' : 'a');
-    ends.push(`${state}: ${end}`);
-  }
-  console.log(`${victim} was killed:`, ends.join(', '));
-  await Promise.all(fleet.shops.map(stored));
-  await nothingIsLeft();
-});
+    await kill();
+    await Promise.all(moves.map(({ release }) => release()));
+    const ends: string[] = [];
+    for (const { shop, id, state } of moves) {
+      await patiently(`the move of ${shop.name} has ended`, async () => (await fleet.move(id)).hasEnded);
+      const { state: end } = await fleet.move(id);
+      expect((await fleet.placeOf(shop)).server).toBe(end === 'done' ? 'b' : 'a');
+      ends.push(`${state}: ${end}`);
+    }
+    console.log(`${victim} was killed:`, ends.join(', '));
+    await Promise.all(fleet.shops.map(stored));
+    await nothingIsLeft();
+  },
+  400_000,
+);
+
+it('what was answered is true of the place where each project lives', () => fleet.compare());
 
 /** What cannot be cleared away at once is tried again every few seconds. */
-const nothingIsLeft = () => vi.waitFor(async () => expect(await fleet.leftBehind()).toEqual([]), { timeout: 60_000 });
+const nothingIsLeft = () => vi.waitFor(async () => expect(await fleet.leftBehind()).toEqual([]), { timeout: 120_000 });
 
-it.each<MoveState>(['switched', 'done'])('an instance sleeps until a move is %s', async (state) => {
-  const [awake, sleeper] = fleet.services as [RunningService, RunningService];
-  const shop = await fleet.shop({ url: () => sleeper.url, count: 4, pauseMs: 0, patienceMs: 120_000 });
-  const { database } = await fleet.placeOf(shop);
-  const release = state === 'switched' ? await holding(fleet.a, 'cdp', lockDatabase(database)) : null;
-  sleeper.process.kill('SIGSTOP');
-  const id = await fleet.beginMove(shop, 'copy', fleet.services.indexOf(awake));
-  await eventually(`it is ${state}`, async () => (await fleet.move(id)).state === state);
-  const rows = state === 'switched' ? await rowsOnSource(database) : null;
-  const { token } = shop;
-  const body = { sql: "INSERT INTO held (note) VALUES ('new')" };
-  await eventually('it is written to', async () => {
-    const answer = await call(awake.url, 'POST', '/api/cdp/sql', { token, body });
-    return answer.status === 200;
-  });
-  const question = { sql: 'SELECT note FROM held', read_only: true };
-  const read = call(sleeper.url, 'POST', '/api/cdp/sql', { token, body: question });
-  sleeper.process.kill('SIGCONT');
-  const { status, body: found, text } = await read;
-  if (status !== 503) expect(found.rows, text).toEqual([{ note: 'new' }]);
-  await stored(shop);
-  if (rows !== null) expect(await rowsOnSource(database)).toBe(rows);
-  await release?.();
-  await eventually('it is done', async () => (await fleet.move(id)).state === 'done');
-  await nothingIsLeft();
-});
+it.each<MoveState>(['switched', 'done'])(
+  'an instance sleeps until a move is %s',
+  async (state) => {
+    const [awake, sleeper] = fleet.services as [RunningService, RunningService];
+    const shop = await fleet.shop({ url: () => sleeper.url, count: 4, pauseMs: 0, patienceMs: 120_000 });
+    const { database } = await fleet.placeOf(shop);
+    const release = state === 'switched' ? await holding(fleet.a, 'cdp', lockDatabase(database)) : null;
+    sleeper.process.kill('SIGSTOP');
+    const id = await fleet.beginMove(shop, 'copy', fleet.services.indexOf(awake));
+    await patiently(`it is ${state}`, async () => (await fleet.move(id)).state === state);
+    const rows = state === 'switched' ? await rowsOnSource(database) : null;
+    const { token } = shop;
+    const body = { sql: "INSERT INTO held (note) VALUES ('new')" };
+    await patiently('it is written to', async () => {
+      const answer = await call(awake.url, 'POST', '/api/cdp/sql', { token, body });
+      return answer.status === 200;
+    });
+    const question = { sql: 'SELECT note FROM held', read_only: true };
+    const read = call(sleeper.url, 'POST', '/api/cdp/sql', { token, body: question });
+    sleeper.process.kill('SIGCONT');
+    const { status, body: found, text } = await read;
+    if (status !== 503) expect(found.rows, text).toEqual([{ note: 'new' }]);
+    await stored(shop);
+    if (rows !== null) expect(await rowsOnSource(database)).toBe(rows);
+    await release?.();
+    await patiently('it is done', async () => (await fleet.move(id)).state === 'done');
+    await nothingIsLeft();
+    await fleet.compare();
+  },
+  400_000,
+);
 
 const rowsOnSource = (database: string): Promise<number> =>
   onDatabase({ ...fleet.a.connection, database }, async (client) => {
     const { rows } = await client.query<{ n: number }>('SELECT count(*)::int AS n FROM data.ledger');
     return rows[0]?.n ?? 0;
   });
-
-it('what was answered is true of the place where each project lives', async () => {
-  await fleet.compare();
-});

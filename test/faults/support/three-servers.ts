@@ -1,13 +1,13 @@
 /** Three Postgres servers, for the control database and for projects that move from one to the other, and two instances of the service. */
 import pg from 'pg';
-import { expect } from 'vitest';
+import { expect, vi } from 'vitest';
 import { LEDGER_TABLE, Ledger, UNTRUE } from './ledger.js';
 import { type ClientOptions, type Clients, startClients } from './clients.js';
 import { onDatabase } from './stage.js';
 import type { MoveMode, MoveState } from '../../../src/contract/moves.js';
 import type { Placement } from '../../../src/tenancy/placement.js';
 import { type AddedServer, startAddedServer } from '../../support/added-server.js';
-import { eventually, freePort, runProgram, type RunningService, startServe } from '../../support/program.js';
+import { freePort, runProgram, type RunningService, startServe } from '../../support/program.js';
 import { call, type TestAnswer } from '../../support/service.js';
 
 /** A project that somebody writes to from its beginning to the end. */
@@ -203,10 +203,17 @@ const environment = (control: AddedServer, a: AddedServer, b: AddedServer) => ({
   SERVER_b: b.url,
 });
 
+/** Several moves at once keep the machine busy. */
+export const patiently = async (what: string, ask: () => Promise<boolean>): Promise<void> => {
+  await vi.waitUntil(ask, { timeout: 150_000, interval: 50 }).catch((cause: unknown) => {
+    throw new Error(`It did not happen: ${what}`, { cause });
+  });
+};
+
 /** Waits until what is sent from now on is stored. */
 export async function stored({ name, ledger }: Shop): Promise<void> {
   const before = ledger.batches.length;
-  await eventually(`${name} takes writes`, () =>
+  await patiently(`${name} takes writes`, () =>
     Promise.resolve(ledger.batches.slice(before).some(({ replies }) => replies.some(({ status }) => status === 201))),
   );
 }

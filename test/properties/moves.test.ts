@@ -1,0 +1,191 @@
+/**
+ * Moves of a project in any order of events: processes that carry one out step by step, lose its lock and go on all the same, or die;
+ * somebody who cancels, and the sweep that settles what nobody carries out. The project lives in exactly one place, and in the end
+ * nothing is left anywhere else.
+ */
+import { randomUUID } from 'node:crypto';
+import fc from 'fast-check';
+import { afterAll, beforeAll, expect, it, vi } from 'vitest';
+import { BY_ITSELF } from '../../src/engine/audit/audit.js';
+import { moveProject } from '../../src/engine/moves/move-project.js';
+import { settle } from '../../src/engine/moves/settle.js';
+import type { ProjectParts } from '../../src/engine/projects/project-parts.js';
+import type { MoveRow, MoveRows } from '../../src/tenancy/move-rows.js';
+import { addedServer } from '../../src/tenancy/server-rows.js';
+import { type AddedServer, startAddedServer, variableWith } from '../support/added-server.js';
+import { connected } from '../support/postgres.js';
+import { onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
+import { parameters } from './run.js';
+
+let other: AddedServer;
+let service: TestService;
+let project: TestProject;
+let parts: ProjectParts;
+beforeAll(async () => {
+  [other, service] = await Promise.all([startAddedServer(false, 18), startTestService()]);
+  const token = (await service.engine.tokens.create(null)).token;
+  const body = { name: 'eu-1', url_reference: `env:${variableWith(other.url)}` };
+  expect((await service.call('POST', '/api/cdp/admin/servers', { token, body })).status).toBe(201);
+  project = await service.project('shop', 'default');
+  await project.table('visits', { page: 'TEXT' });
+  ({ parts } = service.engine.moves as unknown as { parts: ProjectParts });
+});
+afterAll(async () => {
+  await service.close();
+  await other.close();
+});
+
+/** What a process writes down, and asks, between its steps. */
+const STEPS: ReadonlySet<PropertyKey> = new Set(['fence', 'advance', 'isAt', 'switch', 'undo', 'unfence', 'end']);
+
+/** A process that carries out a move: it stands before a step until it is let go on. */
+class Mover {
+  private readonly before: (() => void)[] = [];
+  private isDead = false;
+  private isFree = false;
+  private loseLock = () => {};
+  hasEnded = false;
+  readonly ended: Promise<unknown>;
+
+  constructor(readonly move: MoveRow) {
+    const lost = new Promise<void>((resolve) => (this.loseLock = resolve));
+    const mine = { ...parts, moves: this.stepwise(parts.moves) };
+    const options = { verify: 'counts', maxPauseMs: null, signal: new AbortController().signal } as const;
+    // As `Moves` does it: it settles what it leaves, if it can.
+    this.ended = moveProject(mine, move, options, BY_ITSELF)
+      .catch(() => {})
+      .then(() => settle(mine, move))
+      .catch(() => {})
+      .finally(() => {
+        this.hasEnded = true;
+        this.loseLock();
+      });
+    void parts.control.withProjectLock(project.id, () => lost, 5_000);
+  }
+
+  private stepwise(rows: MoveRows): MoveRows {
+    return new Proxy(rows, {
+      get: (target, name) => {
+        const method = Reflect.get(target, name) as (...args: unknown[]) => Promise<unknown>;
+        return async (...args: unknown[]) => {
+          if (STEPS.has(name) && !this.isFree) await new Promise<void>((goOn) => this.before.push(goOn));
+          if (this.isDead) throw new Error('The process has died');
+          return method.apply(target, args);
+        };
+      },
+    });
+  }
+
+  /** It stands before a step, or has ended. */
+  private readonly standing = () => vi.waitUntil(() => this.hasEnded || this.before.length > 0, { timeout: 60_000 });
+
+  async step(): Promise<void> {
+    await this.standing();
+    this.before.shift()?.();
+    await this.standing();
+  }
+
+  /** Its lock is another's, and it does not know. */
+  async lose(): Promise<void> {
+    await this.standing();
+    this.loseLock();
+  }
+
+  async die(): Promise<void> {
+    await this.lose();
+    this.isDead = true;
+    await this.run();
+  }
+
+  async run(): Promise<void> {
+    this.isFree = true;
+    for (const goOn of this.before.splice(0)) goOn();
+    await this.ended;
+  }
+}
+
+async function begin(): Promise<Mover | null> {
+  const { placement } = await service.engine.projects.get('shop');
+  const server = await service.engine.serverRows.get(placement.added === null ? 'eu-1' : 'default');
+  if (server === null) throw new Error('It was added');
+  const target = await service.engine.servers
+    .tenancyOf({ server: server.name, added: addedServer(server) })
+    .newPlacement();
+  const move = { id: randomUUID(), projectId: project.id, source: placement, target };
+  if ((await parts.moves.insert(move)) !== null) return null;
+  const row = await parts.moves.get(move.id);
+  return row && new Mover(row);
+}
+
+const THERE = `SELECT datname::text AS name FROM pg_database WHERE datname ~ '^d_' AND datname <> ALL ($1)
+  UNION ALL SELECT rolname FROM pg_roles WHERE rolname ~ '^[wrb]_' AND rolname <> ALL ($1)`;
+
+/** Databases and roles on both servers, but for those that were there before, and those of the project. */
+async function leftBehind(): Promise<string[]> {
+  const { placement } = await service.engine.projects.get('shop');
+  const known = [...foreign, placement.database, placement.writer, placement.reader];
+  const ask = (client: { query(text: string, values: unknown[]): Promise<{ rows: { name: string }[] }> }) =>
+    client.query(THERE, [known]);
+  const found = [await onServer(service.server, ask), await connected(other.connection, ask)];
+  return found.flatMap(({ rows }) => rows.map(({ name }) => name));
+}
+
+/** Of other tests that run on the same server. */
+let foreign: string[] = [];
+
+async function livesInOnePlace(): Promise<void> {
+  const { placement } = await service.engine.projects.get('shop');
+  const found = await onServer(placement.added === null ? service.server : { ...other, major: 18 }, (client) =>
+    client.query('SELECT FROM pg_database WHERE datname = $1', [placement.database]),
+  );
+  expect(found.rowCount).toBe(1);
+}
+
+const event = fc.oneof(
+  { weight: 8, arbitrary: fc.constant('step' as const) },
+  { weight: 2, arbitrary: fc.constant('steps of one without its lock' as const) },
+  fc.constantFrom('lose', 'die', 'cancel', 'sweep', 'begin'),
+);
+
+it('the project lives in one place, and nothing is left elsewhere', async () => {
+  await fc.assert(
+    fc.asyncProperty(fc.array(event, { minLength: 6, maxLength: 24 }), async (events) => {
+      foreign = [];
+      foreign = await leftBehind();
+      let mover = await begin();
+      const lost: Mover[] = [];
+      const lose = () => {
+        if (mover !== null) lost.push(mover);
+        mover = null;
+      };
+      for (const what of events) {
+        if (mover?.hasEnded === true) lose();
+        if (what === 'step') await mover?.step();
+        if (what === 'steps of one without its lock') await lost.at(-1)?.step();
+        if (what === 'cancel')
+          await service.engine.moves.cancel(String((lost.at(-1) ?? mover)?.move.id)).catch(() => {});
+        if (what === 'sweep') await service.engine.moves.settle();
+        if (what === 'begin') mover ??= await begin();
+        if (what === 'lose' || what === 'die') {
+          await mover?.[what]();
+          lose();
+        }
+        await livesInOnePlace();
+      }
+      lose();
+      for (const one of lost) await one.run();
+      await service.engine.moves.settle();
+      expect(await parts.moves.open()).toEqual([]);
+      expect(await leftBehind()).toEqual([]);
+      await vi.waitFor(
+        async () => {
+          const body = [{ page: 'a' }];
+          const answer = await project.call('POST', '/api/cdp/data/visits', { body });
+          expect(answer.status, answer.text).toBe(201);
+        },
+        { timeout: 20_000 },
+      );
+    }),
+    { ...parameters<[string[]]>(8), endOnFailure: true },
+  );
+});
