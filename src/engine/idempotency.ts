@@ -16,8 +16,10 @@ export interface IdempotencyKey {
   path: string;
   /** SHA-256, hex, of the query string and the decoded body. */
   fingerprint: string;
-  /** What the receipt of a batch says of its body, in hex, and how long it is kept; null: the request is no batch. */
-  receipt: { bodySha256: string; days: number } | null;
+  /** Of the decoded body alone, hex. */
+  bodySha256: string;
+  /** How long the receipt is kept. */
+  receiptDays: number;
 }
 
 /** What a request is answered with. */
@@ -39,22 +41,17 @@ export function checkKey(key: string): void {
   );
 }
 
-/**
- * @param receiptDays how long the receipt of a batch is kept; null: the request is no batch
- * @throws EngineError as {@link checkKey}
- */
+/** @throws EngineError as {@link checkKey} */
 export function idempotencyKey(
   key: string,
   path: string,
   query: string,
   body: Buffer,
-  receiptDays: number | null = null,
+  receiptDays: number,
 ): IdempotencyKey {
   checkKey(key);
   const fingerprint = createHash('sha256').update(query).update('\0').update(body).digest('hex');
-  const receipt =
-    receiptDays === null ? null : { bodySha256: createHash('sha256').update(body).digest('hex'), days: receiptDays };
-  return { key, path, fingerprint, receipt };
+  return { key, path, fingerprint, bodySha256: createHash('sha256').update(body).digest('hex'), receiptDays };
 }
 
 /**
@@ -154,11 +151,10 @@ function readAnswer<A>(text: string, stored: Schema<A>): { answer: A } | null {
  * @param rows that a batch stored or deleted
  */
 export function storeResponse(
-  { key, path, fingerprint, receipt }: IdempotencyKey,
+  { key, path, fingerprint, bodySha256, receiptDays }: IdempotencyKey,
   answer: unknown,
   rows: number | null = null,
 ): Statement[] {
-  const hours = receipt === null ? LIMITS.idempotencyHours : receipt.days * 24;
   return [
     sql`DELETE FROM _cdp.idempotency_keys WHERE ctid ${EQUALS} ANY (ARRAY(
       SELECT ctid FROM _cdp.idempotency_keys WHERE expires_at OPERATOR(pg_catalog.<=) pg_catalog.now()
@@ -166,8 +162,8 @@ export function storeResponse(
     sql`INSERT INTO _cdp.idempotency_keys
         (path, key, fingerprint, answer, body_sha256, row_count, transaction_id, expires_at)
       VALUES (${path}, ${key}, pg_catalog.decode(${fingerprint}, 'hex'), ${JSON.stringify(answer)},
-        pg_catalog.decode(${receipt?.bodySha256 ?? null}, 'hex'), ${rows}, pg_catalog.pg_current_xact_id(),
-        pg_catalog.now() OPERATOR(pg_catalog.+) ${`${hours} hours`}::pg_catalog.interval)
+        pg_catalog.decode(${bodySha256}, 'hex'), ${rows}, pg_catalog.pg_current_xact_id(),
+        pg_catalog.now() OPERATOR(pg_catalog.+) ${`${receiptDays} days`}::pg_catalog.interval)
       ON CONFLICT (path, key) DO UPDATE
       SET fingerprint = excluded.fingerprint, answer = excluded.answer, body_sha256 = excluded.body_sha256,
         row_count = excluded.row_count, transaction_id = excluded.transaction_id, created_at = pg_catalog.now(),

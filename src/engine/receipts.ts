@@ -1,5 +1,5 @@
 /**
- * Receipts: what became of the batches under some Idempotency-Keys. The row that a batch leaves in its own transaction is its
+ * Receipts: what became of the requests under some Idempotency-Keys. The row that one leaves in its own transaction is its
  * receipt, so the answer is as true as the table. To settle a key is to store, under the lock of the key, that it is refused.
  */
 import type { Receipt } from '../contract/wire/receipts.js';
@@ -15,7 +15,7 @@ const DAY_MS = 24 * 60 * 60 * 1_000;
 const SETTLED_AT_ONCE = 50;
 
 export interface ReceiptsOptions {
-  /** Of the batches; null: any. */
+  /** Of the batches; null: any, and of other requests too. */
   readonly table: string | null;
   /** Whether keys under which nothing is stored are refused from now on. */
   readonly settle: boolean;
@@ -26,7 +26,7 @@ export interface ReceiptsOptions {
 }
 
 /**
- * @returns for each key, in their order, the receipts of its batches, one for each table; or the one that says that there is none
+ * @returns for each key, in their order, the receipts of its requests, one for each table; or the one that says that there is none
  * @throws EngineError outcome_unknown, query_timeout; with `settle` also quota_exceeded
  */
 export async function readReceipts(
@@ -54,10 +54,10 @@ export async function readReceipts(
 /** What is claimed, and refused once it is settled. */
 const pathsOf = (table: string | null): string[] => (table === null ? [ANY_PATH] : [table, deletesFrom(table)]);
 
-/** Rows that batches have left; one of a settled key has no fingerprint, and the reader sees no answers. Paths of other requests, of free SQL and schema calls, have a slash. */
-const areOfBatches = (table: string | null): Fragment =>
+/** Rows that requests have left; one of a settled key has no fingerprint, and the reader sees no answers. */
+const areReceipts = (table: string | null): Fragment =>
   table === null
-    ? sql`(fingerprint IS NOT NULL AND pg_catalog.strpos(path, '/') = 0)`
+    ? sql`(fingerprint IS NOT NULL)`
     : sql`(fingerprint IS NOT NULL AND path = ANY (${pathsOf(table)}::pg_catalog.text[]))`;
 
 /** Keys whose locks another request holds are left as they are. */
@@ -80,7 +80,7 @@ async function settleKeys(session: Session, keys: readonly string[], table: stri
   const settle = sql`INSERT INTO _cdp.idempotency_keys (path, key, expires_at)
     SELECT free_path, free_key, NULL FROM pg_catalog.unnest(${paths}::pg_catalog.text[]) AS free_path,
       pg_catalog.unnest(${free}::pg_catalog.text[]) AS free_key
-    WHERE NOT EXISTS (SELECT FROM _cdp.idempotency_keys WHERE key = free_key AND ${areOfBatches(table)})
+    WHERE NOT EXISTS (SELECT FROM _cdp.idempotency_keys WHERE key = free_key AND ${areReceipts(table)})
     ON CONFLICT DO NOTHING`;
   await commit(session, [settle], true);
 }
@@ -121,7 +121,7 @@ async function lookUp(
       WHERE NOT CASE WHEN pg_catalog.pg_try_advisory_lock(number) THEN pg_catalog.pg_advisory_unlock(number) ELSE false END`,
     sql`SELECT key, path, fingerprint IS NULL, ${isKept}, row_count, transaction_id, pg_catalog.encode(body_sha256, 'hex'),
         pg_catalog.to_char(pg_catalog.timezone('UTC', created_at), 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
-      FROM _cdp.idempotency_keys WHERE key = ANY (${keys}::pg_catalog.text[]) AND (${areOfBatches(table)}
+      FROM _cdp.idempotency_keys WHERE key = ANY (${keys}::pg_catalog.text[]) AND (${areReceipts(table)}
         OR (fingerprint IS NULL AND path = ANY (${[...paths, ANY_PATH]}::pg_catalog.text[])))
       ORDER BY created_at DESC ${isReader ? sql`` : sql`FOR KEY SHARE`}`,
   ]);
@@ -154,13 +154,19 @@ async function lookUp(
 function receiptsOf({ key, isHeld, rows }: Evidence, settle: boolean, since: string): Receipt[] {
   // Who uses a key again asks for the batch that is running.
   const stored = rows.filter(({ isSettled, isKept }) => !isSettled && (isKept || !isHeld)).map(storedReceipt);
-  if (stored.length > 0) return stored.filter(({ table }, i) => stored.findIndex((of) => of.table === table) === i);
+  if (stored.length > 0) {
+    const isOfSame = (one: StoredReceipt) => (other: StoredReceipt) =>
+      other.table === one.table && (one.table !== null || other.operation === one.operation);
+    return stored.filter((receipt, i) => stored.findIndex(isOfSame(receipt)) === i);
+  }
   const settled = rows.some(({ isSettled }) => isSettled);
   if (!settled && (isHeld || settle)) return [{ key, status: 'running' }];
   return [{ key, status: 'not_stored', settled, since }];
 }
 
 function storedReceipt({ path, receipt }: Row): StoredReceipt {
-  const [word = '', table] = path.split(' ');
-  return { ...receipt, table: table ?? word, operation: table === undefined ? 'insert' : 'delete' };
+  const [word = '', rest] = path.split(' ');
+  if (rest === undefined) return { ...receipt, table: word, operation: 'insert' };
+  if (!rest.startsWith('/')) return { ...receipt, table: rest, operation: 'delete' };
+  return { ...receipt, table: null, operation: rest === '/api/cdp/sql' ? 'sql' : 'schema' };
 }

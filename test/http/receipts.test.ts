@@ -153,6 +153,22 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(answer.body.message).toContain('"others", "events"');
     });
 
+    it('free SQL and a schema change have receipts too, without a table, so that nothing done is `not_stored`', async () => {
+      const [key, body] = [newKey(), JSON.stringify({ sql: `INSERT INTO others VALUES (DEFAULT, ${++count})` })];
+      const headers = { 'idempotency-key': key };
+      expect((await project.call('POST', '/api/cdp/sql', { body, headers })).status).toBe(200);
+      for (const query of ['', '?settle=true']) {
+        const stored = { status: 'stored', table: null, operation: 'sql', rows: null, body_sha256: sha256(body) };
+        expect(await receipt(key, query)).toMatchObject(stored);
+      }
+      expect(await receipt(key)).toMatchObject({ status: 'not_stored' });
+      const column = { body: { name: `c${++count}`, type: 'TEXT' }, headers };
+      expect((await project.call('POST', '/api/cdp/schema/table/others/column', column)).status).toBe(201);
+      expect((await ask({ keys: [key] })).map(({ operation }) => operation)).toEqual(['schema', 'sql']);
+      const both = await project.call('GET', `/api/cdp/receipts/${key}`);
+      expect(failure(both, 400, 'invalid_request').message).toBe('2 requests have this key: schema, sql');
+    });
+
     it.each(['k'.repeat(255), 'a/b c%?#&+"\\;..', '.'])('takes the key %j in the path', async (key) => {
       await insert(key);
       if (key !== '.') expect(await receipt(key)).toMatchObject({ key, status: 'stored' });

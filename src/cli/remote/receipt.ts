@@ -32,5 +32,5 @@ function cellsOf(receipt: Receipt): string[] {
   const { key, status } = receipt;
   if (status === 'running') return [key, status, '', '', ''];
   if (status === 'not_stored') return [key, receipt.settled ? 'settled' : status, '', '', receipt.since];
-  return [key, status, receipt.table, String(receipt.rows ?? ''), receipt.stored_at];
+  return [key, status, receipt.table ?? receipt.operation, String(receipt.rows ?? ''), receipt.stored_at];
 }

@@ -5,7 +5,7 @@ import { STRICT, type Static, Type } from '../schema.js';
 
 const Key = Type.String({ minLength: 1, maxLength: LIMITS.idempotencyKeyCharacters, pattern: '^[\\x20-\\x7e]+$' });
 
-const Table = Type.String({ pattern: NAME_PATTERN, description: 'Table of the batch. Default: any.' });
+const Table = Type.String({ pattern: NAME_PATTERN, description: 'Table of the batch. Default: any batch, and any other request with the key.' });
 
 const SETTLE =
   'Refuse the key from now on if nothing is stored under it, so that `not_stored` is final. Default: false.';
@@ -29,9 +29,9 @@ export type ReceiptsBody = Static<typeof ReceiptsBody>;
 const Stored = {
   key: Type.String(),
   status: Type.Literal('stored'),
-  table: Type.String({ description: 'Its name at the time.' }),
-  operation: Type.Enum(['insert', 'delete'], { description: '`insert` also for upserts.' }),
-  rows: Type.Nullable(Type.Integer({ description: 'Inserted and updated, or deleted.' })),
+  table: Type.Nullable(Type.String({ description: 'Its name at the time; null unless the request was a batch.' })),
+  operation: Type.Enum(['insert', 'delete', 'sql', 'schema'], { description: '`insert` also for upserts.' }),
+  rows: Type.Nullable(Type.Integer({ description: 'Inserted and updated, or deleted; null unless it was a batch.' })),
   stored_at: Type.String({ format: 'date-time', description: 'When the transaction began.' }),
   transaction_id: Type.Nullable(Type.String({ description: 'As Postgres counts them (xid8).' })),
   body_sha256: Type.Nullable(Type.String({ description: 'Of the body after decompression, in hexadecimal.' })),

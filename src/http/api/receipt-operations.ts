@@ -69,8 +69,10 @@ const read = (call: Call, keys: readonly string[], table: string | undefined, se
   });
 
 function ambiguous(receipts: readonly wire.Receipt[]): EngineError {
-  const tables = receipts.flatMap((receipt) => (receipt.status === 'stored' ? [quoted(receipt.table)] : []));
-  return new EngineError('invalid_request', `Batches of ${tables.length} tables have this key: ${tables.join(', ')}`, {
-    hint: 'Name the table: ?table=NAME.',
+  const found = receipts.flatMap((receipt) =>
+    receipt.status === 'stored' ? [receipt.table === null ? receipt.operation : quoted(receipt.table)] : [],
+  );
+  return new EngineError('invalid_request', `${found.length} requests have this key: ${found.join(', ')}`, {
+    hint: 'Name the table (?table=NAME), or POST /api/cdp/receipts/query, which lists them all.',
   });
 }

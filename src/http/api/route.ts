@@ -156,11 +156,11 @@ export function project({ request }: Call): Project {
  * The Idempotency-Key of a request whose body is JSON, or that has none; null: it has no key.
  * @throws EngineError invalid_request
  */
-export function keyInHeader({ request }: Call): IdempotencyKey | null {
+export function keyInHeader({ request, settings }: Call): IdempotencyKey | null {
   const { 'idempotency-key': header } = request.headers;
   if (header === undefined) return null;
   const [path] = request.url.split('?');
-  return idempotencyKey(String(header), `${request.method} ${path}`, '', request.context.body);
+  return idempotencyKey(String(header), `${request.method} ${path}`, '', request.context.body, settings.receiptDays);
 }
 
 /** Whether a request may be sent again under its Idempotency-Key. */
