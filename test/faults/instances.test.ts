@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { endEverything, eventually, freePort, type RunningService } from '../support/program.js';
 import { call } from '../support/service.js';
 import { UNTRUE } from './support/ledger.js';
-import { sendBatch, send, startClients } from './support/clients.js';
+import { sendBatch, send, startClients, startReplays } from './support/clients.js';
 import { createLedger, type ServerStage, serverStage } from './support/stage.js';
 
 let stage: ServerStage;
@@ -134,15 +134,17 @@ it('the limits of admission hold on each instance, and neither takes places from
   for (const { status, code } of answers) expect([200, 503], code).toContain(status);
 });
 
-it('each killed 7 times in turn under load: the clients go to the other, and every key is settled once', async () => {
+it('each killed 7 times in turn under load and replays: every key is settled once, every bad record is kept or replayed', async () => {
   const instances: { service: RunningService; port: string }[] = [];
   for (let i = 0; i < 2; i++) {
     const port = String(await freePort());
     instances.push({ port, service: await stage.start(undefined, '--port', port) });
   }
   let turn = 0;
+  const url = () => `http://127.0.0.1:${instances[turn++ % 2]?.port}`;
+  const replays = startReplays({ url, token: stage.token }, 3);
   const clients = startClients({
-    url: () => `http://127.0.0.1:${instances[turn++ % 2]?.port}`,
+    url,
     token: stage.token,
     ledger: stage.ledger,
     count: 16,
@@ -159,9 +161,12 @@ it('each killed 7 times in turn under load: the clients go to the other, and eve
     }),
   );
   await clients.stop();
+  const { replayed, open } = await replays.stop();
   const verdict = await stage.compare();
-  console.log('14 kills of two instances:', verdict, stage.ledger.codes);
+  console.log('14 kills of two instances:', verdict, stage.ledger.codes, { replayed, open });
   expect(verdict.wrong, UNTRUE).toEqual([]);
+  expect(replayed, 'replayed').toBeGreaterThan(0);
+  expect(open, 'killed while it replayed').toBeGreaterThan(0);
   expect(verdict.repeated).toBeGreaterThan(0);
   expect((await Promise.all(instances.map(({ service }) => service.end()))).map(({ code }) => code)).toEqual([0, 0]);
 }, 120_000);

@@ -2,7 +2,7 @@
 import { Agent, type IncomingMessage, request } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LIMITS } from '../../../src/contract/limits.js';
-import { type Batch, type Ledger, type Reply, requestOf } from './ledger.js';
+import { type Batch, type Ledger, REPLAY, type Reply, requestOf } from './ledger.js';
 
 export interface ClientOptions {
   /** Where to send the next request: services come and go. */
@@ -75,24 +75,52 @@ const wayOf = (n: number, key: string | null, size: number): Batch['way'] => {
   return n % 7 === 0 ? 'ids' : 'batch';
 };
 
+export interface Replays {
+  /** @returns how many records left the quarantine, as far as the answers say, and replays without an answer */
+  stop(): Promise<{ replayed: number; open: number }>;
+}
+
+/** Replays what is in the quarantine, again and again. */
+export function startReplays({ url, token }: Pick<ClientOptions, 'url' | 'token'>, count: number): Replays {
+  let isOver = false;
+  const outcome = { replayed: 0, open: 0 };
+  const loop = async (): Promise<void> => {
+    while (!isOver) {
+      const { status, code, rows = 0 } = await send(`${url()}/api/cdp/quarantine/replay`, token, REPLAY, null);
+      if (status === 200) outcome.replayed += rows;
+      else if (status === 0 && code !== 'ECONNREFUSED') outcome.open++;
+      if (status === 0 || rows === 0) await sleep(20);
+    }
+  };
+  const loops = Promise.all(Array.from({ length: count }, loop));
+  return {
+    stop: async () => {
+      isOver = true;
+      await loops;
+      return outcome;
+    },
+  };
+}
+
 export interface SendOptions {
   readonly agent?: Agent;
   readonly patienceMs?: number | undefined;
+  readonly method?: string;
 }
 
 /** One attempt at a batch. */
 export async function sendBatch(url: string, token: string, batch: Batch, options: SendOptions = {}): Promise<Reply> {
-  const { path, body } = requestOf(batch);
-  return send(url + path, token, body, batch.key, options);
+  const { method, path, body } = requestOf(batch);
+  return send(url + path, token, body, batch.key, { ...options, method });
 }
 
-/** A POST of JSON, and whatever becomes of it. */
+/** A request with JSON, and whatever becomes of it. */
 export function send(
   url: string,
   token: string,
   body: string,
   key: string | null,
-  { agent, patienceMs = 20_000 }: SendOptions = {},
+  { agent, patienceMs = 20_000, method = 'POST' }: SendOptions = {},
 ): Promise<Reply> {
   const started = performance.now();
   return new Promise((resolve) => {
@@ -102,7 +130,7 @@ export function send(
     };
     const broke = (code: string): void => end({ status: 0, code, retryAfter: null });
     const call = request(url, {
-      method: 'POST',
+      method,
       ...(agent === undefined ? {} : { agent }),
       headers: {
         authorization: `Bearer ${token}`,

@@ -6,14 +6,14 @@ import { type AddressInfo, connect, createServer } from 'node:net';
 export interface HeldMessage {
   /** Lets it go on. @returns resolves when Postgres has done it; the service gets the answer unless that is lost */
   pass(fate?: 'answer is lost'): Promise<void>;
+  /** It never comes. */
+  drop(): void;
 }
 
 export interface HeldMessages {
   readonly address: string;
   /** Stops the nth message, from 1, that has the text in it. @returns resolves when it is there */
   hold(text: string, nth: number): Promise<HeldMessage>;
-  /** The message that was held never comes. */
-  drop(): void;
   close(): Promise<void>;
 }
 
@@ -22,8 +22,7 @@ const READY = Buffer.from('Z\0\0\0\x05', 'latin1');
 
 /** @param target the socket of Postgres */
 export async function startHeldMessages(target: () => string): Promise<HeldMessages> {
-  let awaited: { text: string; left: number; arrived: (message: HeldMessage) => void } | null = null;
-  let drop = () => {};
+  const awaited = new Set<{ text: string; left: number; arrived: (message: HeldMessage) => void }>();
   const server = createServer((near) => {
     const far = connect(target());
     let isHeld = false;
@@ -32,12 +31,12 @@ export async function startHeldMessages(target: () => string): Promise<HeldMessa
     near.on('error', () => {});
     far.on('error', () => {});
     near.on('data', (bytes) => {
-      if (awaited === null || !bytes.includes(awaited.text) || --awaited.left > 0) return void far.write(bytes);
+      const one = [...awaited].find(({ text }) => bytes.includes(text));
+      if (one === undefined || --one.left > 0) return void far.write(bytes);
       isHeld = true;
-      const { arrived } = awaited;
-      awaited = null;
-      drop = () => far.destroy();
-      arrived({
+      awaited.delete(one);
+      one.arrived({
+        drop: () => void far.destroy(),
         pass: async (fate) => {
           isLost = fate === 'answer is lost';
           const done = new Promise<void>((resolve) => (isDone = resolve));
@@ -61,8 +60,7 @@ export async function startHeldMessages(target: () => string): Promise<HeldMessa
   await once(server, 'listening');
   return {
     address: `127.0.0.1:${(server.address() as AddressInfo).port}`,
-    hold: (text, nth) => new Promise((arrived) => (awaited = { text, left: nth, arrived })),
-    drop: () => drop(),
+    hold: (text, nth) => new Promise((arrived) => void awaited.add({ text, left: nth, arrived })),
     close: async () => {
       server.close();
       await once(server, 'close');

@@ -36,12 +36,16 @@ export interface Batch {
   readonly size: number;
   readonly key: string | null;
   /**
-   * By the batch insert, by that with `return=ids`, by an upsert, with a bad record for the quarantine besides, or by a
-   * statement of free SQL.
+   * By the batch insert, by that with `return=ids`, by an upsert, with a bad record for the quarantine besides, by a statement
+   * of free SQL; `delete` takes away by key what an upsert has stored.
    */
-  readonly way: 'batch' | 'ids' | 'upsert' | 'quarantine' | 'sql';
+  readonly way: 'batch' | 'ids' | 'upsert' | 'quarantine' | 'delete' | 'sql';
   readonly replies: Reply[];
 }
+
+/** A replay from the quarantine: what was bad is there under another name, and has that of its batch as its note. */
+export const REPLAYED = 'replayed';
+export const REPLAY = JSON.stringify({ table: 'ledger', set: { batch: REPLAYED, place: 0 } });
 
 export const noteOf = (batch: string, place: number): string =>
   createHash('md5').update(`${batch}:${place}`).digest('hex');
@@ -49,18 +53,26 @@ export const noteOf = (batch: string, place: number): string =>
 const INSERT = `INSERT INTO ledger (batch, place, size, note)
   SELECT batch, place, size, note FROM jsonb_to_recordset($1) AS r (batch text, place bigint, size bigint, note text)`;
 
-const QUERIES = { batch: '', ids: '?return=ids', upsert: '?on_conflict=id', quarantine: '?on_error=quarantine' };
+const QUERIES = {
+  batch: '',
+  ids: '?return=ids',
+  upsert: '?on_conflict=id',
+  quarantine: '?on_error=quarantine',
+  delete: '?by=id',
+};
 
-/** Path and body of a batch's request. */
-export function requestOf({ name, size, way }: Batch): { path: string; body: string } {
+/** A batch's request. */
+export function requestOf({ name, size, way }: Batch): { method: string; path: string; body: string } {
   const records: object[] = Array.from({ length: size }, (_, place) => {
     const note = noteOf(name, place);
     const id = note.replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');
+    if (way === 'delete') return { id };
     return { ...(way === 'upsert' ? { id } : {}), batch: name, place, size, note };
   });
-  if (way === 'quarantine') records.push({ batch: name, place: 'bad' });
-  if (way === 'sql') return { path: '/api/cdp/sql', body: JSON.stringify({ sql: INSERT, params: [records] }) };
-  return { path: `/api/cdp/data/ledger${QUERIES[way]}`, body: JSON.stringify(records) };
+  if (way === 'quarantine') records.push({ batch: name, place: 'bad', note: name });
+  const method = way === 'delete' ? 'DELETE' : 'POST';
+  if (way === 'sql') return { method, path: '/api/cdp/sql', body: JSON.stringify({ sql: INSERT, params: [records] }) };
+  return { method, path: `/api/cdp/data/ledger${QUERIES[way]}`, body: JSON.stringify(records) };
 }
 
 const isGood = ({ status }: Reply): boolean => status === 200 || status === 201;
@@ -120,10 +132,11 @@ export class Ledger {
          bool_and(note = md5(batch || ':' || place) AND place >= 0 AND place < size) AND count(*) = min(size)
            AND min(size) = max(size) AS is_whole,
          array_agg(id::text ORDER BY place) AS ids
-       FROM data.ledger GROUP BY batch`,
+       FROM data.ledger WHERE batch <> $1 GROUP BY batch`,
+      [REPLAYED],
     );
     const stored = new Map(rows.map((row) => [row.batch, row]));
-    const kept = this.batches.some(({ way }) => way === 'quarantine') ? await inQuarantine(client) : [];
+    const kept = this.batches.some(({ way }) => way === 'quarantine') ? await badRecords(client) : [];
     const names = new Set(stored.keys());
     const wrong: string[] = [];
     const count = { acknowledged: 0, refused: 0, open: 0, openAndStored: 0, repeated: 0 };
@@ -147,16 +160,20 @@ export class Ledger {
         .sort()
         .join()
     ) {
-      wrong.push(`${kept.length} records are in the quarantine, ${expected.length} batches with one are stored`);
+      wrong.push(`${kept.length} bad records are kept or replayed, ${expected.length} batches with one are stored`);
     }
     for (const name of stored.keys()) wrong.push(`${name} is in the table, and nobody has sent it`);
     return { ...count, rows: rows.reduce((sum, row) => sum + row.rows, 0), wrong: wrong.slice(0, 20) };
   }
 }
 
-/** The batches of the records there. */
-async function inQuarantine(client: pg.Client): Promise<string[]> {
-  const { rows } = await client.query<{ batch: string }>(`SELECT record::json->>'batch' AS batch FROM _cdp.quarantine`);
+/** The batches of those in the quarantine, and of those that were replayed. */
+async function badRecords(client: pg.Client): Promise<string[]> {
+  const { rows } = await client.query<{ batch: string }>(
+    `SELECT record::json->>'note' AS batch FROM _cdp.quarantine
+     UNION ALL SELECT note FROM data.ledger WHERE batch = $1`,
+    [REPLAYED],
+  );
   return rows.map(({ batch }) => batch).sort();
 }
 
