@@ -15,7 +15,9 @@ export function addImpact(sum: Impact | undefined, impact: Impact): Impact {
     modes: [...new Set([...one.modes, ...other.modes])],
   }));
   const rewritten = [...new Set([...sum.rewritten, ...impact.rewritten])];
-  return { rows, locks, rewritten, duration_ms: sum.duration_ms + impact.duration_ms };
+  const sequences = [...new Set([...(sum.sequences ?? []), ...(impact.sequences ?? [])])];
+  const used = sequences.length === 0 ? {} : { sequences };
+  return { rows, locks, rewritten, ...used, duration_ms: sum.duration_ms + impact.duration_ms };
 }
 
 function byTable<Row extends { table: string }>(

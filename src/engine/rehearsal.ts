@@ -45,7 +45,17 @@ export class Rehearsal {
     const [rows, locks, relations] = await session.run([this.changes(), LOCKS, this.relations()]);
     await session.run([ROLLBACK]);
     const after = relationsOf(relations?.rows ?? []);
-    const dropped = [...this.before].flatMap(([oid, { name }]) => (after.has(oid) ? [] : [name]));
+    const dropped = [...this.before].flatMap(([oid, { name, isSequence }]) =>
+      after.has(oid) || isSequence ? [] : [name],
+    );
+    const held = (locks?.rows ?? []).map(([oid = null, modes]) => ({
+      relation: after.get(oid) ?? this.before.get(oid),
+      isNew: !this.before.has(oid),
+      modes: JSON.parse(modes ?? '[]') as string[],
+    }));
+    const sequences = held.flatMap(({ relation, isNew, modes }) =>
+      relation?.isSequence === true && !isNew && modes.includes(SEQUENCE_USED) ? [relation.name] : [],
+    );
     this.impact = {
       rows: (rows?.rows ?? []).map(([table, inserted, updated, deleted]) => ({
         table: table ?? '',
@@ -53,25 +63,25 @@ export class Rehearsal {
         updated: Number(updated),
         deleted: Number(deleted),
       })),
-      locks: (locks?.rows ?? [])
-        .flatMap(([oid = null, modes]) => {
-          const table = (after.get(oid) ?? this.before.get(oid))?.name;
-          return table === undefined ? [] : [{ table, modes: JSON.parse(modes ?? '[]') as string[] }];
-        })
+      locks: held
+        .flatMap(({ relation, modes }) =>
+          relation === undefined || relation.isSequence ? [] : [{ table: relation.name, modes }],
+        )
         .sort((one, other) => (one.table < other.table ? -1 : 1)),
-      rewritten: [...after].flatMap(([oid, { name, file }]) => {
+      rewritten: [...after].flatMap(([oid, { name, file, isSequence }]) => {
         const before = this.before.get(oid);
-        return before === undefined || before.file === file ? [] : [name];
+        return before === undefined || before.file === file || isSequence ? [] : [name];
       }),
       ...(dropped.length === 0 ? {} : { dropped }),
+      ...(sequences.length === 0 ? {} : { sequences: sequences.sort() }),
       duration_ms: Math.round(duration * 1_000) / 1_000,
     };
     return results.slice(0, statements.length);
   }
 
   private relations(): Statement {
-    return sql`SELECT c.oid, ${this.shownName}, c.relfilenode FROM pg_catalog.pg_class c ${IN_SCHEMA}
-      WHERE ${IS_OF_PROJECT} AND c.relkind IN ('r', 'p', 'v', 'm') ORDER BY 2`;
+    return sql`SELECT c.oid, ${this.shownName}, c.relfilenode, c.relkind = 'S' FROM pg_catalog.pg_class c ${IN_SCHEMA}
+      WHERE ${IS_OF_PROJECT} AND c.relkind IN ('r', 'p', 'v', 'm', 'S') ORDER BY 2`;
   }
 
   private changes(): Statement {
@@ -98,7 +108,20 @@ const LOCKS = fixed(
   'SELECT l.relation, pg_catalog.json_agg(DISTINCT l.mode) FROM _cdp.session_locks() AS l GROUP BY l.relation',
 );
 
-type Relations = ReadonlyMap<string | null, { readonly name: string; readonly file: string }>;
+/** nextval() and setval() hold this lock of a sequence until the end of the transaction. */
+const SEQUENCE_USED = 'RowExclusiveLock';
+
+interface Relation {
+  readonly name: string;
+  readonly file: string;
+  readonly isSequence: boolean;
+}
+type Relations = ReadonlyMap<string | null, Relation>;
 
 const relationsOf = (rows: readonly Row[]): Relations =>
-  new Map(rows.map(([oid = null, name, file]) => [oid, { name: name ?? '', file: file ?? '' }]));
+  new Map(
+    rows.map(([oid = null, name, file, isSequence]) => [
+      oid,
+      { name: name ?? '', file: file ?? '', isSequence: isSequence === 't' },
+    ]),
+  );

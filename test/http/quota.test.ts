@@ -1,4 +1,5 @@
 /** The disk quota of a project: what is refused while it is over, what goes on, and what ends a statement that grows it. */
+import { randomBytes } from 'node:crypto';
 import { pino } from 'pino';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { startService } from '../../src/service.js';
@@ -455,6 +456,28 @@ describe('the quota of a project', () => {
     } finally {
       await second.close();
     }
+  });
+
+  it('counts what is in the quarantine', async () => {
+    const project = await service.project();
+    await project.table('numbers', { n: 'INTEGER' });
+    const batch = () => Array.from({ length: 250 }, () => ({ n: randomBytes(10_000).toString('base64') }));
+    const path = '/api/cdp/data/numbers?on_error=quarantine';
+    let answer = await project.call('POST', path, { body: batch() });
+    expect(answer.body).toMatchObject({ inserted_rows: 0, quarantined_rows: 250 });
+    await until(async () => {
+      answer = await project.call('POST', path, { body: batch() });
+      return answer.status !== 201;
+    }, 30_000);
+    failure(answer, 403, 'quota_exceeded');
+    failure(
+      await project.call('POST', '/api/cdp/quarantine/replay', { body: { table: 'numbers' } }),
+      403,
+      'quota_exceeded',
+    );
+    expect((await project.call('GET', '/api/cdp/quarantine?limit=1')).body.records).toHaveLength(1);
+    const dropped = await project.call('DELETE', '/api/cdp/quarantine?all=true');
+    expect(dropped.body.deleted_rows).toBeGreaterThanOrEqual(250);
   });
 
   it('is no label in the metrics, the number of projects over it is', async () => {

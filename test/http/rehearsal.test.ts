@@ -24,6 +24,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
     locks: { table: string; modes: string[] }[];
     rewritten: string[];
     dropped?: string[];
+    sequences?: string[];
     duration_ms: number;
   }
   const path = (rest: string) => `/api/cdp/${rest}${rest.includes('?') ? '&' : '?'}dry_run=true`;
@@ -105,6 +106,27 @@ describe.each(testServers())('on Postgres $major', (server) => {
     // Of this request alone, whatever the session did before.
     const sql = await rehearse('POST', 'sql', { sql: "UPDATE people SET age = '3'" });
     expect(sql.impact.rows).toEqual([{ table: 'people', inserted: 0, updated: 2, deleted: 0 }]);
+  });
+
+  it('names the sequences that it used, since nothing sets them back', async () => {
+    await project.rows(`
+      CREATE SEQUENCE IF NOT EXISTS ticks; CREATE SEQUENCE IF NOT EXISTS "left"; CREATE SCHEMA IF NOT EXISTS other;
+      DROP TABLE IF EXISTS other.counted; CREATE TABLE other.counted (n bigint GENERATED ALWAYS AS IDENTITY, t text);
+      ALTER TABLE people ADD COLUMN n serial`);
+    const insert = await rehearse('POST', 'data/people', [{ email: 'c' }]);
+    expect(insert.impact).toMatchObject({ locks: [{ table: 'people' }], sequences: ['people_n_seq'] });
+    const sql = await rehearse('POST', 'sql', {
+      sql: `INSERT INTO other.counted (t) VALUES ('a'); SELECT setval('ticks', 7); CREATE SEQUENCE young; SELECT nextval('young');
+        SELECT last_value FROM "left"`,
+    });
+    expect(sql.impact.sequences).toEqual(['other.counted_n_seq', 'ticks']);
+    expect(await project.rows('SELECT last_value FROM ticks')).toEqual([{ last_value: 7 }]);
+    const drop = await rehearse('POST', 'sql', {
+      sql: `SELECT nextval('ticks'); DROP SEQUENCE ticks; DROP TABLE other.counted`,
+    });
+    expect(drop.impact).toMatchObject({ dropped: ['other.counted'], sequences: ['ticks'] });
+    expect((await rehearse('POST', 'sql', { sql: 'TRUNCATE people' })).impact.sequences).toBeUndefined();
+    await project.rows('DROP SEQUENCE ticks, "left"; DROP TABLE other.counted');
   });
 
   it('refuses what would be refused, in the same words', async () => {

@@ -133,6 +133,7 @@ function Rehearsed({ impact }: { impact: Impact }) {
   const facts = [
     written.length > 0 ? `It would write ${written.join(', ')}.` : '',
     impact.rewritten.length > 0 ? `It would write the file of ${impact.rewritten.join(', ')} anew.` : '',
+    impact.sequences !== undefined ? `It used ${impact.sequences.join(', ')}, which is not set back.` : '',
     `It took ${duration(impact.duration_ms)}, and was rolled back.`,
   ];
   return (

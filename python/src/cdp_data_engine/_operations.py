@@ -209,10 +209,12 @@ def add_impact(total: Optional[Answer], impact: Answer) -> Answer:
     modes: Dict[str, Dict[str, None]] = {}
     for lock in [*total["locks"], *impact["locks"]]:
         modes.setdefault(lock["table"], {}).update(dict.fromkeys(lock["modes"]))
+    sequences = dict.fromkeys([*total.get("sequences", []), *impact.get("sequences", [])])
     return {
         "rows": list(rows.values()),
         "locks": [{"table": table, "modes": list(held)} for table, held in modes.items()],
         "rewritten": list(dict.fromkeys([*total["rewritten"], *impact["rewritten"]])),
+        **({"sequences": list(sequences)} if sequences else {}),
         "duration_ms": total["duration_ms"] + impact["duration_ms"],
     }
 

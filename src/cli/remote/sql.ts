@@ -158,6 +158,7 @@ async function rehearse(
     ...impact.locks.map(({ table, modes }) => `${table}: locks ${modes.join(', ')}`),
     ...impact.rewritten.map((table) => `${table}: rewritten`),
     ...(impact.dropped ?? []).map((table) => `${table}: dropped`),
+    ...(impact.sequences ?? []).map((sequence) => `${sequence}: a sequence that was used, and is not set back`),
   ]);
 }
 

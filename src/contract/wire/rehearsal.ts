@@ -13,6 +13,11 @@ export const Impact = Type.Object({
   dropped: Type.Optional(
     Type.Array(Type.String(), { description: 'Tables and views that would be gone. Left out if there are none.' }),
   ),
+  sequences: Type.Optional(
+    Type.Array(Type.String(), {
+      description: 'Sequences that were used, which Postgres does not set back. Left out if there are none.',
+    }),
+  ),
   duration_ms: Type.Number(),
 });
 export type Impact = Static<typeof Impact>;
