@@ -77,10 +77,15 @@ export function mapFields(
     const inferred = declared ?? (inference.isEmpty ? null : inference.type);
     const actual = table?.columns.find(({ name }) => name === column)?.type;
     const { dates, fitsDouble } = inference;
+    // A table that exists says nothing of the order of day and month.
+    const isUnread =
+      actual === 'TIMESTAMP' && epoch === undefined && (inference.type === 'TEXT' || dates !== undefined);
     const reason =
       actual === undefined
         ? reasonFor(field, column, (requested ?? declared) === undefined ? inference.reason : undefined)
-        : '';
+        : isUnread
+          ? (inference.reason ?? '')
+          : '';
     return {
       field,
       column,

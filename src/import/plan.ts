@@ -73,7 +73,7 @@ export async function planImport(
   };
   const existing = new Set(table?.columns.map(({ name }) => name));
   const files: PlannedFile[] = [];
-  const names: string[] = [];
+  const mapped: Mapping[] = [];
   const warnings: string[] = [];
   const first: (readonly FileRecord[])[] = [];
   const opened: (Source | undefined)[] = [];
@@ -85,7 +85,7 @@ export async function planImport(
     requireFields(source, path, found, table);
     requireHeaderOfMost(source, found);
     const mappings = mapFields(found, table, options);
-    names.push(...mappings.flatMap(namesOf));
+    mapped.push(...mappings);
     const taken = withoutSkipped(mappings, options.skip ?? []);
     requireDistinct(source, taken);
     const created = taken.filter(({ column }) => column !== null && !existing.has(column)).map(({ field }) => field);
@@ -101,9 +101,9 @@ export async function planImport(
     first.push(found.first);
     opened.push(found.records === undefined ? undefined : { ...source, records: found.records });
   }
-  requireKnown('--skip', options.skip ?? [], names);
-  requireKnown('--rename', [...(options.rename?.keys() ?? [])], names);
-  requireKnown('--types', [...(options.types?.keys() ?? [])], names);
+  requireKnown('--skip', options.skip ?? [], mapped);
+  requireKnown('--rename', [...(options.rename?.keys() ?? [])], mapped);
+  requireKnown('--types', [...(options.types?.keys() ?? [])], mapped);
   const plan = { files: withCommonTypes(files), reading: options, storing };
   const count = (table?.columns.length ?? 1) - 1 + missingColumns(plan.files, table).length;
   if (count > LIMITS.columnsPerTable) {
@@ -157,16 +157,19 @@ function requireDistinct({ input: { label } }: Source, mappings: readonly Mappin
 
 /**
  * A name with a typing error would import what was to stay out. Files without any fields may lack the names.
- * @param known names of all fields and columns
+ * @param mappings of all files
  * @throws FileError
  */
-function requireKnown(option: string, names: readonly string[], known: readonly string[]): void {
+function requireKnown(option: string, names: readonly string[], mappings: readonly Mapping[]): void {
+  const known = mappings.flatMap(namesOf);
   const unknown = names.filter((name) => !known.includes(name));
   if (known.length === 0 || unknown.length === 0) return;
   const [near] = unknown.flatMap((name) => didYouMean(name, known) ?? []);
   throw new FileError(
     `${option}: there is no field ${unknown.map((name) => `"${name}"`).join(', ')}`,
-    near === undefined ? `The fields are ${[...new Set(known)].join(', ')}` : `Did you mean "${near}"?`,
+    near === undefined
+      ? `The fields are ${[...new Set(mappings.map(({ field }) => field))].join(', ')}`
+      : `Did you mean "${near}"?`,
   );
 }
 

@@ -15,7 +15,12 @@ export interface EncodedRecord {
   readonly json: string;
   /** Why it cannot be sent; `json` then holds what is left of it, for someone to correct. */
   readonly problem?: ErrorPlace;
+  /** The same as an object, if `json` is none: what a file of refused records has, which can be imported. */
+  readonly object?: string;
 }
+
+/** A member of such an object. No table has such a column, so that nobody imports it by mistake. */
+const AS_READ = '(fields as read)';
 
 export type Encoder = (record: FileRecord) => EncodedRecord;
 
@@ -36,7 +41,13 @@ function cellEncoders(mappings: readonly Mapping[], notation: Notation): Encoder
   return ({ line, cells = [] }) => {
     if (!fitsHeader(cells, columns.length)) {
       const message = `The record has ${counted(cells.length, 'field')}, but the header has ${columns.length}`;
-      return { line, json: JSON.stringify(cells), problem: { error: 'invalid_value', message } };
+      const values = columns.flatMap(({ column, key, toJson }, i) => {
+        const cell = cells[i];
+        return column === null || cell == null ? [] : [`${key}${toJson(cell)}`];
+      });
+      const json = JSON.stringify(cells);
+      const object = `{${[...values, `${JSON.stringify(AS_READ)}:${json}`].join(',')}}`;
+      return { line, json, object, problem: { error: 'invalid_value', message } };
     }
     let members = '';
     let problem: ErrorPlace | undefined;

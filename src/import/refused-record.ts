@@ -10,11 +10,11 @@ export interface RefusedRecord {
 /** The message without the position in its batch, which means nothing to a person. */
 export const messageIn = ({ message }: ErrorPlace): string => message.replace(/^Record \d+(?:: |, )/, '');
 
-/** NDJSON. `record` is what was sent. */
-export function refusedLine(file: string, { record: { line, json }, errors }: RefusedRecord): string {
+/** NDJSON. `record` is what was sent, or would have been. */
+export function refusedLine(file: string, { record: { line, json, object = json }, errors }: RefusedRecord): string {
   const shown = errors.map((place) => {
     const { column, error, hint } = place;
     return { column, error, message: messageIn(place), hint };
   });
-  return `{"file":${JSON.stringify(file)},"line":${line},"record":${json},"errors":${JSON.stringify(shown)}}\n`;
+  return `{"file":${JSON.stringify(file)},"line":${line},"record":${object},"errors":${JSON.stringify(shown)}}\n`;
 }

@@ -117,6 +117,8 @@ class FieldProfile {
       const alike = this.otherWidths.get(cells.length);
       if (alike === undefined) this.otherWidths.set(cells.length, { count: 1, line });
       else alike.count++;
+      // It is refused, whatever its values are.
+      return;
     }
     for (let i = 0; i < cells.length; i++) {
       const cell = cells[i];

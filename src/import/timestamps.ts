@@ -41,6 +41,15 @@ export function parseTimestamp(text: string, order?: DateOrder): string | undefi
   return undefined;
 }
 
+/** Whether the text is written like a time, but no order of day and month makes it one: `31/31/2024`. */
+export function isImpossibleTime(text: string): boolean {
+  const bare = text.trim();
+  if (bare.length > 128) return false;
+  const readings = [...UNAMBIGUOUS, ORDERED.dmy, ORDERED.mdy].map((form) => form.exec(bare)?.groups);
+  const found = readings.filter((groups) => groups !== undefined);
+  return found.length > 0 && found.every((groups) => rfc3339(groups) === undefined);
+}
+
 /** Whether the service accepts it as it is. */
 export function isTimestamp(text: string): boolean {
   const [, year, month, day] = RFC_3339.exec(text) ?? [];

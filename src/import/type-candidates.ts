@@ -2,12 +2,14 @@
 import type { ColumnType } from '../contract/column-types.js';
 import { isJson } from './json-records.js';
 import { isExactDouble, isInteger, type Notation, type NumberNotation, numberReader, parseBoolean } from './values.js';
-import { DATE_ORDERS, type DateOrder, parseTimestamp } from './timestamps.js';
+import { DATE_ORDERS, type DateOrder, isImpossibleTime, parseTimestamp } from './timestamps.js';
 
 export interface Candidate {
   readonly type: ColumnType;
   readonly matches: (text: string) => boolean;
   readonly dates?: DateOrder;
+  /** A mistake that does not speak against the type. */
+  readonly isMistake?: (text: string) => boolean;
   /** Only a hint, never chosen: the command-line options that would make it possible, or a reason why none does. */
   readonly hint?: { readonly options?: string; readonly text: string };
 }
@@ -54,6 +56,7 @@ const dates = (order: DateOrder): Candidate => ({
   type: 'TIMESTAMP',
   matches: (text) => parseTimestamp(text, order) !== undefined,
   dates: order,
+  isMistake: isImpossibleTime,
 });
 
 const CURRENCY = String.raw`(?:[€$£¥₹]|(?:USD|EUR|GBP|CHF|JPY|CAD|AUD)\b)`;
@@ -73,7 +76,7 @@ export function candidatesFor(notation: Notation): readonly Candidate[] {
   return [
     ...numbers(notation),
     { type: 'BOOLEAN', matches: (text) => /^(?:true|false)$/i.test(text.trim()) },
-    { type: 'TIMESTAMP', matches: (text) => parseTimestamp(text) !== undefined },
+    { type: 'TIMESTAMP', matches: (text) => parseTimestamp(text) !== undefined, isMistake: isImpossibleTime },
     ...orders.map(dates),
     { type: 'JSONB', matches: (text) => /^[{[]/.test(text) && isJson(text) },
     ...numbersInOtherNotations(notation),

@@ -14,6 +14,8 @@ const SHORT_INTEGER = /^(?:0|-?[1-9]\d{0,14})$/;
 
 /** A candidate with more different exceptions is dropped. */
 const MAX_EXCEPTIONS = 3;
+/** The records of so many mistakes are refused; with more, the column is TEXT. */
+const MAX_MISTAKES = 3;
 const SHOWN_CHARACTERS = 40;
 
 /** A candidate and the values that do not fit it. */
@@ -23,6 +25,7 @@ interface Score {
   readonly exceptions: Map<string, number>;
   /** How many values these are, repeated ones included. */
   count: number;
+  readonly mistakes: { readonly value: string; readonly line: number }[];
 }
 
 export class TypeInference {
@@ -37,7 +40,12 @@ export class TypeInference {
   private quotedNumbers = 0;
 
   constructor(candidates: readonly Candidate[]) {
-    this.scores = candidates.map((candidate) => ({ candidate, exceptions: new Map<string, number>(), count: 0 }));
+    this.scores = candidates.map((candidate) => ({
+      candidate,
+      exceptions: new Map<string, number>(),
+      count: 0,
+      mistakes: [],
+    }));
   }
 
   /** @param text a field of delimited text that is not NULL */
@@ -49,6 +57,7 @@ export class TypeInference {
       ({ type, matches }) => (isShort && (type === 'INTEGER' || type === 'FLOAT')) || matches(text),
       text,
       line,
+      true,
     );
     if (this.areDigits) this.addDigits(text.trim());
   }
@@ -83,12 +92,12 @@ export class TypeInference {
   }
 
   get type(): ColumnType {
-    return this.hasDocuments ? 'JSONB' : (this.best?.type ?? 'TEXT');
+    return this.hasDocuments ? 'JSONB' : (this.best?.candidate.type ?? 'TEXT');
   }
 
   /** How to read the dates, if their order must be known. */
   get dates(): Candidate['dates'] {
-    return this.best?.dates;
+    return this.best?.candidate.dates;
   }
 
   /** Whether FLOAT, too, would hold every value with all its digits. */
@@ -106,9 +115,11 @@ export class TypeInference {
     return this.matching.some(({ hint, matches }) => hint === undefined && matches(text));
   }
 
-  /** Why it is TEXT although it looks like something else. */
+  /** Why it is TEXT although it looks like something else; or what does not fit its type. */
   get reason(): string | undefined {
     if (this.isEmpty) return 'no values';
+    const { best } = this;
+    if (best !== undefined && best.mistakes.length > 0) return `${describeExceptions(best)}: refused`;
     if (this.type !== 'TEXT') return undefined;
     if (this.areDigits && this.inexact !== undefined) return `digits of ${this.inexact} would be lost`;
     const { matching } = this;
@@ -116,30 +127,42 @@ export class TypeInference {
       return 'day or month first? --dates dmy or mdy';
     const hints = matching.flatMap(({ hint }) => hint ?? []);
     if (hints.length > 0) return simplest(hints);
-    const near = this.scores.find(({ candidate, count }) => candidate.hint === undefined && count * 2 < this.count);
+    const isNear = ({ candidate: { hint }, count, mistakes }: Score) =>
+      (hint === undefined || hint.options !== undefined) && (count + mistakes.length) * 2 < this.count;
+    const [near] = this.scores.filter(isNear).sort((one, other) => one.count - other.count);
     return near === undefined ? undefined : describeExceptions(near);
   }
 
-  /** The candidates that match every value. */
+  /** The candidates that match every value, but for a few mistakes. */
   private get matching(): Candidate[] {
-    return this.scores.filter(({ exceptions }) => exceptions.size === 0).map(({ candidate }) => candidate);
+    return this.matchingScores.map(({ candidate }) => candidate);
   }
 
-  private get best(): Candidate | undefined {
+  private get matchingScores(): Score[] {
+    return this.scores.filter(({ exceptions, mistakes }) => exceptions.size === 0 && mistakes.length * 2 < this.count);
+  }
+
+  private get best(): Score | undefined {
     if (this.isEmpty) return undefined;
-    const [first, ...others] = this.matching.filter(({ hint }) => hint === undefined);
+    const [first, ...others] = this.matchingScores.filter(({ candidate }) => candidate.hint === undefined);
     if (this.quotedNumbers === this.count) return undefined;
     // Dates that can be read in both orders are read in neither.
-    const isAmbiguous = first?.dates !== undefined && others.some(({ dates }) => dates !== undefined);
+    const isAmbiguous =
+      first?.candidate.dates !== undefined && others.some(({ candidate }) => candidate.dates !== undefined);
     return isAmbiguous ? undefined : first;
   }
 
-  private score(fits: (candidate: Candidate) => boolean, value: string, line: number): void {
+  private score(fits: (candidate: Candidate) => boolean, value: string, line: number, isText = false): void {
     let isDropped = false;
     for (const score of this.scores) {
-      if (fits(score.candidate)) continue;
-      score.count++;
+      const { candidate, mistakes } = score;
+      if (fits(candidate)) continue;
       const shown = shortened(value);
+      if (isText && mistakes.length < MAX_MISTAKES && candidate.isMistake?.(value) === true) {
+        mistakes.push({ value: shown, line });
+        continue;
+      }
+      score.count++;
       if (!score.exceptions.has(shown)) score.exceptions.set(shown, line);
       isDropped ||= score.exceptions.size > MAX_EXCEPTIONS;
     }
@@ -166,10 +189,13 @@ function simplest(hints: readonly NonNullable<Candidate['hint']>[]): string {
     .join(' or ');
 }
 
-function describeExceptions({ candidate: { type }, exceptions }: Score): string {
-  const values = [...exceptions.keys()];
-  const [line] = exceptions.values();
-  const shown = `${type} except for ${values.map((value) => JSON.stringify(value)).join(', ')}`;
+function describeExceptions({ candidate: { type, hint }, exceptions, mistakes }: Score): string {
+  const lines = new Map<string, number>();
+  const all = [...mistakes, ...[...exceptions].map(([value, line]) => ({ value, line }))];
+  for (const { value, line } of all) if (!lines.has(value)) lines.set(value, line);
+  const values = [...lines.keys()];
+  const [line] = lines.values();
+  const shown = `${hint?.text ?? type} except for ${values.map((value) => JSON.stringify(value)).join(', ')}`;
   if (!values.every((value) => NO_VALUE.test(value))) return `${shown} (line ${line})`;
   const options = values.map((value) => `--null ${/^[\w/.-]+$/.test(value) ? value : `'${value}'`}`);
   return `${shown}: ${options.join(' ')}`;

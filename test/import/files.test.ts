@@ -226,6 +226,15 @@ describe('types', () => {
     ['a year of two digits', ['13/02/24', '3/4/24 15:45']],
     [undefined, ['A1%', '%', '$']],
     ['BOOLEAN with --types', ['yes', 'no', 'Y']],
+    ['FLOAT with --decimal , except for "n/a": --null n/a', ['1,5', 'n/a', '2,25', '3']],
+    ['TIMESTAMP except for "n/a": --null n/a', ['31/01/2026', 'n/a', '01/02/2026', '03/02/2026']],
+    ['day or month first? --dates dmy or mdy', ['01/02/2026', '31/31/2026', '03/04/2026']],
+    // More than a mistake or two: they mean something.
+    [
+      'TIMESTAMP except for "0000-00-00" (line 2)',
+      [...'1234'].flatMap((n) => ['0000-00-00', `2026-01-0${n}`, '2026-02-01']),
+    ],
+    [undefined, ['12-11-2024', '45-67-1234', '99-98-1234']],
   ] as [string | undefined, string[]][])('why: %s', (reason, values) => {
     expect(inferred(values)).toMatchObject({ type: 'TEXT', reason });
   });
@@ -242,6 +251,16 @@ describe('types', () => {
     const inference = new TypeInference(candidatesFor(PLAIN));
     values.forEach((value, i) => inference.addJson(value, i));
     expect(inference.type).toBe(type);
+  });
+
+  it('are not undone by an impossible date, whose record is refused', () => {
+    const days = ['31/12/2026', '01/02/2026', '31/31/2026', '30/12/2026'];
+    const refused = { type: 'TIMESTAMP', reason: 'TIMESTAMP except for "31/31/2026" (line 4): refused' };
+    expect(inferred(days)).toMatchObject({ ...refused, dates: 'dmy' });
+    expect(inferred(days, { decimal: '.', dates: 'dmy' })).toMatchObject(refused);
+    expect(inferred(['2026-01-31', '2026-02-30', '2026-02-28']).type).toBe('TIMESTAMP');
+    // Another order is no mistake.
+    expect(inferred([...days, '12/31/2026', '12/30/2026', '12/29/2026']).type).toBe('TEXT');
   });
 
   it('are those of the notation', () => {

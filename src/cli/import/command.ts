@@ -53,7 +53,9 @@ export function importCommand(): Command {
     .option('--columns <LIST>', 'Field names, if the file has no header: a,b,c', list)
     .option('--encoding <NAME>', 'Text encoding (default: utf-8, or utf-16 with a byte order mark)')
     .option('--null <TEXT>', 'Treat this text as NULL as well, such as \\N (repeatable)', collect)
-    .addOption(new Option('--decimal <CHARACTER>', 'Decimal separator').choices(['.', ',']).default('.'))
+    .addOption(
+      new Option('--decimal <CHARACTER>', 'Decimal separator').choices(['.', ',']).default('.').argParser(decimal),
+    )
     .option('--thousands <CHARACTER>', 'Thousands separator (default: none)', character)
     .addOption(
       new Option('--dates <ORDER>', 'Order in 1/2/2024 (default: as the file shows)').choices([...DATE_ORDERS]),
@@ -97,6 +99,11 @@ function character(value: string): string {
   const text = value === '\\t' ? '\t' : value;
   if (text.length !== 1 || /["\r\n]/.test(text)) throw new InvalidArgumentError('Expected one character.');
   return text;
+}
+
+function decimal(value: string): string {
+  if (value !== '.' && value !== ',') throw new InvalidArgumentError('Expected "." or ",".');
+  return value;
 }
 
 /** For each batch, about 20 seconds in all: an import that takes minutes should survive a restart of the service. */

@@ -360,6 +360,8 @@ describe('an import with bad records', () => {
       const { code, stderr } = await load(name, 'unreadable', '--create');
       expect([name, code, stderr]).toEqual([name, 2, expect.stringMatching(said)]);
     }
+    const neither = await load('empty.csv', 'unreadable', '--create', '--decimal', ';');
+    expect(neither).toMatchObject({ code: 2, stderr: expect.stringContaining('Expected "." or ",".') as string });
     const same = await load('empty.csv', 'unreadable', '--create', '--decimal', ',', '--thousands', ',');
     expect(same).toMatchObject({ code: 2, stderr: expect.stringContaining('are both') as string });
     expect(await project.rows("SELECT to_regclass('unreadable') AS found")).toEqual([{ found: null }]);
@@ -375,7 +377,7 @@ describe('an import with bad records', () => {
       [['--rename', 'Name=a,E-Mial=b'], /^cdp: --rename: there is no field "E-Mial"\nDid you mean "E-Mail"\?$/m],
       [['--rename', 'Name=x', '--rename', 'e_mail=x'], /"Name" and "E-Mail" would both go to the column "x"/],
       [['--types', 'Name=EPOCH'], /the types are .*EPOCH_SECONDS/],
-      [['--skip', 'telephone'], /^The fields are Name, name, E-Mail, e_mail, Score, score$/m],
+      [['--skip', 'telephone'], /^The fields are Name, E-Mail, Score$/m],
     ] as const) {
       expect(await ada.run([...files, ...options])).toMatchObject({
         code: 2,
@@ -411,6 +413,38 @@ describe('an import with bad records', () => {
     await ada.write('spread.json', JSON.stringify(spread, null, 2));
     expect(await load('spread.json', 'corrected')).toMatchObject({ code: 0 });
     expect(await project.rows('SELECT t FROM corrected WHERE n = 4')).toEqual([{ t: 'd' }]);
+  });
+
+  it('reads records of another width from that file, once they are corrected and say so', async () => {
+    await project.table('widths', { n: 'INTEGER', t: 'TEXT', at: 'TIMESTAMP' });
+    await ada.write('widths.csv', 'n,t,at\n1,a,31/01/2026\n2,b\n3,c,c,01/02/2026\n4,d,31/31/2026\n5,e,01/02/2026\n');
+    const first = await load('widths.csv', 'widths');
+    expect([first.code, first.stderr]).toEqual([4, expect.stringContaining('"31/31/2026" (line 5): refused')]);
+    const refused = await ada.read('widths.csv.refused.ndjson');
+    expect(
+      refused
+        .trimEnd()
+        .split('\n')
+        .map((line) => (JSON.parse(line) as { record: unknown }).record),
+    ).toEqual([
+      { n: 2, t: 'b', '(fields as read)': ['2', 'b'] },
+      { n: 3, t: 'c', at: 'c', '(fields as read)': ['3', 'c', 'c', '01/02/2026'] },
+      { n: 4, t: 'd', at: '31/31/2026' },
+    ]);
+    expect(await load('widths.csv.refused.ndjson', 'widths')).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('has no column fields_as_read') as string,
+    });
+    const corrected = refused.replace(/,"\(fields as read\)":\[[^\]]*\]/g, '').replace('"at":"c"', '"at":"2026-02-01"');
+    await ada.write('widths.csv.refused.ndjson', corrected.replace('31/31/2026', '2026-01-31'));
+    expect(await load('widths.csv.refused.ndjson', 'widths')).toMatchObject({ code: 0 });
+    expect(await project.rows('SELECT n, at FROM widths ORDER BY n')).toEqual([
+      { n: 1, at: '2026-01-31T00:00:00Z' },
+      { n: 2, at: null },
+      { n: 3, at: '2026-02-01T00:00:00Z' },
+      { n: 4, at: '2026-01-31T00:00:00Z' },
+      { n: 5, at: '2026-02-01T00:00:00Z' },
+    ]);
   });
 
   it('says why a column is not a date if --dates names the other order, and shortens long names', async () => {
