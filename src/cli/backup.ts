@@ -20,6 +20,7 @@ import type { AdminClient } from './admin-client.js';
 import { managementOptions, withAdmin } from './management.js';
 import { UsageError } from './exit.js';
 import { type Labels, labelOption } from './label-option.js';
+import { requireFolderOf } from './remote/user-files.js';
 import { print } from './terminal/output.js';
 import { PROGRAM_SETTINGS, readConfig } from './setting-flags.js';
 
@@ -75,6 +76,7 @@ export function backupCommand(): Command {
           requireComplete(done);
         });
       }
+      await requireFolderOf(resolve(target));
       const done = await save(resolve(target));
       const { projects } = done;
       print(command, done, [

@@ -82,12 +82,17 @@ function list(): Command {
 const HEADS = ['ID', 'NAME', 'STATE', 'EXPIRES', 'LAST USED', 'SCOPES'];
 
 /** Admin tokens, which are of no project, come first. */
-async function listAll(command: Command, admin: AdminClient): Promise<void> {
+async function allTokens(admin: AdminClient): Promise<(Token & { project: string | null })[]> {
   const tokens = (await tokensIn(admin, EVERY_TOKEN)).map((token) => ({ project: null as string | null, ...token }));
   const { projects } = await admin.call<ProjectsAnswer>('GET', 'admin/projects');
   for (const { name } of projects) {
     tokens.push(...(await tokensIn(admin, tokensOf(name))).map((token) => ({ project: name, ...token })));
   }
+  return tokens;
+}
+
+async function listAll(command: Command, admin: AdminClient): Promise<void> {
+  const tokens = await allTokens(admin);
   const rows = tokens.map((token) => [token.project ?? '-', ...cellsOf(token)]);
   print(command, tokens, listOf(['PROJECT', ...HEADS], rows));
 }
@@ -109,14 +114,29 @@ const cellsOf = (token: Token): string[] => [
 function revoke(): Command {
   const command = new Command('revoke')
     .description('Revoke a token; it stops working within a second')
-    .argument('<ID>', 'ID from cdp token list')
+    .argument('<TOKEN>', 'Its ID, as in cdp token list; or its name, if no other valid token has it')
     .option('--now', 'Also end requests that are still running');
-  return managementOptions(command).action((id: string) =>
+  return managementOptions(command).action((idOrName: string) =>
     withAdmin(command, async (admin) => {
+      const id = UUID.test(idOrName) ? idOrName : await idOf(admin, idOrName);
       const path = `${EVERY_TOKEN}/${encodeURIComponent(id)}${nowQuery(command)}`;
       const { details } = await admin.call<TokenAnswer>('DELETE', path);
       print(command, details, [`Token ${details.id} revoked`]);
     }),
+  );
+}
+
+const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+
+/** @throws UsageError unless exactly one valid token has the name */
+async function idOf(admin: AdminClient, name: string): Promise<string> {
+  const named = (await allTokens(admin)).filter((token) => token.name === name && token.revoked_at === null);
+  const [only, ...others] = named;
+  if (only === undefined) throw new UsageError(`No valid token has the ID or the name "${name}"`);
+  if (others.length === 0) return only.id;
+  throw new UsageError(
+    `${named.length} valid tokens have the name "${name}": ${named.map(({ id, project }) => `${id} (${project ?? 'admin'})`).join(', ')}`,
+    'Revoke it by its ID',
   );
 }
 

@@ -188,7 +188,7 @@ export function defineRoutes(app: FastifyInstance, define: () => void): void {
       url,
       // The router finds an empty name after a last slash; no route of ours has that path.
       onRequest: (request, _reply, done) =>
-        done(request.url.split('?')[0]?.endsWith('/') ? notFound(request) : notAllowed(request, allow)),
+        done(request.url.split('?')[0]?.endsWith('/') ? notFound(request) : notAllowed(request, allow, url)),
       handler: () => {},
     });
   }
@@ -197,8 +197,15 @@ export function defineRoutes(app: FastifyInstance, define: () => void): void {
 const notFound = ({ method, url }: FastifyRequest) =>
   new EngineError('not_found', `There is no ${method} ${url.split('?')[0]?.slice(0, 200)}`);
 
-const notAllowed = ({ method }: FastifyRequest, allow: string) =>
-  new HttpError('method_not_allowed', `${method} is not allowed here`, { allow });
+const notAllowed = ({ method }: FastifyRequest, allow: string, url: string) =>
+  new HttpError('method_not_allowed', `${method} is not allowed here`, { allow }, OTHER_WAYS[`${method} ${url}`]);
+
+/** What people try first, and what does it. */
+const OTHER_WAYS: Readonly<Record<string, string>> = {
+  'GET /api/cdp/data/:table_name': 'To read rows: POST /api/cdp/sql {"sql": "SELECT * FROM …"}',
+  'PUT /api/cdp/data/:table_name': 'To update rows by a key: POST with ?on_conflict=COLUMN',
+  'PATCH /api/cdp/data/:table_name': 'To update rows by a key: POST with ?on_conflict=COLUMN',
+};
 
 /** CONNECT asks a proxy for a tunnel (RFC 9110 section 9.3.6); Node would close the connection without an answer. */
 const noTunnel = () =>

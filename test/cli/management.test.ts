@@ -17,6 +17,7 @@ import { call, failure } from '../support/service.js';
 import { openTerminal } from '../support/terminal.js';
 
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+const NOBODY = '00000000-0000-7000-8000-000000000000';
 const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/;
 const TOKEN = /^cdp_[0-9A-Za-z]{49}$/;
 const ALL_SCOPES = ['schema:read', 'schema:write', 'data:write', 'sql:read', 'sql:write'];
@@ -157,6 +158,16 @@ describe.each(['without a running service', 'with a running service'])('%s', (si
     expect(revoked).toMatchObject({ id: details.id, name: 'x', revoked_at: expect.stringMatching(TIME) as string });
     const shown = (await lines('token', 'list', ...of)).find((line) => line.startsWith(details.id as string));
     expect(shown).toMatch(/ x +revoked +\d{4}-.* +never +data:write$/);
+
+    // By its name, while no other valid token has it.
+    const ofName = `${name}-nightly`;
+    const { id } = await json('token', 'create', ...of, '--name', ofName);
+    await json('token', 'create', '--admin', '--name', ofName);
+    const { code, stderr } = await run('token', 'revoke', ofName);
+    expect([code, stderr]).toEqual([2, expect.stringContaining(`${id as string} (${name}-3)`)]);
+    await lines('token', 'revoke', id as string);
+    expect((await json('token', 'revoke', ofName)).name).toBe(ofName);
+    expect((await run('token', 'revoke', ofName)).code).toBe(2);
   });
 
   it('an admin token belongs to no project and has no scopes', async () => {
@@ -212,7 +223,9 @@ describe('on the running service', () => {
     ['a project that exists', ['project', 'create', 'taken'], 1, 'already exists'],
     ['a project that is not there', ['project', 'deactivate', 'nobody'], 1, 'There is no project "nobody"'],
     ['tokens of a project that is not there', ['token', 'list', '--project', 'nobody'], 1, 'There is no project'],
-    ['a token that is not there', ['token', 'revoke', 'nothing'], 1, 'There is no such token'],
+    ['a token that is not there', ['token', 'revoke', NOBODY], 1, 'There is no such token'],
+    ['a name that no token has', ['token', 'revoke', 'nothing'], 2, 'No valid token has the ID or the name "nothing"'],
+    ['a backup into a folder that is not there', ['backup', '/nowhere/x.cdp'], 2, 'There is no folder /nowhere'],
   ])('refuses %s with a message and an exit code', async (_what, args, expected, message) => {
     if (args[2] === 'taken') await run('project', 'create', 'taken');
     const { code, stdout, stderr } = await run(...args, '--json');

@@ -344,6 +344,19 @@ it.each(['/api/cdp/schema/table/', '/api/cdp/data/', '/api/cdp/schema/table/kept
   },
 );
 
+it('points from a misspelt parameter to the one that was meant, and from other methods for records to what does it', async () => {
+  for (const [query, hint] of [
+    ['onconflict=id', 'Did you mean "on_conflict"?'],
+    ['return=ids&dryrun=true', 'Did you mean "dry_run"?'],
+    ['upsert', 'The parameters are return, on_error, on_conflict, resolution, dry_run'],
+  ] as const) {
+    const answer = await project.call('POST', `/api/cdp/data/kept?${query}`, { body: [{}] });
+    expect(failure(answer, 400, 'invalid_request').hint).toBe(hint);
+  }
+  const read = await project.call('GET', '/api/cdp/data/kept');
+  expect(failure(read, 405, 'method_not_allowed').hint).toContain('POST /api/cdp/sql');
+});
+
 describe('routes without a token', () => {
   it.each(['/healthz', '/readyz', '/metrics', '/openapi.json', '/docs', '/console'])(
     '%s refuses other methods with 405',

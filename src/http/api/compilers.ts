@@ -7,10 +7,13 @@ import { thoroughValidator } from '../../contract/validator.js';
 const compileValidator: FastifySchemaCompiler<Schema> = ({ schema }) => {
   const errorsOf = thoroughValidator(schema);
   return (value: unknown) => {
-    const error = errorsOf(value);
-    return error === null ? true : { error };
+    const errors = errorsOf(value);
+    if (errors === null) return true;
+    return { error: errors.map((each) => ({ ...each, params: { ...each.params, known: fieldsOf(schema) } })) };
   };
 };
+
+const fieldsOf = (schema: Schema): string[] => Object.keys((schema as { properties?: object }).properties ?? {});
 
 export const SCHEMA_CONTROLLER: NonNullable<FastifyServerOptions['schemaController']> = {
   compilersFactory: {

@@ -6,7 +6,8 @@ export class HttpError extends EngineError {
     code: ErrorCode,
     message: string,
     readonly headers: Readonly<Record<string, string>>,
+    hint?: string,
   ) {
-    super(code, message);
+    super(code, message, hint === undefined ? {} : { hint });
   }
 }

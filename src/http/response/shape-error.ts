@@ -1,6 +1,7 @@
 /** What is wrong with the shape of a body or a query, in words: every place that the validator found. */
 import type { FastifyError } from 'fastify';
 import { ErrorCollector } from '../../contract/error-collector.js';
+import { didYouMean } from '../../contract/did-you-mean.js';
 import { EngineError } from '../../contract/errors.js';
 
 type Complaint = NonNullable<FastifyError['validation']>[number];
@@ -10,10 +11,21 @@ export function shapeError(error: FastifyError): EngineError {
   const errors = new ErrorCollector();
   for (const [complaint, ...alternatives] of grouped(error.validation ?? [])) {
     const place = `${root}${complaint.instancePath.replaceAll('/', '.')}`;
-    errors.add('invalid_request', () => ({ message: `${place} ${inWords(complaint, alternatives)}` }));
+    errors.add('invalid_request', () => ({
+      message: `${place} ${inWords(complaint, alternatives)}`,
+      ...(root === 'query' ? hintFor(complaint) : {}),
+    }));
   }
   const options = { cause: error };
   return errors.toError(options) ?? new EngineError('invalid_request', `The ${root} is not valid`, options);
+}
+
+/** For a misspelt parameter. */
+function hintFor({ params: { additionalProperty, known } }: Complaint): { hint?: string } {
+  const names = known as string[] | undefined;
+  if (typeof additionalProperty !== 'string' || names === undefined || names.length === 0) return {};
+  const near = didYouMean(additionalProperty, names);
+  return { hint: near === undefined ? `The parameters are ${names.join(', ')}` : `Did you mean "${near}"?` };
 }
 
 /** A value that fits none of several schemas comes with a complaint of each, before that of `anyOf`: they become one. */
