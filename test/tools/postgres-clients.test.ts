@@ -86,6 +86,7 @@ describe('works in', () => {
     ['node-postgres, with cursors, streams and COPY', process.execPath, ['node-postgres.mjs']],
     ['postgres.js', process.execPath, ['postgres-js.mjs']],
     ['Drizzle: generate, migrate, pull', process.execPath, ['drizzle.mjs']],
+    ['Prisma: db push, db pull, migrations', process.execPath, ['prisma.mjs']],
     ['Kysely and Knex: migrations, introspection', process.execPath, ['query-builders.mjs']],
     ['psycopg 2 and 3, pandas, SQLAlchemy', '/usr/bin/python3', ['python.py']],
   ])('%s', async (_name, program, args) => {

@@ -1,6 +1,7 @@
 /**
  * Drizzle: drizzle-kit makes a migration, drizzle-orm applies it twice, drizzle-kit again and reads the tables. The schema is there
- * already, so the statement that makes it is taken out of the first migration.
+ * already, so the statement that makes it is taken out of the first migration. Tables without a schema are in `public`, which the
+ * project makes first: drizzle-kit writes that name into what refers to them.
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -18,8 +19,10 @@ const modules = fileURLToPath(new URL('node_modules', import.meta.url));
 const folder = mkdtempSync('/tmp/cdp-drizzle-');
 symlinkSync(modules, join(folder, 'node_modules'));
 const write = (name, content) => writeFileSync(join(folder, name), content);
-const kit = (...args) =>
-  execFileSync(process.execPath, [join(modules, 'drizzle-kit/bin.cjs'), ...args], { cwd: folder, encoding: 'utf8' });
+const kit = (args, url = writer) => {
+  const options = { cwd: folder, encoding: 'utf8', env: { ...process.env, CDP_WRITER: url } };
+  return execFileSync(process.execPath, [join(modules, 'drizzle-kit/bin.cjs'), args], options);
+};
 const config = (out) =>
   `export default { dialect: 'postgresql', schema: './tables.ts', out: '${out}', schemaFilter: ['data'], dbCredentials: { url: process.env.CDP_WRITER } };`;
 try {
@@ -77,6 +80,30 @@ try {
   const only = new pg.Pool({ connectionString: reader });
   assert.equal((await drizzle(only).select().from(pets)).length, 2);
   await only.end();
+
+  const inPublic = `${writer}?options=-csearch_path%3Dpublic`;
+  const other = new pg.Pool({ connectionString: inPublic });
+  const there = async () =>
+    (await other.query(`SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1`)).rows.map(
+      ({ tablename }) => tablename,
+    );
+  await other.query('CREATE SCHEMA public');
+  const plain = (more) => `import { integer, pgEnum, pgTable, serial, text } from 'drizzle-orm/pg-core';
+     export const kind = pgEnum('kind', ['cat', 'dog']);
+     export const keepers = pgTable('keepers', { id: serial().primaryKey(), name: text().unique()${more} });
+     export const kept = pgTable('kept', { keeper: integer().references(() => keepers.id), kind: kind() });`;
+  const plainConfig = (out) => config(out).replace(`schemaFilter: ['data'], `, '');
+  write('tables.ts', plain(''));
+  write('drizzle.config.ts', plainConfig('plain'));
+  kit('generate');
+  kit('migrate', inPublic);
+  assert.match(kit('push', inPublic), /No changes detected/);
+  write('tables.ts', plain(', age: integer()'));
+  kit('push', inPublic);
+  assert.deepEqual(await there(), ['keepers', 'kept']);
+  await other.query(`WITH one AS (INSERT INTO keepers (name, age) VALUES ('ada', 36) RETURNING id)
+    INSERT INTO kept SELECT id, 'cat' FROM one`);
+  await other.end();
 } finally {
   rmSync(folder, { recursive: true, force: true });
 }
