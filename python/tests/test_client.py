@@ -166,7 +166,10 @@ class Tables(ServiceTest):
         client.insert(table, [{"c": "x"}])
         with self.assertRaises(ConflictError) as caught:
             client.alter_column(table, "c", {"new_type": "INTEGER"}, return_values=True)
-        self.assertEqual(caught.exception.values, [{"value": "x", "rows": 1}])
+        error = caught.exception
+        ids = [str(row["id"]) for row in client.query(f"SELECT id FROM {table}").rows]
+        self.assertEqual((error.rows, error.ids), (1, ids))
+        self.assertEqual(error.values, [{"value": "x", "rows": 1}])
         client.drop_column(table, "b")
         client.alter_table(table, {"comment": "made by a test"})
         client.drop_table(table)

@@ -14,7 +14,17 @@ export type ClientErrorCode = 'network_error' | 'unexpected_answer' | 'aborted' 
 export type CdpErrorCode = ErrorCode | ClientErrorCode;
 
 type DetailName =
-  'status' | 'errors' | 'errorCount' | 'hint' | 'values' | 'postgres' | 'requestId' | 'retryAfter' | 'inserted';
+  | 'status'
+  | 'errors'
+  | 'errorCount'
+  | 'hint'
+  | 'rows'
+  | 'ids'
+  | 'values'
+  | 'postgres'
+  | 'requestId'
+  | 'retryAfter'
+  | 'inserted';
 
 export type CdpErrorDetails = { [Name in DetailName]?: CdpError[Name] | undefined } & { cause?: unknown };
 
@@ -29,6 +39,10 @@ export class CdpError extends Error {
   /** How many there are in all; `errors` may hold only the first. */
   readonly errorCount: number;
   readonly hint: string | undefined;
+  /** How many rows have values that cannot be converted, in the error `not_convertible` of `alterColumn`. */
+  readonly rows: number | undefined;
+  /** The first ids of these rows, in order; none if the table has no column `id`. */
+  readonly ids: readonly string[];
   /** Values that cannot be converted, the most frequent first, if `alterColumn` was to return them. */
   readonly values: readonly ValueCount[];
   /** Details from Postgres: SQLSTATE, position, constraint. */
@@ -47,6 +61,8 @@ export class CdpError extends Error {
     this.errors = details.errors ?? [];
     this.errorCount = details.errorCount ?? this.errors.length;
     this.hint = details.hint;
+    this.rows = details.rows;
+    this.ids = details.ids ?? [];
     this.values = details.values ?? [];
     this.postgres = details.postgres;
     this.requestId = details.requestId;

@@ -182,6 +182,8 @@ export function fromBody(body: ErrorBody | null, retryAfter?: number): CdpError 
     errors: body.errors as CdpError['errors'] | undefined,
     errorCount: body.error_count,
     hint: body.hint,
+    rows: body.rows,
+    ids: body.ids,
     values: body.values,
     postgres: body.postgres,
     requestId: body.request_id,

@@ -46,8 +46,14 @@ describe('the schema', () => {
     await cdp.alterColumn('visits', 'views', { default: 0.5, not_null: true });
     expect(await cdp.alterTable('visits', { comment: 'x' })).toMatchObject({ table: 'visits', comment: 'x' });
     await cdp.insert('visits', [{ views: 1.5 }]);
+    const { rows } = await cdp.sql<{ id: string }>`SELECT id FROM visits WHERE views = 1.5`;
     const lost = await caught(cdp.alterColumn('visits', 'views', { new_type: 'INTEGER' }, { return: 'values' }));
-    expect(lost).toMatchObject({ code: 'not_convertible', values: [{ value: '1.5', rows: 1 }] });
+    expect(lost).toMatchObject({
+      code: 'not_convertible',
+      rows: 1,
+      ids: rows.map(({ id }) => id),
+      values: [{ value: '1.5', rows: 1 }],
+    });
     await cdp.alterColumn('visits', 'views', { new_type: 'INTEGER', map: { '1.5': '2' } });
     const { index } = await cdp.createIndex('visits', { columns: ['views'], unique: true });
     expect((await cdp.indexes('visits')).map(({ name }) => name)).toEqual(['visits_pkey', index.name]);

@@ -19,6 +19,8 @@ class CdpError(Exception):
         errors: Sequence[ErrorPlace] = (),
         error_count: Optional[int] = None,
         hint: Optional[str] = None,
+        rows: Optional[int] = None,
+        ids: Sequence[str] = (),
         values: Sequence[Mapping[str, Any]] = (),
         postgres: Optional[Mapping[str, Any]] = None,
         request_id: Optional[str] = None,
@@ -34,6 +36,10 @@ class CdpError(Exception):
         self.errors = list(errors)
         self.error_count = len(self.errors) if error_count is None else error_count
         self.hint = hint
+        #: How many rows have values that cannot be converted, if ``alter_column`` failed for that.
+        self.rows = rows
+        #: The first ids of these rows, in order; none if the table has no column ``id``.
+        self.ids = list(ids)
         #: Values that cannot be converted, if ``alter_column`` was to return them.
         self.values = list(values)
         #: What Postgres said: sqlstate, position, table, column, constraint, detail.
@@ -131,6 +137,8 @@ def error_from(body: Any, retry_after: Optional[float] = None) -> Optional[CdpEr
         errors=body.get("errors") or (),
         error_count=body.get("error_count"),
         hint=body.get("hint"),
+        rows=body.get("rows"),
+        ids=body.get("ids") or (),
         values=body.get("values") or (),
         postgres=body.get("postgres"),
         request_id=body.get("request_id"),
