@@ -12,8 +12,14 @@ export interface StartUpSettings {
 
 const NAME = /^[a-z_][a-z0-9_.]*$/;
 
-/** They say as whom the session runs, which the token does. */
-const REFUSED = new Set(['role', 'session_authorization', 'replication']);
+const REFUSED = new Set([
+  // They say as whom the session runs, which the token does.
+  ...['role', 'session_authorization', 'replication'],
+  // Its backend would sleep, for half an hour if it is to, after the login was given up and its place given back.
+  'post_auth_delay',
+  // It loads code into the backend, and a library that does not exist ends the login.
+  'local_preload_libraries',
+]);
 
 /** @throws SessionError */
 export function startUpSettings(parameters: ReadonlyMap<string, string>): StartUpSettings {

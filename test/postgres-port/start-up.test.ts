@@ -137,6 +137,30 @@ describe('at the port', () => {
     }
   });
 
+  it('refuses a login that would leave a backend asleep, or load a library', async () => {
+    for (const options of ['-c post_auth_delay=2000', '--Post-Auth-Delay=2000', '-c local_preload_libraries=x']) {
+      const { code, message } = await errorOf(withClient(reader(options), () => Promise.resolve()));
+      expect([code, message], options).toEqual(['0A000', expect.stringMatching(/^(?:post_auth|local_preload)/)]);
+    }
+  });
+
+  it("says in Postgres's words what cannot be set", async () => {
+    for (const [options, code] of [
+      ['-c is_superuser=on', '55P02'],
+      ['-c max_connections=1', '55P02'],
+      ['-c search_path', '42601'],
+      ['-c work_mem=x', '22023'],
+      ['-c no_such=1', '42704'],
+    ]) {
+      expect((await errorOf(withClient(reader(options ?? ''), () => Promise.resolve()))).code, options).toBe(code);
+    }
+    const client = await RawClient.open(service.postgresPort ?? 0);
+    client.send(startUp({ user: 'writer', database: project.name, client_encoding: 'MULE_INTERNAL' }));
+    await client.until('R');
+    client.send(message('p', `${project.token}\0`));
+    expect(errorsIn(await client.until('none'))).toEqual(['0A000']);
+  });
+
   it('refuses replication in every spelling', async () => {
     for (const options of ['-c replication=on', '-c REPLICATION=database', '--replication=1']) {
       expect((await errorOf(withClient(reader(options), () => Promise.resolve()))).code).toBe('0A000');

@@ -92,7 +92,12 @@ const READ_ONLY = { default_transaction_read_only: 'on' };
 const OPEN_MS = 10_000;
 
 /** In front of a query of our own on a project's connection: nothing that the project made can stand in for a name. */
-const IN_PG_CATALOG: readonly Statement[] = [BEGIN, fixed('SET LOCAL search_path = pg_catalog, pg_temp')];
+const IN_PG_CATALOG: readonly Statement[] = [
+  BEGIN,
+  // A client may want a few milliseconds for its own statements.
+  fixed('SET LOCAL statement_timeout = 0'),
+  fixed('SET LOCAL search_path = pg_catalog, pg_temp'),
+];
 
 export interface ProjectSession {
   readonly session: Session;
