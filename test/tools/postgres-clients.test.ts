@@ -82,6 +82,27 @@ describe('works in', () => {
     await expect.poll(() => project.rows(asleep)).toEqual([]);
   });
 
+  it('what dlt, Airbyte and other loaders do: schemas, staging tables, COPY, MERGE', async () => {
+    project = await service.project();
+    const printed = await run('psql', [
+      '-X',
+      '-A',
+      '-t',
+      '-q',
+      '-v',
+      'ON_ERROR_STOP=1',
+      '-f',
+      'loaders.sql',
+      url('writer'),
+    ]);
+    expect(printed.trim().split('\n')).toEqual([
+      ...['dlt|1|a', 'b|', 'dlt|2|changed!|f', 'dlt|3|new!|t', 'dlt|2'],
+      ...['t', 'id', 'airbyte|1|2.500000000', 'airbyte|2|', 'airbyte|3'],
+      ...['may|t|t|t', 'staged|1|10|f', 'staged|2||f'],
+    ]);
+    expect(await psql('reader', '\\dt *.orders')).toContain('shop_airbyte|orders|table|writer');
+  });
+
   it.each([
     ['node-postgres, with cursors, streams and COPY', process.execPath, ['node-postgres.mjs']],
     ['postgres.js', process.execPath, ['postgres-js.mjs']],

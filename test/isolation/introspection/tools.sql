@@ -343,3 +343,84 @@ ORDER BY 2;
 -- shows: day
 SELECT quote_ident(column_name) AS "column", data_type FROM information_schema.columns
 WHERE table_name = 'events' AND data_type IN ('timestamp without time zone', 'timestamp with time zone', 'date');
+
+-- ask: Grafana, the schemas (its postgresMetaQuery.ts)
+-- shows: data
+SELECT current_setting('server_version_num')::int / 100 AS version, schema_name AS name,
+  (SELECT extversion FROM pg_extension WHERE extname = 'timescaledb') AS timescaledb
+FROM information_schema.schemata
+WHERE schema_name NOT IN ('information_schema', 'pg_catalog', 'pg_toast', '_timescaledb_cache', '_timescaledb_catalog')
+ORDER BY schema_name;
+
+-- ask: Grafana, the columns of a table of the search path (its postgresMetaQuery.ts)
+-- shows: email, text
+SELECT quote_ident(column_name) AS "column", data_type AS type
+FROM information_schema.columns
+WHERE CASE
+  WHEN array_length(parse_ident('customers'), 1) = 2
+  THEN quote_ident(table_schema) = (parse_ident('customers'))[1] AND quote_ident(table_name) = (parse_ident('customers'))[2]
+  ELSE quote_ident(table_name) = 'customers' AND quote_ident(table_schema) IN (
+    SELECT CASE WHEN trim(s[i]) = '"$user"' THEN user ELSE trim(s[i]) END
+    FROM generate_series(1, array_upper(string_to_array(current_setting('search_path'), ','), 1)) AS i,
+      string_to_array(current_setting('search_path'), ',') AS s) END;
+
+-- ask: Metabase, fields with comments (its driver/postgres.clj)
+-- shows: email, where invoices go, order_counts
+SELECT c.column_name AS name, CASE WHEN c.udt_schema IN ('public', 'pg_catalog') THEN format('%s', c.udt_name)
+    ELSE format('"%s"."%s"', c.udt_schema, c.udt_name) END AS database_type, c.ordinal_position - 1 AS database_position,
+  c.table_schema, c.table_name, pk.column_name IS NOT NULL AS is_pk,
+  col_description(CAST(CAST(format('%I.%I', CAST(c.table_schema AS text), CAST(c.table_name AS text)) AS regclass) AS oid),
+    c.ordinal_position) AS field_comment,
+  (column_default IS NULL OR lower(column_default) = 'null') AND is_nullable = 'NO' AND is_identity = 'NO' AS database_required
+FROM information_schema.columns c
+LEFT JOIN (
+  SELECT tc.table_schema, tc.table_name, kc.column_name FROM information_schema.table_constraints tc
+  JOIN information_schema.key_column_usage kc
+    ON tc.constraint_name = kc.constraint_name AND tc.table_schema = kc.table_schema AND tc.table_name = kc.table_name
+  WHERE tc.constraint_type = 'PRIMARY KEY') pk
+  ON c.table_schema = pk.table_schema AND c.table_name = pk.table_name AND c.column_name = pk.column_name
+WHERE c.table_schema !~ '^information_schema|catalog_history|pg_' AND c.table_schema = 'data'
+UNION ALL
+SELECT pa.attname, format('%s', pt.typname), pa.attnum - 1, pn.nspname, pc.relname, false, NULL, false
+FROM pg_catalog.pg_class pc
+JOIN pg_catalog.pg_namespace pn ON pn.oid = pc.relnamespace
+JOIN pg_catalog.pg_attribute pa ON pa.attrelid = pc.oid
+JOIN pg_catalog.pg_type pt ON pt.oid = pa.atttypid
+WHERE pc.relkind = 'm' AND pa.attnum >= 1 AND pn.nspname = 'data'
+ORDER BY table_schema, table_name, database_position;
+
+-- ask: Metabase, foreign keys (its driver/postgres.clj)
+-- shows: orders, customers, customer
+SELECT fk_ns.nspname, fk_table.relname, fk_column.attname, pk_ns.nspname, pk_table.relname, pk_column.attname
+FROM pg_constraint c
+JOIN pg_class fk_table ON c.conrelid = fk_table.oid
+JOIN pg_namespace fk_ns ON c.connamespace = fk_ns.oid
+JOIN pg_attribute fk_column ON c.conrelid = fk_column.attrelid
+JOIN pg_class pk_table ON c.confrelid = pk_table.oid
+JOIN pg_namespace pk_ns ON pk_table.relnamespace = pk_ns.oid
+JOIN pg_attribute pk_column ON c.confrelid = pk_column.attrelid
+WHERE fk_ns.nspname !~ '^information_schema|catalog_history|pg_' AND c.contype = 'f'::char
+  AND fk_column.attnum = ANY (c.conkey) AND pk_column.attnum = ANY (c.confkey)
+ORDER BY 1, 2;
+
+-- ask: Metabase, indexes that begin with a column, and enums (its driver/postgres.clj)
+-- shows: email, mood
+SELECT tmp.nspname, tmp.relname, trim(BOTH '"' FROM pg_catalog.pg_get_indexdef(tmp.oid, tmp.pos, false)),
+  (SELECT json_agg(t.typname) FROM pg_type t WHERE t.oid IN (SELECT DISTINCT enumtypid FROM pg_enum)) AS enums
+FROM (
+  SELECT n.nspname, ct.relname, ci.oid, (information_schema._pg_expandarray(i.indkey)).n AS pos
+  FROM pg_catalog.pg_class ct
+  JOIN pg_catalog.pg_namespace n ON ct.relnamespace = n.oid
+  JOIN pg_catalog.pg_index i ON ct.oid = i.indrelid
+  JOIN pg_catalog.pg_class ci ON ci.oid = i.indexrelid
+  WHERE pg_catalog.pg_get_expr(i.indpred, i.indrelid) IS NULL AND n.nspname = 'data') tmp
+WHERE tmp.pos = 1;
+
+-- ask: dlt and Airbyte, what is there
+-- shows: customers, email
+SELECT table_name, column_name, ordinal_position, is_nullable, data_type, numeric_precision, numeric_scale, udt_name,
+  (SELECT count(*) FROM information_schema.schemata WHERE catalog_name = current_database() AND schema_name = 'data') AS schemas,
+  EXISTS (SELECT 1 FROM information_schema.tables WHERE table_schema = 'data' AND table_name = 'orders') AS has_orders
+FROM information_schema.columns
+WHERE table_catalog = current_database() AND table_schema = 'data' AND table_name IN ('customers', 'orders')
+ORDER BY table_name, ordinal_position;
