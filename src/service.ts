@@ -241,7 +241,7 @@ export async function openEngine(config: Config, database: Database, logger: Log
     else logger.warn({ server, cause: messageOf(away) }, 'a Postgres server does not answer');
   };
   const onStuckMove: EngineSettings['onStuckMove'] = ({ id, project, state }, reason) =>
-    logger.warn({ move: id, project, state, reason }, 'what is left of a move cannot be cleared away now');
+    logger.warn({ move: id, project, state, reason }, 'cleanup after a move failed; it will be retried');
   const sessions = config.pgPort === null ? null : sessionSettings(config);
   const handlers = { onUnclearedProject, onAuditTrouble, onServerTrouble, onServerUnreachable, onStuckMove };
   const secretPrevious = embedded === null ? config.secretPrevious : null;

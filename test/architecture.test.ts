@@ -1,4 +1,4 @@
-/** What holds the house together: which file may import which, and who may do what only one place should do. */
+/** What holds the code base together: which file may import which, and who may do what only one place should do. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, normalize } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -7,8 +7,8 @@ import { describe, expect, it } from 'vitest';
 const src = fileURLToPath(new URL('../src/', import.meta.url));
 const web = fileURLToPath(new URL('../console/src/', import.meta.url));
 
-/** What each folder imports besides its own files, contract/ and the foundation: the next floor, not any lower one. */
-const FLOORS: Readonly<Record<string, readonly string[]>> = {
+/** What each folder imports besides its own files, contract/ and the foundation: the next layer, not any lower one. */
+const LAYERS: Readonly<Record<string, readonly string[]>> = {
   cli: ['service', 'export', 'import', 'client'],
   // The files at the top of src put the others together.
   service: ['http', 'postgres-port', 'engine', 'backup', 'tenancy', 'embedded', 'pg'],
@@ -26,7 +26,7 @@ const FLOORS: Readonly<Record<string, readonly string[]>> = {
   contract: [],
 };
 
-/** Files that skip a floor. */
+/** Files that skip a layer. */
 const EXCEPTIONS: readonly string[] = [
   // Archived WAL and a physical backup are files of embedded servers.
   'backup/archiving.ts -> embedded',
@@ -106,7 +106,7 @@ function folderOf(path: string): string {
 
 function mayImport(from: string, to: string): boolean {
   const [own, other] = [folderOf(from), folderOf(to)];
-  const allowed = FLOORS[own];
+  const allowed = LAYERS[own];
   if (allowed === undefined) throw new Error(`${from} is in a folder that this test does not know`);
   if (FOUNDATION.includes(from)) return false;
   return FOUNDATION.includes(to) || other === own || other === 'contract' || allowed.includes(other);
@@ -150,7 +150,7 @@ describe('imports', () => {
     ]);
   });
 
-  it('go to the next floor, but for the exceptions that are listed', () => {
+  it('go to the next layer, but for the exceptions that are listed', () => {
     const wrong = sources.flatMap(({ path, imports }) =>
       imports.filter((name) => isOurs(name) && !mayImport(path, name)).map((name) => `${path} -> ${folderOf(name)}`),
     );
@@ -189,7 +189,7 @@ describe('imports', () => {
     expect(ofConsole.flatMap(({ imports }) => imports).filter((name) => allowed.test(name)).length).toBeGreaterThan(50);
   });
 
-  it('of codec/ are its face alone, and it takes nothing but the words that all share', () => {
+  it('of codec/ are its public interface alone, and it takes nothing but the words that all share', () => {
     const outside = sources.flatMap(({ path, imports }) =>
       folderOf(path) === 'codec'
         ? []
@@ -218,7 +218,7 @@ describe('imports', () => {
     ]);
   });
 
-  it('of pg/ are its face alone, and it takes nothing of ours', () => {
+  it('of pg/ are its public interface alone, and it takes nothing of ours', () => {
     const outside = sources.flatMap(({ path, imports }) =>
       folderOf(path) === 'pg'
         ? []

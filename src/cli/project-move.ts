@@ -33,7 +33,7 @@ export function moveCommand(): Command {
     .addOption(
       new Option(
         '--mode <MODE>',
-        'Writes wait until all rows are copied, or, by a stream of changes, only for the last',
+        'copy: writes wait until all rows are copied; stream: writes wait only for the final changes',
       )
         .choices(MOVE_MODES)
         .default('copy'),
@@ -44,7 +44,7 @@ export function moveCommand(): Command {
         .default('counts'),
     )
     .option('--max-pause <DURATION>', 'Undo the move if writes would be refused for longer, such as 30s or 5m')
-    .option('--dry-run', 'Say what is in the way, and change nothing');
+    .option('--dry-run', 'Show what prevents the move; change nothing');
   return managementOptions(command).action((name: string) => {
     const { to, mode, verify, maxPause, dryRun } = command.opts<Options>();
     const pause = maxPause === undefined ? undefined : secondsOf(maxPause);

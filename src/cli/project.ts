@@ -197,7 +197,7 @@ function quota(): Command {
 
 function ownSchemas(): Command {
   const command = new Command('own-schemas')
-    .description('Allow or forbid the SQL of a project to create other schemas than "data"; existing ones stay')
+    .description('Allow or forbid a project to create schemas other than "data"; existing ones stay')
     .argument('<NAME>')
     .addArgument(new Argument('<on|off>').choices(['on', 'off']));
   return managementOptions(command).action((name: string, state: string) =>

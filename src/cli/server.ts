@@ -65,9 +65,12 @@ interface AddOptions extends BoundOptions, UrlOptions {
 const boundOptions = (command: Command, labels: string): Command =>
   replicaOptions(command)
     .addOption(labelOption(labels))
-    .option('--weight <N>', 'Give it N times as many projects as a server with the weight 1')
-    .option('--max-projects <N>', 'Place no more projects there, or "none" for no limit')
-    .option('--max-bytes <SIZE>', 'Place no more projects there once they have this size together: 500GB, or "none"')
+    .option('--weight <N>', 'Place N times as many projects on it as on a server of weight 1')
+    .option('--max-projects <N>', 'Place at most N projects there; "none": no limit')
+    .option(
+      '--max-bytes <SIZE>',
+      'Place no new projects once existing ones reach this total size, such as 500GB; "none": no limit',
+    )
     .option(
       '--max-connections <N>',
       'Limit each instance\'s connections to this server\'s projects; "none" removes the limit',
@@ -80,7 +83,7 @@ function add(): Command {
     .option('--url-env <VARIABLE>', "Read its URL from this variable of the service's environment")
     .option('--url-file <PATH>', 'Read its URL from this file');
   boundOptions(command, 'Give it a label; repeat for more')
-    .option('--dedicated', 'Keep it for one project alone')
+    .option('--dedicated', 'Reserve it for a single project')
     .addOption(new Option('--engine <ENGINE>', 'What it runs (default: postgres)').choices(SERVER_ENGINES));
   return managementOptions(command).action((name: string) => {
     const { urlEnv, urlFile, dedicated, engine, ...bounds } = command.opts<AddOptions>();
@@ -183,7 +186,7 @@ function set(): Command {
     .option('--url-file <PATH>', 'Read its URL from this file from now on');
   boundOptions(command, 'Replace its labels; repeat for more')
     .option('--no-labels', 'Remove its labels')
-    .option('--no-replicas', 'Read at no replica any more');
+    .option('--no-replicas', 'Stop reading from replicas');
   return managementOptions(command).action((name: string) => {
     const options = command.opts<BoundOptions & UrlOptions & { labels: boolean; replicas: boolean }>();
     if (options.urlEnv !== undefined && options.urlFile !== undefined) throw new UsageError(ONE_PLACE);
@@ -214,7 +217,7 @@ function remove(): Command {
   const command = new Command('remove')
     .description('Remove a server that no project lives on; the server itself stays as it is')
     .argument('<NAME>')
-    .option('--lost', 'It will not come back: delete its projects, too; this cannot be undone')
+    .option('--lost', 'The server is permanently lost: also delete its projects. Cannot be undone')
     .option('--yes', 'Do not ask for confirmation');
   return managementOptions(command).action(async (name: string) => {
     const { lost, yes } = command.opts<{ lost?: boolean; yes?: boolean }>();

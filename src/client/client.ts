@@ -176,7 +176,7 @@ export class CdpClient {
     return readQuarantine(this.#transport, filter, signal);
   }
 
-  /** Stores quarantined records of a table that can be stored by now; each leaves the quarantine with it. */
+  /** Retries quarantined records of a table; each one that is stored leaves the quarantine. */
   async replayQuarantine(options: ReplayOptions): Promise<ReplayResult> {
     return replayQuarantine(this.#transport, options);
   }
@@ -186,14 +186,14 @@ export class CdpClient {
     return dropQuarantine(this.#transport, filter, signal);
   }
 
-  /** What became of the batch with an idempotency key. */
+  /** The outcome of the batch with an idempotency key. */
   async receipt(table: string, key: string, options?: ReceiptOptions): Promise<Receipt> {
     const [receipt] = await this.receipts(table, [key], options);
     return receipt as Receipt;
   }
 
   /**
-   * What became of up to 1,000 batches, in the order of their keys.
+   * The outcomes of up to 1,000 batches, in the order of their keys.
    * @param table null: any; a key that was used for several tables then has a receipt for each
    */
   async receipts(

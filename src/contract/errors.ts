@@ -158,7 +158,7 @@ export const ERROR_CODES = {
   citus_limit: {
     status: 409,
     meaning: 'Citus cannot do this with a table that is distributed over workers, or cannot distribute it as it is.',
-    action: 'The message names what is in the way: do without it, or make the table local. Nothing was changed.',
+    action: 'The message names what prevents it: do without that, or make the table local. Nothing was changed.',
   },
   request_in_flight: {
     status: 409,

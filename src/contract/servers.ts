@@ -14,7 +14,7 @@ export type ServerStatus = (typeof SERVER_STATUSES)[number];
 export const SERVER_ENGINES = ['postgres', 'citus'] as const;
 export type ServerEngine = (typeof SERVER_ENGINES)[number];
 
-/** `dedicated`: for one project alone. */
+/** `dedicated`: reserved for a single project. */
 export const SERVER_TENANCIES = ['shared', 'dedicated'] as const;
 export type ServerTenancy = (typeof SERVER_TENANCIES)[number];
 

@@ -1,6 +1,6 @@
 /**
  * Idempotency-Key (contract section 6): the key and the answer are stored in the transaction of the request, so that a
- * repeat finds both or neither, whatever crashed in between.
+ * repeat finds both or neither, even after a crash.
  */
 import { createHash } from 'node:crypto';
 import { EngineError } from '../contract/errors.js';

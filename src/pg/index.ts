@@ -1,4 +1,4 @@
-/** The one Postgres client of the house. It knows nothing of projects, HTTP, or what rows mean. */
+/** The one Postgres client of the code base. It knows nothing of projects, HTTP, or what rows mean. */
 export { addressOfUrl, type LoginOptions, type ServerAddress, startupOptions } from './address.js';
 export type { Result, Row } from './answers.js';
 export { cancel } from './cancel.js';

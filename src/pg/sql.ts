@@ -1,7 +1,7 @@
 /**
  * SQL as text with parameters. The safe way is the short one: in sql`…${value}…` every value becomes a parameter,
  * `ident()` quotes a name, and a bare string cannot be spliced in. Text that is not a constant of this code base
- * passes through exactly one door, {@link callerSql}.
+ * enters only through {@link callerSql}.
  */
 
 /** The value of a parameter, in text format; bytes are in the binary format of its type. */

@@ -1,5 +1,5 @@
 /**
- * A Citus cluster by the address of its coordinator, for the one project that no single machine holds. The project lives in the
+ * A Citus cluster by the address of its coordinator, for one project spread over several machines. The project lives in the
  * operator's database there, which has Citus and nothing else (docs/citus.md). Nothing is cloned: the migrations run in that
  * database. Tables are ordinary ones on the coordinator until they are distributed.
  */

@@ -174,7 +174,7 @@ describe.each(stages)('on %s', (_name, major, start) => {
         }
         expect(await errorOf(withClient(login(service, at), () => Promise.resolve()))).toMatchObject({
           code: '53300',
-          hint: `The operator changes that by the setting ${at === project ? 'pg-sessions' : 'pg-sessions-total'}.`,
+          hint: `The operator can raise the setting ${at === project ? 'pg-sessions' : 'pg-sessions-total'}.`,
         });
       }
       for (const client of clients) client.close();

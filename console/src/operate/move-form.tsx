@@ -1,4 +1,4 @@
-/** A project moves to another server: what is in the way is said before. */
+/** A project moves to another server: what prevents it is shown first. */
 import { useSignal } from '@preact/signals';
 import type { Server } from '../../../src/contract/wire/servers.js';
 import { ActionForm } from '../parts/action-form.js';
@@ -46,9 +46,9 @@ export function MoveForm({ project, from, to, servers, onClose, onDone }: MoveFo
         </select>
       </label>
       <div role="status" aria-busy={plan === undefined && error === ''}>
-        {plan === undefined && error === '' && <p class="quiet">Looking for what is in the way …</p>}
+        {plan === undefined && error === '' && <p class="quiet">Checking what prevents the move …</p>}
         {plan?.obstacles.length === 0 && (
-          <p>Nothing is in the way{plan.bytes !== null && `. About ${size(plan.bytes)} are copied`}.</p>
+          <p>Nothing prevents the move{plan.bytes !== null && `. About ${size(plan.bytes)} are copied`}.</p>
         )}
         {plan !== undefined && plan.obstacles.length > 0 && (
           <>

@@ -179,7 +179,7 @@ class CdpClient(SchemaMethods):
         dry_run: bool = False,
     ) -> Answer:
         """
-        Stores what can be stored by now; each record leaves the quarantine with it.
+        Retries quarantined records; each one that is stored leaves the quarantine.
 
         :param rename: new names of keys
         :param set: values that replace those of the records, or are added
@@ -207,7 +207,7 @@ class CdpClient(SchemaMethods):
 
     def receipt(self, table: str, key: str, *, settle: bool = False) -> Dict[str, Any]:
         """
-        What became of the batch with an idempotency key.
+        The outcome of the batch with an idempotency key.
 
         :param settle: refuse the key from now on if nothing is stored, so that ``not_stored`` holds
         """

@@ -24,7 +24,7 @@ function distribute(): Command {
     .option('--colocate-with <TABLE>', 'Keep rows on the worker that has those of this table with the same value')
     .addOption(new Option('--reference', 'Keep a copy of the whole table on every node').conflicts(['by', 'local']))
     .addOption(new Option('--local', 'Take all rows back to the coordinator').conflicts(['by', 'reference']))
-    .option('--dry-run', 'Change nothing: print what is in the way')
+    .option('--dry-run', 'Show what prevents it; change nothing')
     .option('--json', 'Print JSON');
   return remoteOptions(command).action(async (table: string) => {
     const options = command.opts<Options & { local?: true }>();
@@ -33,7 +33,7 @@ function distribute(): Command {
     }
     const client = await connect(command);
     const answer = await client.distributeTable(table, bodyOf(options), options.dryRun ? { dryRun: true } : {});
-    print(command, answer, [`${options.dryRun ? 'Nothing is in the way: ' : ''}${answer.message}`]);
+    print(command, answer, [`${options.dryRun ? 'Nothing prevents it: ' : ''}${answer.message}`]);
   });
 }
 

@@ -10,7 +10,7 @@ import { remoteOptions } from './options.js';
 
 export function receiptCommand(): Command {
   const command = new Command('receipt')
-    .description('Say whether the batches with these idempotency keys are stored')
+    .description('Show whether batches with these idempotency keys were stored')
     .argument('<KEYS...>', 'Idempotency keys')
     .option('--table <NAME>', 'Only batches of this table')
     .option('--settle', 'Refuse keys under which nothing is stored from now on')

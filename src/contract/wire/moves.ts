@@ -42,7 +42,7 @@ export const MovePlanAnswer = Type.Object({
   from: Type.String(),
   to: Type.String(),
   bytes: Type.Nullable(Type.Integer({ description: 'Of the project on disk. null: unknown.' })),
-  obstacles: Type.Array(Type.String(), { description: 'What is in the way. Empty: it can move.' }),
+  obstacles: Type.Array(Type.String(), { description: 'What prevents the move. Empty: it can move.' }),
   fallback: Type.Nullable(
     Type.String({
       description: 'Why it would be copied though the mode is `stream`, and for about how long. null: it would not.',

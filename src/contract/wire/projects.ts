@@ -40,7 +40,7 @@ export const Project = Type.Object({
     description: "Disk quota: a size, `default` (the service's setting) or `none`.",
     examples: ['10GB'],
   }),
-  own_schemas: Type.Boolean({ description: 'Whether SQL of the project may create other schemas than `data`.' }),
+  own_schemas: Type.Boolean({ description: 'Whether SQL of the project may create schemas other than `data`.' }),
   size_bytes: Type.Optional(Type.Integer({ description: 'Bytes on disk; in the list of all projects.' })),
   server: Type.String({ description: 'The Postgres server that it lives on.', examples: ['default'] }),
   created_at: Type.String({ format: 'date-time' }),
@@ -63,7 +63,7 @@ export const ProjectQuotaBody = Type.Object(
 export type ProjectQuotaBody = Static<typeof ProjectQuotaBody>;
 
 export const ProjectSchemasBody = Type.Object(
-  { own_schemas: Type.Boolean({ description: 'Whether SQL of the project may create other schemas than `data`.' }) },
+  { own_schemas: Type.Boolean({ description: 'Whether SQL of the project may create schemas other than `data`.' }) },
   STRICT,
 );
 export type ProjectSchemasBody = Static<typeof ProjectSchemasBody>;

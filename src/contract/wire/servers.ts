@@ -48,7 +48,7 @@ export const AddServerBody = Type.Object(
     url_reference: UrlReference,
     engine: Type.Optional(Type.Enum(SERVER_ENGINES, { description: 'Default: `postgres`.' })),
     tenancy: Type.Optional(
-      Type.Enum(SERVER_TENANCIES, { description: '`dedicated`: for one project alone. Default: `shared`.' }),
+      Type.Enum(SERVER_TENANCIES, { description: '`dedicated`: reserved for a single project. Default: `shared`.' }),
     ),
     ...changeable,
   },

@@ -1,4 +1,4 @@
-/** Stores quarantined records that can be stored by now, each exactly once: it leaves the quarantine in the same transaction. */
+/** Retries quarantined records, and stores each at most once: it leaves the quarantine in the same transaction. */
 import { readRecords, type Records } from '../../codec/index.js';
 import { counted } from '../../contract/message-text.js';
 import { LIMITS } from '../../contract/limits.js';

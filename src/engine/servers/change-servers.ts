@@ -141,7 +141,7 @@ async function missingProjects(engine: Engine, server: string, address: ServerAd
 export async function removeServer(engine: Engine, name: string, by: Origin): Promise<ServerRow> {
   const server = await serverNamed(engine.serverRows, name);
   if (name === DEFAULT_SERVER) {
-    throw new EngineError('invalid_request', `The installation began with the server "${name}": it cannot be removed`);
+    throw new EngineError('invalid_request', `"${name}" is the default server and cannot be removed`);
   }
   const entry = engine.audit.entryOfChange(by, { operation: 'server.remove', object: name });
   if (await engine.serverRows.remove(name, entry)) return server;

@@ -1,5 +1,5 @@
 /**
- * Sessions of the Postgres port. Each is a place of its own, beside the slots of requests: so many for a project, and in all.
+ * Sessions of the Postgres port. They have their own limits, separate from request slots: one per project and one overall.
  * While one is open, the project's server is not stopped.
  */
 import { randomUUID } from 'node:crypto';
@@ -139,7 +139,7 @@ export class Sessions {
     );
   }
 
-  /** Takes a place before anything is done for it. */
+  /** Takes a session slot before anything is done for it. */
   private async start(owner: SessionOwner, login: ClientLogin): Promise<ClientSession> {
     const { project, role } = owner;
     if (project.isFenced && role === 'writer') throw moving();
@@ -243,10 +243,10 @@ const tooMany = (count: number, { perProject, total }: SessionSettings): Session
   new SessionError(
     '53300',
     count >= perProject
-      ? `the project has ${perProject} sessions, as many as it may have`
-      : `the service has ${total} sessions, as many as it may have`,
+      ? `the project has reached its limit of ${perProject} sessions`
+      : `the service has reached its limit of ${total} sessions`,
     'too_many_sessions',
-    `The operator changes that by the setting ${count >= perProject ? 'pg-sessions' : 'pg-sessions-total'}.`,
+    `The operator can raise the setting ${count >= perProject ? 'pg-sessions' : 'pg-sessions-total'}.`,
   );
 
 const notHeld = (): SessionError =>

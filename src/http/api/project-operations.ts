@@ -93,7 +93,7 @@ export const DEACTIVATE_PROJECT: Operation = {
   ...ADMIN,
   operationId: 'deactivateProject',
   summary: 'Deactivate a project: reject all its requests with 403 cdp_inactive',
-  description: 'Waits until nothing of it runs any more, for some 70 s at most.',
+  description: 'Waits for running requests to end, about 70 s at most.',
   audit: 'project.deactivate',
   writesEntry: true,
   params: ProjectInPath,
@@ -151,7 +151,7 @@ export const SET_QUOTA: Operation = {
 export const SET_OWN_SCHEMAS: Operation = {
   ...ADMIN,
   operationId: 'setProjectOwnSchemas',
-  summary: 'Allow or forbid a project to create other schemas than `data`',
+  summary: 'Allow or forbid a project to create schemas other than `data`',
   description:
     'Tools that keep tables of their own need it. The API itself uses `data` alone. Schemas that the project has created stay.',
   audit: 'project.own_schemas',

@@ -51,7 +51,7 @@ export const READ_QUARANTINE: Operation = {
 export const REPLAY_QUARANTINE: Operation = {
   operationId: 'replayQuarantine',
   rehearses: true,
-  summary: 'Store quarantined records that can be stored by now',
+  summary: 'Retry quarantined records',
   description:
     'Up to 250 records of one table, the oldest first, in one transaction; `next` continues. What is stored leaves the ' +
     'quarantine, what is refused again stays there.',

@@ -29,7 +29,7 @@ const COMMON = {
 export const READ_RECEIPT: Operation = {
   ...COMMON,
   operationId: 'readReceipt',
-  summary: 'What became of a batch with an Idempotency-Key',
+  summary: 'Outcome of a batch with an Idempotency-Key',
   description:
     '`stored`, `running` or `not_stored`. With `settle=true`, `not_stored` is final: a batch that arrives later under ' +
     'the key is refused with `key_settled`.',
@@ -49,7 +49,7 @@ export const READ_RECEIPT: Operation = {
 export const READ_RECEIPTS: Operation = {
   ...COMMON,
   operationId: 'readReceipts',
-  summary: `What became of batches with up to ${LIMITS.keysPerQuery.toLocaleString('en')} Idempotency-Keys`,
+  summary: `Outcomes of up to ${LIMITS.keysPerQuery.toLocaleString('en')} batches with Idempotency-Keys`,
   body: wire.ReceiptsBody,
   example: { keys: [EXAMPLE.key], table: 'customers' },
   success: { status: 200, answer: wire.ReceiptsAnswer, example: { success: true, receipts: [EXAMPLE] } },

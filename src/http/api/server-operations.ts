@@ -118,8 +118,7 @@ export const CHECK_SERVER: Operation = {
   ...ADMIN,
   operationId: 'checkServer',
   summary: 'Check a Postgres server',
-  description:
-    'What is wrong is in `findings`, also if the server does not answer. What was seen is noted as its `facts`.',
+  description: '`findings` lists problems, including an unreachable server. `facts` is updated with what was measured.',
   audit: 'server.check',
   params: ServerInPath,
   success: succeeds(200, wire.CheckedServerAnswer, 'server checked', { server: EXAMPLE, findings: [FINDING_EXAMPLE] }),

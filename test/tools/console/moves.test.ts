@@ -1,4 +1,4 @@
-/** Projects that move between servers from the console: what is in the way, a move that is canceled, and one that is done. */
+/** Projects that move between servers from the console: what prevents a move, one that is canceled, and one that is done. */
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
 import { type AddedServer, startAddedServer, variableWith } from '../../support/added-server.js';
@@ -30,7 +30,7 @@ afterAll(async () => {
   await other.close();
 });
 
-it('a move says what it copies and what is in the way; it is canceled, and the next one is done', async () => {
+it('a move shows what it copies and what prevents it; it is canceled, and the next one is done', async () => {
   const project = await service.project(undefined, 'default');
   const { name } = project;
   await project.table('visits', { page: 'TEXT' });
@@ -43,7 +43,7 @@ it('a move says what it copies and what is in the way; it is canceled, and the n
     await page.getByRole('link', { name: 'Projects', exact: true }).click();
     await page.getByRole('link', { name, exact: true }).click();
     await page.getByRole('button', { name: 'Move', exact: true }).click();
-    await dialog.getByText('Nothing is in the way').waitFor();
+    await dialog.getByText('Nothing prevents the move').waitFor();
   };
 
   const { placement } = await service.engine.projects.get(name);
@@ -76,7 +76,7 @@ it('a move says what it copies and what is in the way; it is canceled, and the n
   await service.engine.deleteProject(name);
 });
 
-it('what is in the way is said, and nothing can be sent', async () => {
+it('shows what prevents a move, and sends nothing', async () => {
   // It may be the second try.
   for (const server of ['default', 'eu-1']) {
     const body = { status: 'active' };
@@ -92,7 +92,7 @@ it('what is in the way is said, and nothing can be sent', async () => {
   // A rebalance names it.
   await page.getByRole('button', { name: `Move ${name} to eu-1` }).click({ timeout: 60_000 });
   const dialog = page.getByRole('dialog');
-  await dialog.getByText('Nothing is in the way').waitFor();
+  await dialog.getByText('Nothing prevents the move').waitFor();
   await page.keyboard.press('Escape');
   const close = { token: admin, body: { status: 'closed' } };
   await service.call('PUT', '/api/cdp/admin/servers/eu-1', close);
