@@ -54,7 +54,7 @@ export const SETTINGS = named({
   secretPrevious: setting<string | null>(
     null,
     secret,
-    'While the secret is replaced by another one: the one before. Passwords derived from it are accepted too.',
+    'The previous secret, while you replace it. Passwords derived from it are accepted too.',
     { secret: true },
   ),
   extensions: setting<readonly string[]>(
@@ -70,12 +70,12 @@ export const SETTINGS = named({
   postgresBin: setting<string | null>(
     null,
     { value: 'DIR', parse: (value) => resolve(text('DIR').parse(value)) },
-    'Look for pg_dump and pg_restore in this folder. Default: PATH and the usual places.',
+    'Look for pg_dump and pg_restore in this folder. Default: PATH and the usual folders.',
   ),
   logLevel: setting<string>(
     'info',
     oneOf('LEVEL', 'trace', 'debug', 'info', 'warn', 'error', 'silent'),
-    'Log events from this level up: trace, debug, info, warn, error or silent.',
+    'Log events of at least this level: trace, debug, info, warn, error or silent.',
   ),
   maxConnections: setting<number | null>(
     null,
@@ -86,7 +86,7 @@ export const SETTINGS = named({
   running: setting(
     80,
     integer(2, 10_000),
-    'Run at most this many requests on one server at once, over all its projects.',
+    'Run at most this many requests on one server at once, across all its projects.',
   ),
   backendMemoryMib: setting<number | null>(
     null,
@@ -96,8 +96,8 @@ export const SETTINGS = named({
   maxServers: setting<number | null>(
     null,
     integer(2, 100_000),
-    "Run at most this many of the projects' embedded Postgres servers at once. Default: as many as memory, processes, " +
-      'open files and shared memory segments allow.',
+    "Run at most this many of the projects' embedded Postgres servers at once. Default: limited by memory, processes, " +
+      'open files and shared memory segments.',
   ),
   idleStopMs: setting(
     600_000,
@@ -141,7 +141,7 @@ export const SETTINGS = named({
     integer(0, 100_000),
     'Let at most this many requests of one project wait; reject further ones with 503.',
   ),
-  waitMs: setting(5_000, milliseconds(1, 60_000), 'Reject a request that has waited for a slot for this long.'),
+  waitMs: setting(5_000, milliseconds(1, 60_000), 'Reject a request that has waited this long for a slot.'),
   projectQuota: setting<number | null>(
     null,
     quota,
@@ -197,14 +197,18 @@ export const SETTINGS = named({
     text('FILE'),
     'Offer TLS to Postgres clients with the certificate chain in this PEM file; requires tls-key.',
   ),
-  tlsKey: setting<string | null>(null, text('FILE'), 'Private key of tls-cert, a PEM file.'),
+  tlsKey: setting<string | null>(null, text('FILE'), 'Read the private key of tls-cert from this PEM file.'),
   pgPlain: setting(
     false,
     boolean,
-    'Let Postgres clients on other machines connect without TLS, so that tokens cross the network readable.',
+    'Let Postgres clients on other machines connect without TLS, which sends tokens unencrypted over the network.',
   ),
   pgSessions: setting(20, integer(1, 1_000), 'Allow each project this many sessions of Postgres clients at once.'),
-  pgSessionsTotal: setting(200, integer(1, 10_000), 'Allow this many sessions of Postgres clients at once in all.'),
+  pgSessionsTotal: setting(
+    200,
+    integer(1, 10_000),
+    'Allow this many sessions of Postgres clients at once across all projects.',
+  ),
   pgIdleMs: setting(
     1_800_000,
     milliseconds(100, DAY_MS),
@@ -218,7 +222,7 @@ export const SETTINGS = named({
   pgTransactionMs: setting(
     600_000,
     milliseconds(100, DAY_MS),
-    'Cancel the statement of a Postgres client, and then its session, if its transaction runs for this long.',
+    "If a Postgres client's transaction runs for this long, cancel its statement and then end its session.",
   ),
   mcpWrites: setting(false, boolean, 'Let agents insert records through /mcp, with tokens that have data:write.'),
   shutdownMs: setting(30_000, milliseconds(0, HOUR_MS), 'After SIGTERM, let running requests finish for this long.'),

@@ -104,4 +104,4 @@ const engineError = ({ error, message, hint }: ErrorBody): EngineError =>
 const isLost = (error: unknown): boolean => hasCode(error, 'ECONNRESET', 'EPIPE');
 
 const lost = (cause?: unknown): Error =>
-  new Error('The service stopped before it responded. Check whether the change was made before retrying', { cause });
+  new Error('The service stopped before it responded. Before you retry, check whether the change was made', { cause });

@@ -56,7 +56,7 @@ export function backupCommand(): Command {
     .addOption(
       new Option(
         '--format <FORMAT>',
-        'physical: files, for the same Postgres version and platform; logical: dumps by pg_dump, for any (default: physical; logical with DATABASE_URL)',
+        'physical: files, for the same Postgres version and platform; logical: pg_dump dumps, for any version and platform (default: physical; with DATABASE_URL logical)',
       ).choices(['physical', 'logical']),
     )
     .addOption(new Option('--jobs <N>', 'Save this many projects at once').default(1).argParser(parseJobs));

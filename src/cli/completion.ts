@@ -71,7 +71,7 @@ export function completionCommand(commands: Commands): Command {
   return new Command('completion')
     .description('Print a script that completes commands, options and tables in your shell')
     .addArgument(new Argument('<SHELL>').choices(Object.keys(SHELLS)))
-    .argument('[WORDS...]', 'Words of a command line, after --: print completions of the last one')
+    .argument('[WORDS...]', 'Words of a command line, after --; completions of the last one are printed')
     .addHelpText('after', '\nIn ~/.bashrc: source <(cdp completion bash)')
     .action(async (name: keyof typeof SHELLS, words: string[]) => {
       const { script, separator } = SHELLS[name];

@@ -7,7 +7,7 @@ import { print } from './terminal/output.js';
 import { addSettings, ALL_SETTINGS, readSettings } from './setting-flags.js';
 
 export function configCommand(): Command {
-  const command = new Command('config').description('Show the settings in effect and where each comes from');
+  const command = new Command('config').description('Show the settings in effect and where each one comes from');
   return addSettings(command, ALL_SETTINGS)
     .option('--json', 'Print JSON')
     .action(() => {

@@ -15,7 +15,7 @@ export async function confirm(name: string, what: string): Promise<void> {
   try {
     const question = `${what} cannot be undone. Type its name to confirm: `;
     const answer = await Promise.race([terminal.question(question), left]);
-    if (answer !== name) throw new Error('Not deleted: the name was not typed');
+    if (answer !== name) throw new Error('Nothing was deleted, because the name was not typed');
   } finally {
     terminal.close();
   }

@@ -115,21 +115,22 @@ function checked(config: Config): Config {
     );
   }
   if (config.secretPrevious !== null && config.secret === null) {
-    throw new ConfigError('secret-previous is the secret before the setting secret, which is not set');
+    throw new ConfigError('secret-previous is set, but secret is not');
   }
   if (config.projectReserved >= config.projectRunning) {
     throw new ConfigError('project-reserved must be less than project-running');
   }
   const jwt = [config.jwtIssuer, config.jwtAudience, config.jwtJwksUrl].filter((value) => value !== null);
   if (jwt.length !== 0 && jwt.length !== 3) {
-    throw new ConfigError('jwt-issuer, jwt-audience and jwt-jwks-url go together');
+    throw new ConfigError('Set all of jwt-issuer, jwt-audience and jwt-jwks-url, or none');
   }
-  if ((config.tlsCert === null) !== (config.tlsKey === null)) throw new ConfigError('tls-cert and tls-key go together');
+  if ((config.tlsCert === null) !== (config.tlsKey === null))
+    throw new ConfigError('Set both tls-cert and tls-key, or neither');
   const pgHost = config.pgHost ?? config.host;
   if (config.pgPort !== null && config.tlsCert === null && !config.pgPlain && !LOOPBACK.test(pgHost)) {
     throw new ConfigError(
-      `Tokens would cross the network readable: set tls-cert and tls-key for Postgres clients on ${pgHost}, or a pg-host on loopback, ` +
-        'or pg-plain if something in front has TLS',
+      `Tokens would be sent unencrypted over the network: set tls-cert and tls-key for Postgres clients on ${pgHost}, or a pg-host on loopback, ` +
+        'or pg-plain if a proxy in front terminates TLS',
     );
   }
   return config;

@@ -27,9 +27,9 @@ interface Options {
 
 export function moveCommand(): Command {
   const command = new Command('move')
-    .description('Move a project to another Postgres server while it is used')
+    .description('Move a project to another Postgres server while it is in use')
     .argument('<NAME>')
-    .requiredOption('--to <SERVER>', 'Move it to this server, as `cdp server list` names it')
+    .requiredOption('--to <SERVER>', 'Target server, by its name in `cdp server list`')
     .addOption(
       new Option(
         '--mode <MODE>',
@@ -39,11 +39,14 @@ export function moveCommand(): Command {
         .default('copy'),
     )
     .addOption(
-      new Option('--verify <WHAT>', 'Compare schema and numbers of rows, or all rows, before the switch')
+      new Option('--verify <WHAT>', 'Before the switch, compare schema and row counts, or also all rows')
         .choices(VERIFICATIONS)
         .default('counts'),
     )
-    .option('--max-pause <DURATION>', 'Undo the move if writes would be refused for longer, such as 30s or 5m')
+    .option(
+      '--max-pause <DURATION>',
+      'Undo the move if writes would be refused for longer than this, such as 30s or 5m',
+    )
     .option('--dry-run', 'Show what prevents the move; change nothing');
   return managementOptions(command).action((name: string) => {
     const { to, mode, verify, maxPause, dryRun } = command.opts<Options>();
@@ -142,7 +145,7 @@ async function untilEnded(admin: AdminClient, begun: Move, signal: AbortSignal):
 }
 
 export function movesCommand(): Command {
-  const command = new Command('moves').description('List the last moves of projects').argument('[NAME]');
+  const command = new Command('moves').description('List the latest moves of projects').argument('[NAME]');
   return managementOptions(command).action((name: string | undefined) =>
     withAdmin(command, async (admin) => {
       const query = name === undefined ? '' : `?project=${encodeURIComponent(name)}`;

@@ -66,7 +66,7 @@ function create(): Command {
     return admin.call('POST', 'admin/projects', { name, server, labels });
   })
     .option('--server <SERVER>', 'Create it on this Postgres server (default: the least loaded)')
-    .addOption(labelOption('Create it on a server with this label; repeat for more'));
+    .addOption(labelOption('Create it on a server with this label (repeatable)'));
 }
 
 function list(): Command {
@@ -135,7 +135,7 @@ function archive(): Command {
 
 function repair(): Command {
   const command = new Command('repair')
-    .description('Restore the roles, privileges and schema that a project has changed by its own SQL; keeps its rows')
+    .description('Restore the roles, privileges and schema that a project has changed with its own SQL; keeps its rows')
     .argument('[NAME]')
     .option('--all', 'Repair every project');
   return managementOptions(command).action((name: string | undefined) => {

@@ -11,8 +11,8 @@ import { print, warn } from './terminal/output.js';
 export function rebalanceCommand(): Command {
   const command = new Command('rebalance')
     .description('Move projects off draining servers, and from full servers to empty ones')
-    .option('--plan', 'List the moves, and change nothing (default)')
-    .option('--apply', 'Carry the moves out, one after the other');
+    .option('--plan', 'List the moves; change nothing (default)')
+    .option('--apply', 'Carry out the moves, one after the other');
   return managementOptions(command).action(() =>
     withAdmin(command, async (admin) => {
       const { moves } = await admin.call<RebalanceAnswer>('GET', 'admin/rebalance');

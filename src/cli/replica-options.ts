@@ -14,12 +14,12 @@ const each = (value: string, earlier: string[] = []): string[] => [...earlier, v
 
 export const replicaOptions = (command: Command): Command =>
   command
-    .option('--replica-env <VARIABLE>', 'Read the URL of a streaming replica from this variable; repeat for more', each)
-    .option('--replica-file <PATH>', 'Read the URL of a streaming replica from this file; repeat for more', each)
+    .option('--replica-env <VARIABLE>', 'Read the URL of a streaming replica from this variable (repeatable)', each)
+    .option('--replica-file <PATH>', 'Read the URL of a streaming replica from this file (repeatable)', each)
     .addOption(
       new Option(
         '--consistency <CONSISTENCY>',
-        'Where reads by free SQL run if they do not say: on the primary, or on a replica (default: strong)',
+        'Where free SQL reads that specify no consistency run: strong, on the primary; bounded, on a replica (default: strong)',
       ).choices(CONSISTENCIES),
     );
 

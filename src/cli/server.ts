@@ -30,8 +30,10 @@ export function serverCommand(): Command {
     .addCommand(list())
     .addCommand(check())
     .addCommand(set())
-    .addCommand(status('drain', 'draining', 'Place no new project on a server, and let cdp rebalance empty it'))
-    .addCommand(status('close', 'closed', 'Place no new project on a server'))
+    .addCommand(
+      status('drain', 'draining', 'Place no new projects on a server, and let cdp rebalance move its projects away'),
+    )
+    .addCommand(status('close', 'closed', 'Place no new projects on a server'))
     .addCommand(status('activate', 'active', 'Place new projects on a server again'))
     .addCommand(remove());
 }
@@ -78,13 +80,15 @@ const boundOptions = (command: Command, labels: string): Command =>
 
 function add(): Command {
   const command = new Command('add')
-    .description('Check a Postgres server and add it; its URL stays where it is, and is not stored')
+    .description('Check a Postgres server and add it; its URL is read from the variable or file, and never stored')
     .argument('<NAME>')
     .option('--url-env <VARIABLE>', "Read its URL from this variable of the service's environment")
     .option('--url-file <PATH>', 'Read its URL from this file');
-  boundOptions(command, 'Give it a label; repeat for more')
+  boundOptions(command, 'Give it a label (repeatable)')
     .option('--dedicated', 'Reserve it for a single project')
-    .addOption(new Option('--engine <ENGINE>', 'What it runs (default: postgres)').choices(SERVER_ENGINES));
+    .addOption(
+      new Option('--engine <ENGINE>', 'Database that the server runs (default: postgres)').choices(SERVER_ENGINES),
+    );
   return managementOptions(command).action((name: string) => {
     const { urlEnv, urlFile, dedicated, engine, ...bounds } = command.opts<AddOptions>();
     const reference = referenceOf({ urlEnv, urlFile });
@@ -215,7 +219,7 @@ const apply = (command: Command, name: string, change: ChangeServerBody, outcome
 
 function remove(): Command {
   const command = new Command('remove')
-    .description('Remove a server that no project lives on; the server itself stays as it is')
+    .description('Remove a server that has no projects; the server itself is not changed')
     .argument('<NAME>')
     .option('--lost', 'The server is permanently lost: also delete its projects. Cannot be undone')
     .option('--yes', 'Do not ask for confirmation');

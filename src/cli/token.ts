@@ -63,7 +63,7 @@ function create(): Command {
 
 function list(): Command {
   const command = new Command('list')
-    .description('List the tokens of a project, or of all')
+    .description('List the tokens of a project, or of all projects')
     .allowExcessArguments()
     .option('--project <NAME>', 'Tokens of this project')
     .option('--admin', 'Admin tokens, for the admin API')

@@ -20,7 +20,7 @@ export function tracesFrom(environment: Environment): TraceExport | null {
   if (exporter !== 'otlp') return refuse('TRACES_EXPORTER', exporter, 'otlp or none');
   const protocol = read('EXPORTER_OTLP_TRACES_PROTOCOL') ?? read('EXPORTER_OTLP_PROTOCOL') ?? 'http/protobuf';
   if (protocol !== 'http/protobuf' && protocol !== 'http/json') {
-    return refuse('EXPORTER_OTLP_PROTOCOL', protocol, 'http/protobuf or http/json, whose port is usually 4318');
+    return refuse('EXPORTER_OTLP_PROTOCOL', protocol, 'http/protobuf or http/json (usually port 4318)');
   }
   const propagators = (read('PROPAGATORS') ?? 'tracecontext').split(',').map((name) => name.trim());
   return { protocol, takesContext: propagators.includes('tracecontext') };

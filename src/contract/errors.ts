@@ -44,7 +44,7 @@ export const ERROR_CODES = {
   },
   unknown_column: {
     status: 400,
-    meaning: 'A record has a key, or a new index a column, that is not a column of the table.',
+    meaning: 'A key of a record, or a column of a new index, is not a column of the table.',
     action: 'Correct the key (the hint shows a similar name), or add the column first.',
   },
   invalid_value: {
@@ -95,7 +95,7 @@ export const ERROR_CODES = {
   },
   not_found: {
     status: 404,
-    meaning: 'No such route, project, server or token.',
+    meaning: 'The route, project, server or token does not exist.',
     action: 'Check the path and the names in it.',
   },
   table_not_found: {
@@ -135,24 +135,25 @@ export const ERROR_CODES = {
   },
   unique_violation: {
     status: 409,
-    meaning: 'A row with the same unique value exists, or rows that a new unique index is for have the same values.',
+    meaning:
+      'A row with the same unique value exists, or existing rows have the same values in the columns of a new unique index.',
     action: 'Omit the record, or change its value. Nothing was stored.',
   },
   constraint_violation: {
     status: 400,
     meaning:
       'A NOT NULL, CHECK, FOREIGN KEY or exclusion constraint rejects the row, or NOT NULL is set on a column that has NULLs.',
-    action: 'Correct the value; `postgres.constraint` names the constraint, if it has a name. Nothing was stored.',
+    action: 'Correct the value; `postgres.constraint` names the constraint if it has a name. Nothing was stored.',
   },
   not_convertible: {
     status: 409,
     meaning: 'The column holds values that the new type cannot hold without loss.',
     action:
-      'Correct those rows (`rows` says how many, `ids` has the first five), say what the values become (`map`), or choose another type. Nothing was changed.',
+      'Correct those rows (`rows` is their number, `ids` the first five), replace the values with `map`, or choose another type. Nothing was changed.',
   },
   dependent_objects: {
     status: 409,
-    meaning: 'Views or other objects depend on the table or column, or projects live on the server.',
+    meaning: 'Views or other objects depend on the table or column, or the server still has projects.',
     action: 'Drop or change them first; the message names them.',
   },
   citus_limit: {
@@ -167,8 +168,8 @@ export const ERROR_CODES = {
   },
   key_settled: {
     status: 409,
-    meaning: 'The Idempotency-Key was settled as not stored: no request under it is accepted any more.',
-    action: 'Use a new key to send the data after all.',
+    meaning: 'The Idempotency-Key was settled as not stored; requests that use it are always rejected.',
+    action: 'To send the data after all, use a new key.',
   },
   payload_too_large: {
     status: 413,
@@ -188,24 +189,24 @@ export const ERROR_CODES = {
   sql_error: {
     status: 400,
     meaning:
-      'Postgres rejects the statement: a syntax error, an unknown name, a wrong type, division by zero and the like.',
+      'Postgres rejects the statement, for instance because of a syntax error, an unknown name, a wrong type or division by zero.',
     action: '`postgres.sqlstate` and `postgres.position` say what is wrong and where.',
   },
   statement_not_allowed: {
     status: 400,
     meaning:
-      'The statement cannot be part of a request, which is one transaction: BEGIN, COMMIT, COPY … STDIN, LISTEN and the like.',
+      'The statement cannot run in a request, which is one transaction: BEGIN, COMMIT, COPY … STDIN, LISTEN and the like.',
     action: 'The message says what to do instead.',
   },
   row_too_large: {
     status: 400,
     meaning: 'A row or an index entry is larger than Postgres can store.',
-    action: 'Store less in one row.',
+    action: 'Store less data in one row.',
   },
   result_too_large: {
     status: 400,
     meaning: 'One row of the result, or the description of all tables, is larger than a response may be.',
-    action: 'Select less per row; read one table at a time.',
+    action: 'Select less data per row, or read one table at a time.',
   },
   query_timeout: {
     status: 504,
@@ -243,13 +244,13 @@ export const ERROR_CODES = {
   outcome_unknown: {
     status: 503,
     meaning:
-      'The connection to Postgres was lost during the commit, or the commit was canceled while it waited for a synchronous standby: the request was either fully applied or not at all.',
-    action: 'Check whether the change was made, or retry with the same Idempotency-Key, which settles it.',
+      'The connection to Postgres was lost during the commit, or the commit was canceled while it waited for a synchronous standby. The request was applied completely or not at all.',
+    action: 'Check whether the change was made, or retry with the same Idempotency-Key, which is safe.',
   },
   internal: {
     status: 500,
     meaning: 'Internal error (a bug in the service).',
-    action: 'Report it with the request_id.',
+    action: 'Report it, and include the request_id.',
   },
 } as const satisfies Record<string, ErrorRow>;
 

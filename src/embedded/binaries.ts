@@ -30,7 +30,7 @@ export async function findBinaries({ folder, account }: Pick<DataFolder, 'folder
   const there = await tryBinaries(copy, account);
   if ('version' in there) return there;
   throw new Error(
-    `The Postgres programs in ${native} cannot be run: ${here.problem}\nNor a copy of them: ${there.problem}`,
+    `The Postgres programs in ${native} cannot be run: ${here.problem}\nNor can a copy of them: ${there.problem}`,
   );
 }
 
@@ -106,6 +106,6 @@ export async function refuseOtherMajor(data: string, { version }: Binaries): Pro
   if (made === version.split('.')[0]) return;
   throw new Error(
     `${data} was made by Postgres ${made}, and this program includes Postgres ${version}. ` +
-      'Save the projects with the program that made it (cdp backup --format logical), and restore them here.',
+      'Save the projects with the program that made it (cdp backup --format logical), then restore them here.',
   );
 }

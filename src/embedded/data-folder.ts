@@ -52,7 +52,7 @@ export async function findDataFolder(dataDir: string, log: Log): Promise<DataFol
   if (!(await canEnter(account, folder))) {
     throw new Error(
       `Postgres runs as user id ${account.uid}, which cannot enter ${folder}. ` +
-        'Let others pass through the folders above it (chmod o+x), or move the data folder.',
+        'Make the folders above it searchable (chmod o+x), or move the data folder.',
     );
   }
   return { folder, account, owner, sockets: await socketFolder(folder, owner) };

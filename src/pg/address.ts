@@ -90,7 +90,9 @@ function readUrl(url: string): ServerAddress {
     throw new Error('DATABASE_URL must name either hosts or folders of Unix sockets, not both');
   }
   if (target !== undefined && !TARGETS.includes(target)) {
-    throw new Error(`DATABASE_URL: target_session_attrs must be one of ${TARGETS.join(', ')}: the service writes`);
+    throw new Error(
+      `DATABASE_URL: target_session_attrs must be one of ${TARGETS.join(', ')}, because the service writes`,
+    );
   }
   return {
     ...first,

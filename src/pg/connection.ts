@@ -56,7 +56,7 @@ const CLOSE_MS = 5_000;
 const LARGE_PART = 16 * 1024;
 
 /** To whoever starts COPY … FROM STDIN where no data can follow. */
-const NO_COPY = Buffer.concat([copyFail('COPY has no place here'), SYNC]);
+const NO_COPY = Buffer.concat([copyFail('COPY is not possible here'), SYNC]);
 
 /** Status byte of ReadyForQuery: no transaction block is open. */
 const IDLE = 0x49; // 'I'

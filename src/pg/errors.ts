@@ -109,10 +109,10 @@ export class AnswerTimeout extends ConnectionLost {
 /** A row or another message is longer than allowed; the connection is closed because the rest of it is still coming. */
 export class MessageTooLarge extends Error {
   constructor() {
-    super('A row or a message of Postgres is too large');
+    super('A row or a message from Postgres is too large');
   }
 }
 
 /** What arrived is not Postgres's protocol, so nothing after it can be read either. */
 export const protocolViolation = (): ConnectionLost =>
-  new ConnectionLost('What came from Postgres is not its protocol');
+  new ConnectionLost('Postgres sent something that is not its protocol');

@@ -238,7 +238,7 @@ async function authenticate(socket: Socket, replies: Replies, { user, password }
   }
 }
 
-const isStandby = (host: LoginOptions) => new NoPrimary(`${nameOf(host)} is a standby, which takes no writes`);
+const isStandby = (host: LoginOptions) => new NoPrimary(`${nameOf(host)} is a standby, which accepts no writes`);
 
 const unsupported = () =>
   new ConnectionLost('The server asks for a kind of authentication other than SCRAM-SHA-256, MD5 and password');

@@ -157,7 +157,7 @@ export class Session extends Connection {
     try {
       yield* rows;
     } finally {
-      if (!hasEnded) this.destroy(new ConnectionLost('Nobody takes the rows of COPY'));
+      if (!hasEnded) this.destroy(new ConnectionLost('Nothing reads the rows of COPY'));
     }
   }
 

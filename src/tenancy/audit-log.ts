@@ -118,7 +118,7 @@ export class AuditLog {
       } catch (error) {
         if (!(error instanceof PostgresError && error.sqlstate === SQLSTATE.QUERY_CANCELED)) throw error;
         throw new EngineError('query_timeout', `Reading the audit log took longer than ${READ_MS} ms`, {
-          hint: 'Give a shorter time with "since" and "until".',
+          hint: 'Give a shorter period with "since" and "until".',
         });
       }
     });

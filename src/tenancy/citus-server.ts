@@ -169,10 +169,10 @@ async function requireCluster(session: Session): Promise<void> {
   const wrong = nodes.flatMap(([node, success, zone]) => {
     if (success !== 't') return [`the node ${node} does not answer: ${zone}`];
     // What a worker computes, as in date_trunc, takes its own zone.
-    return UTC.has(zone ?? '') ? [] : [`timezone is '${zone}' on the node ${node}, and has to be 'UTC' on all`];
+    return UTC.has(zone ?? '') ? [] : [`timezone is '${zone}' on the node ${node}, and must be 'UTC' on all nodes`];
   });
-  if (isOlder(version ?? '')) wrong.push(`Citus is ${version}, and has to be ${OLDEST.join('.')} or later`);
-  if (Number(workers) === 0) wrong.push('there is no node for shards: SELECT citus_add_node(…) on the coordinator');
+  if (isOlder(version ?? '')) wrong.push(`Citus is ${version}, and must be ${OLDEST.join('.')} or later`);
+  if (Number(workers) === 0) wrong.push('there is no node for shards: run SELECT citus_add_node(…) on the coordinator');
   if (isSuperuser !== 't') wrong.push('the role of its address is not a superuser');
   if (wrong.length > 0) throw notReady(wrong);
 }
@@ -209,5 +209,5 @@ async function clearPublic(session: Session): Promise<void> {
 
 const notReady = (wrong: readonly string[]): EngineError =>
   new EngineError('invalid_request', `The Citus cluster is not ready for a project: ${wrong.join('; ')}`, {
-    hint: 'One project lives on a cluster, in a database that has Citus and nothing else (docs/citus.md).',
+    hint: 'A cluster has one project, in a database that contains Citus and nothing else (docs/citus.md).',
   });

@@ -120,7 +120,7 @@ export function toEngineError(error: unknown): unknown {
   if (error instanceof MessageTooLarge) {
     return new EngineError(
       'result_too_large',
-      `One row of the result, or a message of Postgres, is larger than ${LIMITS.resultBytes} bytes`,
+      `One row of the result, or a message from Postgres, is larger than ${LIMITS.resultBytes} bytes`,
       { cause: error },
     );
   }

@@ -24,7 +24,7 @@ export function refuseReachingOut(extensions: readonly string[]): void {
   const refused = extensions.filter((name) => REACHING_OUT.has(name));
   if (refused.length === 0) return;
   throw new Error(
-    `The setting extensions names ${refused.join(', ')}, with which a project could open files or connections on ` +
+    `The setting extensions includes ${refused.join(', ')}, which would let a project open files or connections on ` +
       'this machine. They are available only with your own Postgres (DATABASE_URL).',
   );
 }

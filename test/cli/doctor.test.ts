@@ -177,7 +177,7 @@ describe('on the Postgres of a URL', () => {
       );
       await engine.serverRows.set('second', { status: 'closed' }, null);
       const closed = (await doctor({ [name]: url })).findings.at(-1);
-      const found = 'not tried: The server "second" takes no more projects';
+      const found = 'not tried: The server "second" accepts no more projects';
       expect(closed).toMatchObject({ subject: 'second: trial', health: 'ok', found });
       await server.signal('SIGSTOP', 'everybody');
       const away = await doctor({ [name]: url });

@@ -70,7 +70,7 @@ describe('with a running service', () => {
       ['close', 'closed'],
     ] as const) {
       expect(ended(await run('server', verb, 'eu-1'))).toEqual([0, `Server eu-1 ${status}\n`, '']);
-      expect((await create('c', '--server', 'eu-1')).stderr).toContain('The server "eu-1" takes no more projects');
+      expect((await create('c', '--server', 'eu-1')).stderr).toContain('The server "eu-1" accepts no more projects');
     }
     expect(ended(await run('server', 'activate', 'eu-1'))).toEqual([0, 'Server eu-1 active\n', '']);
     for (const name of ['a', 'b']) await run('project', 'delete', name, '--yes');
@@ -82,7 +82,7 @@ describe('with a running service', () => {
     const { code, stdout, stderr } = await runProgram(args, { env: { EU_URL: other.url } });
     expect(stderr).toBe(
       'cdp: The URL cannot be read: the environment of the service has no variable EU_URL\n' +
-        'Every instance of the service needs the variable when it starts. A file is read at once.\n',
+        'Every instance of the service needs the variable when it starts. A file is read immediately.\n',
     );
     expect([code, stdout]).toEqual([2, '']);
   });

@@ -108,7 +108,7 @@ describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
     expect(await placed('d', { server: 'default' })).toBe('default');
     expect(await placed('e', { labels: { region: 'eu' } })).toBe('eu-1');
     const { message } = failure(await create('f', { labels: { region: 'asia' } }), 400, 'invalid_request');
-    expect(message).toBe('No server with region=asia takes another project');
+    expect(message).toBe('No server with region=asia accepts another project');
     failure(await create('f', { server: 'nowhere' }), 404, 'not_found');
     failure(await create('f', { server: 'no\0where' }), 404, 'not_found');
     failure(await create('f', { labels: { region: 'no\0where' } }), 400, 'invalid_request');
@@ -219,7 +219,7 @@ describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
     await add('eu-1', { tenancy: 'dedicated' });
     const full = async (name: string) => failure(await create(name, { server: 'eu-1' }), 400, 'invalid_request');
     expect(await placed('a', { server: 'eu-1' })).toBe('eu-1');
-    expect((await full('b')).message).toBe('The server "eu-1" takes no more projects');
+    expect((await full('b')).message).toBe('The server "eu-1" accepts no more projects');
     await service.engine.deleteProject('a');
     for (const status of ['draining', 'closed']) {
       await send('PUT', '/eu-1', { status });

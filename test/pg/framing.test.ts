@@ -125,7 +125,7 @@ describe('gives a message up that is not accepted', () => {
       const feed = () => {
         for (let i = 0; i < bytes.length; i += step) framing.feed(bytes.subarray(i, i + step));
       };
-      expect(feed).toThrow('What came from Postgres is not its protocol');
+      expect(feed).toThrow('Postgres sent something that is not its protocol');
     }
   });
 

@@ -157,7 +157,7 @@ describe('a server', () => {
       `${at(away)}: connect ECONNREFUSED ${at(away)}`,
       `${at(starting)}: the database system is starting up`,
       `${at(silent)}: Postgres did not answer the login in time`,
-      `${at(standby)} is a standby, which takes no writes`,
+      `${at(standby)} is a standby, which accepts no writes`,
     ]);
   });
 

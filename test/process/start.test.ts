@@ -226,7 +226,7 @@ describe('refuses', () => {
     ['a log level that is none', ['serve', '--log-level', 'loud'], '--log-level: must be one of'],
     ['a flag without its value', ['serve', '--port'], '--port'],
     ['a settings file that is not there', ['serve', '--config', '/nowhere/cdp.json'], '/nowhere/cdp.json'],
-    ['half of the JWT settings', ['serve', '--jwt-issuer', 'me'], 'go together'],
+    ['half of the JWT settings', ['serve', '--jwt-issuer', 'me'], 'or none'],
     ['more reserved than running', ['serve', '--project-reserved', '8'], 'project-reserved must be less'],
     ['a database without a secret', ['serve', '--database-url', 'postgres://u:hidden@h/d'], 'set CDP_SECRET'],
     ['a short secret', ['serve', '--secret', 'too short'], 'at least 32 characters'],

@@ -95,7 +95,7 @@ export async function findProfile(name: string | undefined): Promise<Profile> {
     throw new UsageError(`Which profile? You have ${names.join(', ')}`, `Choose one: ${PROGRAM} use ${names[0]}`);
   }
   throw new UsageError(
-    'No service: there is no profile, and the environment names none',
+    'No service to connect to: there is no profile, and no environment variable names one',
     `Log in with ${PROGRAM} login, or set ${ENVIRONMENT.url} and ${ENVIRONMENT.token}`,
   );
 }

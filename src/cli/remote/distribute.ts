@@ -20,10 +20,10 @@ function distribute(): Command {
   const command = new Command('distribute')
     .description('Distribute the rows of a table over the workers of a Citus cluster')
     .argument('<TABLE>')
-    .addOption(new Option('--by <COLUMN>', 'By the values of this column').conflicts(['reference', 'local']))
-    .option('--colocate-with <TABLE>', 'Keep rows on the worker that has those of this table with the same value')
+    .addOption(new Option('--by <COLUMN>', 'Distribute by the values of this column').conflicts(['reference', 'local']))
+    .option('--colocate-with <TABLE>', 'Keep rows on the worker that has the rows of this table with the same value')
     .addOption(new Option('--reference', 'Keep a copy of the whole table on every node').conflicts(['by', 'local']))
-    .addOption(new Option('--local', 'Take all rows back to the coordinator').conflicts(['by', 'reference']))
+    .addOption(new Option('--local', 'Move all rows back to the coordinator').conflicts(['by', 'reference']))
     .option('--dry-run', 'Show what prevents it; change nothing')
     .option('--json', 'Print JSON');
   return remoteOptions(command).action(async (table: string) => {

@@ -27,7 +27,7 @@ interface Options {
 
 export function exportCommand(): Command {
   const command = new Command('export')
-    .description('Write the rows of a query or a table to a file: CSV, NDJSON or JSON, optionally gzipped, or Parquet')
+    .description('Write the rows of a query or a table to a file: CSV, NDJSON or JSON (optionally gzipped), or Parquet')
     .argument('[SQL]', 'The query')
     .requiredOption(
       '-o, --output <FILE>',
@@ -35,9 +35,9 @@ export function exportCommand(): Command {
     )
     .option('--table <NAME>', 'Export this whole table instead of a query')
     .option('--param <VALUE>', 'Value of $1, then $2, …, as text (repeatable)', collect)
-    .addOption(new Option('--format <NAME>', 'Format (default: by file name)').choices([...FORMATS]))
+    .addOption(new Option('--format <NAME>', 'Format (default: detected from the file name)').choices([...FORMATS]))
     .addOption(numbersOption())
-    .option('--with-types', 'Begin NDJSON with a line of names and types, which cdp import reads')
+    .option('--with-types', 'Begin NDJSON with a line of names and types, for cdp import')
     .option('--timeout <MS>', 'Time limit of the query, at most 60000', whole, 60_000)
     .option('--force', 'Overwrite the file if it exists')
     .option('--json', 'Print the result as JSON')

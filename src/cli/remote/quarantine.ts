@@ -37,7 +37,7 @@ function filterOf(command: Command): QuarantineFilter {
 }
 
 function list(): Command {
-  const command = filtered(new Command('list').description('List refused records, the oldest first'));
+  const command = filtered(new Command('list').description('List refused records, oldest first'));
   return command.action(async () => {
     const records = await all((await connect(command)).quarantine(filterOf(command)));
     const columns = ['id', 'time', 'table', 'what is wrong'].map((name) => ({ name }));

@@ -13,7 +13,7 @@ export function receiptCommand(): Command {
     .description('Show whether batches with these idempotency keys were stored')
     .argument('<KEYS...>', 'Idempotency keys')
     .option('--table <NAME>', 'Only batches of this table')
-    .option('--settle', 'Refuse keys under which nothing is stored from now on')
+    .option('--settle', 'If nothing is stored under a key, refuse that key from now on')
     .option('--json', 'Print JSON');
   return remoteOptions(command).action(async (keys: string[]) => {
     const { table = null, settle = false } = command.opts<{ table?: string; settle?: boolean }>();

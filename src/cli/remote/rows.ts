@@ -45,7 +45,7 @@ async function* csv(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Arra
   } catch (error) {
     if (!hasBegun || !(error instanceof CdpError) || error.code !== 'network_error') throw error;
     throw error.with(error.message, {
-      hint: 'If the statement failed midway, CSV cannot say why; NDJSON does',
+      hint: 'If the statement failed midway, CSV cannot show why; NDJSON can',
     });
   }
 }

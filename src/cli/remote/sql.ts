@@ -36,7 +36,7 @@ export function sqlCommand(): Command {
   const format = (flags: string, description: string, ...conflicts: string[]) =>
     new Option(flags, description).conflicts(conflicts);
   const command = new Command('sql')
-    .description('Run SQL; print a table on a terminal, else CSV. Without SQL, open a shell on a terminal')
+    .description('Run SQL and print a table on a terminal, otherwise CSV. On a terminal without SQL, open a shell')
     .argument('[SQL]', 'The statement (default: standard input)')
     .option('-f, --file <FILE>', 'File that holds the statement')
     .option('--param <VALUE>', 'Value of $1, then $2, …, as text (repeatable)', collect)
@@ -45,7 +45,7 @@ export function sqlCommand(): Command {
     .addOption(format('--ndjson', 'Print one object per line', 'table'))
     .addOption(format('--table', 'Print a table, as on a terminal'))
     .addOption(
-      format('-x, --expanded', 'Print one value per line (default: if rows are too wide)', 'csv', 'json', 'ndjson'),
+      format('-x, --expanded', 'Print one value per line (default if rows are too wide)', 'csv', 'json', 'ndjson'),
     )
     .addOption(numbersOption())
     .option('--read-only', 'Run in a read-only transaction')
@@ -148,7 +148,7 @@ async function rehearse(
   settings: QueryOptions,
 ): Promise<void> {
   const { type, row_count: rows, impact } = await client.query(sql, params, { ...settings, dryRun: true });
-  if (impact === undefined) throw new Error('The service does not know rehearsals');
+  if (impact === undefined) throw new Error('The service does not support rehearsals');
   printLines([
     `${type}: ${rows} ${rows === 1 ? 'row' : 'rows'}, in ${impact.duration_ms} ms. Everything was rolled back`,
     ...impact.rows.map(

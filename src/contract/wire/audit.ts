@@ -11,10 +11,13 @@ export const AuditQuery = Type.Object(
     project: Type.Optional(Type.String({ pattern: PROJECT_NAME_PATTERN })),
     operation: Type.Optional(Type.Enum(AUDIT_OPERATIONS)),
     outcome: Type.Optional(
-      Type.String({ pattern: '^[a-z_]{1,40}$', description: '`ok`, an error code, or `failed`: all but `ok`.' }),
+      Type.String({
+        pattern: '^[a-z_]{1,40}$',
+        description: '`ok`, an error code, or `failed` for everything but `ok`.',
+      }),
     ),
     token: Type.Optional(
-      Type.String({ pattern: '^[^\\u0000]{1,200}$', description: 'Id of a token, or subject of a JWT.' }),
+      Type.String({ pattern: '^[^\\u0000]{1,200}$', description: 'The id of a token, or the subject of a JWT.' }),
     ),
     since: Type.Optional(Type.String({ format: 'date-time' })),
     until: Type.Optional(Type.String({ format: 'date-time' })),
@@ -26,10 +29,10 @@ export const AuditQuery = Type.Object(
 export type AuditQuery = Static<typeof AuditQuery>;
 
 export const AuditEntry = Type.Object({
-  id: Type.String({ ...AuditId, description: 'Its position in the log.' }),
+  id: Type.String({ ...AuditId, description: 'The position of the entry in the log.' }),
   time: Type.String({ format: 'date-time', description: 'When the operation ended.' }),
   request_id: Type.Nullable(Type.String()),
-  project: Type.Nullable(Type.String({ description: 'Its name at the time.' })),
+  project: Type.Nullable(Type.String({ description: 'The name it had at the time.' })),
   project_id: Type.Nullable(Type.String({ format: 'uuid' })),
   actor: Type.Enum(AUDIT_ACTORS),
   actor_id: Type.Nullable(Type.String()),
@@ -41,15 +44,15 @@ export const AuditEntry = Type.Object({
   statement: Type.Nullable(Type.String({ description: 'Only if the setting `audit-statements` is `text`.' })),
   rows: Type.Nullable(Type.Integer()),
   outcome: Type.String({ description: '`ok`, an error code, or `client_gone`.' }),
-  status: Type.Nullable(Type.Integer({ description: 'null if no response was started.' })),
+  status: Type.Nullable(Type.Integer({ description: 'null if no response was sent.' })),
   duration_ms: Type.Nullable(Type.Number()),
-  count: Type.Integer({ description: 'More than 1 if the entry stands for several like it.' }),
+  count: Type.Integer({ description: 'More than 1 if the entry stands for several equal ones.' }),
 });
 export type AuditEntry = Static<typeof AuditEntry>;
 
 export const AuditAnswer = Type.Object({
   ...success,
   entries: Type.Array(AuditEntry),
-  next: Type.Nullable(Type.String({ description: '`before` of the next page.' })),
+  next: Type.Nullable(Type.String({ description: 'Send it as `before` to get the next page.' })),
 });
 export type AuditAnswer = Static<typeof AuditAnswer>;

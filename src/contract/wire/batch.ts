@@ -20,21 +20,21 @@ export const BatchQuery = Type.Object(
     return: Type.Optional(Type.Literal('ids', { description: 'Also return the ids, in the order of the records.' })),
     on_error: Type.Optional(
       Type.Literal('quarantine', {
-        description: 'Store the records that can be stored, and keep the others in the quarantine, with what is wrong.',
+        description: '`quarantine`: store the valid records, and keep the others with their errors in the quarantine.',
       }),
     ),
     on_conflict: Type.Optional(
       Type.String({
         minLength: 1,
         description:
-          'Columns of a unique index, with commas between them. A record whose key a row already has changes that row.',
+          'Columns of a unique index, separated by commas. If a row with the same key exists, the record changes that row.',
       }),
     ),
     resolution: Type.Optional(
       Type.Enum(RESOLUTIONS, {
         description:
-          'What happens to a row that has the key of a record. `merge` (default): the columns that the record gives replace ' +
-          "the row's. `replace`: the columns that it does not give take their defaults, too. `ignore`: the row stays.",
+          'What happens to an existing row with the same key. `merge` (default): the columns in the record replace ' +
+          "the row's. `replace`: columns that the record omits also take their defaults. `ignore`: the row stays as it is.",
       }),
     ),
   },
@@ -45,33 +45,30 @@ export type BatchQuery = Static<typeof BatchQuery>;
 export const BatchAnswer = Type.Object({
   success: Type.Literal(true),
   inserted_rows: Type.Integer(),
-  updated_rows: Type.Optional(Type.Integer({ description: 'With `on_conflict`.' })),
-  ignored_rows: Type.Optional(Type.Integer({ description: 'With `on_conflict`.' })),
-  quarantined_rows: Type.Optional(Type.Integer({ description: 'With `on_error=quarantine`.' })),
+  updated_rows: Type.Optional(Type.Integer({ description: 'Present with `on_conflict`.' })),
+  ignored_rows: Type.Optional(Type.Integer({ description: 'Present with `on_conflict`.' })),
+  quarantined_rows: Type.Optional(Type.Integer({ description: 'Present with `on_error=quarantine`.' })),
   errors: Type.Optional(
     Type.Array(ErrorPlace, {
       maxItems: LIMITS.errorsListed,
-      description: 'Of quarantined records; the first of them.',
+      description: 'Errors of the quarantined records: the first ones.',
     }),
   ),
-  error_count: Type.Optional(Type.Integer({ description: 'All errors of quarantined records.' })),
+  error_count: Type.Optional(Type.Integer({ description: 'The number of all errors of quarantined records.' })),
   message: Type.String(),
   ids: Type.Optional(Type.Array(Type.String({ format: 'uuid' }))),
   ...rehearsed,
 });
 export type BatchAnswer = Static<typeof BatchAnswer>;
 
-export const DeleteBody = Type.Array(
-  Type.Record(Type.Any(), { description: 'The columns of `by`, with a value each.' }),
-  {
-    minItems: 1,
-    maxItems: LIMITS.recordsPerBatch,
-  },
-);
+export const DeleteBody = Type.Array(Type.Record(Type.Any(), { description: 'A value for each column of `by`.' }), {
+  minItems: 1,
+  maxItems: LIMITS.recordsPerBatch,
+});
 
 export const DeleteQuery = Type.Object(
   {
-    by: Type.String({ minLength: 1, description: 'Columns of a unique index, with commas between them.' }),
+    by: Type.String({ minLength: 1, description: 'Columns of a unique index, separated by commas.' }),
   },
   STRICT,
 );
@@ -79,7 +76,7 @@ export type DeleteQuery = Static<typeof DeleteQuery>;
 
 export const DeleteAnswer = Type.Object({
   success: Type.Literal(true),
-  deleted_rows: Type.Integer({ description: 'A key that no row has deletes nothing.' }),
+  deleted_rows: Type.Integer({ description: 'A key that matches no row deletes nothing.' }),
   message: Type.String(),
   ...rehearsed,
 });

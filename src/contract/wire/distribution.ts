@@ -7,15 +7,19 @@ export const DISTRIBUTION_KINDS = ['hash', 'reference', 'local'] as const;
 
 const Kind = Type.Enum(DISTRIBUTION_KINDS, {
   description:
-    '`hash`: by the values of a column, over all workers. `reference`: a copy on every node. `local`: on the coordinator.',
+    '`hash`: the values of a column decide on which worker a row is. `reference`: every node has a copy. `local`: the rows are on the coordinator.',
 });
 
 export const DistributeBody = Type.Object(
   {
     kind: Kind,
-    column: Type.Optional(Type.String({ description: 'Of `hash`. It can have no NULL.', examples: ['customer_id'] })),
+    column: Type.Optional(
+      Type.String({ description: 'The column for `hash`. It must not contain NULL.', examples: ['customer_id'] }),
+    ),
     colocate_with: Type.Optional(
-      Type.String({ description: 'Of `hash`: a table whose rows with the same value are to be on the same worker.' }),
+      Type.String({
+        description: 'For `hash`: keep rows on the worker that has the rows of this table with the same value.',
+      }),
     ),
   },
   STRICT,
@@ -26,17 +30,17 @@ export const Distribution = Type.Object({
   kind: Kind,
   column: Type.Nullable(Type.String()),
   colocated_with: Type.Array(Type.String(), {
-    description: 'Tables whose rows with the same value are on the same worker.',
+    description: 'Tables that keep rows with the same value on the same worker.',
   }),
   shards: Type.Integer(),
   nodes: Type.Array(
     Type.Object({
-      node: Type.Integer({ description: 'Id of the worker in Citus.' }),
+      node: Type.Integer({ description: 'The id of the worker in Citus.' }),
       shards: Type.Integer(),
-      bytes: Type.Nullable(Type.Integer({ description: 'With its indexes; null if the worker does not answer.' })),
+      bytes: Type.Nullable(Type.Integer({ description: 'Size with indexes; null if the worker does not answer.' })),
     }),
   ),
-  skew: Type.Nullable(Type.Number({ description: 'Bytes of the largest shard, divided by those of an average one.' })),
+  skew: Type.Nullable(Type.Number({ description: 'The size of the largest shard divided by that of an average one.' })),
 });
 export type Distribution = Static<typeof Distribution>;
 
@@ -45,7 +49,7 @@ export const DistributionAnswer = Type.Object({
   table: Type.String(),
   distribution: Type.Object({ kind: Kind, column: Type.Nullable(Type.String()) }),
   primary_key: Type.Array(Type.String(), {
-    description: 'Columns of the primary key, which has that of the distribution.',
+    description: 'Columns of the primary key, which includes the distribution column.',
   }),
   ...rehearsed,
 });

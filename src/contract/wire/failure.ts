@@ -4,7 +4,7 @@ import { LIMITS } from '../limits.js';
 import { type Static, Type } from '../schema.js';
 
 export const ErrorCode = Type.Enum(Object.keys(ERROR_CODES) as Code[], {
-  description: 'A stable code; see the table of errors.',
+  description: 'A stable code from the table of errors.',
 });
 
 /** One of the places where a request is wrong. */
@@ -12,7 +12,7 @@ export const ErrorPlace = Type.Object({
   record: Type.Optional(Type.Integer({ description: "0-based index in the request's array." })),
   column: Type.Optional(Type.String()),
   columns: Type.Optional(
-    Type.Array(Type.String(), { description: 'Of a constraint of several columns, instead of `column`.' }),
+    Type.Array(Type.String(), { description: 'Instead of `column`, if a constraint has several columns.' }),
   ),
   error: ErrorCode,
   message: Type.String(),
@@ -28,16 +28,18 @@ export const ErrorBody = Type.Object({
   errors: Type.Optional(Type.Array(ErrorPlace, { maxItems: LIMITS.errorsListed })),
   error_count: Type.Optional(Type.Integer()),
   hint: Type.Optional(Type.String()),
-  rows: Type.Optional(Type.Integer({ description: 'Of a type change: rows whose values cannot be converted.' })),
+  rows: Type.Optional(
+    Type.Integer({ description: 'For a type change: the number of rows with values that cannot be converted.' }),
+  ),
   ids: Type.Optional(
     Type.Array(Type.String(), {
       maxItems: LIMITS.lostIdsListed,
-      description: 'Their first ids, in order; none if the table has no column `id`.',
+      description: 'The first ids of those rows, in order. Empty if the table has no column `id`.',
     }),
   ),
   values: Type.Optional(
     Type.Array(Type.Object({ value: Type.String(), rows: Type.Integer() }), {
-      description: 'The most frequent values that cannot be converted, on request.',
+      description: 'The most frequent values that cannot be converted, if the request asks for them.',
     }),
   ),
   postgres: Type.Optional(

@@ -8,9 +8,9 @@ import { NameText } from './name-text.js';
 export const CreateIndexBody = Type.Object(
   {
     columns: Type.Array(NameText('column'), { minItems: 1, maxItems: LIMITS.columnsPerIndex, uniqueItems: true }),
-    unique: Type.Optional(Type.Boolean({ description: 'No two rows have the same values; NULL equals nothing.' })),
+    unique: Type.Optional(Type.Boolean({ description: 'No two rows may have the same values; NULL equals nothing.' })),
     name: Type.Optional(
-      Type.String({ description: 'Default: the one that Postgres chooses.', examples: ['customers_email_idx'] }),
+      Type.String({ description: 'Default: Postgres chooses the name.', examples: ['customers_email_idx'] }),
     ),
   },
   STRICT,
@@ -19,11 +19,13 @@ export type CreateIndexBody = Static<typeof CreateIndexBody>;
 
 export const Index = Type.Object({
   name: Type.String(),
-  columns: Type.Array(Type.Nullable(Type.String()), { description: 'null for an expression, made by free SQL.' }),
+  columns: Type.Array(Type.Nullable(Type.String()), {
+    description: 'null for an expression, which only free SQL can create.',
+  }),
   unique: Type.Boolean(),
-  primary: Type.Boolean({ description: 'Of the primary key.' }),
-  partial: Type.Boolean({ description: 'Made by free SQL for some of the rows alone.' }),
-  valid: Type.Boolean({ description: 'false: CREATE INDEX CONCURRENTLY failed, or still runs.' }),
+  primary: Type.Boolean({ description: 'true: it is the index of the primary key.' }),
+  partial: Type.Boolean({ description: 'true: it covers only some of the rows. Only free SQL can create it.' }),
+  valid: Type.Boolean({ description: 'false: CREATE INDEX CONCURRENTLY failed or is still running.' }),
 });
 export type Index = Static<typeof Index>;
 

@@ -7,7 +7,7 @@ const To = Type.String({ description: 'The Postgres server that the project move
 
 const Mode = Type.Enum(MOVE_MODES, {
   description:
-    '`copy`, the default: writes are refused while the rows are copied. `stream`: writes go on meanwhile, and are refused for a moment at the end; what cannot be streamed is copied.',
+    '`copy`, the default: writes are refused while the rows are copied. `stream`: writes continue meanwhile, and are refused only for a moment at the end. A project that cannot be streamed is copied.',
 });
 
 export const MoveProjectBody = Type.Object(
@@ -17,15 +17,14 @@ export const MoveProjectBody = Type.Object(
     verify: Type.Optional(
       Type.Enum(VERIFICATIONS, {
         description:
-          'What is compared before the switch. `counts`, the default: the schema, the number of rows of each table, and sequences. `full`: a hash of the rows of each table, which does not depend on their order, and of large objects, too.',
+          'What is compared before the switch. `counts`, the default: the schema, the number of rows of each table, and sequences. `full`: also a hash of the rows of each table, in any order, and of large objects.',
       }),
     ),
     max_pause: Type.Optional(
       Type.Integer({
         minimum: 1,
         maximum: 86_400,
-        description:
-          'Seconds for which writes may be refused. A move that takes longer is undone. Default: as many as it takes.',
+        description: 'Refuse writes for at most this many seconds; undo a move that takes longer. Default: no limit.',
       }),
     ),
   },
@@ -41,11 +40,12 @@ export const MovePlanAnswer = Type.Object({
   project: Type.String(),
   from: Type.String(),
   to: Type.String(),
-  bytes: Type.Nullable(Type.Integer({ description: 'Of the project on disk. null: unknown.' })),
+  bytes: Type.Nullable(Type.Integer({ description: 'Size of the project on disk. null: unknown.' })),
   obstacles: Type.Array(Type.String(), { description: 'What prevents the move. Empty: it can move.' }),
   fallback: Type.Nullable(
     Type.String({
-      description: 'Why it would be copied though the mode is `stream`, and for about how long. null: it would not.',
+      description:
+        'Why the project would be copied although the mode is `stream`, and for about how long writes would be refused. Otherwise null.',
     }),
   ),
 });
@@ -58,23 +58,24 @@ export const Move = Type.Object({
   to: Type.String(),
   state: Type.Enum(MOVE_STATES, {
     description:
-      'Until `switched` the project lives where it was, and from then on where it moves to. `done`: nothing is left of it where it was. `undone`: nothing is left where it was to move to.',
+      'Before `switched` the project lives on the source, afterwards on the target. `done`: the source has nothing left of it. `undone`: the target has nothing left of it.',
   }),
   rows: Type.Integer({ description: 'Copied so far.' }),
   bytes: Type.Integer({ description: 'Copied so far.' }),
-  mode: Type.Enum(MOVE_MODES, { description: 'As asked for.' }),
+  mode: Type.Enum(MOVE_MODES, { description: 'The mode that was requested.' }),
   fallback: Type.Nullable(
     Type.String({
-      description: 'Why it was copied though the mode is `stream`, and for about how long. null: it was not.',
+      description:
+        'Why the project was copied although the mode is `stream`, and for about how long writes were refused. Otherwise null.',
     }),
   ),
   reason: Type.Nullable(
     Type.String({
-      description: 'Why it was undone. Of one that is `switched`: why the project cannot be dropped where it was.',
+      description: 'Why the move was undone; in the state `switched`, why the project cannot be dropped on the source.',
     }),
   ),
   pause_ms: Type.Nullable(
-    Type.Integer({ description: 'For how long writes were refused. null: they were not, or they still are.' }),
+    Type.Integer({ description: 'How long writes were refused. null: they were not, or they still are.' }),
   ),
   started_at: Type.String({ format: 'date-time' }),
   ended_at: Type.Nullable(Type.String({ format: 'date-time' })),
@@ -87,7 +88,7 @@ export type MoveAnswer = Static<typeof MoveAnswer>;
 export const PlannedMove = Type.Object({
   project: Type.String({ description: 'Its name.' }),
   from: Type.String(),
-  to: Type.Nullable(Type.String({ description: 'null: no other server takes it.' })),
+  to: Type.Nullable(Type.String({ description: 'null: no other server accepts it.' })),
 });
 export type PlannedMove = Static<typeof PlannedMove>;
 
@@ -95,7 +96,7 @@ export const RebalanceAnswer = Type.Object({ ...success, moves: Type.Array(Plann
 export type RebalanceAnswer = Static<typeof RebalanceAnswer>;
 
 export const MovesQuery = Type.Object({
-  project: Type.Optional(Type.String({ description: 'Moves of this project alone.', examples: ['shop'] })),
+  project: Type.Optional(Type.String({ description: 'Only moves of this project.', examples: ['shop'] })),
 });
 export type MovesQuery = Static<typeof MovesQuery>;
 

@@ -8,10 +8,10 @@ const HEALTH = ['ok', 'warning', 'problem'] as const;
 export type Health = (typeof HEALTH)[number];
 
 export const Finding = Type.Object({
-  subject: Type.String({ description: 'What was looked at: `Postgres`, `durability`, …' }),
+  subject: Type.String({ description: 'What was checked: `Postgres`, `durability`, …' }),
   health: Type.Enum(HEALTH),
-  found: Type.String({ description: 'In a sentence without its full stop.' }),
-  advice: Type.Nullable(Type.String({ description: 'What to do about it; null where all is well.' })),
+  found: Type.String({ description: 'What the check found, in words.' }),
+  advice: Type.Nullable(Type.String({ description: 'What to do about it; null if there is nothing to do.' })),
 });
 export type Finding = Static<typeof Finding>;
 

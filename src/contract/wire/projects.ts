@@ -10,11 +10,14 @@ export const CreateProjectBody = Type.Object(
     name: Type.String({ examples: ['shop'], [DOCUMENTED]: { pattern: PROJECT_NAME_PATTERN } }),
     server: Type.Optional(
       Type.String({
-        description: 'The Postgres server to create it on. Default: the least loaded one that takes projects.',
+        description: 'The Postgres server to create it on. Default: the least loaded one that accepts projects.',
         examples: ['default'],
       }),
     ),
-    labels: Type.Optional({ ...Labels, description: 'Labels that the server must have. Not together with `server`.' }),
+    labels: Type.Optional({
+      ...Labels,
+      description: 'Labels that the server must have. They cannot be combined with `server`.',
+    }),
   },
   STRICT,
 );
@@ -37,11 +40,11 @@ export const Project = Type.Object({
   name: Type.String(),
   status: Type.Enum(PROJECT_STATUSES),
   quota: Type.String({
-    description: "Disk quota: a size, `default` (the service's setting) or `none`.",
+    description: "The disk quota: a size, `default` (the service's setting) or `none`.",
     examples: ['10GB'],
   }),
   own_schemas: Type.Boolean({ description: 'Whether SQL of the project may create schemas other than `data`.' }),
-  size_bytes: Type.Optional(Type.Integer({ description: 'Bytes on disk; in the list of all projects.' })),
+  size_bytes: Type.Optional(Type.Integer({ description: 'Bytes on disk; only in the list of all projects.' })),
   server: Type.String({ description: 'The Postgres server that it lives on.', examples: ['default'] }),
   created_at: Type.String({ format: 'date-time' }),
 });
@@ -136,7 +139,7 @@ export const OwnTokenAnswer = Type.Object({
   token: Type.Object({
     id: Type.String({ description: 'The subject of a JWT.' }),
     name: Type.Nullable(Type.String({ description: 'null for a JWT.' })),
-    admin: Type.Boolean({ description: 'It manages projects and tokens, and has no scopes.' }),
+    admin: Type.Boolean({ description: 'An admin token manages projects and tokens, and has no scopes.' }),
     scopes: Type.Array(Scope),
     expires_at: NullableTime,
   }),

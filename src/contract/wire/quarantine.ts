@@ -11,18 +11,20 @@ const Name = { pattern: '^[^\\u0000]{1,200}$' };
 
 /** Which records; all of what is given must hold. */
 const filter = {
-  table: Type.Optional(Type.String({ ...Name, description: 'The table that the records were for.' })),
-  error: Type.Optional(Type.String({ pattern: '^[a-z_]{1,40}$', description: 'One of their errors has this code.' })),
-  column: Type.Optional(Type.String({ ...Name, description: 'One of their errors is about this column.' })),
+  table: Type.Optional(Type.String({ ...Name, description: 'The table that the records were sent to.' })),
+  error: Type.Optional(
+    Type.String({ pattern: '^[a-z_]{1,40}$', description: 'Only records that have an error with this code.' }),
+  ),
+  column: Type.Optional(Type.String({ ...Name, description: 'Only records that have an error in this column.' })),
   since: Type.Optional(Type.String({ format: 'date-time' })),
   until: Type.Optional(Type.String({ format: 'date-time' })),
-  id: Type.Optional(Type.String({ ...Uuid, description: 'This record alone.' })),
+  id: Type.Optional(Type.String({ ...Uuid, description: 'Only this record.' })),
 };
 
 export const QuarantineQuery = Type.Object(
   {
     ...filter,
-    after: Type.Optional(Type.String({ ...Uuid, description: 'Only records after this one.' })),
+    after: Type.Optional(Type.String({ ...Uuid, description: 'Only records after the one with this id.' })),
     limit: Type.Optional(Type.String({ pattern: '^([1-9][0-9]{0,2}|1000)$', description: '1 to 1000; default 100.' })),
   },
   STRICT,
@@ -33,7 +35,7 @@ export const QuarantinedRecord = Type.Object({
   id: Type.String(Uuid),
   time: Type.String({ format: 'date-time' }),
   table: Type.String(),
-  record: Type.String({ description: 'The record as it was sent: JSON, with all its digits.' }),
+  record: Type.String({ description: 'The record as it was sent: JSON with all its digits.' }),
   errors: Type.Array(ErrorPlace),
   idempotency_key: Type.Nullable(Type.String()),
 });
@@ -42,24 +44,26 @@ export type QuarantinedRecord = Static<typeof QuarantinedRecord>;
 export const QuarantineAnswer = Type.Object({
   ...success,
   records: Type.Array(QuarantinedRecord),
-  next: Type.Nullable(Type.String({ description: '`after` of the next page.' })),
+  next: Type.Nullable(Type.String({ description: 'Send it as `after` to get the next page.' })),
 });
 export type QuarantineAnswer = Static<typeof QuarantineAnswer>;
 
 export const ReplayBody = Type.Object(
   {
     ...filter,
-    table: Type.String({ ...Name, description: 'The table that the records were for, and go to.' }),
-    after: Type.Optional(Type.String({ ...Uuid, description: '`next` of the replay before: only records after it.' })),
+    table: Type.String({ ...Name, description: 'The table that the records were sent to, and are stored in.' }),
+    after: Type.Optional(
+      Type.String({ ...Uuid, description: '`next` of the previous replay: only records after it.' }),
+    ),
     rename: Type.Optional(
       Type.Record(Type.String(), {
-        description: 'New names of keys: `{"emial": "email"}`.',
+        description: 'New names for keys: `{"emial": "email"}`.',
         examples: [{ emial: 'email' }],
       }),
     ),
     set: Type.Optional(
       Type.Record(Type.Any(), {
-        description: 'Values that replace those of the records, or are added.',
+        description: 'Values to replace in the records, or to add to them.',
         examples: [{ age: null }],
       }),
     ),
@@ -75,12 +79,14 @@ export const ReplayAnswer = Type.Object({
   inserted_rows: Type.Integer(),
   updated_rows: Type.Integer(),
   ignored_rows: Type.Integer(),
-  refused_rows: Type.Integer({ description: 'They stay in the quarantine.' }),
+  refused_rows: Type.Integer({ description: 'Records that are refused again stay in the quarantine.' }),
   errors: Type.Array(Type.Object({ id: Type.String(Uuid), errors: Type.Array(ErrorPlace) }), {
     maxItems: LIMITS.errorsListed,
-    description: 'What is wrong with the first of them. Empty if the token does not have `sql:read`.',
+    description: 'The errors of the first refused records. Empty if the token does not have `sql:read`.',
   }),
-  next: Type.Nullable(Type.String({ description: '`after` of the next replay; null: no record is left.' })),
+  next: Type.Nullable(
+    Type.String({ description: 'Send it as `after` with the next replay; null: no record is left.' }),
+  ),
   ...rehearsed,
 });
 export type ReplayAnswer = Static<typeof ReplayAnswer>;
@@ -88,7 +94,7 @@ export type ReplayAnswer = Static<typeof ReplayAnswer>;
 export const DropQuarantineQuery = Type.Object(
   {
     ...filter,
-    all: Type.Optional(Type.Literal('true', { description: 'Required if nothing else is given.' })),
+    all: Type.Optional(Type.Literal('true', { description: 'Required if no filter is given.' })),
   },
   STRICT,
 );

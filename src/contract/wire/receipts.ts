@@ -8,7 +8,7 @@ const Key = Type.String({ minLength: 1, maxLength: LIMITS.idempotencyKeyCharacte
 const Table = Type.String({ pattern: NAME_PATTERN, description: 'Table of the batch. Default: any batch, and any other request with the key.' });
 
 const SETTLE =
-  'Refuse the key from now on if nothing is stored under it, so that `not_stored` is final. Default: false.';
+  'If nothing is stored under the key, refuse it from now on, so that `not_stored` is final. Default: false.';
 
 export const ReceiptQuery = Type.Object(
   { table: Type.Optional(Table), settle: Type.Optional(Type.Enum(['true', 'false'], { description: SETTLE })) },
@@ -33,15 +33,15 @@ const Stored = {
   operation: Type.Enum(['insert', 'delete', 'sql', 'schema'], { description: '`insert` also for upserts.' }),
   rows: Type.Nullable(Type.Integer({ description: 'Inserted and updated, or deleted; null unless it was a batch.' })),
   stored_at: Type.String({ format: 'date-time', description: 'When the transaction began.' }),
-  transaction_id: Type.Nullable(Type.String({ description: 'As Postgres counts them (xid8).' })),
-  body_sha256: Type.Nullable(Type.String({ description: 'Of the body after decompression, in hexadecimal.' })),
+  transaction_id: Type.Nullable(Type.String({ description: "Postgres's id of the transaction (xid8)." })),
+  body_sha256: Type.Nullable(Type.String({ description: 'SHA-256 of the body after decompression, in hexadecimal.' })),
 };
 const Running = { key: Type.String(), status: Type.Literal('running', { description: 'Ask again.' }) };
 const NotStored = {
   key: Type.String(),
   status: Type.Literal('not_stored'),
   settled: Type.Boolean({ description: 'Requests with this key are always rejected.' }),
-  since: Type.String({ format: 'date-time', description: 'A batch stored before may have a receipt no more.' }),
+  since: Type.String({ format: 'date-time', description: 'A batch stored earlier may no longer have a receipt.' }),
 };
 
 export const Receipt = Type.Union([Type.Object(Stored), Type.Object(Running), Type.Object(NotStored)]);
@@ -59,7 +59,8 @@ export type ReceiptAnswer = Static<typeof ReceiptAnswer>;
 export const ReceiptsAnswer = Type.Object({
   ...success,
   receipts: Type.Array(Receipt, {
-    description: 'In the order of the keys. Without `table`, a key has one for each table that has a batch under it.',
+    description:
+      'In the order of the keys. Without `table`, a key has one receipt for each table with a batch under it.',
   }),
 });
 export type ReceiptsAnswer = Static<typeof ReceiptsAnswer>;

@@ -7,11 +7,11 @@ export const Impact = Type.Object({
     { description: 'Rows written, by table.' },
   ),
   locks: Type.Array(Type.Object({ table: Type.String(), modes: Type.Array(Type.String()) }), {
-    description: 'Locks held at the end, in the words of pg_locks.',
+    description: 'Locks held at the end, as pg_locks names them.',
   }),
-  rewritten: Type.Array(Type.String(), { description: 'Tables whose rows were written to new files.' }),
+  rewritten: Type.Array(Type.String(), { description: 'Tables that were rewritten into new files.' }),
   dropped: Type.Optional(
-    Type.Array(Type.String(), { description: 'Tables and views that would be gone. Left out if there are none.' }),
+    Type.Array(Type.String(), { description: 'Tables and views that would be dropped. Left out if there are none.' }),
   ),
   sequences: Type.Optional(
     Type.Array(Type.String(), {

@@ -9,7 +9,7 @@ const CONSISTENCY = Type.Enum(CONSISTENCIES);
 export const SqlHeaders = Type.Object({
   ...idempotencyKey,
   'X-Consistency': Type.Optional(
-    Type.String({ description: 'As the response to a write had it: a bounded read then sees that write.' }),
+    Type.String({ description: 'The position from the response to a write: a bounded read then sees that write.' }),
   ),
 });
 
@@ -17,8 +17,8 @@ export const readConsistency = {
   consistency: Type.Optional({
     ...CONSISTENCY,
     description:
-      'Of a request that only reads. `bounded`: it may run on a streaming replica, and may then see an older state, but what the ' +
-      'header `X-Consistency` names. Default: as the server has it, and that is `strong`: on the primary.',
+      'For a request that only reads. `bounded`: it may run on a streaming replica and see an older state, but none before the ' +
+      'position in the header `X-Consistency`. Default: that of the server, which is `strong` (on the primary) unless changed.',
   }),
 };
 
@@ -34,6 +34,6 @@ export const replicasOfServer = {
   ),
   consistency: Type.Optional({
     ...CONSISTENCY,
-    description: 'Of reads by free SQL that do not say which they want. Default: `strong`.',
+    description: 'For reads by free SQL that do not specify a consistency. Default: `strong`.',
   }),
 };

@@ -28,9 +28,9 @@ const changeable = {
   max_projects: Bound(MOST, 'Projects.'),
   max_bytes: Bound(
     Number.MAX_SAFE_INTEGER,
-    'Bytes on disk of all projects together, from which it takes no more projects.',
+    'The server accepts no new project once its projects have this many bytes on disk.',
   ),
-  max_connections: Bound(MOST, "Connections of one instance to the server's projects."),
+  max_connections: Bound(MOST, "Limit of the connections of one instance to the server's projects."),
   ...replicasOfServer,
 };
 
@@ -61,7 +61,7 @@ export const ChangeServerBody = Type.Object(
     status: Type.Optional(
       Type.Enum(SERVER_STATUSES, {
         description:
-          '`closed`: takes no new project. `draining`: takes none either, and a rebalance moves its projects away.',
+          '`closed`: it accepts no new project. `draining`: neither, and a rebalance moves its projects away.',
       }),
     ),
     url_reference: Type.Optional(UrlReference),
@@ -75,19 +75,19 @@ export const ServerFacts = Type.Object(
   {
     checked_at: Type.String({ format: 'date-time' }),
     version: Type.String({ examples: ['15.14 (Debian 15.14-0+deb12u1)'] }),
-    latency_ms: Type.Number({ description: 'Median of a few round trips.' }),
-    clock_ahead_ms: Type.Number({ description: "By which its clock is ahead of the instance's." }),
-    connections: Type.Integer({ description: 'That ordinary roles can have.' }),
+    latency_ms: Type.Number({ description: 'The median of a few round trips.' }),
+    clock_ahead_ms: Type.Number({ description: "How far its clock is ahead of the instance's." }),
+    connections: Type.Integer({ description: 'The number of connections that ordinary roles can have.' }),
     connections_used: Type.Integer(),
-    bytes: Type.Integer({ description: 'Of all projects on it.' }),
+    bytes: Type.Integer({ description: 'Size of all its projects.' }),
   },
-  { description: 'As the last check found them.' },
+  { description: 'What the last check measured.' },
 );
 export type ServerFacts = Static<typeof ServerFacts>;
 
 export const Server = Type.Object({
   name: Type.String(),
-  url_reference: Type.Nullable(Type.String({ description: 'null: the installation began with this server.' })),
+  url_reference: Type.Nullable(Type.String({ description: 'null for the default server.' })),
   engine: Type.Enum(SERVER_ENGINES),
   tenancy: Type.Enum(SERVER_TENANCIES),
   labels: Labels,
@@ -95,10 +95,10 @@ export const Server = Type.Object({
   max_projects: Type.Nullable(Type.Integer()),
   max_bytes: Type.Nullable(Type.Integer()),
   max_connections: Type.Nullable(Type.Integer()),
-  replicas: Type.Array(Type.String(), { description: 'Where the URLs of its streaming replicas are.' }),
+  replicas: Type.Array(Type.String(), { description: 'Where each instance reads the URLs of its streaming replicas.' }),
   consistency: Type.Enum(CONSISTENCIES),
   status: Type.Enum(SERVER_STATUSES),
-  projects: Type.Integer({ description: 'That live on it.' }),
+  projects: Type.Integer({ description: 'The number of projects that live on it.' }),
   facts: Type.Nullable(ServerFacts),
   created_at: Type.String({ format: 'date-time' }),
 });
@@ -128,7 +128,7 @@ export const RemoveServerQuery = Type.Object(
     lost: Type.Optional(
       Type.String({
         description:
-          "Repeat the server's name: it will not come back. Its projects are deleted with their tokens, which cannot be undone; restore them from a backup.",
+          'The name of the server, repeated to confirm that it is permanently lost. Its projects are deleted with their tokens, which cannot be undone; restore them from a backup.',
       }),
     ),
   },
@@ -139,6 +139,6 @@ export type RemoveServerQuery = Static<typeof RemoveServerQuery>;
 export const RemovedServerAnswer = Type.Object({
   ...success,
   server: Server,
-  deleted_projects: Type.Array(Type.String(), { description: 'Names of the projects that were lost with it.' }),
+  deleted_projects: Type.Array(Type.String(), { description: 'The names of the projects that were deleted with it.' }),
 });
 export type RemovedServerAnswer = Static<typeof RemovedServerAnswer>;

@@ -27,8 +27,8 @@ export const SqlBody = Type.Object(
     numbers: Type.Optional(
       Type.Enum(['string', 'raw'], {
         description:
-          'Values of bigint and numeric columns: all as strings, or all as JSON numbers with all their digits. ' +
-          'Default: numbers up to 2^53-1, strings beyond.',
+          'How to write bigint and numeric values: all as strings, or all as JSON numbers with all their digits. ' +
+          'Default: numbers up to 2^53-1, strings above.',
       }),
     ),
     columns: Type.Optional(

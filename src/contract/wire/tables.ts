@@ -9,17 +9,17 @@ import { rehearsed } from './rehearsal.js';
 import { success } from './success.js';
 
 const Comment = Type.Nullable(
-  Type.String({ maxLength: LIMITS.commentCharacters, description: 'Description; "" or null for none.' }),
+  Type.String({ maxLength: LIMITS.commentCharacters, description: 'A description; "" or null for none.' }),
 );
 
 export const ColumnType = Type.String({
-  description: 'The service accepts it in any case.',
+  description: 'Type names are case-insensitive.',
   examples: ['TEXT'],
   [DOCUMENTED]: { enum: COLUMN_TYPES },
 });
 
 const Default = Type.Any({
-  description: 'Of records that leave the column out: a value as in a record; null for none.',
+  description: 'The value, as in a record, for records that leave the column out; null for none.',
 });
 
 // 4.1 Create a table, 4.2 add a column: the same words for a column
@@ -29,8 +29,8 @@ export const AddColumnBody = Type.Object(
     name: NameText('column'),
     type: ColumnType,
     comment: Type.Optional(Comment),
-    unique: Type.Optional(Type.Boolean({ description: 'No two rows have the same value; NULL may occur often.' })),
-    not_null: Type.Optional(Type.Boolean({ description: 'It rejects NULL.' })),
+    unique: Type.Optional(Type.Boolean({ description: 'No two rows may have the same value, except NULL.' })),
+    not_null: Type.Optional(Type.Boolean({ description: 'The column rejects NULL.' })),
     default: Type.Optional(Default),
   },
   STRICT,
@@ -58,14 +58,17 @@ export type CreateTableAnswer = Static<typeof CreateTableAnswer>;
 
 export const Column = Type.Object({
   name: Type.String(),
-  type: Type.String({ description: "One of the six types, else Postgres's name of the type." }),
+  type: Type.String({ description: "One of the six types, or Postgres's name for any other type." }),
   comment: Type.Nullable(Type.String()),
   not_null: Type.Optional(
-    Type.Boolean({ description: 'true: it rejects NULL. Left out otherwise, and for the `id` that the service adds.' }),
+    Type.Boolean({
+      description: 'true: the column rejects NULL. Left out otherwise, and for the `id` that the service adds.',
+    }),
   ),
   default: Type.Optional(
     Type.String({
-      description: 'Its default as a SQL expression. Left out if it has none, and for the `id` that the service adds.',
+      description:
+        'The default as an SQL expression. Left out if there is none, and for the `id` that the service adds.',
     }),
   ),
 });
@@ -89,13 +92,11 @@ export const AlterColumnBody = Type.Object(
       }),
     ),
     comment: Type.Optional(Comment),
-    not_null: Type.Optional(Type.Boolean({ description: 'true: it rejects NULL; false: no longer.' })),
+    not_null: Type.Optional(Type.Boolean({ description: 'true: the column rejects NULL; false: it accepts NULL.' })),
     default: Type.Optional(Default),
-    unique: Type.Optional(
-      Type.Boolean({ description: 'true: no two rows have the same value; false: they may, from now on.' }),
-    ),
+    unique: Type.Optional(Type.Boolean({ description: 'true: no two rows may have the same value; false: they may.' })),
   },
-  { ...STRICT, description: 'At least one of them.' },
+  { ...STRICT, description: 'Give at least one field.' },
 );
 export type AlterColumnBody = Static<typeof AlterColumnBody>;
 
@@ -103,7 +104,7 @@ export const AlterColumnQuery = Type.Object(
   {
     return: Type.Optional(
       Type.Literal('values', {
-        description: 'If values cannot be converted, list the most frequent ones; only with the scope sql:write, too.',
+        description: 'If values cannot be converted, list the most frequent ones. Also requires the scope sql:write.',
       }),
     ),
   },
@@ -115,7 +116,7 @@ export type AlterColumnQuery = Static<typeof AlterColumnQuery>;
 
 export const AlterTableBody = Type.Object(
   { new_name: Type.Optional(NameText('table')), comment: Type.Optional(Comment) },
-  { ...STRICT, description: 'At least one of the two.' },
+  { ...STRICT, description: 'Give at least one of the two.' },
 );
 export type AlterTableBody = Static<typeof AlterTableBody>;
 
@@ -149,7 +150,7 @@ export type SchemaAnswer = Static<typeof SchemaAnswer>;
 
 export const DescribedTable = Type.Object({
   ...table,
-  indexes: Type.Array(Index, { description: 'The primary key first.' }),
+  indexes: Type.Array(Index, { description: 'The primary key comes first.' }),
 });
 export type DescribedTable = Static<typeof DescribedTable>;
 

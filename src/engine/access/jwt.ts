@@ -57,7 +57,8 @@ export class JwtVerifier {
     const { project: name, scope, sub, exp = 0 } = claims;
     if (typeof name !== 'string') throw new EngineError('unauthorized', 'The token has no claim "project"');
     const project = isProjectName(name) ? await this.project(name) : null;
-    if (project === null) throw new EngineError('unauthorized', 'The token names no project of this service');
+    if (project === null)
+      throw new EngineError('unauthorized', 'The token names a project that this service does not have');
     const expiresAt = exp <= LAST_SECOND ? new Date(exp * 1_000) : null;
     return { id: `jwt:${sub ?? ''}`, name: null, expiresAt, scopes: new Set(scopesOf(scope)), project };
   }

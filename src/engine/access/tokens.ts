@@ -107,7 +107,7 @@ export class Tokens {
     };
     const entry = this.audit.entryOfChange(by, { operation: 'token.create', object: details.id });
     if (!(await this.control.insertToken({ ...details, sha256: sha256(token) }, entry))) {
-      throw new EngineError('not_found', 'The project of the token was deleted');
+      throw new EngineError('not_found', 'The project of this token was deleted');
     }
     return { token, details };
   }
@@ -128,7 +128,7 @@ export class Tokens {
   ): Promise<TokenRow> {
     const entry = this.audit.entryOfChange(by, { operation: 'token.revoke', object: id.toLowerCase() });
     const revoked = isUuid(id) ? await this.control.revokeToken(id, projectId, now, entry) : null;
-    if (revoked === null) throw new EngineError('not_found', 'There is no such token');
+    if (revoked === null) throw new EngineError('not_found', 'There is no token with this id');
     return revoked;
   }
 

@@ -39,7 +39,7 @@ export class WrongTokens {
     const network = networkOf(address);
     const isOver = (this.wrong.running(network)?.count ?? 0) >= this.limit;
     if (this.asking.of(network) >= QUESTIONS_AT_ONCE) {
-      throw new EngineError('rate_limited', 'Too many unknown tokens from this address are being looked up', {
+      throw new EngineError('rate_limited', 'Too many unknown tokens from this address are being checked', {
         retryAfter: 1,
       });
     }

@@ -40,7 +40,7 @@ export const RECOMMENDED_SETTINGS: readonly Recommended[] = [
   {
     name: 'log_parameter_max_length',
     value: '0',
-    otherwise: 'statements that are logged for their duration are logged with the values of their parameters',
+    otherwise: 'statements that are logged because they are slow are logged with the values of their parameters',
     isMet: is('0'),
   },
   {
@@ -70,7 +70,7 @@ export const RECOMMENDED_SETTINGS: readonly Recommended[] = [
   {
     name: 'max_notify_queue_pages',
     value: '4096',
-    otherwise: 'unread notifications of one project can fill 8 GB of disk',
+    otherwise: "one project's unread notifications can fill 8 GB of disk",
     isMet: (setting) => Number(setting) <= 4096,
   },
   {
@@ -83,7 +83,7 @@ export const RECOMMENDED_SETTINGS: readonly Recommended[] = [
   {
     name: 'autovacuum_max_workers',
     value: '6',
-    otherwise: 'a few large projects keep autovacuum from all others',
+    otherwise: 'a few large projects can keep autovacuum away from all others',
     isMet: atLeast(6),
   },
 ];

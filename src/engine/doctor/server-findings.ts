@@ -122,7 +122,7 @@ function privacy({ isPrivate, settings }: ServerFacts, source: string): Finding 
   if (settings.get('password_encryption')?.value !== 'scram-sha-256') {
     return warning(subject, 'password_encryption is not scram-sha-256', 'Set password_encryption to scram-sha-256.');
   }
-  if (isPrivate) return ok(subject, 'scram-sha-256, over a connection that nobody else can read');
+  if (isPrivate) return ok(subject, 'scram-sha-256, over an encrypted or local connection');
   return warning(subject, 'the connection to Postgres is not encrypted', `Add sslmode=verify-full to ${source}.`);
 }
 
@@ -180,13 +180,12 @@ export function examineCommits(address: ServerAddress): Promise<Finding[]> {
 
 function replication(standbys: number, lagBytes: number | null): Finding {
   const count = `${standbys} ${standbys === 1 ? 'standby' : 'standbys'} connected`;
-  if (lagBytes === null)
-    return ok('replication', `${count}; how far behind is for roles with pg_read_all_stats to see`);
+  if (lagBytes === null) return ok('replication', `${count}; only roles with pg_read_all_stats can see how far behind`);
   const found = `${count}, at most ${roundedSize(lagBytes)} behind`;
   if (lagBytes < LAG_BYTES) return ok('replication', found);
   return warning(
     'replication',
     found,
-    'A failover now would take long, or lose as much if the standby is asynchronous.',
+    'A failover now would take long, or lose that much if the standby is asynchronous.',
   );
 }

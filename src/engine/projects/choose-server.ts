@@ -52,8 +52,8 @@ export function noServer({ server, labels = {} }: PlacementRequest): EngineError
   const wanted = Object.entries(labels).map(([key, value]) => `${key}=${value}`);
   const message =
     server === undefined
-      ? `No server${wanted.length > 0 ? ` with ${wanted.join(', ')}` : ''} takes another project`
-      : `The server "${server}" takes no more projects`;
+      ? `No server${wanted.length > 0 ? ` with ${wanted.join(', ')}` : ''} accepts another project`
+      : `The server "${server}" accepts no more projects`;
   return new EngineError('invalid_request', message, {
     hint: 'cdp server list shows which are full, draining or closed.',
   });

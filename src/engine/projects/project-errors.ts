@@ -9,7 +9,7 @@ export const notReady = (name: string) => new EngineError('not_found', `Project 
 export const notFound = (name: string) => new EngineError('not_found', `There is no project "${name.slice(0, 63)}"`);
 
 export const needsSuperuser = () =>
-  new EngineError('invalid_request', 'On this server no project may have schemas of its own', {
+  new EngineError('invalid_request', 'Projects on this server cannot have schemas of their own', {
     hint: 'A role that may create schemas may also install trusted extensions. Only a superuser can prevent that: make the role of DATABASE_URL a superuser.',
   });
 

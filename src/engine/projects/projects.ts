@@ -138,7 +138,7 @@ export class Projects {
    */
   async requireActive({ id }: ProjectRow): Promise<void> {
     const project = await this.control.projectBy('id', id);
-    if (project === null) throw new EngineError('unauthorized', 'The project of the token was deleted');
+    if (project === null) throw new EngineError('unauthorized', 'The project of this token was deleted');
     if (project.status !== 'active') throw new EngineError('cdp_inactive', 'The CDP is inactive for this project');
   }
 

@@ -93,9 +93,13 @@ export async function setServer(engine: Engine, name: string, change: ServerChan
     if (wrong.length > 0) throw notDone(`The replicas of the server "${name}" stay as they are`, wrong);
   }
   if (known === DEFAULT_SERVER && change.maxConnections !== undefined) {
-    throw new EngineError('invalid_request', `Connections to the server "${DEFAULT_SERVER}" are a setting`, {
-      hint: 'Start the service with --max-connections.',
-    });
+    throw new EngineError(
+      'invalid_request',
+      `The limit of connections to the server "${DEFAULT_SERVER}" is a setting`,
+      {
+        hint: 'Start the service with --max-connections.',
+      },
+    );
   }
   const entry = engine.audit.entryOfChange(by, { operation: 'server.set', object: name });
   const changed = await engine.serverRows.set(name, change, entry);
@@ -163,8 +167,8 @@ function resolved(urlReference: string): ServerAddress {
     return addressAt(urlReference);
   } catch (error) {
     const hint = urlReference.startsWith('env:')
-      ? 'Every instance of the service needs the variable when it starts. A file is read at once.'
-      : 'The file must hold one URL, and be readable for the user of the service on the machine of each instance.';
+      ? 'Every instance of the service needs the variable when it starts. A file is read immediately.'
+      : 'The file must contain one URL, and the user of the service must be able to read it on the machine of each instance.';
     throw new EngineError('invalid_request', `The URL cannot be read: ${(error as Error).message}`, { hint });
   }
 }
@@ -178,7 +182,7 @@ async function alreadyThere(engine: Engine, address: ServerAddress, except?: str
     if (server.name === except) continue;
     // One that does not answer is not the one that just has.
     if (await isSame(server).catch(() => false)) {
-      const advice = 'Add another server: a second name for one would count its room twice.';
+      const advice = 'Add another server: two names for one server would count its room twice.';
       return [problem('Postgres', `it is the server "${server.name}"`, advice)];
     }
   }
@@ -192,7 +196,7 @@ function refuseReplicas(engine: Engine, server: Pick<ServerRow, 'name' | 'engine
   if (replicas.length === 0) return;
   const what = server.engine === 'citus' ? 'A Citus cluster' : 'The embedded Postgres';
   if (server.engine === 'citus' || (server.name === DEFAULT_SERVER && engine.folder !== null)) {
-    throw new EngineError('invalid_request', `${what} has no replicas that the service reads at`);
+    throw new EngineError('invalid_request', `${what} has no replicas that the service can read from`);
   }
 }
 

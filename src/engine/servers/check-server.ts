@@ -76,12 +76,12 @@ const UNSUPPORTED_SERVERS: readonly UnsupportedServer[] = [
   {
     sign: 'CockroachDB',
     name: 'CockroachDB',
-    reason: 'its advisory locks lock nothing, so that one batch could be stored twice',
+    reason: 'its advisory locks do not exclude other sessions, so a batch could be stored twice',
   },
   {
     sign: '-YB-',
     name: 'YugabyteDB',
-    reason: 'it clones no template databases, and its advisory locks are missing or switched off',
+    reason: 'it cannot clone template databases, and its advisory locks are missing or switched off',
   },
 ];
 
@@ -92,10 +92,10 @@ const refused = ({ name, reason }: UnsupportedServer): Finding =>
 
 const locks = (excludes: boolean): Finding =>
   excludes
-    ? ok('advisory locks', 'one session keeps another one out')
+    ? ok('advisory locks', 'a lock of one session excludes others')
     : problem(
         'advisory locks',
-        'two sessions got the same advisory lock, so that one batch could be stored twice',
+        'two sessions got the same advisory lock, so a batch could be stored twice',
         'Name the Postgres server itself, not a connection pooler or a database that only looks like Postgres.',
       );
 

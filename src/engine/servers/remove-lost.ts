@@ -21,7 +21,7 @@ export async function removeLostServer(
   const server = await serverNamed(engine.serverRows, name);
   if (name !== DEFAULT_SERVER && (await checkNow(engine, server)).facts !== null) {
     throw new EngineError('invalid_request', `The server "${name}" answers, so it is not lost`, {
-      hint: 'Move or delete its projects, and remove it then.',
+      hint: 'Move or delete its projects, then remove it without --lost.',
     });
   }
   const deleted: string[] = [];

@@ -50,7 +50,7 @@ const NOT_LAST: Refused = {
 };
 const NOT_PARSED: Refused = {
   sqlstate: '42601',
-  message: 'the statements cannot be parsed, so that the user reader cannot run them',
+  message: 'the statements cannot be parsed, so the user reader cannot run them',
 };
 const NOT_READABLE: Refused = {
   sqlstate: '0A000',

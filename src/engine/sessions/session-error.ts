@@ -51,7 +51,7 @@ export function loginError(error: unknown): SessionError {
   }
   if (code === 'unauthorized') {
     const words = 'password authentication failed: the password must be a token of the project';
-    return new SessionError(sqlstateOf(code), words, code, 'A token may also be revoked, or one of another service.');
+    return new SessionError(sqlstateOf(code), words, code, 'The token may be revoked, or belong to another service.');
   }
   return new SessionError(sqlstateOf(code), message, code, hint);
 }

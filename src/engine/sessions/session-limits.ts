@@ -97,14 +97,14 @@ export class SessionLimits {
     if (session.owner.role === 'writer' && (state !== 'idle' || hasSent)) void this.checkQuota(session);
     if (state === 'idle') {
       session.canceledAt = null;
-      if (stateMs > idleMs) session.end(terminated(`it did nothing for ${idleMs} ms`, 'query_timeout'));
+      if (stateMs > idleMs) session.end(terminated(`it was idle for ${idleMs} ms`, 'query_timeout'));
       return;
     }
     if (state === 'active') session.watchProcessors();
     // A COMMIT within a DO begins another transaction, and is still the same statement.
     const atWorkMs = Math.max((transactionSeconds ?? 0) * 1_000, state === 'active' ? stateMs : 0);
     if (state !== 'active' && stateMs > idleTransactionMs) {
-      session.end(terminated(`its transaction did nothing for ${idleTransactionMs} ms`, 'query_timeout'));
+      session.end(terminated(`its transaction was idle for ${idleTransactionMs} ms`, 'query_timeout'));
     } else if (atWorkMs > transactionMs) this.stopTransaction(session, state === 'active');
   }
 

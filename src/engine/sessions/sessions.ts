@@ -218,7 +218,7 @@ function entitled(caller: Caller, { user, database }: ClientLogin): { project: P
   }
   const role = SESSION_ROLES.find((name) => name === user);
   if (role === undefined) {
-    const hint = 'The user is reader or writer, the database is the project, the password is the token.';
+    const hint = 'Use reader or writer as the user, the project as the database, and the token as the password.';
     throw new SessionError('28000', `role "${user.slice(0, 63)}" does not exist`, 'insufficient_scope', hint);
   }
   if (database !== project.name && database !== project.placement.database) {
@@ -252,7 +252,7 @@ const tooMany = (count: number, { perProject, total }: SessionSettings): Session
 const notHeld = (): SessionError =>
   new SessionError(
     '0A000',
-    'the user reader needs Postgres 16 or later: before, a session can end its own READ ONLY',
+    'the user reader needs Postgres 16 or later: in earlier versions a session can end its own READ ONLY',
     'method_not_allowed',
     'Use POST /api/cdp/sql with "read_only": true.',
   );

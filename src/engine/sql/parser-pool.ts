@@ -23,7 +23,7 @@ const HEAP_MB = 512;
 /** A thread starts with 128 MiB reserved, most of it untouched; one that has grown beyond this is replaced. */
 const KEEP_BYTES = 192 * 1024 * 1024;
 
-const BUSY = 'Too many SQL requests are waiting to be parsed. Nothing was done.';
+const BUSY = 'Too many SQL requests are waiting to be parsed';
 
 /** For whom a text is parsed. */
 export interface Requester {
@@ -135,6 +135,6 @@ function isOutOfMemory(error: unknown): boolean {
 }
 
 const tooComplex = () =>
-  new EngineError('invalid_request', 'The SQL text is too deeply nested or too long to be parsed', {
+  new EngineError('invalid_request', 'The SQL is too long or too deeply nested to be parsed', {
     hint: 'Send its statements in separate requests.',
   });

@@ -43,7 +43,7 @@ export class QuotaGuard {
     if (runsCode && !overQuota.mayRunCode) {
       throw new EngineError(
         'quota_exceeded',
-        `${overQuota.error.message}. It has grown further because of code that ran with deletes`,
+        `${overQuota.error.message}. It has grown further, because code ran with the deletes`,
         {
           hint: 'Until it is smaller again, only reads, VACUUM and requests that contain only drops work.',
         },

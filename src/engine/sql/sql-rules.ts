@@ -21,7 +21,7 @@ export const needsNoTransaction = (error: unknown, { text }: SplitStatement): bo
 export const noPlaceForKey = (cause: unknown) =>
   new EngineError(
     'statement_not_allowed',
-    'Postgres runs this statement only outside a transaction, so an Idempotency-Key cannot be stored together with it',
+    'Postgres runs this statement only outside a transaction, so an Idempotency-Key cannot be stored with it',
     { cause, hint: 'Send it without an Idempotency-Key.' },
   );
 

@@ -27,8 +27,8 @@ const AUDIT_EXAMPLE: wire.AuditEntry = {
 export const READ_AUDIT: Operation = {
   ...ADMIN,
   operationId: 'readAudit',
-  summary: 'The audit log, newest first',
-  description: 'A page of at most `limit` entries; `next`, if it is not null, is the `before` of the next page.',
+  summary: 'Read the audit log, newest first',
+  description: 'Returns at most `limit` entries. If `next` is not null, send it as `before` to get the next page.',
   audit: 'audit.read',
   query: wire.AuditQuery,
   success: succeeds(200, wire.AuditAnswer, '1 entry', { entries: [AUDIT_EXAMPLE], next: null }),

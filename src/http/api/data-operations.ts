@@ -83,7 +83,7 @@ export const DELETE_RECORDS: Operation = {
   rehearses: true,
   summary: 'Delete rows by 1 to 250 keys in one transaction',
   description:
-    'All or none. Each record of the body has the columns of `by`, and no others; keys that no row has delete nothing. ' +
+    'All or none. Each record of the body has the columns of `by` and no others; keys that match no row delete nothing. ' +
     '`Idempotency-Key` works as for inserts.',
   tag: 'data',
   audit: 'delete',

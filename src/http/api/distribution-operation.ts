@@ -10,7 +10,7 @@ export const DISTRIBUTE_TABLE: Operation = {
   rehearses: true,
   summary: 'Distribute a table over the workers of a Citus cluster, or make it local again',
   description:
-    'Only for projects on a cluster. The rows are copied in one transaction, during which the table cannot be used. A primary key of `id` alone gets the column, too.',
+    'Only for projects on a cluster. The rows are copied in one transaction, during which the table cannot be used. A primary key that is only `id` also gets the distribution column.',
   headers: IdempotencyHeaders,
   tag: 'schema',
   audit: 'distribute_table',

@@ -27,7 +27,7 @@ export const CREATE_INDEX: Operation = {
   operationId: 'createIndex',
   rehearses: true,
   summary: 'Create an index',
-  description: 'The table can be read while the index is built, and not written. Upserts need a unique index.',
+  description: 'While the index is built, the table can be read but not written. Upserts need a unique index.',
   headers: IdempotencyHeaders,
   tag: 'schema',
   audit: 'create_index',
@@ -59,7 +59,7 @@ export const CREATE_INDEX: Operation = {
 
 export const READ_INDEXES: Operation = {
   operationId: 'readIndexes',
-  summary: 'The indexes of a table',
+  summary: 'List the indexes of a table',
   tag: 'schema',
   audit: 'read_indexes',
   work: 'typed',
@@ -81,7 +81,8 @@ export const DROP_INDEX: Operation = {
   operationId: 'dropIndex',
   rehearses: true,
   summary: 'Drop an index',
-  description: 'With its unique constraint, if it belongs to one. The index of the primary key stays.',
+  description:
+    'Also drops the unique constraint that the index belongs to. The index of the primary key cannot be dropped.',
   headers: IdempotencyHeaders,
   tag: 'schema',
   audit: 'drop_index',

@@ -29,7 +29,7 @@ const EXAMPLE: wire.Move = {
 export const PLAN_MOVE: Operation = {
   ...ADMIN,
   operationId: 'planMove',
-  summary: 'Whether a project can move to another Postgres server',
+  summary: 'Check whether a project can move to another Postgres server',
   description: 'Changes nothing.',
   audit: 'project.plan_move',
   params: ProjectInPath,
@@ -58,7 +58,7 @@ export const MOVE_PROJECT: Operation = {
   operationId: 'moveProject',
   summary: 'Move a project to another Postgres server',
   description:
-    'The move goes on after the answer; look at it with `readMove`. Reads go on, and writes fail with 503 `database_unavailable` while the rows are copied; with the mode `stream` for a moment at the end. Whatever fails before the switch is undone.',
+    'The move continues after the response; follow it with `readMove`. Reads continue. Writes fail with 503 `database_unavailable` while the rows are copied; with the mode `stream`, only for a moment at the end. A move that fails before the switch is undone.',
   audit: 'project.move',
   writesEntry: true,
   params: ProjectInPath,
@@ -79,7 +79,7 @@ export const MOVE_PROJECT: Operation = {
 export const LIST_MOVES: Operation = {
   ...ADMIN,
   operationId: 'listMoves',
-  summary: 'The last 100 moves of projects, the newest first',
+  summary: 'List the last 100 moves of projects, newest first',
   audit: 'move.list',
   query: wire.MovesQuery,
   success: succeeds(200, wire.MovesAnswer, '1 move', { moves: [EXAMPLE] }),
@@ -94,9 +94,9 @@ export const LIST_MOVES: Operation = {
 export const PLAN_REBALANCE: Operation = {
   ...ADMIN,
   operationId: 'planRebalance',
-  summary: 'Which projects are to move off draining servers, and from full servers to empty ones',
+  summary: 'List the projects that should move off draining servers, and from full servers to empty ones',
   description:
-    'Changes nothing. A project moves only to a server that answers, has all labels of the one where it lives, and offers the same: its extensions, its major version of Postgres or a later one, room.',
+    'Changes nothing. A project moves only to a server that answers, has room, has all labels of its current server, the same extensions, and the same or a later major version of Postgres.',
   audit: 'move.plan_rebalance',
   success: succeeds(200, wire.RebalanceAnswer, '1 project is to move', {
     moves: [{ project: 'shop', from: 'default', to: 'eu-1' }],
@@ -112,7 +112,7 @@ export const PLAN_REBALANCE: Operation = {
 export const READ_MOVE: Operation = {
   ...ADMIN,
   operationId: 'readMove',
-  summary: 'One move of a project',
+  summary: 'Show one move of a project',
   audit: 'move.read',
   params: MoveInPath,
   success: succeeds(200, wire.MoveAnswer, 'move', { move: EXAMPLE }),
@@ -126,7 +126,7 @@ export const CANCEL_MOVE: Operation = {
   ...ADMIN,
   operationId: 'cancelMove',
   summary: 'Cancel a move: the project stays where it is',
-  description: 'It is undone after the answer. A move that has switched can no longer be canceled.',
+  description: 'The move is undone after the response. A move that has switched can no longer be canceled.',
   audit: 'move.cancel',
   params: MoveInPath,
   success: succeeds(202, wire.MoveAnswer, 'move canceled', { move: EXAMPLE }),

@@ -13,7 +13,7 @@ export const RUN_QUERIES: Operation = {
   operationId: 'runQueries',
   summary: "Run SQL for Neon's driver",
   description:
-    'What `@neondatabase/serverless` and the libraries on top of it send. One request is one transaction: a query, or ' +
+    'For `@neondatabase/serverless` and the libraries on top of it. One request is one transaction: a query, or ' +
     'a batch with `queries`. An error of Postgres is a 400 whose `code` is the SQLSTATE, in addition to the other ' +
     'fields of Postgres (`detail`, `position`, `constraint` and so on).',
   tag: 'sql',

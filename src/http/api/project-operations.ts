@@ -20,7 +20,7 @@ const PROJECT_EXAMPLE = {
 export const LIST_PROJECTS: Operation = {
   ...ADMIN,
   operationId: 'listProjects',
-  summary: 'All projects',
+  summary: 'List all projects',
   audit: 'project.list',
   success: succeeds(200, wire.ProjectsAnswer, '1 project', {
     projects: [{ ...PROJECT_EXAMPLE, size_bytes: 8_388_608 }],
@@ -58,8 +58,9 @@ export const CREATE_PROJECT: Operation = {
 export const RENAME_PROJECT: Operation = {
   ...ADMIN,
   operationId: 'renameProject',
-  summary: 'Give a project another name',
-  description: 'Its id, tokens and data stay as they are. JWTs name a project: those with the old name are rejected.',
+  summary: 'Rename a project',
+  description:
+    'Its id, tokens and data stay as they are. JWTs name their project: those with the old name are rejected.',
   audit: 'project.rename',
   writesEntry: true,
   params: ProjectInPath,
@@ -133,7 +134,7 @@ export const SET_QUOTA: Operation = {
   ...ADMIN,
   operationId: 'setProjectQuota',
   summary: "Set a project's disk quota",
-  description: "A size, `default` for the service's setting, or `none`. Takes effect within a second.",
+  description: "A size, `default` for the service's setting, or `none`. It takes effect within a second.",
   audit: 'project.quota',
   writesEntry: true,
   params: ProjectInPath,
@@ -152,8 +153,7 @@ export const SET_OWN_SCHEMAS: Operation = {
   ...ADMIN,
   operationId: 'setProjectOwnSchemas',
   summary: 'Allow or forbid a project to create schemas other than `data`',
-  description:
-    'Tools that keep tables of their own need it. The API itself uses `data` alone. Schemas that the project has created stay.',
+  description: 'Tools that keep tables of their own need them. The API itself uses only `data`. Existing schemas stay.',
   audit: 'project.own_schemas',
   writesEntry: true,
   params: ProjectInPath,

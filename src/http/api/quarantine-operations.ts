@@ -29,9 +29,9 @@ const RECORD: wire.QuarantinedRecord = {
 
 export const READ_QUARANTINE: Operation = {
   operationId: 'readQuarantine',
-  summary: 'The records in the quarantine, the oldest first',
+  summary: 'List the records in the quarantine, oldest first',
   description:
-    'A page of at most `limit` records and 8 MiB; `next`, if it is not null, is the `after` of the next page.',
+    'Returns at most `limit` records and 8 MiB. If `next` is not null, send it as `after` to get the next page.',
   tag: 'data',
   audit: 'read_quarantine',
   work: 'typed',
@@ -53,8 +53,8 @@ export const REPLAY_QUARANTINE: Operation = {
   rehearses: true,
   summary: 'Retry quarantined records',
   description:
-    'Up to 250 records of one table, the oldest first, in one transaction; `next` continues. What is stored leaves the ' +
-    'quarantine, what is refused again stays there.',
+    'Retries up to 250 records of one table, oldest first, in one transaction; `next` continues. Stored records leave the ' +
+    'quarantine; records that are refused again stay there.',
   tag: 'data',
   audit: 'replay_quarantine',
   work: 'typed',

@@ -16,8 +16,8 @@ const ID = '0b0f8a9c-7d0e-4a5f-9d6e-2f6f0c1c2d3e';
 export const LIST_REQUESTS: Operation = {
   ...ADMIN,
   operationId: 'listRequests',
-  summary: 'The requests that use a database now, the oldest first',
-  description: 'Those of the instance that answers, of all projects: running ones, and ones that wait for a slot.',
+  summary: 'List the requests that use a database now, oldest first',
+  description: 'Lists requests of all projects on the instance that answers, both running and waiting for a slot.',
   audit: 'request.list',
   success: succeeds(200, wire.RunningRequestsAnswer, '1 request', {
     requests: [

@@ -109,7 +109,7 @@ export interface UndocumentedRoute
 }
 
 const DryRun = Type.Literal('true', {
-  description: 'Run the request in a transaction that is rolled back, and say what it would do.',
+  description: 'Run the request in a transaction that is rolled back, and report what it would do.',
 });
 
 /** The schema of a route's query. */
@@ -137,7 +137,7 @@ export function rehearsalOf({ request }: Call, { rehearses }: Pick<Operation, 'r
 export function rehearsedAnswer(answer: Answer, { impact }: Rehearsal): Answer {
   const { body } = answer;
   const more = { dry_run: true, impact };
-  if (body === null) throw new Error('A rehearsal is not streamed');
+  if (body === null) throw new Error('A rehearsal cannot be streamed');
   if (typeof body === 'object' && !Array.isArray(body)) return { ...answer, body: { ...body, ...more } };
   // Of free SQL: one JSON object as text or in pieces.
   const pieces = typeof body === 'string' ? [Buffer.from(body)] : (body as readonly Buffer[]);

@@ -50,7 +50,7 @@ export const CREATE_TABLE: Operation = {
   operationId: 'createTable',
   rehearses: true,
   summary: 'Create a table',
-  description: 'Adds an `id` column (UUID v7) as primary key. Table, columns and comments come in one transaction.',
+  description: 'Adds an `id` column (UUID v7) as primary key. One transaction creates table, columns and comments.',
   headers: IdempotencyHeaders,
   tag: 'schema',
   audit: 'create_table',
@@ -84,7 +84,7 @@ export const ALTER_TABLE: Operation = {
   operationId: 'alterTable',
   rehearses: true,
   summary: 'Rename or comment a table',
-  description: 'At least one of the two, in one transaction. Its indexes keep their names.',
+  description: 'Give at least one of the two; both are changed in one transaction. Indexes keep their names.',
   headers: IdempotencyHeaders,
   tag: 'schema',
   audit: 'alter_table',
@@ -142,7 +142,8 @@ export const ALTER_COLUMN: Operation = {
   operationId: 'alterColumn',
   rehearses: true,
   summary: 'Change a column: name, type, comment, default, NOT NULL, unique',
-  description: 'At least one of them, all in one transaction. A type change keeps every value or changes nothing.',
+  description:
+    'Give at least one; all are changed in one transaction. A type change keeps every value or changes nothing.',
   headers: IdempotencyHeaders,
   tag: 'schema',
   audit: 'alter_column',
@@ -189,7 +190,7 @@ export const ALTER_COLUMN: Operation = {
 
 export const READ_SCHEMA: Operation = {
   operationId: 'readSchema',
-  summary: 'All tables with their columns',
+  summary: 'List all tables with their columns',
   tag: 'schema',
   audit: 'read_schema',
   work: 'typed',
@@ -204,7 +205,7 @@ export const READ_SCHEMA: Operation = {
 
 export const READ_TABLE: Operation = {
   operationId: 'readTable',
-  summary: 'One table with its columns and indexes',
+  summary: 'Show one table with its columns and indexes',
   tag: 'schema',
   audit: 'read_table',
   work: 'typed',

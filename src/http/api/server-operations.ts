@@ -54,7 +54,7 @@ const FINDING_EXAMPLE = {
 export const LIST_SERVERS: Operation = {
   ...ADMIN,
   operationId: 'listServers',
-  summary: 'All Postgres servers that projects live on',
+  summary: 'List the Postgres servers that projects live on',
   audit: 'server.list',
   success: succeeds(200, wire.ServersAnswer, '1 server', { servers: [EXAMPLE] }),
   errors: [],
@@ -69,7 +69,7 @@ export const ADD_SERVER: Operation = {
   ...ADMIN,
   operationId: 'addServer',
   summary: 'Add a Postgres server for projects',
-  description: 'It is checked first. `findings` are what else the check found.',
+  description: 'The server is checked first. `findings` lists what else the check found.',
   audit: 'server.add',
   writesEntry: true,
   body: wire.AddServerBody,
@@ -104,7 +104,7 @@ export const ADD_SERVER: Operation = {
 export const READ_SERVER: Operation = {
   ...ADMIN,
   operationId: 'readServer',
-  summary: 'One Postgres server',
+  summary: 'Show one Postgres server',
   audit: 'server.read',
   params: ServerInPath,
   success: succeeds(200, wire.ServerAnswer, 'server', { server: EXAMPLE }),

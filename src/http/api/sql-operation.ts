@@ -16,7 +16,7 @@ export const RUN_SQL: Operation = {
   rehearses: true,
   summary: 'Run SQL',
   description:
-    'One request is one transaction. With `read_only`, or with a token that has sql:read alone, it runs as the ' +
+    'One request is one transaction. With `read_only`, or with a token that has only sql:read, it runs as the ' +
     'reader in a READ ONLY transaction. `Accept: application/x-ndjson` streams the rows without a cap, one per ' +
     'line, then `{"done":true,"row_count":N}`; `Accept: text/csv` streams CSV. ' +
     'With the header `Idempotency-Key` a retry of a request that writes does nothing and returns the first response, ' +

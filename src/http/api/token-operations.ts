@@ -23,7 +23,7 @@ const ID = '0198c7a2-1f6e-7cc0-9a42-0d6e6f1b2c3d';
 export const READ_TOKEN: Operation = {
   operationId: 'readToken',
   summary: 'Describe the token of the request',
-  description: "The token's project and scopes, or that it is an admin token.",
+  description: "Returns the token's project and scopes, or that it is an admin token.",
   tag: 'token',
   audit: 'token.read',
   work: null,
@@ -53,7 +53,7 @@ export const READ_TOKEN: Operation = {
 export const LIST_TOKENS: Operation = {
   ...ADMIN,
   operationId: 'listTokens',
-  summary: 'The tokens of a project',
+  summary: 'List the tokens of a project',
   audit: 'token.list',
   params: ProjectInPath,
   success: succeeds(200, wire.TokensAnswer, '1 token', { tokens: [TOKEN_EXAMPLE] }),

@@ -159,7 +159,7 @@ export class ProjectSessions {
       away.addEventListener('abort', () => expiry.abort(away.reason));
       const found = await this.loginIfHealthy(opening);
       if (found === null && replica !== null)
-        throw new ConnectionLost('The replica does not have the project as it is');
+        throw new ConnectionLost('The replica does not have the current state of the project');
       return found ?? (await this.loginRepaired(opening));
     };
     try {

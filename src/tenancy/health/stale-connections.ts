@@ -97,7 +97,7 @@ export class StaleConnections {
       if (seen !== undefined && seen.isIdle !== true && !hasStalled(one, seen)) continue;
       // An answer that came in the meantime is one.
       if (!session.isAwaiting || session.bytesRead !== bytesRead) continue;
-      session.destroy(new ConnectionLost('The connection to Postgres has gone silent'));
+      session.destroy(new ConnectionLost('Postgres no longer responds on the connection'));
     }
   }
 

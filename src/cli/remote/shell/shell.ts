@@ -24,7 +24,7 @@ export interface ShellOptions {
 
 const HELP = [
   '\\d [TABLE]  list the tables and views, or show the columns of one',
-  '\\i FILE     run a file as one request, all of it or nothing',
+  '\\i FILE     run a file as one request, all or nothing',
   '\\?          show this help',
   '\\q          leave, as Ctrl-D does',
   'A statement ends with a ; at the end of a line. Statements on one line run in one transaction. Ctrl-C cancels.',
