@@ -223,7 +223,7 @@ describe('on the running service', () => {
     ['a project that exists', ['project', 'create', 'taken'], 1, 'already exists'],
     ['a project that is not there', ['project', 'deactivate', 'nobody'], 1, 'There is no project "nobody"'],
     ['tokens of a project that is not there', ['token', 'list', '--project', 'nobody'], 1, 'There is no project'],
-    ['a token that is not there', ['token', 'revoke', NOBODY], 1, 'There is no such token'],
+    ['a token that is not there', ['token', 'revoke', NOBODY], 1, 'There is no token with this id'],
     ['a name that no token has', ['token', 'revoke', 'nothing'], 2, 'No valid token has the ID or the name "nothing"'],
     ['a backup into a folder that is not there', ['backup', '/nowhere/x.cdp'], 2, 'There is no folder /nowhere'],
   ])('refuses %s with a message and an exit code', async (_what, args, expected, message) => {
