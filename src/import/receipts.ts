@@ -1,4 +1,4 @@
-/** What became of batches that were sent so long ago that a repeat could store them twice. */
+/** The outcome of batches that were sent so long ago that a repeat could store them twice. */
 import type { CdpClient } from '../client/client.js';
 import { LIMITS } from '../contract/limits.js';
 import type { Journal, Part } from './journal.js';

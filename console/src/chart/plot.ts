@@ -97,7 +97,7 @@ export function plotOf(result: Result, choice: ChartChoice): Plot {
         : '',
       left.series.size > 0 ? `The first ${SERIES_AT_MOST} series are drawn; ${count(left.series.size)} are not.` : '',
       left.places > 0
-        ? `${counted(left.places, 'row')} without a place on the axis ${left.places === 1 ? 'is' : 'are'} not drawn.`
+        ? `${counted(left.places, 'row')} without a position on the axis ${left.places === 1 ? 'is' : 'are'} not drawn.`
         : '',
       isAddedUp ? `Rows of the same ${choice.x} are added up.` : '',
     ].filter(Boolean),

@@ -36,7 +36,9 @@ async function pictured(text: Blob, { clientWidth, clientHeight }: SVGSVGElement
     canvas.height = clientHeight * SHARPNESS;
     canvas.getContext('2d')?.drawImage(image, 0, 0, canvas.width, canvas.height);
     return await new Promise((resolve, reject) => {
-      canvas.toBlob((blob) => (blob === null ? reject(new Error('The browser makes no PNG of it')) : resolve(blob)));
+      canvas.toBlob((blob) =>
+        blob === null ? reject(new Error('The browser cannot make a PNG of it')) : resolve(blob),
+      );
     });
   } finally {
     URL.revokeObjectURL(address);

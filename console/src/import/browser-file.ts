@@ -71,7 +71,7 @@ async function* gunzipped(packed: Bytes, name: string): Bytes {
     if (cause instanceof FileError) throw cause;
     throw new FileError(
       `${name} cannot be decompressed: ${error instanceof Error ? error.message : String(error)}`,
-      'If it was put together from several gzip files, unpack it first: browsers read only the first of them',
+      'If it consists of several gzip files, unpack it first: browsers read only the first of them',
     );
   }
 }

@@ -62,13 +62,14 @@ export function JobView({ job, onClose }: { job: ImportJob; onClose: () => void 
         )}
         {journal.isKept && !isOver && (
           <p class="quiet">
-            If you close the tab, drop the same file here within a day: it goes on, and no row is stored twice.
+            If you close the tab, drop the same file here within a day: the import continues, and no row is stored
+            twice.
           </p>
         )}
         {job.isFull && !isOver && (
           <p class="import-warning">
-            So many records were refused that something may be wrong with the whole file. Correct, or download and
-            discard them, before you go on.
+            Many records were refused: something may be wrong with the whole file. Before you continue, correct them, or
+            download and discard them.
           </p>
         )}
         <Problem error={job.error.value} />

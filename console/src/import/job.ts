@@ -168,6 +168,6 @@ function requireKeys({ outdated: { length: outdated } }: StoredJournal): void {
   if (outdated === 0) return;
   throw new FileError(
     `${outdated} batches were sent more than 23 hours ago and not answered; they could be stored twice`,
-    'Look in the table which rows are stored, discard this import, and import the others',
+    'Check which rows the table has, discard this import, and import the others',
   );
 }

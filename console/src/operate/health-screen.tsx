@@ -75,7 +75,7 @@ export function HealthScreen() {
           values={between((before, after) => rate(before, after, REQUESTS, OF_API))}
           room={ROOM}
           format={perSecond}
-          hint="All calls of the API, refused ones too"
+          hint="All API requests, including refused ones"
         />
         <Sparkline
           label="Server errors"

@@ -63,8 +63,8 @@ export function MoveForm({ project, from, to, servers, onClose, onDone }: MoveFo
         <p class="bad">{error}</p>
       </div>
       <p class="quiet">
-        Reads go on. Writes fail with 503 while the rows are copied. Whatever fails before the switch is undone, and the
-        project stays on {from}.
+        Reads continue. Writes fail with 503 while the rows are copied. If the move fails before the switch, it is
+        undone, and the project stays on {from}.
       </p>
       <label class="check">
         <input

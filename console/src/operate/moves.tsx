@@ -40,7 +40,7 @@ export function Moves({ servers }: { servers: readonly Server[] }) {
         <ActionForm
           title={`Cancel the move of ${canceling.value.project}`}
           action="Cancel the move"
-          keep="Let it go on"
+          keep="Continue the move"
           done="Move canceled"
           isDangerous
           request={cancelMove(canceling.value.id)}

@@ -191,7 +191,7 @@ function Deactivate({ project: { name }, reload, onClose }: FormProps) {
       <p>Its requests are rejected until it is activated again. Nothing is deleted.</p>
       <label class="check">
         <input type="checkbox" checked={now.value} onChange={(event) => (now.value = event.currentTarget.checked)} />
-        <span>End the requests that are running. Otherwise this waits for them, for some 70 s at most.</span>
+        <span>End the requests that are running. Otherwise this waits for them, about 70 s at most.</span>
       </label>
     </ActionForm>
   );

@@ -42,7 +42,7 @@ export function ProjectsScreen({ path }: ScreenProps) {
         <div class="empty">
           <h2>No projects yet</h2>
           <p>
-            A project is a database of its own, with its own tokens. Make one, then create a token for whoever uses it.
+            A project has its own database and tokens. Create one, then create a token for each program that uses it.
           </p>
         </div>
       )}

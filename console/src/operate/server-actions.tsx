@@ -13,11 +13,11 @@ interface Change {
 
 export const CHANGES: Readonly<Record<ServerStatus, Change>> = {
   active: { action: 'Activate', done: 'takes new projects', what: 'New projects are placed on it again.' },
-  closed: { action: 'Close', done: 'is closed', what: 'It takes no new project. Those that live on it stay there.' },
+  closed: { action: 'Close', done: 'is closed', what: 'It accepts no new projects. Existing projects stay there.' },
   draining: {
     action: 'Drain',
     done: 'is draining',
-    what: 'It takes no new project, and a rebalance moves its projects away. Nothing moves before you say so.',
+    what: 'It accepts no new projects, and a rebalance moves its projects away. Nothing moves until you start it.',
   },
 };
 
@@ -50,7 +50,7 @@ export const CheckServer = ({ server, ...events }: FormProps<CheckedServerAnswer
     request={checkServer(server)}
     {...events}
   >
-    <p>Its rights, version, clock, latency, connections and settings are looked at. Nothing is changed on it.</p>
+    <p>This checks its privileges, version, clock, latency, connections and settings. It changes nothing.</p>
   </ActionForm>
 );
 

@@ -227,7 +227,7 @@ function Revoke({ project, token: { id, name }, onClose, onDone }: RevokeProps) 
       onClose={onClose}
       onDone={onDone}
     >
-      <p>Programs that use it are refused within a second. A revoked token cannot be brought back.</p>
+      <p>Programs that use it are refused within a second. A revoked token cannot be restored.</p>
       <label class="check">
         <input type="checkbox" checked={now.value} onChange={(event) => (now.value = event.currentTarget.checked)} />
         <span>End its running requests too</span>

@@ -29,7 +29,7 @@ export function Drop({ filter, onClose, onDone }: DropProps) {
           : filter.id === undefined
             ? 'Every record that the filters match is deleted, '
             : 'It is deleted, '}
-        and cannot be brought back.
+        and cannot be restored.
       </p>
     </ActionForm>
   );

@@ -129,7 +129,7 @@ function HeldRows({ result }: { result: Result }) {
     <p class="result-count">
       <strong>{counted(rows, 'row')}</strong>
       {!result.isComplete.value && ' so far'}
-      {isReleased && <span class="quiet"> · they made room for newer results: run it again to see them</span>}
+      {isReleased && <span class="quiet"> · they were dropped for newer results: run it again to see them</span>}
       {isMore && <span class="quiet"> · the first {count(result.held)} are held here</span>}
       {result.isTruncated.value && (
         <span class="quiet"> · there are more: run this statement alone to see all of its rows</span>

@@ -132,8 +132,8 @@ function Rehearsed({ impact }: { impact: Impact }) {
   );
   const facts = [
     written.length > 0 ? `It would write ${written.join(', ')}.` : '',
-    impact.rewritten.length > 0 ? `It would write the file of ${impact.rewritten.join(', ')} anew.` : '',
-    impact.sequences !== undefined ? `It used ${impact.sequences.join(', ')}, which is not set back.` : '',
+    impact.rewritten.length > 0 ? `It would rewrite ${impact.rewritten.join(', ')}.` : '',
+    impact.sequences !== undefined ? `It used ${impact.sequences.join(', ')}, which Postgres does not set back.` : '',
     `It took ${duration(impact.duration_ms)}, and was rolled back.`,
   ];
   return (

@@ -134,9 +134,7 @@ export function AlterColumn({ table, column, rules, isUnique, onClose }: AlterCo
           }}
         />
         {isNewType && (
-          <p class="quiet">
-            Every value is kept, or nothing is changed. Try it first to see which values are in the way.
-          </p>
+          <p class="quiet">Every value is kept, or nothing is changed. Try it first to see which values do not fit.</p>
         )}
       </div>
       {column.name !== 'id' && (
@@ -150,14 +148,14 @@ export function AlterColumn({ table, column, rules, isUnique, onClose }: AlterCo
       )}
       {isNewType && inTheWay.value.length > 0 && (
         <fieldset class="columns-form">
-          <legend class="field-label">Values in the way, and what becomes of them</legend>
+          <legend class="field-label">Values that do not fit, and their replacements</legend>
           {inTheWay.value.map(({ value, rows }) => (
             <label class="map-row" key={value}>
               <code>{value === '' ? 'empty text' : value}</code>
               <span class="quiet">{counted(rows, 'row')}</span>
               <input
                 class="mono"
-                placeholder="stays in the way"
+                placeholder="not replaced"
                 value={replaced.value[value] ?? ''}
                 onInput={(event) => {
                   const { [value]: _, ...others } = replaced.value;
@@ -197,7 +195,7 @@ export function Drop({ table, column, onClose, onDone }: FormProps & { column?: 
     >
       <label class="field">
         <span class="field-label">
-          All of its values are lost. Type <code>{name}</code> to go on.
+          All of its values are lost. To continue, type <code>{name}</code>.
         </span>
         <input
           class="mono"

@@ -115,7 +115,7 @@ function CreateIndex({ table, columns, onClose }: CreateIndexProps) {
       onClose={onClose}
     >
       <fieldset class="columns-form">
-        <legend class="field-label">Columns, the one that is searched by most first</legend>
+        <legend class="field-label">Columns, most searched first</legend>
         {[...chosen.value, ''].map((column, i) => (
           <select
             key={column}
