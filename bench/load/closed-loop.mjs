@@ -15,6 +15,7 @@
  * @property {number} seconds from the first request to the last answer
  * @property {number} bytes of all answers, as the reader counts them
  * @property {number} p50 median time of an answer, in milliseconds
+ * @property {number} p99 what 1 of 100 answers took at least, in milliseconds
  */
 
 /**
@@ -39,7 +40,8 @@ export function closedLoop(sockets, { requests, seconds, atMost = Infinity }, re
       const elapsed = (performance.now() - started) / 1000;
       times.sort((a, b) => a - b);
       const p50 = times[times.length >> 1] ?? 0;
-      resolve({ acknowledged, answers: times.length, seconds: elapsed, bytes, p50 });
+      const p99 = times[Math.floor(times.length * 0.99)] ?? 0;
+      resolve({ acknowledged, answers: times.length, seconds: elapsed, bytes, p50, p99 });
     };
 
     for (const [index, socket] of sockets.entries()) {

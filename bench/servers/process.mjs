@@ -10,12 +10,12 @@ const STOP_MS = 30_000;
 
 /**
  * @param {string} log file that takes what it prints
- * @param {{ env: object, cwd: string, ipc?: boolean }} options
+ * @param {{ env: object, cwd: string, ipc?: boolean, account?: { uid?: number, gid?: number } }} options
  */
-export function start(program, args, log, { env, cwd, ipc = false }) {
+export function start(program, args, log, { env, cwd, ipc = false, account = {} }) {
   const out = openSync(log, 'a');
   const stdio = ['ignore', out, out, ...(ipc ? ['ipc'] : [])];
-  const child = spawn(program, args, { env, cwd, stdio, detached: true });
+  const child = spawn(program, args, { env, cwd, stdio, detached: true, ...account });
   closeSync(out);
   child.on('error', () => {}); // it shows as an exit
   return child;
