@@ -55,7 +55,7 @@ export const ENVIRONMENT: Readonly<Record<string, string>> = {
 };
 
 /**
- * Runs a program as an account, without supplementary groups.
+ * Runs a program as an account, without supplementary groups, and beyond Ctrl-C: it is up to the caller to stop.
  * @returns the exit code (null after a signal), and stdout with stderr
  * @throws Error if the program cannot be executed
  */
@@ -66,7 +66,13 @@ export function run(
   environment = ENVIRONMENT,
 ): Promise<{ code: number | null; output: string }> {
   return new Promise((resolve, reject) => {
-    const child = spawn(program, args, { ...account, cwd: '/', env: environment, stdio: ['ignore', 'pipe', 'pipe'] });
+    const child = spawn(program, args, {
+      ...account,
+      cwd: '/',
+      env: environment,
+      stdio: ['ignore', 'pipe', 'pipe'],
+      detached: true,
+    });
     let output = '';
     const collect = (chunk: Buffer): void => void (output += chunk.toString());
     child.stdout.on('data', collect);

@@ -2,7 +2,7 @@
 import { chown, lstat, mkdir, readFile, realpath, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { afterAll, afterEach, describe, expect, it } from 'vitest';
-import { calledByRoot, ProjectAccounts, run } from '../../src/embedded/accounts.js';
+import { calledByRoot, caller, ProjectAccounts, run } from '../../src/embedded/accounts.js';
 import { SYSTEM_FOLDER } from '../../src/embedded/data-folder.js';
 import {
   endEverything,
@@ -188,3 +188,9 @@ if (calledByRoot()) {
     });
   });
 }
+
+it('a program such as initdb is out of reach of a Ctrl-C in the terminal, which the service handles', async () => {
+  const { output } = await run(caller(), '/bin/sh', ['-c', 'echo $$; cut -d " " -f 5 /proc/$$/stat']);
+  const [pid, group] = output.trim().split('\n');
+  expect(group).toBe(pid);
+});
