@@ -15,7 +15,7 @@ import {
 } from '../remote/options.js';
 import { requireFolderOf } from '../remote/user-files.js';
 import { warn } from '../terminal/output.js';
-import { countedRows, grouped } from '../terminal/progress.js';
+import { countedRows, grouped, speedOf } from '../terminal/progress.js';
 import { quoted } from '../terminal/text.js';
 import { FORMATS } from '../../import/format.js';
 import { importFiles, previewImport } from './import.js';
@@ -159,11 +159,10 @@ function report(result: ImportResult, files: readonly string[], options: ImportO
   if (outcome === 'stopped') {
     throw new ExitError(EXIT.interrupted, `${soFar}. ${howToResume(result, files, options)}`);
   }
-  const rate = storedNow / seconds;
   process.stdout.write(
     options.json
       ? `${JSON.stringify({ table, inserted, ...(isUpsert ? { updated, ignored } : {}), refused, quarantined, refused_file: refusedFile, seconds: Number(seconds.toFixed(3)), retries })}\n`
-      : `${countedRows(inserted)} ${options.rehearse ? 'could be stored' : 'stored'} in ${table}${others}, ${grouped(refused)} refused${kept}, ${seconds.toFixed(1)} s, ${grouped(rate)} rows/s\n`,
+      : `${countedRows(inserted)} ${options.rehearse ? 'could be stored' : 'stored'} in ${table}${others}, ${grouped(refused)} refused${kept}, ${seconds.toFixed(1)} s${speedOf(storedNow, seconds)}\n`,
   );
   if (refusedFile !== null) {
     const next = commandFor([refusedFile], options, storing);

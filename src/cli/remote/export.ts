@@ -3,7 +3,7 @@ import { Command, Option } from 'commander';
 import { connect } from './connection.js';
 import { collect, numbersOption, remoteOptions, whole } from './options.js';
 import { UsageError } from '../exit.js';
-import { countedRows, grouped, ProgressLine } from '../terminal/progress.js';
+import { countedRows, ProgressLine, speedOf } from '../terminal/progress.js';
 import { abortOnSignals } from '../signals.js';
 import { isStdout, outputTo } from './output-file.js';
 import { FORMATS as TEXT_FORMATS, RowCounter, rowsAs } from './rows.js';
@@ -108,6 +108,6 @@ async function exportRows(command: Command, sql: string, options: Options, signa
   report.write(
     json
       ? `${JSON.stringify({ file: output, rows: count, bytes, seconds: Number(seconds.toFixed(3)) })}\n`
-      : `${countedRows(count)} ${isStdout(output) ? 'written to standard output' : `in ${output}`}, ${seconds.toFixed(1)} s, ${grouped(count / seconds)} rows/s\n`,
+      : `${countedRows(count)} ${isStdout(output) ? 'written to standard output' : `in ${output}`}, ${seconds.toFixed(1)} s${speedOf(count, seconds)}\n`,
   );
 }

@@ -70,6 +70,10 @@ export class ProgressLine {
   }
 }
 
+/** After a result; a row or none says nothing about speed. @param seconds that the rows took */
+export const speedOf = (rows: number, seconds: number): string =>
+  rows > 1 ? `, ${grouped(rows / seconds)} rows/s` : '';
+
 const bar = (share: number): string => {
   const full = Math.round(Math.min(1, share) * BAR);
   return `[${'='.repeat(full)}${' '.repeat(BAR - full)}]`;
