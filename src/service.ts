@@ -203,7 +203,7 @@ async function assemble(
   engine.moves.keepSettling();
   const tidyArchives = async () => {
     const { removeOldArchives } = await import('./backup/archiving.js');
-    await removeOldArchives(engine.servers.home, config.archiveDays);
+    await removeOldArchives(engine.servers.defaultTenancy, config.archiveDays);
   };
   const tidyingFailed = (error: unknown) => logger.warn({ error: String(error) }, 'old archived WAL cannot be removed');
   const tidying = setInterval(() => void tidyArchives().catch(tidyingFailed), ARCHIVES_EVERY_MS).unref();

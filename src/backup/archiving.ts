@@ -5,7 +5,7 @@ import { EngineError } from '../contract/errors.js';
 import { configValue } from '../embedded/config.js';
 import { ARCHIVE_SETTINGS } from '../embedded/server-folder.js';
 import { replaceFile } from '../files.js';
-import { OwnServers } from '../tenancy/own-servers.js';
+import { OwnServerTenancy } from '../tenancy/own-server-tenancy.js';
 import type { Tenancy } from '../tenancy/tenancy.js';
 import type { Installation } from './installation.js';
 import { archiveSettings, prepareArchive, removeOldSegments } from './physical/wal-archive.js';
@@ -18,7 +18,7 @@ export async function setArchiving(installation: Installation, name: string, on:
   const { projects, record, servers } = installation;
   const project = await projects.get(name);
   const tenancy = servers.tenancyOf(project.placement);
-  if (!(tenancy instanceof OwnServers)) {
+  if (!(tenancy instanceof OwnServerTenancy)) {
     throw new EngineError(
       'invalid_request',
       'With DATABASE_URL, or on an added server, archive the write-ahead log yourself',
@@ -41,7 +41,7 @@ export async function setArchiving(installation: Installation, name: string, on:
 
 /** Removes archived WAL that is older than this. */
 export async function removeOldArchives(tenancy: Tenancy, days: number): Promise<void> {
-  if (!(tenancy instanceof OwnServers)) return;
+  if (!(tenancy instanceof OwnServerTenancy)) return;
   const { fleet } = tenancy;
   await removeOldSegments(fleet.archives, days, (id) => fleet.has(id));
 }

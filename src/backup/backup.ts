@@ -11,7 +11,7 @@ import { contentOf } from '../contract/wire/operator.js';
 import { withPrivateFolder } from '../files.js';
 import type { ControlDatabase } from '../tenancy/control.js';
 import type { ProjectRow } from '../tenancy/control-rows.js';
-import { OwnServers } from '../tenancy/own-servers.js';
+import { OwnServerTenancy } from '../tenancy/own-server-tenancy.js';
 import { type Installation, isReady } from './installation.js';
 import { findPrograms, type ProgramPlaces } from './logical/client-programs.js';
 import { saveDump } from './logical/dump.js';
@@ -91,21 +91,22 @@ async function saverOf(
   folder: string,
 ): Promise<Save> {
   const tenancyOf = ({ placement }: ProjectRow) => installation.servers.tenancyOf(placement);
-  const dumped = form === 'logical' ? projects : projects.filter((one) => !(tenancyOf(one) instanceof OwnServers));
+  const dumped =
+    form === 'logical' ? projects : projects.filter((one) => !(tenancyOf(one) instanceof OwnServerTenancy));
   if (form === 'physical' && dumped.length > 0) {
     throw new EngineError(
       'invalid_request',
       'Projects of DATABASE_URL or of an added server share its files, so their backups are logical',
     );
   }
-  const { home } = installation.servers;
-  const isDumping = form === 'logical' || !(home instanceof OwnServers);
+  const { defaultTenancy: home } = installation.servers;
+  const isDumping = form === 'logical' || !(home instanceof OwnServerTenancy);
   const tenancies = new Set([...(isDumping ? [home] : []), ...dumped.map(tenancyOf)]);
   const majors = await Promise.all(Array.from(tenancies, (tenancy) => tenancy.major()));
   const programs = majors.length === 0 ? null : await findPrograms(places, Math.max(...majors));
   return (project, add, file, signal) => {
     const tenancy = tenancyOf(project);
-    if (tenancy instanceof OwnServers && form !== 'logical') return saveFiles(tenancy, project, add, signal);
+    if (tenancy instanceof OwnServerTenancy && form !== 'logical') return saveFiles(tenancy, project, add, signal);
     if (programs === null) throw new Error('Postgres has no client programs');
     return saveDump(installation, project, add, { file, programs, folder, signal });
   };
@@ -189,10 +190,14 @@ async function controlRow(control: ControlDatabase, project: ProjectRow): Promis
 }
 
 /** The disk that the backup is written to failed, or the one server that all projects share. */
-const affectsAll = (error: unknown, { placement }: ProjectRow, { servers: { home } }: Installation): boolean =>
+const affectsAll = (
+  error: unknown,
+  { placement }: ProjectRow,
+  { servers: { defaultTenancy: home } }: Installation,
+): boolean =>
   error instanceof Error &&
   'syscall' in error &&
-  ((placement.added === null && !(home instanceof OwnServers)) ||
+  ((placement.added === null && !(home instanceof OwnServerTenancy)) ||
     ['write', 'fsync', 'ftruncate'].includes(String(error.syscall)));
 
 const json = (value: object): Buffer => Buffer.from(`${JSON.stringify(value, null, 2)}\n`);

@@ -199,7 +199,7 @@ async function contentsOf(
   const contents: Contents[] = [];
   for (const { saved } of chosen) {
     if (saved.kind === 'physical') {
-      requireHome(saved.name, targets, servers.home);
+      requireHome(saved.name, targets, servers.defaultTenancy);
       contents.push(await filesOf(saved, file, installation, at, signal));
     } else if (programs) {
       const fill: Contents['fill'] = (placement) =>

@@ -1,5 +1,5 @@
 /** Cuts records into batches that the service accepts, each record as the JSON that is sent. */
-import type { ErrorPlace } from '../contract/errors.js';
+import type { ErrorDetail } from '../contract/errors.js';
 import { LIMITS } from '../contract/limits.js';
 import { NotJsonError, toJson } from './json.js';
 
@@ -43,7 +43,7 @@ export async function* cutBatches<Item extends { readonly json: string }>(
 /** The records as JSON; those that cannot be sent go to `refuse`. */
 export async function* toRecords<Item extends object>(
   source: RecordSource<Item>,
-  refuse: (refused: { index: number; record: Item; errors: readonly ErrorPlace[] }) => Promise<void>,
+  refuse: (refused: { index: number; record: Item; errors: readonly ErrorDetail[] }) => Promise<void>,
 ): AsyncGenerator<IndexedRecord<Item>, void> {
   let index = 0;
   for await (const record of source) {
@@ -54,7 +54,7 @@ export async function* toRecords<Item extends object>(
   }
 }
 
-export function jsonOrError(item: object, record: number): string | ErrorPlace {
+export function jsonOrError(item: object, record: number): string | ErrorDetail {
   try {
     const json = toJson(item);
     if (BRACKETS + bytesOf(json) <= LIMITS.bodyBytes) return json;

@@ -1,6 +1,6 @@
 /** The client's only error class: what the service answered, or why there was no answer. */
-import type { ErrorCode, ErrorPlace, PostgresDetails } from '../contract/errors.js';
-import type { ValueCount } from '../contract/lost-values.js';
+import type { ErrorCode, ErrorDetail, PostgresDetails } from '../contract/errors.js';
+import type { ValueCount } from '../contract/unconvertible-values.js';
 
 /**
  * Failures without an answer from the service.
@@ -35,7 +35,7 @@ export class CdpError extends Error {
   /** The HTTP status; 0 if there was no answer, or no request was sent. */
   readonly status: number;
   /** What is wrong and where, at most 50 entries. In an insert, `record` is the 0-based position in the whole input. */
-  readonly errors: readonly ErrorPlace[];
+  readonly errors: readonly ErrorDetail[];
   /** How many there are in all; `errors` may hold only the first. */
   readonly errorCount: number;
   readonly hint: string | undefined;

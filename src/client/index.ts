@@ -39,8 +39,8 @@ export type { QuarantineFilter, ReplayOptions, ReplayResult } from './quarantine
 export type { Impact } from '../contract/wire/rehearsal.js';
 export type { ClientOptions } from './transport.js';
 export type { ColumnType } from '../contract/column-types.js';
-export type { ErrorCode, ErrorPlace, PostgresDetails } from '../contract/errors.js';
-export type { ValueCount } from '../contract/lost-values.js';
+export type { ErrorCode, ErrorDetail, PostgresDetails } from '../contract/errors.js';
+export type { ValueCount } from '../contract/unconvertible-values.js';
 export type {
   AlterTableAnswer,
   AlterTableBody,

@@ -2,7 +2,7 @@
  * Inserts any number of records, in batches. A few batches are in flight at a time, each with its own idempotency key, so
  * that a retry stores nothing twice.
  */
-import type { ErrorPlace } from '../contract/errors.js';
+import type { ErrorDetail } from '../contract/errors.js';
 import type { BatchAnswer, Resolution } from '../contract/wire/batch.js';
 import type { Impact } from '../contract/wire/rehearsal.js';
 import { cutBatches, type IndexedRecord, jsonOrError, type RecordSource, toRecords } from './batches.js';
@@ -49,7 +49,7 @@ export interface RefusedRecord<Item> {
   index: number;
   record: Item;
   /** What is wrong with it. */
-  errors: readonly ErrorPlace[];
+  errors: readonly ErrorDetail[];
 }
 
 export interface InsertOptions<Item> extends StoreOptions {
@@ -97,7 +97,7 @@ export interface BatchResult {
   /** With `onError`. */
   quarantined?: number;
   /** What is wrong with the first of them. */
-  errors?: readonly ErrorPlace[];
+  errors?: readonly ErrorDetail[];
   /** With `dryRun`. */
   impact?: Impact;
   /** With `return: 'ids'`, in the order of the records. */
@@ -295,7 +295,7 @@ function inInput<Item>(error: CdpError, batch: readonly IndexedRecord<Item>[]): 
 
 const RECORD = /^Record (\d+)/;
 
-const placeInInput = (place: ErrorPlace, record: number): ErrorPlace => ({
+const placeInInput = (place: ErrorDetail, record: number): ErrorDetail => ({
   ...place,
   message: place.message.replace(RECORD, `Record ${record}`),
   record,

@@ -1,5 +1,5 @@
 /** Divides a batch that the service refused into the bad records and those worth sending again. */
-import type { ErrorCode, ErrorPlace } from '../contract/errors.js';
+import type { ErrorCode, ErrorDetail } from '../contract/errors.js';
 import type { CdpError, CdpErrorCode } from './error.js';
 
 /** Errors caused by a record even if they do not name one. */
@@ -12,7 +12,7 @@ const CAUSED_BY_A_RECORD: readonly CdpErrorCode[] = [
 
 export interface Partition {
   /** The bad records by their position in the batch, from 0. */
-  refused: Map<number, ErrorPlace[]>;
+  refused: Map<number, ErrorDetail[]>;
   /** The batches to send instead, as positions in this one. */
   resend: number[][];
 }
@@ -28,7 +28,7 @@ export function partitionBatch(
   more: readonly CdpErrorCode[] = [],
 ): Partition | undefined {
   const all = Array.from({ length: size }, (_, i) => i);
-  const refused = new Map<number, ErrorPlace[]>();
+  const refused = new Map<number, ErrorDetail[]>();
   for (const place of error.errors) {
     if (place.record !== undefined) refused.set(place.record, [...(refused.get(place.record) ?? []), place]);
   }

@@ -1,16 +1,16 @@
 /** Collects every error of a request, so that one response names them all (contract sections 5 to 7). */
-import { EngineError, type EngineErrorOptions, type ErrorCode, type ErrorPlace } from './errors.js';
+import { EngineError, type EngineErrorOptions, type ErrorCode, type ErrorDetail } from './errors.js';
 import { LIMITS } from './limits.js';
 
 /** What an error says besides its places. */
 type More = Pick<EngineErrorOptions, 'hint' | 'postgres' | 'cause'>;
 
 export class ErrorCollector {
-  private readonly listed: ErrorPlace[] = [];
+  private readonly listed: ErrorDetail[] = [];
   private count = 0;
 
   /** The first of them. */
-  get places(): readonly ErrorPlace[] {
+  get places(): readonly ErrorDetail[] {
     return this.listed;
   }
 
@@ -20,7 +20,7 @@ export class ErrorCollector {
   }
 
   /** @param describe is called only for a place that will be listed: a hostile batch may have a million others. */
-  add(error: ErrorCode, describe: () => Omit<ErrorPlace, 'error'>): void {
+  add(error: ErrorCode, describe: () => Omit<ErrorDetail, 'error'>): void {
     this.count += 1;
     if (this.listed.length < LIMITS.errorsListed) this.listed.push({ ...describe(), error });
   }

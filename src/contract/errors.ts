@@ -2,7 +2,7 @@
  * The closed table of error codes (contract section 1), and the one error class that carries them: nothing else writes a
  * status of 400 or more. The error exit in `http/` turns an {@link EngineError} into the one response shape.
  */
-import type { LostRows, ValueCount } from './lost-values.js';
+import type { UnconvertibleRows, ValueCount } from './unconvertible-values.js';
 
 /** One row: the HTTP status, what the code means, and what the caller should do. The docs repeat exactly this. */
 interface ErrorRow {
@@ -257,7 +257,7 @@ export const ERROR_CODES = {
 export type ErrorCode = keyof typeof ERROR_CODES;
 
 /** One error of a request. `record` is the 0-based index in the request's array. */
-export interface ErrorPlace {
+export interface ErrorDetail {
   record?: number;
   column?: string;
   /** Of a constraint of several columns, instead of `column`. */
@@ -282,31 +282,31 @@ export interface PostgresDetails {
 export type Dependency = 'database' | `server ${string}` | 'identity provider';
 
 export interface EngineErrorOptions {
-  errors?: ErrorPlace[];
+  errors?: ErrorDetail[];
   /** How many errors there are, if `errors` holds only the first of them. */
   errorCount?: number;
   hint?: string;
   postgres?: PostgresDetails;
-  lost?: LostRows;
+  unconvertible?: UnconvertibleRows;
   values?: ValueCount[];
   /** Seconds after which to try again; undefined: the default of the error exit; null: unknown. */
   retryAfter?: number | null;
   /** What is unavailable, for a `database_unavailable`; default: the database. */
-  away?: Dependency;
+  dependency?: Dependency;
   cause?: unknown;
 }
 
 /** The one error that is thrown on purpose, anywhere; caught once, at the error exit of `http/`. */
 export class EngineError extends Error {
   readonly code: ErrorCode;
-  readonly errors: ErrorPlace[] | undefined;
+  readonly errors: ErrorDetail[] | undefined;
   readonly errorCount: number;
   readonly hint: string | undefined;
   readonly postgres: PostgresDetails | undefined;
-  readonly lost: LostRows | undefined;
+  readonly unconvertible: UnconvertibleRows | undefined;
   readonly values: ValueCount[] | undefined;
   readonly retryAfter: number | null | undefined;
-  away: Dependency | undefined;
+  dependency: Dependency | undefined;
 
   constructor(code: ErrorCode, message: string, options: EngineErrorOptions = {}) {
     super(message, { cause: options.cause });
@@ -316,10 +316,10 @@ export class EngineError extends Error {
     this.errorCount = options.errorCount ?? options.errors?.length ?? 0;
     this.hint = options.hint;
     this.postgres = options.postgres;
-    this.lost = options.lost;
+    this.unconvertible = options.unconvertible;
     this.values = options.values;
     this.retryAfter = options.retryAfter;
-    this.away = options.away;
+    this.dependency = options.dependency;
   }
 
   get status(): number {

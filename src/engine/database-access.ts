@@ -15,7 +15,7 @@ import type { Servers } from '../tenancy/servers.js';
 import type { Server } from '../tenancy/tenancy.js';
 import type { Clock, Deadline, StopReason } from './limits/deadline.js';
 import { abortReason, RunningRequest } from './limits/running-request.js';
-import type { ServerCapacities } from './limits/server-capacity.js';
+import type { ServerPools } from './limits/server-pools.js';
 import type { Slots, WorkKind } from './limits/slots.js';
 import { Sweeper } from './limits/sweeper.js';
 import type { WaitBudget } from './limits/wait-budget.js';
@@ -55,7 +55,7 @@ export class DatabaseAccess {
 
   constructor(
     readonly servers: Servers,
-    readonly capacities: ServerCapacities,
+    readonly serverPools: ServerPools,
     private readonly quotas: Quotas,
     private readonly projects: Projects,
   ) {}
@@ -71,7 +71,7 @@ export class DatabaseAccess {
       if (!(error instanceof StaleConnection)) throw await this.explained(project, error);
     }
     // Whatever ended that connection may have ended the other idle ones too.
-    this.capacities.closeProject(project.id);
+    this.serverPools.closeProject(project.id);
     try {
       return await this.attempt(project, use, work);
     } catch (error) {
@@ -115,7 +115,7 @@ export class DatabaseAccess {
     const pool = use.pool === 'typed-read' && !project.isFenced ? 'typed' : use.pool;
     if (project.isFenced && !isReader(pool)) throw moving();
     const server = replica?.server ?? this.servers.serverOf(placement);
-    const { slots, connections } = this.capacities.of(placement, replica);
+    const { slots, connections } = this.serverPools.of(placement, replica);
     const starting = server.acquire();
     if (starting !== undefined) await untilRunning(server, starting, use.waitBudget);
     let releaseSlot = () => {};
@@ -146,7 +146,7 @@ export class DatabaseAccess {
     if (!(answer instanceof EngineError) || answer.code !== 'database_unavailable') return answer;
     if (answer.cause instanceof PostgresError) await this.projects.requireActive(project);
     const { server, added } = project.placement;
-    if (added !== null) answer.away = `server ${server}`;
+    if (added !== null) answer.dependency = `server ${server}`;
     return answer;
   }
 }

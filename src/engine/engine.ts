@@ -11,7 +11,7 @@ import type { Tokens } from './access/tokens.js';
 import type { Audit, Origin } from './audit/audit.js';
 import type { StopReason } from './limits/deadline.js';
 import { LiveRequests } from './limits/live-requests.js';
-import type { ServerCapacities } from './limits/server-capacity.js';
+import type { ServerPools } from './limits/server-pools.js';
 import { type Load, TOO_MANY_WAITING, type WorkKind } from './limits/slots.js';
 import type { Moves } from './moves/moves.js';
 import { Project, type SharedServices } from './project.js';
@@ -45,7 +45,7 @@ interface EngineParts {
 interface EngineLoad {
   requests: Record<WorkKind, Load>;
   /** Open to projects' databases of each server, and how many may be. */
-  connections: ServerCapacities['connections'];
+  connections: ServerPools['connections'];
   overQuota: number;
   /** Postgres servers of projects that run. */
   servers: number;
@@ -84,7 +84,7 @@ export class Engine implements Omit<EngineParts, 'shared'> {
     const { database, throttle } = this.shared;
     if (work !== null) {
       this.servers.requireUp(row.placement);
-      if (database.capacities.of(row.placement).slots.isFull(row.id, work)) throw TOO_MANY_WAITING;
+      if (database.serverPools.of(row.placement).slots.isFull(row.id, work)) throw TOO_MANY_WAITING;
     }
     throttle.noteRequest(row.id);
     return new Project(row, this.shared, trace);
@@ -101,7 +101,7 @@ export class Engine implements Omit<EngineParts, 'shared'> {
    */
   get load(): EngineLoad {
     const { database, quotas } = this.shared;
-    const { capacities, stops } = database;
+    const { serverPools: capacities, stops } = database;
     return {
       requests: capacities.load(),
       connections: capacities.connections,
@@ -113,12 +113,12 @@ export class Engine implements Omit<EngineParts, 'shared'> {
 
   /** Connections to the projects of a server that has no bound of its own. */
   get maxConnections(): number {
-    return this.shared.database.capacities.maxConnections;
+    return this.shared.database.serverPools.maxConnections;
   }
 
   /** Requests of one project by kind, now. */
   loadOf(project: string): EngineLoad['requests'] {
-    return this.shared.database.capacities.load(project);
+    return this.shared.database.serverPools.load(project);
   }
 
   /** Bytes on disk by project, see `sizesOf`. */
@@ -148,7 +148,7 @@ export class Engine implements Omit<EngineParts, 'shared'> {
   /** Deletes a project and everything this instance holds of it. @param lost a server that will not come back */
   async deleteProject(name: string, by?: Origin, lost?: string): Promise<ProjectRow> {
     const project = await this.projects.delete(name, by, lost);
-    this.shared.database.capacities.closeProject(project.id);
+    this.shared.database.serverPools.closeProject(project.id);
     this.shared.quotas.forget(project.id);
     return project;
   }
@@ -158,7 +158,7 @@ export class Engine implements Omit<EngineParts, 'shared'> {
     this.serverWatch.close();
     await this.moves.close();
     await this.sessions?.close();
-    this.shared.database.capacities.close();
+    this.shared.database.serverPools.close();
     this.shared.quotas.close();
     await this.audit.close();
     await this.shared.splitter.close();

@@ -150,7 +150,7 @@ function readAnswer<A>(text: string, stored: Schema<A>): { answer: A } | null {
  * Stores the answer under the key, and clears some expired keys away. Runs at the end of the request's transaction.
  * @param rows that a batch stored or deleted
  */
-export function storeResponse(
+export function storeAnswer(
   { key, path, fingerprint, bodySha256, receiptDays }: IdempotencyKey,
   answer: unknown,
   rows: number | null = null,

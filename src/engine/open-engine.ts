@@ -9,12 +9,12 @@ import { Credentials } from '../tenancy/credentials.js';
 import { readMigrations } from '../tenancy/migrate.js';
 import { MoveRows } from '../tenancy/move-rows.js';
 import type { Placement } from '../tenancy/placement.js';
-import { type Embedded, type FleetEvents, OwnServers } from '../tenancy/own-servers.js';
+import { type Embedded, type FleetEvents, OwnServerTenancy } from '../tenancy/own-server-tenancy.js';
 import { ProjectDatabases } from '../tenancy/project-databases.js';
 import { ServerRows } from '../tenancy/server-rows.js';
 import { Servers } from '../tenancy/servers.js';
 import { servicePool } from '../tenancy/service-pool.js';
-import { SharedServer } from '../tenancy/shared-server.js';
+import { SharedTenancy } from '../tenancy/shared-tenancy.js';
 import { authenticator } from './access/authenticate.js';
 import type { JwtSettings } from './access/jwt.js';
 import { type Rate, TokenRate } from './access/token-rate.js';
@@ -25,7 +25,7 @@ import { DatabaseAccess } from './database-access.js';
 import { Engine } from './engine.js';
 import { SchemaCache } from './insert/schema-cache.js';
 import { EventLoopThrottle } from './limits/event-loop-throttle.js';
-import { type CapacitySettings, ServerCapacities } from './limits/server-capacity.js';
+import { type PoolSettings, ServerPools } from './limits/server-pools.js';
 import { type MoveEvents, Moves } from './moves/moves.js';
 import type { SharedServices } from './project.js';
 import { Projects } from './projects/projects.js';
@@ -34,7 +34,7 @@ import { type OnServerUnreachable, ServerWatch } from './servers/server-watch.js
 import { Sessions, type SessionSettings } from './sessions/sessions.js';
 import { Splitter } from './sql/splitter.js';
 
-export interface EngineSettings extends AuditSettings, CapacitySettings {
+export interface EngineSettings extends AuditSettings, PoolSettings {
   /** Longest wait of one request, in milliseconds. */
   waitMs: number;
   address: ServerAddress;
@@ -93,12 +93,7 @@ export async function openEngine(settings: EngineSettings): Promise<Engine> {
     const jwt = settings.jwt === null ? null : new (await import('./access/jwt.js')).JwtVerifier(settings.jwt, control);
     const connections = new ProjectSessions(servers, databases);
     const quotas = new Quotas((project) => servers.tenancyOf(project.placement).sizeOf(project), settings.projectQuota);
-    const database = new DatabaseAccess(
-      servers,
-      new ServerCapacities(servers, connections, settings),
-      quotas,
-      projects,
-    );
+    const database = new DatabaseAccess(servers, new ServerPools(servers, connections, settings), quotas, projects);
     const shared: SharedServices = {
       database,
       quotas,
@@ -109,7 +104,7 @@ export async function openEngine(settings: EngineSettings): Promise<Engine> {
       quarantineDays,
     };
     const onEnd = (id: string) => {
-      database.capacities.closeProject(id);
+      database.serverPools.closeProject(id);
       quotas.forget(id);
     };
     const moves = new Moves(projectParts, projects, { onEnd, onStuck: settings.onStuckMove });
@@ -156,9 +151,9 @@ async function openControl(
     const common = { databases, credentials, previous, template: `cdp_template_${control.instanceId}` };
     if (embedded !== null) {
       const events = serverEvents(control, audit, settings.onServerTrouble);
-      return new Servers(await OwnServers.open(embedded, databases, control, idleStopMs, events), common);
+      return new Servers(await OwnServerTenancy.open(embedded, databases, control, idleStopMs, events), common);
     }
-    const home = new SharedServer(address, common);
+    const home = new SharedTenancy(address, common);
     await home.prepare();
     return new Servers(home, common);
   };

@@ -59,7 +59,7 @@ export class Project {
   }
 
   /** Changes when it moves: what was seen of its tables holds where it was seen. */
-  get place(): string {
+  get cacheKey(): string {
     const { id, placement } = this.row;
     return `${id} ${placement.server} ${placement.database}`;
   }
@@ -152,6 +152,6 @@ export class Project {
   /** The project may have changed what its roles may do: its next connections check and repair the rights. */
   recheckRights(lease: Lease): void {
     lease.closeAfterUse();
-    this.shared.database.capacities.closeProject(this.id);
+    this.shared.database.serverPools.closeProject(this.id);
   }
 }

@@ -3,7 +3,7 @@ import type { Schema } from '../contract/schema.js';
 import { BEGIN, type Statement } from '../pg/index.js';
 import type { Lease } from '../tenancy/connections/connections.js';
 import type { PoolName } from '../tenancy/connections/project-session.js';
-import { type IdempotencyKey, storeResponse, withIdempotencyKey } from './idempotency.js';
+import { type IdempotencyKey, storeAnswer, withIdempotencyKey } from './idempotency.js';
 import type { Clock, Deadline } from './limits/deadline.js';
 import type { Project } from './project.js';
 import type { QuotaImpact } from './quota.js';
@@ -53,7 +53,7 @@ export function writeOnce<T, A>(
   const { deadline, idempotency, stored, grows = true, pool = 'typed', begin = [BEGIN], impact, trace } = options;
   const repeatable = idempotency !== null;
   const storing = (response: unknown, rows?: number) =>
-    idempotency === null ? [] : storeResponse(idempotency, response, rows);
+    idempotency === null ? [] : storeAnswer(idempotency, response, rows);
   const run = async (lease: Lease, clock: Clock) => {
     const { session } = lease;
     const write: Write = {

@@ -49,7 +49,7 @@ export function adminListener(
           running.add(work);
           try {
             const { body } = await work;
-            context.settle();
+            context.handlerEnded();
             return body === null ? reply : await reply.code(route.success.status).send(body);
           } catch (error) {
             throw forOperator(error);

@@ -74,7 +74,7 @@ export class RequestContext {
   }
 
   /** The handler has ended, or the error exit has answered in its place. */
-  settle(): void {
+  handlerEnded(): void {
     if (this.settled) return;
     this.settled = true;
     if (this.closed) this.end();

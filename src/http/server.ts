@@ -134,7 +134,7 @@ function addRoute(
       // Nothing was stored.
       if (rehearsal !== null) context.rows = null;
       else if (context.project?.hasReplicas && answer.body !== null) await setPositionHeader(call);
-      context.settle();
+      context.handlerEnded();
       const { status = route.success.status } = answer;
       if (answer.body !== null) sendResponse(request, reply, settings.streamStallMs, status, answer);
       return reply;

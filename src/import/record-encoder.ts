@@ -1,5 +1,5 @@
 /** Records of a file as the JSON that is sent. A value that does not fit its column goes as text, for the service to reject. */
-import type { ErrorPlace } from '../contract/errors.js';
+import type { ErrorDetail } from '../contract/errors.js';
 import { counted } from '../contract/message-text.js';
 import type { Mapping } from './field-mapping.js';
 import { fitsHeader } from './csv-reader.js';
@@ -14,7 +14,7 @@ export interface EncodedRecord {
   readonly line: number;
   readonly json: string;
   /** Why it cannot be sent; `json` then holds what is left of it, for someone to correct. */
-  readonly problem?: ErrorPlace;
+  readonly problem?: ErrorDetail;
   /** The same as an object, if `json` is none: what a file of refused records has, which can be imported. */
   readonly object?: string;
 }
@@ -50,7 +50,7 @@ function cellEncoders(mappings: readonly Mapping[], notation: Notation): Encoder
       return { line, json, object, problem: { error: 'invalid_value', message } };
     }
     let members = '';
-    let problem: ErrorPlace | undefined;
+    let problem: ErrorDetail | undefined;
     for (let i = 0; i < columns.length; i++) {
       const { column, isJsonb, key, toJson } = columns[i] as (typeof columns)[number];
       const cell = cells[i] as string | null;

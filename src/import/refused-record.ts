@@ -1,14 +1,14 @@
 /** A record that was refused, and a line of the file that such records go to. Corrected, it can be imported (`source.ts`). */
-import type { ErrorPlace } from '../contract/errors.js';
+import type { ErrorDetail } from '../contract/errors.js';
 import type { EncodedRecord } from './record-encoder.js';
 
 export interface RefusedRecord {
   record: EncodedRecord;
-  errors: readonly ErrorPlace[];
+  errors: readonly ErrorDetail[];
 }
 
 /** The message without the position in its batch, which means nothing to a person. */
-export const messageIn = ({ message }: ErrorPlace): string => message.replace(/^Record \d+(?:: |, )/, '');
+export const messageIn = ({ message }: ErrorDetail): string => message.replace(/^Record \d+(?:: |, )/, '');
 
 /** NDJSON. `record` is what was sent, or would have been. */
 export function refusedLine(file: string, { record: { line, json, object = json }, errors }: RefusedRecord): string {

@@ -11,7 +11,7 @@
  *
  * Why this is enough: docs/decisions/0038-postgres-port.md.
  */
-import type { Classification, Refused } from '../engine/sessions/classify.js';
+import type { Classification, Rejection } from '../engine/sessions/classify.js';
 import { SessionError } from '../engine/sessions/session-error.js';
 import { literal } from '../pg/index.js';
 import { BACKEND, Framing, FRONTEND, MESSAGE_HEADER, parse, readStrings, simpleQuery } from '../pg/protocol.js';
@@ -199,7 +199,7 @@ export class ReadOnlyFilter {
     this.group.hasBegun = true;
     if (type === FRONTEND.parse) {
       const [name = '', text = ''] = readStrings(body, 2);
-      const replacement = (refused: Refused) => parse(raising(refused), name);
+      const replacement = (refused: Rejection) => parse(raising(refused), name);
       return this.passText(text, bytes, replacement, (ends) => this.endingNames.parse(name, ends));
     }
     if (type === FRONTEND.bind) {
@@ -219,7 +219,7 @@ export class ReadOnlyFilter {
   private passText(
     text: string,
     bytes: Buffer,
-    replacement: (refused: Refused) => Buffer,
+    replacement: (refused: Rejection) => Buffer,
     note: (ends: boolean) => void = () => {},
   ): Promise<void> | void {
     const isPlain =
@@ -250,7 +250,7 @@ function textOf(body: Buffer): string {
   return body.toString('utf8', 0, body.length - 1);
 }
 
-function raising({ sqlstate, message, hint }: Refused): string {
+function raising({ sqlstate, message, hint }: Rejection): string {
   const text = (value: string) => literal(value.replaceAll('$', '')).text;
   const withHint = hint === undefined ? '' : `, HINT = ${text(hint)}`;
   return `DO LANGUAGE plpgsql $cdp$ BEGIN RAISE EXCEPTION USING ERRCODE = '${sqlstate}', MESSAGE = ${text(message)}${withHint}; END $cdp$`;
@@ -262,7 +262,7 @@ const CONTEXT = Buffer.from('\0WPL/pgSQL function inline_code_block line 1 at RA
 /** Postgres has no such field, and clients ignore those that they do not know (Postgres manual 54.8). */
 const UNKNOWN_FIELD = 0x77; // 'w'
 
-const NO_CALLS: Refused = { sqlstate: '0A000', message: 'the user reader cannot send FunctionCall messages' };
+const NO_CALLS: Rejection = { sqlstate: '0A000', message: 'the user reader cannot send FunctionCall messages' };
 
 const malformed = () => new SessionError('08P01', 'invalid message, or one that has no place here', 'malformed');
 

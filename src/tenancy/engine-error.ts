@@ -129,4 +129,4 @@ export function toEngineError(error: unknown): unknown {
 
 /** Nothing was done. */
 export const unavailable = (cause: unknown, away: Dependency = 'database'): EngineError =>
-  new EngineError('database_unavailable', 'The database is not available at the moment', { cause, away });
+  new EngineError('database_unavailable', 'The database is not available at the moment', { cause, dependency: away });

@@ -28,7 +28,7 @@ export class Replicas {
   next(references: readonly string[]): Replica | null {
     const up = references.flatMap((reference) => {
       const replica = this.known.get(reference) ?? null;
-      return replica !== null && replica.server.breaker.away === null ? [replica] : [];
+      return replica !== null && replica.server.breaker.failure === null ? [replica] : [];
     });
     return up[this.turn++ % up.length] ?? null;
   }

@@ -3,15 +3,15 @@
  * placement says which one is its own.
  */
 import { readFileSync, statSync } from 'node:fs';
-import { CitusServer } from './citus-server.js';
+import { CitusTenancy } from './citus-tenancy.js';
 import { unavailable } from './engine-error.js';
 import type { AddedServer, Placement } from './placement.js';
 import { Replicas } from './replicas.js';
-import { type Common, SharedServer } from './shared-server.js';
+import { type Common, SharedTenancy } from './shared-tenancy.js';
 import type { Server, Tenancy } from './tenancy.js';
 import { addressOfUrl, type ServerAddress } from '../pg/index.js';
 
-type Place = Pick<Placement, 'server' | 'added'>;
+type ServerRef = Pick<Placement, 'server' | 'added'>;
 
 interface Known {
   readonly tenancy: Tenancy;
@@ -26,24 +26,24 @@ export class Servers {
   /** By name, time and place of the URL: requests may have read the row before it was changed, or after. */
   private readonly added = new Map<string, Known>();
 
-  /** @param home the server that the installation began with */
+  /** @param defaultTenancy the server that the installation began with */
   constructor(
-    readonly home: Tenancy,
+    readonly defaultTenancy: Tenancy,
     private readonly common: Common,
   ) {}
 
   /** Servers of projects that run now. */
   get running(): number {
-    return this.home.running + this.added.size;
+    return this.defaultTenancy.running + this.added.size;
   }
 
   /** @throws EngineError database_unavailable if this instance does not have the server's URL */
-  tenancyOf({ server, added }: Place): Tenancy {
-    if (added === null) return this.home;
+  tenancyOf({ server, added }: ServerRef): Tenancy {
+    if (added === null) return this.defaultTenancy;
     const key = keyOf(server, added);
     const known = this.added.get(key);
     if (known !== undefined) return known.tenancy;
-    const Kind = added.engine === 'citus' ? CitusServer : SharedServer;
+    const Kind = added.engine === 'citus' ? CitusTenancy : SharedTenancy;
     const [address, url] = addressOf(server, added.urlReference);
     const tenancy = new Kind(address, this.common, server, added);
     this.added.set(key, { tenancy, url, isListed: false });
@@ -51,7 +51,7 @@ export class Servers {
   }
 
   /** Gives up those that were removed or changed since they were last listed, and whose file has another URL now. */
-  keep(places: readonly Place[]): void {
+  keep(places: readonly ServerRef[]): void {
     const wanted = new Map(
       places.flatMap(({ server, added }) => (added ? [[keyOf(server, added), added] as const] : [])),
     );
@@ -67,21 +67,21 @@ export class Servers {
   }
 
   /** @throws EngineError database_unavailable */
-  serverOf(place: Place): Server {
+  serverOf(place: ServerRef): Server {
     return this.tenancyOf(place).serverOf(place);
   }
 
   /** @throws EngineError database_unavailable, at once, while it is known that the server does not answer */
-  requireUp(place: Place): void {
+  requireUp(place: ServerRef): void {
     // Only those that were added are checked.
-    const away = place.added === null ? null : this.serverOf(place).breaker.away;
+    const away = place.added === null ? null : this.serverOf(place).breaker.failure;
     if (away !== null) throw unavailable(away, `server ${place.server}`);
   }
 
   async close(): Promise<void> {
     this.replicas.close();
     await Promise.all(
-      [this.home, ...Array.from(this.added.values(), ({ tenancy }) => tenancy)].map((one) => one.close()),
+      [this.defaultTenancy, ...Array.from(this.added.values(), ({ tenancy }) => tenancy)].map((one) => one.close()),
     );
   }
 }

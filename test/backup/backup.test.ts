@@ -218,7 +218,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       expect(manifest).toMatchObject({ format: 'cdp-backup', format_version: 2, projects: [kind, kind], left_out: [] });
       const bytes = await readFile(file);
       const { writer, reader } = (await source.engine.projects.get('full')).placement;
-      const tenancy = source.engine.servers.home;
+      const tenancy = source.engine.servers.defaultTenancy;
       for (const secret of [full.token, tenancy.password(writer), tenancy.password(reader), 'SCRAM-SHA-256']) {
         expect(bytes.includes(secret)).toBe(false);
       }

@@ -10,7 +10,7 @@ import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 import { removeOldArchives, setArchiving } from '../../src/backup/archiving.js';
 import { backup } from '../../src/backup/backup.js';
 import { restore, type RestoreOptions } from '../../src/backup/restore.js';
-import type { OwnServers } from '../../src/tenancy/own-servers.js';
+import type { OwnServerTenancy } from '../../src/tenancy/own-server-tenancy.js';
 import { onServer, startOwnService, startTestService, type TestProject, type TestService } from '../support/service.js';
 
 const folder = mkdtempSync('/tmp/cdp-physical-');
@@ -55,7 +55,7 @@ const load = (name: string, more: Partial<RestoreOptions> = {}, into = service) 
     ...more,
   });
 
-const tenancy = (): OwnServers => service.engine.servers.home as OwnServers;
+const tenancy = (): OwnServerTenancy => service.engine.servers.defaultTenancy as OwnServerTenancy;
 const placementOf = async (name: string) => (await service.engine.projects.get(name)).placement;
 
 /** A project with a table of numbers. */

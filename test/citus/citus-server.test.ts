@@ -1,6 +1,6 @@
 /** The place of a project on a Citus cluster: made, refused where it cannot be, measured on all nodes, and taken away. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { CitusServer } from '../../src/tenancy/citus-server.js';
+import { CitusTenancy } from '../../src/tenancy/citus-tenancy.js';
 import { Credentials } from '../../src/tenancy/credentials.js';
 import { readMigrations } from '../../src/tenancy/migrate.js';
 import type { Placement } from '../../src/tenancy/placement.js';
@@ -14,11 +14,11 @@ const databases = new ProjectDatabases(readMigrations('project'), [], () => Prom
 
 describe.runIf(hasCitus())('a project on a Citus cluster', () => {
   let cluster: CitusCluster;
-  const opened: CitusServer[] = [];
-  const tenancyOn = (connection: Connection): CitusServer => {
+  const opened: CitusTenancy[] = [];
+  const tenancyOn = (connection: Connection): CitusTenancy => {
     const address = { ...connection, connectionTimeoutMillis: 5_000 };
     const added = { urlReference: 'env:GIANT', addedAt: 0, engine: 'citus', maxConnections: null } as const;
-    const tenancy = new CitusServer(address, { databases, credentials, previous: null, template: '' }, 'giant', added);
+    const tenancy = new CitusTenancy(address, { databases, credentials, previous: null, template: '' }, 'giant', added);
     opened.push(tenancy);
     return tenancy;
   };

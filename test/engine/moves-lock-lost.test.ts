@@ -115,7 +115,7 @@ it.each<[MoveState]>([['preparing'], ['fencing'], ['copying'], ['verifying']])(
     const release = held ?? (await HOLD[state]?.());
     await eventually(`it is ${state}`, async () => (await stateOf()) === state);
     await loseLock();
-    const settled = second.engine.moves.settle();
+    const settled = second.engine.moves.recover();
     // These do not wait for what holds the first process up.
     if (state === 'fencing' || state === 'copying') await settled;
     await release?.();

@@ -34,7 +34,7 @@ const rowOf = (name: string) => service.engine.control.projectBy('name', name);
 
 /** Leaves behind what a crash would: a row in a status, and as many steps of creation as were done. */
 async function leave(name: string, status: ProjectStatus, steps: number): Promise<Placement> {
-  const placement = await service.engine.servers.home.newPlacement();
+  const placement = await service.engine.servers.defaultTenancy.newPlacement();
   const { database, writer, reader } = placement;
   await service.engine.serverRows.insertProject({ id: randomUUID(), name, status, placement, schemaVersion: 1 });
   const all = [

@@ -165,7 +165,7 @@ describe('works:', () => {
   });
 
   it('what a crash left half made is cleared away with an entry', async () => {
-    const placement = await service.engine.servers.home.newPlacement();
+    const placement = await service.engine.servers.defaultTenancy.newPlacement();
     const id = randomUUID();
     await service.engine.serverRows.insertProject({
       id,

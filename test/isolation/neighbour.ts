@@ -1,5 +1,5 @@
 /** A project full of marked strings, at work while another one is probing. */
-import { OwnServers } from '../../src/tenancy/own-servers.js';
+import { OwnServerTenancy } from '../../src/tenancy/own-server-tenancy.js';
 import { createHash, randomInt } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -48,7 +48,7 @@ export async function makeNeighbour(service: TestService): Promise<Neighbour> {
 
   // On servers of their own the names within are the same for all.
   const names: [kind: string, name: string][] =
-    service.engine.servers.home instanceof OwnServers
+    service.engine.servers.defaultTenancy instanceof OwnServerTenancy
       ? [['server', placement.server]]
       : [
           ['role', placement.writer],

@@ -8,7 +8,7 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
 import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 import { moveProject } from '../../src/engine/moves/move-project.js';
-import { settle } from '../../src/engine/moves/settle.js';
+import { recover } from '../../src/engine/moves/recover.js';
 import type { ProjectParts } from '../../src/engine/projects/project-parts.js';
 import type { MoveRow, MoveRows } from '../../src/tenancy/move-rows.js';
 import { addedServer } from '../../src/tenancy/server-rows.js';
@@ -54,7 +54,7 @@ class Mover {
     // As `Moves` does it: it settles what it leaves, if it can.
     this.ended = moveProject(mine, move, options, BY_ITSELF)
       .catch(() => {})
-      .then(() => settle(mine, move))
+      .then(() => recover(mine, move))
       .catch(() => {})
       .finally(() => {
         this.hasEnded = true;
@@ -164,7 +164,7 @@ it('the project lives in one place, and nothing is left elsewhere', async () => 
         if (what === 'steps of one without its lock') await lost.at(-1)?.step();
         if (what === 'cancel')
           await service.engine.moves.cancel(String((lost.at(-1) ?? mover)?.move.id)).catch(() => {});
-        if (what === 'sweep') await service.engine.moves.settle();
+        if (what === 'sweep') await service.engine.moves.recover();
         if (what === 'begin') mover ??= await begin();
         if (what === 'lose' || what === 'die') {
           await mover?.[what]();
@@ -174,7 +174,7 @@ it('the project lives in one place, and nothing is left elsewhere', async () => 
       }
       lose();
       for (const one of lost) await one.run();
-      await service.engine.moves.settle();
+      await service.engine.moves.recover();
       expect(await parts.moves.open()).toEqual([]);
       expect(await leftBehind()).toEqual([]);
       await vi.waitFor(

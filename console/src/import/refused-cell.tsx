@@ -1,5 +1,5 @@
 /** A cell of a refused record, with what is wrong below it. */
-import type { ErrorPlace } from '../../../src/contract/errors.js';
+import type { ErrorDetail } from '../../../src/contract/errors.js';
 import type { Corrections } from './corrections.js';
 import type { RefusedRow } from './stored-journal.js';
 
@@ -62,7 +62,7 @@ export function RefusedCell({ id, corrections, row, column, colIndex, width, fou
 }
 
 /** The message without the name of the column, which stands above. */
-const messageInCell = ({ message }: ErrorPlace): string => message.replace(/^column "[^"]*": /i, '');
+const messageInCell = ({ message }: ErrorDetail): string => message.replace(/^column "[^"]*": /i, '');
 
 /** What is wrong with a record as a whole, and the record if it has no cells that could be shown. */
 export function RefusedNote({ row: { record, errors }, left }: { row: RefusedRow; left: number }) {

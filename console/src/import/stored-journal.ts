@@ -1,7 +1,7 @@
 /** The journal of an import in this browser: which batches are stored, and which records wait to be corrected. */
 import { signal } from '@preact/signals';
 import { newKey } from '../../../src/client/insert.js';
-import type { ErrorPlace } from '../../../src/contract/errors.js';
+import type { ErrorDetail } from '../../../src/contract/errors.js';
 import { type ImportHeader, Journal, JOURNAL_FORMAT, type JournalLine } from '../../../src/import/journal.js';
 import type { ImportPlan } from '../../../src/import/plan.js';
 import type { EncodedRecord } from '../../../src/import/record-encoder.js';
@@ -22,7 +22,7 @@ export interface RefusedRow {
   /** Of the batch, and the position in it. */
   readonly id: string;
   readonly record: EncodedRecord;
-  readonly errors: readonly ErrorPlace[];
+  readonly errors: readonly ErrorDetail[];
 }
 
 type Line =

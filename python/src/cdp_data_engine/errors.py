@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Mapping, Optional, Sequence, Type
 
-ErrorPlace = Mapping[str, Any]
+ErrorDetail = Mapping[str, Any]
 
 
 class CdpError(Exception):
@@ -16,7 +16,7 @@ class CdpError(Exception):
         message: str,
         *,
         status: int = 0,
-        errors: Sequence[ErrorPlace] = (),
+        errors: Sequence[ErrorDetail] = (),
         error_count: Optional[int] = None,
         hint: Optional[str] = None,
         rows: Optional[int] = None,

@@ -20,16 +20,16 @@ import { copyTable, type CopiedTable, tablesOf } from './tables.js';
 import { contentsOf, countsOf, type Contents, differentEntries, differentTables, tableRows } from './verify.js';
 
 /** A project's database. Its server runs. */
-export interface Place {
+export interface ProjectDatabase {
   readonly tenancy: Tenancy;
   readonly placement: Placement;
 }
 
 export interface CopyOptions {
   /** What is written to it after the beginning is not copied, and nobody alters or drops a table meanwhile: they are locked. */
-  readonly source: Place;
+  readonly source: ProjectDatabase;
   /** As {@link Tenancy.create} makes it, of the same schema version as the source. After a failure it is half filled. */
-  readonly target: Place;
+  readonly target: ProjectDatabase;
   readonly verify: Verification;
   /** Aborted: all sessions end at once, and with them their transactions. */
   readonly signal: AbortSignal;
@@ -111,14 +111,14 @@ export async function copyDatabase(options: CopyOptions): Promise<Copied> {
 }
 
 /** The project's own part of the schema, as pg_dump writes it now. @throws as {@link copyDatabase} */
-export const readSchema = (place: Place, signal: AbortSignal): Promise<Entry[]> =>
+export const readSchema = (place: ProjectDatabase, signal: AbortSignal): Promise<Entry[]> =>
   reading(place, signal, async (session, login, snapshot) =>
     entriesIn(await schemaOf(session, login, place.placement, snapshot, signal)),
   );
 
 /** Runs `work` as a role that may read all of the project, in one snapshot with all tables locked against changes of their schema. */
 const reading = <T>(
-  { tenancy, placement }: Place,
+  { tenancy, placement }: ProjectDatabase,
   signal: AbortSignal,
   work: (session: Session, login: LoginOptions, snapshot: string) => Promise<T>,
 ): Promise<T> =>
@@ -131,7 +131,7 @@ const reading = <T>(
 
 /** Runs `work` as the writer, who is to own everything. The project's code finds its own tables, as it does in its requests. */
 export function writing<T>(
-  { tenancy, placement }: Place,
+  { tenancy, placement }: ProjectDatabase,
   signal: AbortSignal,
   work: (session: Session) => Promise<T>,
 ): Promise<T> {

@@ -28,7 +28,7 @@ const END_MS = 5_000;
 
 export const lockTimeout = (ms: number): Fragment => sql`SET lock_timeout = ${trusted(String(ms))}`;
 
-/** pg_dump reads these, which `tenancy/shared-server.sql` revokes from PUBLIC. */
+/** pg_dump reads these, which `tenancy/shared-tenancy.sql` revokes from PUBLIC. */
 const CATALOGS = [
   'pg_database',
   'pg_db_role_setting',

@@ -5,7 +5,7 @@ import { EngineError } from '../../contract/errors.js';
 import { DATABASE_LOCALE } from '../../embedded/cluster.js';
 import { RECOVERY_SETTINGS } from '../../embedded/server-folder.js';
 import type { ProjectRow } from '../../tenancy/control-rows.js';
-import { OwnServers } from '../../tenancy/own-servers.js';
+import { OwnServerTenancy } from '../../tenancy/own-server-tenancy.js';
 import { type Tenancy, withServer } from '../../tenancy/tenancy.js';
 import type { BackupFile } from '../backup-file.js';
 import type { Contents, Installation } from '../installation.js';
@@ -19,7 +19,7 @@ const PLATFORM = `${process.platform}-${process.arch}`;
 
 /** Copies the files of a project's server, which is started for that if it was stopped. */
 export async function saveFiles(
-  servers: OwnServers,
+  servers: OwnServerTenancy,
   { name, placement }: ProjectRow,
   add: Add,
   signal: AbortSignal,
@@ -54,7 +54,7 @@ export async function saveFiles(
 export async function filesOf(
   saved: PhysicalProject,
   file: BackupFile,
-  { control, databases, servers: { home } }: Installation,
+  { control, databases, servers: { defaultTenancy: home } }: Installation,
   until: Date | null,
   signal: AbortSignal,
 ): Promise<Contents> {
@@ -79,9 +79,9 @@ export async function filesOf(
 }
 
 /** The servers that can run these files. @throws EngineError if there are none here */
-function serversFor({ name, platform, postgres }: PhysicalProject, tenancy: Tenancy): OwnServers {
-  const major = tenancy instanceof OwnServers ? Number.parseInt(tenancy.version) : null;
-  if (tenancy instanceof OwnServers && platform === PLATFORM && postgres === major) return tenancy;
+function serversFor({ name, platform, postgres }: PhysicalProject, tenancy: Tenancy): OwnServerTenancy {
+  const major = tenancy instanceof OwnServerTenancy ? Number.parseInt(tenancy.version) : null;
+  if (tenancy instanceof OwnServerTenancy && platform === PLATFORM && postgres === major) return tenancy;
   const here = major === null ? 'projects here share one server' : `this is ${PLATFORM} with Postgres ${major}`;
   throw new EngineError(
     'invalid_request',
@@ -95,7 +95,7 @@ async function recoveryTo(
   until: Date,
   saved: PhysicalProject,
   control: Installation['control'],
-  servers: OwnServers,
+  servers: OwnServerTenancy,
   signal: AbortSignal,
 ): Promise<Recovery> {
   const archive = join(servers.fleet.archives, saved.server_id);

@@ -1,11 +1,11 @@
 /** Why a project cannot be streamed to another server, so that it is copied while nobody writes. */
 import { type Fragment, type Session, sql } from '../../pg/index.js';
-import { CitusServer } from '../../tenancy/citus-server.js';
+import { CitusTenancy } from '../../tenancy/citus-tenancy.js';
 import type { Placement } from '../../tenancy/placement.js';
 import { isOfProject } from '../../tenancy/project-rights.js';
 import { withServiceSession } from '../../tenancy/service-pool.js';
 import { type Tenancy, withServer } from '../../tenancy/tenancy.js';
-import { OwnServers } from '../../tenancy/own-servers.js';
+import { OwnServerTenancy } from '../../tenancy/own-server-tenancy.js';
 import { areCopied } from '../copy/tables.js';
 
 /** With {@link mayReplicate}, whoever applies changes runs no triggers. */
@@ -21,7 +21,7 @@ export function streamObstacles(from: Tenancy, source: Placement, to: Tenancy, t
   const server = from.serverOf(source);
   return withServer(server, () =>
     withServiceSession(server.address, source.database, async (session) => [
-      ...(to instanceof CitusServer ? ['the target is a Citus cluster'] : []),
+      ...(to instanceof CitusTenancy ? ['the target is a Citus cluster'] : []),
       ...(await ofServer(session, from)),
       ...(await ofContents(session, source)),
       ...(await ofTriggers(session, source, to, target)),
@@ -34,7 +34,7 @@ async function ofServer(session: Session, tenancy: Tenancy): Promise<string[]> {
     sql`SELECT current_setting('wal_level') = 'logical', rolsuper OR rolreplication FROM pg_roles WHERE rolname = current_user`,
   );
   // A server of its own is restarted for the move.
-  const isReady = isLogical === 't' || tenancy instanceof OwnServers;
+  const isReady = isLogical === 't' || tenancy instanceof OwnServerTenancy;
   return [
     ...(isReady ? [] : ['the setting wal_level of its server is not logical']),
     ...(mayReplicate === 't' ? [] : ["the service's role on its server is neither SUPERUSER nor REPLICATION"]),
@@ -89,7 +89,7 @@ export async function hasTriggers(session: Session, placement: Placement): Promi
 
 /** A target that does not run is one that the service has made, as its superuser. */
 function mayReplicate(tenancy: Tenancy, target: Pick<Placement, 'server'>): Promise<boolean> {
-  if (tenancy instanceof OwnServers) return Promise.resolve(true);
+  if (tenancy instanceof OwnServerTenancy) return Promise.resolve(true);
   const { address } = tenancy.serverOf(target);
   return withServiceSession(address, address.database, async (session) => {
     const [[may] = []] = await session.query(sql`SELECT has_parameter_privilege(${REPLICA}, 'SET')`);

@@ -4,11 +4,11 @@ import { join } from 'node:path';
 import { STREAM_SETTINGS } from '../../embedded/server-folder.js';
 import { replaceFile } from '../../files.js';
 import { ident, sql } from '../../pg/index.js';
-import { OwnServers } from '../../tenancy/own-servers.js';
+import { OwnServerTenancy } from '../../tenancy/own-server-tenancy.js';
 import type { Placement } from '../../tenancy/placement.js';
 import { withServiceSession } from '../../tenancy/service-pool.js';
 import { withServer } from '../../tenancy/tenancy.js';
-import type { Place } from '../copy/copy-database.js';
+import type { ProjectDatabase } from '../copy/copy-database.js';
 
 export const PUBLICATION = 'cdp_move';
 
@@ -16,15 +16,15 @@ export const PUBLICATION = 'cdp_move';
 export const slotOf = ({ database }: Pick<Placement, 'database'>): string => `cdp_move_${database}`;
 
 /** A server of its own writes too little into its WAL otherwise. Requests wait for the restart. */
-export async function restartForStream({ tenancy, placement }: Place): Promise<void> {
-  if (!(tenancy instanceof OwnServers)) return;
+export async function restartForStream({ tenancy, placement }: ProjectDatabase): Promise<void> {
+  if (!(tenancy instanceof OwnServerTenancy)) return;
   const { server } = placement;
   await replaceFile(await settingsOf(tenancy, server), 'wal_level = logical\n');
   await tenancy.fleet.stop(server);
 }
 
 /** Ends whatever a stream has left there. A server of its own goes back to its settings when it next starts. */
-export async function clearSource({ tenancy, placement }: Place): Promise<void> {
+export async function clearSource({ tenancy, placement }: ProjectDatabase): Promise<void> {
   const server = tenancy.serverOf(placement);
   await withServer(server, () =>
     withServiceSession(server.address, placement.database, async (session) => {
@@ -34,8 +34,8 @@ export async function clearSource({ tenancy, placement }: Place): Promise<void> 
       await session.query(sql`DROP PUBLICATION IF EXISTS ${ident(PUBLICATION)}`);
     }),
   );
-  if (tenancy instanceof OwnServers) await rm(await settingsOf(tenancy, placement.server), { force: true });
+  if (tenancy instanceof OwnServerTenancy) await rm(await settingsOf(tenancy, placement.server), { force: true });
 }
 
-const settingsOf = async (tenancy: OwnServers, server: string): Promise<string> =>
+const settingsOf = async (tenancy: OwnServerTenancy, server: string): Promise<string> =>
   join((await tenancy.fleet.folderOf(server)).root, STREAM_SETTINGS);

@@ -8,7 +8,14 @@ import type { Placement } from '../../tenancy/placement.js';
 import { isOfProject } from '../../tenancy/project-rights.js';
 import { withServiceSession } from '../../tenancy/service-pool.js';
 import { withServer } from '../../tenancy/tenancy.js';
-import { type Copied, copyDatabase, type CopyOptions, type Place, readSchema, writing } from '../copy/copy-database.js';
+import {
+  type Copied,
+  copyDatabase,
+  type CopyOptions,
+  type ProjectDatabase,
+  readSchema,
+  writing,
+} from '../copy/copy-database.js';
 import { copySequences } from '../copy/others.js';
 import { set } from '../copy/session-settings.js';
 import { differentEntries } from '../copy/verify.js';
@@ -89,7 +96,7 @@ async function stream(session: Session, options: StreamOptions): Promise<Copied>
 }
 
 /** From here on the server keeps all changes of the project's tables. Afterwards a snapshot has all that was committed before. */
-async function publish(session: Session, { placement }: Place): Promise<void> {
+async function publish(session: Session, { placement }: ProjectDatabase): Promise<void> {
   const tables = await session.query(sql`SELECT cn.nspname, c.relname FROM ${streamedTables(placement)} ORDER BY 1, 2`);
   const names = join(tables.map(([schema, name]) => ident(schema ?? '', name ?? '')));
   const limit = sql`SET statement_timeout = ${trusted(String(SLOT_MS))}`;
@@ -207,7 +214,7 @@ async function flushedNow(session: Session): Promise<string> {
 }
 
 /** @returns what finds that the schema is no longer that of the copy. @throws NotStreamable */
-function schemaCheck(session: Session, source: Place, columns: string, copied: Copied, signal: AbortSignal) {
+function schemaCheck(session: Session, source: ProjectDatabase, columns: string, copied: Copied, signal: AbortSignal) {
   let known = '';
   return async (): Promise<void> => {
     const catalogs = await catalogsOf(session);

@@ -1,6 +1,6 @@
 /** The batch insert on the wire (specification 4.4, contract section 6). */
 import { LIMITS } from '../limits.js';
-import { ErrorPlace } from './failure.js';
+import { ErrorDetail } from './failure.js';
 import { rehearsed } from './rehearsal.js';
 import { STRICT, type Static, Type } from '../schema.js';
 
@@ -49,7 +49,7 @@ export const BatchAnswer = Type.Object({
   ignored_rows: Type.Optional(Type.Integer({ description: 'Present with `on_conflict`.' })),
   quarantined_rows: Type.Optional(Type.Integer({ description: 'Present with `on_error=quarantine`.' })),
   errors: Type.Optional(
-    Type.Array(ErrorPlace, {
+    Type.Array(ErrorDetail, {
       maxItems: LIMITS.errorsListed,
       description: 'Errors of the quarantined records: the first ones.',
     }),

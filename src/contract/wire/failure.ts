@@ -8,7 +8,7 @@ export const ErrorCode = Type.Enum(Object.keys(ERROR_CODES) as Code[], {
 });
 
 /** One of the places where a request is wrong. */
-export const ErrorPlace = Type.Object({
+export const ErrorDetail = Type.Object({
   record: Type.Optional(Type.Integer({ description: "0-based index in the request's array." })),
   column: Type.Optional(Type.String()),
   columns: Type.Optional(
@@ -25,7 +25,7 @@ export const ErrorBody = Type.Object({
   message: Type.String(),
   status: Type.Integer(),
   request_id: Type.String(),
-  errors: Type.Optional(Type.Array(ErrorPlace, { maxItems: LIMITS.errorsListed })),
+  errors: Type.Optional(Type.Array(ErrorDetail, { maxItems: LIMITS.errorsListed })),
   error_count: Type.Optional(Type.Integer()),
   hint: Type.Optional(Type.String()),
   rows: Type.Optional(

@@ -3,7 +3,7 @@ import { LIMITS } from '../limits.js';
 import { rehearsed } from './rehearsal.js';
 import { STRICT, type Static, Type } from '../schema.js';
 import { RESOLUTIONS } from './batch.js';
-import { ErrorPlace } from './failure.js';
+import { ErrorDetail } from './failure.js';
 import { success } from './success.js';
 
 const Uuid = { format: 'uuid' };
@@ -36,7 +36,7 @@ export const QuarantinedRecord = Type.Object({
   time: Type.String({ format: 'date-time' }),
   table: Type.String(),
   record: Type.String({ description: 'The record as it was sent: JSON with all its digits.' }),
-  errors: Type.Array(ErrorPlace),
+  errors: Type.Array(ErrorDetail),
   idempotency_key: Type.Nullable(Type.String()),
 });
 export type QuarantinedRecord = Static<typeof QuarantinedRecord>;
@@ -80,7 +80,7 @@ export const ReplayAnswer = Type.Object({
   updated_rows: Type.Integer(),
   ignored_rows: Type.Integer(),
   refused_rows: Type.Integer({ description: 'Records that are refused again stay in the quarantine.' }),
-  errors: Type.Array(Type.Object({ id: Type.String(Uuid), errors: Type.Array(ErrorPlace) }), {
+  errors: Type.Array(Type.Object({ id: Type.String(Uuid), errors: Type.Array(ErrorDetail) }), {
     maxItems: LIMITS.errorsListed,
     description: 'The errors of the first refused records. Empty if the token does not have `sql:read`.',
   }),

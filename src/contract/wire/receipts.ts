@@ -5,7 +5,10 @@ import { STRICT, type Static, Type } from '../schema.js';
 
 const Key = Type.String({ minLength: 1, maxLength: LIMITS.idempotencyKeyCharacters, pattern: '^[\\x20-\\x7e]+$' });
 
-const Table = Type.String({ pattern: NAME_PATTERN, description: 'Table of the batch. Default: any batch, and any other request with the key.' });
+const Table = Type.String({
+  pattern: NAME_PATTERN,
+  description: 'Table of the batch. Default: any batch, and any other request with the key.',
+});
 
 const SETTLE =
   'If nothing is stored under the key, refuse it from now on, so that `not_stored` is final. Default: false.';

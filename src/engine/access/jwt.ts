@@ -75,7 +75,7 @@ export class JwtVerifier {
         throw new EngineError('unauthorized', 'The token is not valid', { cause });
       }
       throw new EngineError('database_unavailable', "The identity provider's keys cannot be fetched at the moment", {
-        away: 'identity provider',
+        dependency: 'identity provider',
         // `fetch` only says that it failed; its cause says why.
         cause: cause instanceof TypeError ? (cause.cause ?? cause) : cause,
       });

@@ -64,13 +64,6 @@ interface Answer<T> {
   readonly at: number;
 }
 
-/** A caller in the audit log. @param caller null: nobody knows who it is */
-export function actorOf(caller: Caller | null): Pick<Origin, 'actor' | 'actorId' | 'actorName'> {
-  if (caller === null) return { actor: 'unknown', actorId: null, actorName: null };
-  const actor = caller.project === null ? 'admin' : caller.name === null ? 'jwt' : 'token';
-  return { actor, actorId: caller.id, actorName: caller.name };
-}
-
 export class Tokens {
   private readonly good = new LRUCache<string, Good>({ max: REMEMBERED });
   /** Apart from the good ones, so that a flood of wrong tokens does not push those out. */

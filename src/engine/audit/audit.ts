@@ -35,6 +35,15 @@ export interface Origin {
   startedAt: number | null;
 }
 
+/** A caller (`access/tokens.ts`) in the audit log. @param caller null: nobody knows who it is */
+export function actorOf(
+  caller: Readonly<{ id: string; name: string | null; project: object | null }> | null,
+): Pick<Origin, 'actor' | 'actorId' | 'actorName'> {
+  if (caller === null) return { actor: 'unknown', actorId: null, actorName: null };
+  const actor = caller.project === null ? 'admin' : caller.name === null ? 'jwt' : 'token';
+  return { actor, actorId: caller.id, actorName: caller.name };
+}
+
 /** What the service does by itself. */
 export const BY_ITSELF: Origin = {
   actor: 'service',

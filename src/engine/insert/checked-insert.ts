@@ -23,7 +23,7 @@ import { tableNotFound } from '../schema/find-table.js';
 import type { IdempotencyKey } from '../idempotency.js';
 import { type Write, writeOnce } from '../write.js';
 import { type BatchInsert, insertStatements, requireIds } from './insert-statement.js';
-import { inserted, type Inserted, rowsChanged, upserted } from './inserted.js';
+import { insertAnswer, type Inserted, rowsChanged, upsertAnswer } from './insert-answer.js';
 import { attributeRefusal } from './refused-records.js';
 import { countStored, findKey, type UpsertRule, upsertStatements } from './upsert.js';
 
@@ -95,7 +95,7 @@ async function insertBatch(
     batch.errors.throwIfAny();
     throw error;
   });
-  project.schemaCache.remember(project.place, table);
+  project.schemaCache.remember(project.cacheKey, table);
   if (upsert === null ? table.runsProjectCode : table.updateRunsProjectCode) lease.resetAfterUse();
   if (returnIds) requireIds(table);
   const key = upsert === null ? null : await findKey(session, table, 'on_conflict', upsert.columns);
@@ -117,10 +117,11 @@ async function insertBatch(
     if (returnIds || table.runsProjectCode || upsert !== null) {
       const results = await session.run(statements);
       const ids = returnIds ? idsInOrder(inserts, results, length) : undefined;
-      const result = upsert === null ? inserted(rowsStored(results), ids) : upserted(length, countStored(results), ids);
+      const result =
+        upsert === null ? insertAnswer(rowsStored(results), ids) : upsertAnswer(length, countStored(results), ids);
       return await finish([], result);
     }
-    return await finish(statements, inserted(length));
+    return await finish(statements, insertAnswer(length));
   } catch (error) {
     if (!(error instanceof PostgresError) || session.closed) throw error;
     await session.run([ROLLBACK]);

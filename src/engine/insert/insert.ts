@@ -9,7 +9,7 @@ import type { Project } from '../project.js';
 import { insertChecked } from './checked-insert.js';
 import type { IdempotencyKey } from '../idempotency.js';
 import { insertPartially } from './partial-insert.js';
-import type { Inserted } from './inserted.js';
+import type { Inserted } from './insert-answer.js';
 import type { CachedSchema } from './schema-cache.js';
 import { storeByCopy } from './store-by-copy.js';
 import { storeByUpsert } from './store-by-upsert.js';
@@ -62,7 +62,7 @@ export async function insertRecords(
         : await storeByUpsert(project, schema, rows, upsert, deadline, idempotency);
     if (outcome === 'refused') break;
     if (outcome !== 'outdated') return outcome;
-    project.schemaCache.forget(project.place, schema);
+    project.schemaCache.forget(project.cacheKey, schema);
   }
   if (quarantine) return insertPartially(project, tableName, body, deadline, options);
   return insertChecked(project, tableName, body, deadline, options);
@@ -70,10 +70,10 @@ export async function insertRecords(
 
 /** @returns null if there is no such table. Whatever changes after the look, the check of the insert's transaction finds. */
 async function schemaOf(project: Project, tableName: string, deadline: Deadline): Promise<CachedSchema | null> {
-  const cached = project.schemaCache.get(project.place, tableName);
+  const cached = project.schemaCache.get(project.cacheKey, tableName);
   if (cached !== undefined) return cached;
   const look = tableToWrite(project.schema, tableName);
   const rows = await project.use('typed', deadline, ({ session }) => session.query(look), 'none');
   const [table] = readTables(project.schema, rows);
-  return table === undefined ? null : project.schemaCache.remember(project.place, table);
+  return table === undefined ? null : project.schemaCache.remember(project.cacheKey, table);
 }

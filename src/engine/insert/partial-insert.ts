@@ -3,7 +3,7 @@
  * transaction, with what is wrong with them.
  */
 import { checkRecords, readRecords, type Records, type Row } from '../../codec/index.js';
-import type { ErrorPlace } from '../../contract/errors.js';
+import type { ErrorDetail } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { BatchAnswer } from '../../contract/wire/batch.js';
 import { BEGIN, ROLLBACK, type Session, type Statement } from '../../pg/index.js';
@@ -11,10 +11,10 @@ import type { Table } from '../catalog/catalog.js';
 import type { IdempotencyKey } from '../idempotency.js';
 import type { Deadline } from '../limits/deadline.js';
 import type { Project } from '../project.js';
-import { keep } from '../quarantine/quarantine.js';
+import { quarantineRecords } from '../quarantine/quarantine.js';
 import { writeOnce } from '../write.js';
 import { lockTable, rowsStored } from './checked-insert.js';
-import { inserted, type Inserted, rowsChanged, upserted } from './inserted.js';
+import { insertAnswer, type Inserted, rowsChanged, upsertAnswer } from './insert-answer.js';
 import { insertStatements } from './insert-statement.js';
 import { placeOf, recordErrorCode, storeWhatFits } from './refused-records.js';
 import { countStored, findKey, type StoredRows, type UpsertRule, upsertStatements } from './upsert.js';
@@ -40,7 +40,7 @@ export async function insertPartially(
     const outcome = await storePartially(lease.session, project, table, batch, upsert);
     const kept = [...outcome.refused].map(([record, errors]) => ({ text: batch.textOf(record), errors }));
     const answer = answerOf(batch.records.length, outcome, upsert !== null);
-    const quarantine = keep(tableName, kept, idempotency?.key ?? null, project.quarantineDays);
+    const quarantine = quarantineRecords(tableName, kept, idempotency?.key ?? null, project.quarantineDays);
     return { answer: await commit(quarantine, answer, rowsChanged(answer)), replayed: false };
   });
 }
@@ -48,7 +48,7 @@ export async function insertPartially(
 export interface PartiallyStored {
   readonly stored: StoredRows;
   /** What is wrong with the others, by their numbers in the batch; of each record the first errors. */
-  readonly refused: ReadonlyMap<number, readonly ErrorPlace[]>;
+  readonly refused: ReadonlyMap<number, readonly ErrorDetail[]>;
   /** All errors. */
   readonly errorCount: number;
 }
@@ -73,7 +73,7 @@ export async function storePartially(
     return inserts.map(({ statement }) => statement);
   };
   const rows = checkRecords(batch, table, false);
-  const errors = new Map<number, readonly ErrorPlace[]>();
+  const errors = new Map<number, readonly ErrorDetail[]>();
   let errorCount = 0;
   for (const record of rows.keys()) {
     const { places, total } = batch.errorsOf(record);
@@ -102,7 +102,7 @@ export async function storePartially(
 }
 
 function answerOf(records: number, { stored, refused, errorCount }: PartiallyStored, isUpsert: boolean): BatchAnswer {
-  const { answer } = isUpsert ? upserted(records - refused.size, stored) : inserted(stored.inserted);
+  const { answer } = isUpsert ? upsertAnswer(records - refused.size, stored) : insertAnswer(stored.inserted);
   if (refused.size === 0) return { ...answer, quarantined_rows: 0 };
   const errors = [...refused.values()].flat().slice(0, LIMITS.errorsListed);
   const message = `${answer.message}, ${refused.size} quarantined`;

@@ -33,7 +33,7 @@ export const NO_RECORDS_FAULT: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
 ]);
 
 /** What stores records. */
-export type Write = (rows: readonly Row[]) => readonly Statement[];
+export type BuildStatements = (rows: readonly Row[]) => readonly Statement[];
 
 /**
  * @param hidesRow the row that Postgres shows in its detail may hold values that the caller has not sent
@@ -44,7 +44,7 @@ export async function attributeRefusal(
   session: Session,
   batch: Records,
   table: Table,
-  write: Write,
+  write: BuildStatements,
   error: PostgresError,
   hidesRow: boolean,
 ): Promise<unknown> {
@@ -95,7 +95,7 @@ export interface RefusedRecord {
 }
 
 /** @returns the refused records in the order of the batch; none where something else got in the way */
-async function rerun(session: Session, batch: Records, table: Table, write: Write): Promise<RefusedRecord[]> {
+async function rerun(session: Session, batch: Records, table: Table, write: BuildStatements): Promise<RefusedRecord[]> {
   const rows = checkRecords(batch, table);
   let refused: RefusedRecord[] = [];
   try {
@@ -127,7 +127,7 @@ export async function storeWhatFits(
   table: Table,
   rows: readonly Row[],
   records: readonly number[],
-  write: Write,
+  write: BuildStatements,
   { explained, inOrder }: WhatFits,
 ): Promise<{ refused: RefusedRecord[]; results: Result[] }> {
   const results: Result[] = [];

@@ -14,7 +14,7 @@ import { resultsOf } from '../transaction.js';
 import { writeOnce } from '../write.js';
 import type { CopyOutcome, QueuedBatch } from './copy-queue.js';
 import type { IdempotencyKey } from '../idempotency.js';
-import { inserted, type Inserted } from './inserted.js';
+import { insertAnswer, type Inserted } from './insert-answer.js';
 import { NO_RECORDS_FAULT } from './refused-records.js';
 import type { CachedSchema } from './schema-cache.js';
 
@@ -35,7 +35,7 @@ export async function storeByCopy(
   try {
     if (idempotency !== null) return await storeUnderKey(project, schema, rows, deadline, idempotency);
     const outcome = await storeShared(project, schema, rows, deadline);
-    return outcome === 'stored' ? inserted(rows.records) : outcome;
+    return outcome === 'stored' ? insertAnswer(rows.records) : outcome;
   } finally {
     rows.free();
   }
@@ -66,7 +66,7 @@ function storeUnderKey(
   deadline: Deadline,
   idempotency: IdempotencyKey,
 ): Promise<Stored> {
-  const result = inserted(rows.records);
+  const result = insertAnswer(rows.records);
   const copy = schema.targetOf(rows).copy([rows]);
   const options = { deadline, idempotency, stored: BatchAnswer, trace: project.trace?.copying([]) };
   return writeOnce(project, options, async ({ lease, storing }) => {

@@ -11,7 +11,7 @@ import type { IdempotencyKey } from '../idempotency.js';
 import type { Deadline } from '../limits/deadline.js';
 import type { Project } from '../project.js';
 import { writeOnce } from '../write.js';
-import { type Inserted, rowsChanged, upserted } from './inserted.js';
+import { type Inserted, rowsChanged, upsertAnswer } from './insert-answer.js';
 import { columnName } from './insert-statement.js';
 import type { CachedSchema } from './schema-cache.js';
 import { storeAndCheck } from './store-by-copy.js';
@@ -34,7 +34,7 @@ export async function storeByUpsert(
       const { outcome, results } = await storeAndCheck(lease, schema, statement);
       if (outcome !== 'stored') return outcome;
       const [inserted = 0, stored = 0] = (results[0]?.rows[0] ?? []).map(Number);
-      return upserted(rows.records, { inserted, updated: stored - inserted });
+      return upsertAnswer(rows.records, { inserted, updated: stored - inserted });
     };
     // The statement is a transaction by itself.
     if (idempotency === null) return await project.use('typed', deadline, store);

@@ -15,7 +15,7 @@ import { type MoveOptions, moveProject } from './move-project.js';
 import { type MovePlan, planMove, requireNoObstacles } from './plan-move.js';
 import { type PlannedMove, planRebalance } from './plan-rebalance.js';
 import { reasonOf } from './reason.js';
-import { settle } from './settle.js';
+import { recover } from './recover.js';
 import { situationOf } from './situation.js';
 
 export type { MoveRow } from '../../tenancy/move-rows.js';
@@ -126,7 +126,7 @@ export class Moves {
     );
     let hasMoved = failure === null;
     try {
-      hasMoved = await settle(parts, move, reasonOf(failure));
+      hasMoved = await recover(parts, move, reasonOf(failure));
     } catch (error) {
       // The next look goes on, also with what another process has undone meanwhile.
       this.unsettled.set(move.id, move);
@@ -170,7 +170,7 @@ export class Moves {
   }
 
   /** Undoes or finishes what nobody carries out any more. @param lost a server that will not come back */
-  async settle(lost: string | null = null): Promise<void> {
+  async recover(lost: string | null = null): Promise<void> {
     const left = new Map((await this.rows.open()).map((move) => [move.id, move]));
     for (const move of [...left.values(), ...[...this.unsettled.values()].filter(({ id }) => !left.has(id))]) {
       const { id, projectId, project: name } = move;
@@ -180,7 +180,7 @@ export class Moves {
         .withProjectLock(projectId, async () => {
           const now = await this.rows.get(id);
           if (now?.endedAt !== null && !this.unsettled.has(id)) return;
-          await settle(this.parts, move, lost === null ? undefined : `The server ${lost} was lost`, lost);
+          await recover(this.parts, move, lost === null ? undefined : `The server ${lost} was lost`, lost);
           this.unsettled.delete(id);
           this.reported.delete(id);
           this.parts.audit.record(BY_ITSELF, { operation: 'repair', outcome: 'ok', project: { id: projectId, name } });
@@ -208,7 +208,7 @@ export class Moves {
       const done = () => {
         isSettling = false;
       };
-      this.settle().then(done, done);
+      this.recover().then(done, done);
     }, SETTLE_EVERY_MS).unref();
   }
 

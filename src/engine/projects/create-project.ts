@@ -8,7 +8,7 @@ import type { Placement } from '../../tenancy/placement.js';
 import { serviceWork } from '../../tenancy/service-work.js';
 import type { Origin } from '../audit/audit.js';
 import { candidates, noServer, placementOn, type PlacementRequest } from './choose-server.js';
-import { deletedMeanwhile, nameTaken, perhapsCreated } from './project-errors.js';
+import { deletedMeanwhile, projectExists, perhapsCreated } from './project-errors.js';
 import { requireName } from './project-name.js';
 import type { ProjectParts } from './project-parts.js';
 import type { UnfinishedProjects } from './unfinished-projects.js';
@@ -62,7 +62,7 @@ async function insert(
     });
     if (placement === null) continue;
     const obstacle = await parts.rows.insertProject({ ...project, status: 'creating', placement, schemaVersion });
-    if (obstacle === 'name') throw nameTaken(project.name);
+    if (obstacle === 'name') throw projectExists(project.name);
     if (obstacle === null) return { ...project, placement };
   }
   throw away ?? noServer(request);

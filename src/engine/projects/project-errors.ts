@@ -1,12 +1,14 @@
 /** Why something cannot be done with a project. */
 import { EngineError } from '../../contract/errors.js';
 
-export const nameTaken = (name: string) => new EngineError('unique_violation', `A project "${name}" already exists`);
+export const projectExists = (name: string) =>
+  new EngineError('unique_violation', `A project "${name}" already exists`);
 
 export const notReady = (name: string) => new EngineError('not_found', `Project "${name}" is not ready`);
 
 /** A path may contain anything instead of a name. */
-export const notFound = (name: string) => new EngineError('not_found', `There is no project "${name.slice(0, 63)}"`);
+export const projectNotFound = (name: string) =>
+  new EngineError('not_found', `There is no project "${name.slice(0, 63)}"`);
 
 export const needsSuperuser = () =>
   new EngineError('invalid_request', 'Projects on this server cannot have schemas of their own', {

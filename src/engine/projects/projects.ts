@@ -20,7 +20,7 @@ import type { Tenancy } from '../../tenancy/tenancy.js';
 import { type Audit, BY_ITSELF, type Origin } from '../audit/audit.js';
 import { candidates, noServer, type PlacementRequest } from './choose-server.js';
 import { createProject, type Fill, type Make } from './create-project.js';
-import { nameTaken, notReady, notFound, needsSuperuser, inUseElsewhere } from './project-errors.js';
+import { projectExists, notReady, projectNotFound, needsSuperuser, inUseElsewhere } from './project-errors.js';
 import { isProjectName, requireName } from './project-name.js';
 import type { ProjectParts } from './project-parts.js';
 import { type OnUncleared, UnfinishedProjects } from './unfinished-projects.js';
@@ -129,7 +129,7 @@ export class Projects {
   /** @throws EngineError not_found */
   async get(name: string): Promise<ProjectRow> {
     const project = isProjectName(name) ? await this.control.projectBy('name', name) : null;
-    if (project === null || project.status === 'deleting') throw notFound(name);
+    if (project === null || project.status === 'deleting') throw projectNotFound(name);
     return project;
   }
 
@@ -153,7 +153,7 @@ export class Projects {
     const entry = this.audit.entryOfChange(by, { operation: 'project.rename', object: newName });
     const project = await this.control.renameProject(id, newName, entry);
     if (project !== null) return project;
-    if ((await this.control.projectBy('name', newName)) !== null) throw nameTaken(newName);
+    if ((await this.control.projectBy('name', newName)) !== null) throw projectExists(newName);
     throw notReady(name);
   }
 
@@ -250,7 +250,7 @@ export class Projects {
    */
   async delete(name: string, by: Origin = BY_ITSELF, lost: string | null = null): Promise<ProjectRow> {
     const project = isProjectName(name) ? await this.control.projectBy('name', name) : null;
-    if (project === null) throw notFound(name);
+    if (project === null) throw projectNotFound(name);
     const { id } = project;
     const deleted = await this.inTurn(() =>
       this.control.withProjectLock(
@@ -258,7 +258,8 @@ export class Projects {
         async () => {
           // From here on there is no way back: the next start deletes what a crash leaves.
           const entry = this.audit.entryOfChange(by, { operation: 'project.delete' });
-          if (!(await this.control.setProjectStatus(id, PROJECT_STATUSES, 'deleting', entry))) throw notFound(name);
+          if (!(await this.control.setProjectStatus(id, PROJECT_STATUSES, 'deleting', entry)))
+            throw projectNotFound(name);
           await this.unfinished.remove(project, null, lost);
           return project;
         },

@@ -1,5 +1,5 @@
 /** The quarantine of a project: records that were refused, each with what is wrong with it, until they are too old. */
-import type { ErrorPlace } from '../../contract/errors.js';
+import type { ErrorDetail } from '../../contract/errors.js';
 import type { DropQuarantineQuery, QuarantinedRecord, QuarantineQuery } from '../../contract/wire/quarantine.js';
 import { BEGIN, type Fragment, join, type Row, sql, type Statement } from '../../pg/index.js';
 import { typedDeadline } from '../limits/deadline.js';
@@ -9,10 +9,10 @@ import { commit } from '../transaction.js';
 /** Which records; all of it must hold. */
 export type QuarantineFilter = Pick<QuarantineQuery, 'table' | 'error' | 'column' | 'since' | 'until' | 'id' | 'after'>;
 
-export interface Refused {
+export interface NewQuarantinedRecord {
   /** JSON, as it was sent. */
   readonly text: string;
-  readonly errors: readonly ErrorPlace[];
+  readonly errors: readonly ErrorDetail[];
 }
 
 /** Records too old that one request clears away. */
@@ -28,17 +28,22 @@ export const PAGE_BYTES = 8 * 1024 * 1024;
 const EQUALS = sql`OPERATOR(pg_catalog.=)`;
 
 /** Clears away some records that are too old. */
-export const purge = (days: number): Statement =>
+export const purgeExpired = (days: number): Statement =>
   sql`DELETE FROM _cdp.quarantine WHERE ctid ${EQUALS} ANY (ARRAY(
     SELECT ctid FROM _cdp.quarantine WHERE NOT ${isUnexpired(days)} LIMIT ${PURGED_AT_ONCE} FOR UPDATE SKIP LOCKED))`;
 
 /** Keeps refused records, and clears some away that are too old. */
-export function keep(table: string, refused: readonly Refused[], key: string | null, days: number): Statement[] {
+export function quarantineRecords(
+  table: string,
+  refused: readonly NewQuarantinedRecord[],
+  key: string | null,
+  days: number,
+): Statement[] {
   if (refused.length === 0) return [];
   const texts = refused.map(({ text }) => text);
   const errors = refused.map((record) => storedErrors(record.errors));
   return [
-    purge(days),
+    purgeExpired(days),
     sql`INSERT INTO _cdp.quarantine (table_name, record, errors, idempotency_key)
       SELECT ${table}, r.record, r.errors::pg_catalog.jsonb, ${key}
       FROM ROWS FROM (pg_catalog.unnest(${texts}::pg_catalog.text[]), pg_catalog.unnest(${errors}::pg_catalog.text[]))
@@ -47,21 +52,21 @@ export function keep(table: string, refused: readonly Refused[], key: string | n
 }
 
 /** What is wrong now with a record that is in the quarantine. */
-export const update = (id: string, errors: readonly ErrorPlace[]): Statement =>
+export const updateErrors = (id: string, errors: readonly ErrorDetail[]): Statement =>
   sql`UPDATE _cdp.quarantine SET errors = ${storedErrors(errors)}::pg_catalog.jsonb WHERE id ${EQUALS} ${id}::pg_catalog.uuid`;
 
 /** The records of a table go with it. */
-export const renameTable = (name: string, newName: string): Statement =>
+export const renameQuarantinedTable = (name: string, newName: string): Statement =>
   sql`UPDATE _cdp.quarantine SET table_name = ${newName} WHERE table_name ${EQUALS} ${name}`;
 
-export const remove = (ids: readonly string[]): Statement =>
+export const removeRecords = (ids: readonly string[]): Statement =>
   sql`DELETE FROM _cdp.quarantine WHERE id ${EQUALS} ANY (${ids}::pg_catalog.uuid[])`;
 
-const storedErrors = (errors: readonly ErrorPlace[]): string =>
+const storedErrors = (errors: readonly ErrorDetail[]): string =>
   JSON.stringify(errors.map((place) => withStorableName(withoutNumber(place))));
 
 /** jsonb takes no U+0000 and no lone surrogate: a key that has one is written with its escapes. */
-function withStorableName(place: ErrorPlace): ErrorPlace {
+function withStorableName(place: ErrorDetail): ErrorDetail {
   const { column } = place;
   return column !== undefined && /[\0\p{Cs}]/u.test(column)
     ? { ...place, column: JSON.stringify(column).slice(1, -1) }
@@ -69,7 +74,7 @@ function withStorableName(place: ErrorPlace): ErrorPlace {
 }
 
 /** By itself, a record has no number. */
-export function withoutNumber({ record: _, ...place }: ErrorPlace): ErrorPlace {
+export function withoutNumber({ record: _, ...place }: ErrorDetail): ErrorDetail {
   const message = place.message
     .replace(/^Record \d+ /, 'The record ')
     .replace(/^Record \d+[,:] (.)/, (_, first: string) => first.toUpperCase());
@@ -83,8 +88,13 @@ export interface Page {
 }
 
 /** The oldest first. */
-export function list(project: Project, filter: QuarantineFilter, limit: number, signal: AbortSignal): Promise<Page> {
-  const found = page(filter, limit, project.quarantineDays);
+export function listQuarantine(
+  project: Project,
+  filter: QuarantineFilter,
+  limit: number,
+  signal: AbortSignal,
+): Promise<Page> {
+  const found = selectPage(filter, limit, project.quarantineDays);
   return project.use(
     'typed-read',
     typedDeadline(signal),
@@ -94,7 +104,7 @@ export function list(project: Project, filter: QuarantineFilter, limit: number, 
 }
 
 /** @param lock the rows stay as they are until the end of the transaction; those that others have locked are left out */
-export function page(filter: QuarantineFilter, limit: number, days: number, lock = false): Statement {
+export function selectPage(filter: QuarantineFilter, limit: number, days: number, lock = false): Statement {
   const locked = lock ? sql`FOR UPDATE SKIP LOCKED` : sql``;
   return sql`
     WITH found AS (
@@ -110,14 +120,14 @@ export function page(filter: QuarantineFilter, limit: number, days: number, lock
     ORDER BY id`;
 }
 
-/** Reads the rows of {@link page}. */
+/** Reads the rows of {@link selectPage}. */
 export function readPage(rows: readonly Row[]): Page {
   const records = rows.map(([id, time, table, record, errors, key]) => ({
     id: id ?? '',
     time: time ?? '',
     table: table ?? '',
     record: record ?? '',
-    errors: JSON.parse(errors ?? '[]') as ErrorPlace[],
+    errors: JSON.parse(errors ?? '[]') as ErrorDetail[],
     idempotency_key: key ?? null,
   }));
   const total = Number(rows[0]?.at(-1) ?? 0);
@@ -125,7 +135,11 @@ export function readPage(rows: readonly Row[]): Page {
 }
 
 /** Those that are too old go, too. @returns how many there were */
-export function drop(project: Project, filter: Omit<DropQuarantineQuery, 'all'>, signal: AbortSignal): Promise<number> {
+export function dropFromQuarantine(
+  project: Project,
+  filter: Omit<DropQuarantineQuery, 'all'>,
+  signal: AbortSignal,
+): Promise<number> {
   const chosen = sql`DELETE FROM _cdp.quarantine WHERE ${conditions(filter)}`;
   return project.use(
     'typed',
@@ -133,7 +147,7 @@ export function drop(project: Project, filter: Omit<DropQuarantineQuery, 'all'>,
     async ({ session }) => {
       await session.run([BEGIN]);
       const count = await session.change(chosen);
-      await commit(session, [purge(project.quarantineDays)], false, project.rehearsal);
+      await commit(session, [purgeExpired(project.quarantineDays)], false, project.rehearsal);
       return count;
     },
     'none',

@@ -11,7 +11,15 @@ import type { Project } from '../project.js';
 import { requireColumns } from '../schema/find-table.js';
 import { typedDeadline } from '../limits/deadline.js';
 import { commit } from '../transaction.js';
-import { page, PAGE_BYTES, purge, readPage, remove, update, withoutNumber } from './quarantine.js';
+import {
+  selectPage,
+  PAGE_BYTES,
+  purgeExpired,
+  readPage,
+  removeRecords,
+  updateErrors,
+  withoutNumber,
+} from './quarantine.js';
 
 interface ReplayOptions {
   /** Values by the names of their columns, as JSON. */
@@ -38,10 +46,10 @@ export async function replay(
     requireColumns(table, [...Object.values(rename), ...set.keys()]);
     if (table.updateRunsProjectCode) lease.resetAfterUse();
     const { quarantineDays } = project;
-    const found = await session.query(page({ ...filter, table: name }, fitting, quarantineDays, true));
+    const found = await session.query(selectPage({ ...filter, table: name }, fitting, quarantineDays, true));
     const { records, next } = readPage(found);
     if (records.length === 0) {
-      await commit(session, [purge(quarantineDays)], false, project.rehearsal);
+      await commit(session, [purgeExpired(quarantineDays)], false, project.rehearsal);
       return answerOf([], { inserted: 0, updated: 0 }, 0, null);
     }
 
@@ -55,9 +63,9 @@ export async function replay(
     // What is wrong with other names or values is not what is wrong with the record.
     const isTrial = Object.keys(rename).length > 0 || set.size > 0;
     const changes = [
-      purge(quarantineDays),
-      remove(gone),
-      ...(isTrial ? [] : left.map(({ id, errors }) => update(id, errors))),
+      purgeExpired(quarantineDays),
+      removeRecords(gone),
+      ...(isTrial ? [] : left.map(({ id, errors }) => updateErrors(id, errors))),
     ];
     await commit(session, changes, false, project.rehearsal);
     return answerOf(left, stored, gone.length, next);

@@ -74,7 +74,7 @@ export async function explainNoTable(session: Session, schema: string, name: str
 export async function tableNotFound(session: Session, schema: string, name: string): Promise<never> {
   const [, found] = await session.run([ROLLBACK, tableNames(schema)]);
   const names = found?.rows.map(([found]) => found ?? '') ?? [];
-  throw notFound('table_not_found', `There is no table ${JSON.stringify(cut(name))}`, name, names);
+  throw notFoundWithHint('table_not_found', `There is no table ${JSON.stringify(cut(name))}`, name, names);
 }
 
 /**
@@ -93,7 +93,7 @@ export function existingColumn(table: Table, name: string): Column {
   if (column !== undefined) return column;
   const names = table.columns.map((candidate) => candidate.name);
   const message = `Table "${table.name}" has no column ${JSON.stringify(cut(name))}`;
-  throw notFound('column_not_found', message, name, names);
+  throw notFoundWithHint('column_not_found', message, name, names);
 }
 
 /**
@@ -119,7 +119,7 @@ export function requireColumns(table: Table, columns: Iterable<string>, paramete
 }
 
 /** Names what is missing, and which of the names may have been meant. */
-export function notFound(
+export function notFoundWithHint(
   code: 'table_not_found' | 'column_not_found' | 'index_not_found',
   message: string,
   name: string,

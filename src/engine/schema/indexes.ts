@@ -9,7 +9,7 @@ import { ident, join, PostgresError, ROLLBACK, type Session, sql, SQLSTATE, type
 import type { Answered } from '../idempotency.js';
 import type { Project } from '../project.js';
 import { checkName } from './definition.js';
-import { lockForChange, notFound, requireColumns, requireFreeName, tableNotFound } from './find-table.js';
+import { lockForChange, notFoundWithHint, requireColumns, requireFreeName, tableNotFound } from './find-table.js';
 import { type ChangeOptions, schemaChange, schemaRead, type SchemaLimits } from './schema-change.js';
 
 /**
@@ -67,7 +67,12 @@ export async function dropIndex(
     const index = indexes.find((candidate) => candidate.name === name);
     if (index === undefined) {
       const names = indexes.map((candidate) => candidate.name);
-      throw notFound('index_not_found', `Table "${table}" has no index ${JSON.stringify(cut(name))}`, name, names);
+      throw notFoundWithHint(
+        'index_not_found',
+        `Table "${table}" has no index ${JSON.stringify(cut(name))}`,
+        name,
+        names,
+      );
     }
     if (index.primary) {
       throw new EngineError('reserved_name', `"${name}" is the index of the primary key and cannot be dropped`);

@@ -2,7 +2,7 @@
 import type { ColumnType } from '../../contract/column-types.js';
 import { ErrorCollector } from '../../contract/error-collector.js';
 import { EngineError } from '../../contract/errors.js';
-import type { ValueCount } from '../../contract/lost-values.js';
+import type { ValueCount } from '../../contract/unconvertible-values.js';
 import { LIMITS } from '../../contract/limits.js';
 import { quoted } from '../../contract/message-text.js';
 import { type Column, POSTGRES_TYPES, type Table, viewsOnColumn } from '../catalog/catalog.js';

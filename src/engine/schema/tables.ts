@@ -32,7 +32,7 @@ import {
 } from '../../pg/index.js';
 import type { Answered } from '../idempotency.js';
 import type { Project } from '../project.js';
-import { renameTable } from '../quarantine/quarantine.js';
+import { renameQuarantinedTable } from '../quarantine/quarantine.js';
 import { distributions, readDistributions } from '../catalog/distribution.js';
 import { indexesOf, readIndexes } from '../catalog/indexes.js';
 import {
@@ -161,7 +161,10 @@ export async function alterTable(
     if (newName !== undefined && newName !== table) {
       await session.run([ONE_AT_A_TIME]);
       await requireFreeName(session, schema, newName, table);
-      changes.push(sql`ALTER TABLE ${ident(schema, table)} RENAME TO ${ident(newName)}`, renameTable(table, newName));
+      changes.push(
+        sql`ALTER TABLE ${ident(schema, table)} RENAME TO ${ident(newName)}`,
+        renameQuarantinedTable(table, newName),
+      );
     }
     return commit(changes, {
       table: newName ?? table,

@@ -5,7 +5,7 @@ import { DEFAULT_SERVER, serverName } from '../../contract/servers.js';
 import type { Finding } from '../../contract/wire/operator.js';
 import type { ServerAddress } from '../../pg/index.js';
 import type { NewServer, ServerChange, ServerRow } from '../../tenancy/server-rows.js';
-import { databasesAt, startedAt } from '../../tenancy/server-trial.js';
+import { databasesAt, startedAt } from '../../tenancy/server-probe.js';
 import { addressAt } from '../../tenancy/servers.js';
 import type { Origin } from '../audit/audit.js';
 import { bytesOn, serverNamed } from '../projects/choose-server.js';

@@ -5,7 +5,7 @@ import type { Finding } from '../../contract/wire/operator.js';
 import type { ServerFacts as ShownFacts } from '../../contract/wire/servers.js';
 import type { ServerAddress } from '../../pg/index.js';
 import { serverFacts } from '../../tenancy/server-facts.js';
-import { locksExclude, type Reach, reachOf, versionText } from '../../tenancy/server-trial.js';
+import { locksExclude, type Reach, reachOf, versionText } from '../../tenancy/server-probe.js';
 import { ok, problem, warning } from '../doctor/finding.js';
 import { examineCommits, examineFitness, examineOperation } from '../doctor/server-findings.js';
 

@@ -3,7 +3,7 @@ import { messageOf } from '../../contract/operator-message.js';
 import type { Finding } from '../../contract/wire/operator.js';
 import type { ServerAddress } from '../../pg/index.js';
 import { addressAt } from '../../tenancy/servers.js';
-import { walOf } from '../../tenancy/server-trial.js';
+import { walOf } from '../../tenancy/server-probe.js';
 import { ok, problem } from '../doctor/finding.js';
 
 /** A finding for each. */

@@ -11,7 +11,7 @@ import { dumpRole, type Placement } from '../../tenancy/placement.js';
 import { addedServer, type ServerRow } from '../../tenancy/server-rows.js';
 import { withServiceSession } from '../../tenancy/service-pool.js';
 import { serviceWork } from '../../tenancy/service-work.js';
-import { SharedServer } from '../../tenancy/shared-server.js';
+import { SharedTenancy } from '../../tenancy/shared-tenancy.js';
 import { ok, warning } from '../doctor/finding.js';
 import type { Engine } from '../engine.js';
 import { serverNamed } from '../projects/choose-server.js';
@@ -62,7 +62,7 @@ async function leftBehind(engine: Engine, server: ServerRow): Promise<LeftBehind
   const place = { server: server.name, added: addedServer(server) };
   engine.servers.requireUp(place);
   const tenancy = engine.servers.tenancyOf(place);
-  if (!(tenancy instanceof SharedServer)) return null;
+  if (!(tenancy instanceof SharedTenancy)) return null;
   // In this order: what is noted before it is made is found after it was seen.
   const marked = await serviceWork(() => tenancy.marked());
   const [projects, moves] = [await engine.control.projects(), await engine.moves.rows.open()];
@@ -95,7 +95,7 @@ async function leftBehind(engine: Engine, server: ServerRow): Promise<LeftBehind
 const rolesOf = ({ writer, reader }: Placement): string[] => [writer, reader, dumpRole({ writer })];
 
 /** What a move by stream has left in the database of a project. */
-const streamOf = (tenancy: SharedServer, { database, ...place }: Placement): Promise<string[]> =>
+const streamOf = (tenancy: SharedTenancy, { database, ...place }: Placement): Promise<string[]> =>
   withServiceSession(tenancy.serverOf().address, database, async (session) => {
     const slot = slotOf({ database, ...place });
     const rows = await session.query(

@@ -33,7 +33,7 @@ export async function removeLostServer(
       await engine.deleteProject(project, by, name);
       deleted.push(project);
     }
-    await engine.moves.settle(name);
+    await engine.moves.recover(name);
   }
   return { server: await removeServer(engine, name, by), deleted };
 }

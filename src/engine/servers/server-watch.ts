@@ -44,7 +44,7 @@ export class ServerWatch {
   /** The servers that were added. */
   get states(): ServerState[] {
     return Array.from(this.watched, ([server, watched]) => {
-      const isUp = watched?.server.breaker.away === null;
+      const isUp = watched?.server.breaker.failure === null;
       return { server, isUp, pool: isUp ? watched.server.pool : null };
     });
   }

@@ -31,28 +31,28 @@ const BEGINNING = /^\s*(?:begin|start)(?:\s+(?:work|transaction))?(?:\s+read\s+o
 const ENDING = /^\s*(?:commit|end|rollback|abort)(?:\s+(?:work|transaction))?\s*;?\s*$/i;
 
 /** Why a text is not run, with the SQLSTATE of Postgres for it. */
-export interface Refused {
+export interface Rejection {
   readonly sqlstate: string;
   readonly message: string;
   readonly hint?: string;
 }
 
-export type Classification = 'reads' | 'ends' | Refused;
+export type Classification = 'reads' | 'ends' | Rejection;
 
-const READ_ONLY: Refused = {
+const READ_ONLY: Rejection = {
   sqlstate: '25006',
   message: 'the user reader cannot run this statement: its session is read-only',
   hint: 'Connect as the user writer, with a token that has the scope sql:write.',
 };
-const NOT_LAST: Refused = {
+const NOT_LAST: Rejection = {
   sqlstate: '25006',
   message: 'the user reader must send COMMIT, ROLLBACK and DISCARD as the last statement of a message',
 };
-const NOT_PARSED: Refused = {
+const NOT_PARSED: Rejection = {
   sqlstate: '42601',
   message: 'the statements cannot be parsed, so the user reader cannot run them',
 };
-const NOT_READABLE: Refused = {
+const NOT_READABLE: Rejection = {
   sqlstate: '0A000',
   message: 'the user reader needs client_encoding UTF8 and standard_conforming_strings on for this statement',
 };

@@ -2,7 +2,7 @@
 import type { Placement } from '../../tenancy/placement.js';
 import { rollBackPrepared } from '../../tenancy/prepared-transactions.js';
 import type { Servers } from '../../tenancy/servers.js';
-import { SharedServer } from '../../tenancy/shared-server.js';
+import { SharedTenancy } from '../../tenancy/shared-tenancy.js';
 import type { Projects } from '../projects/projects.js';
 
 const EVERY_MS = 60_000;
@@ -26,11 +26,11 @@ export class PreparedTransactions {
   }
 
   private async rollBackOld(): Promise<void> {
-    const placements = new Map<SharedServer, Placement[]>();
+    const placements = new Map<SharedTenancy, Placement[]>();
     for (const { placement } of await this.projects.list()) {
       const server = this.servers.tenancyOf(placement);
       // Embedded servers allow none.
-      if (server instanceof SharedServer) placements.set(server, [...(placements.get(server) ?? []), placement]);
+      if (server instanceof SharedTenancy) placements.set(server, [...(placements.get(server) ?? []), placement]);
     }
     await Promise.allSettled([...placements].map(([server, all]) => rollBackPrepared(server, all, this.longestMs)));
   }

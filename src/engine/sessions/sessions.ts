@@ -4,7 +4,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { Counts } from '../../contract/counts.js';
-import type { Audit } from '../audit/audit.js';
+import { actorOf, type Audit } from '../audit/audit.js';
 import type { ProjectSessions } from '../../tenancy/connections/project-session.js';
 import type { ProjectRow } from '../../tenancy/control-rows.js';
 import type { Servers } from '../../tenancy/servers.js';
@@ -12,7 +12,7 @@ import { moving } from '../../tenancy/fence.js';
 import type { Server } from '../../tenancy/tenancy.js';
 import type { Authenticate } from '../access/authenticate.js';
 import type { TokenRate } from '../access/token-rate.js';
-import { actorOf, type Caller } from '../access/tokens.js';
+import type { Caller } from '../access/tokens.js';
 import { WaitBudget } from '../limits/wait-budget.js';
 import { untilRunning } from '../database-access.js';
 import type { Projects } from '../projects/projects.js';

@@ -6,10 +6,10 @@ import * as wire from '../../contract/wire/batch.js';
 import { deletesFrom, idempotencyKey, type IdempotencyKey } from '../../engine/idempotency.js';
 import { deleteRecords } from '../../engine/insert/delete-records.js';
 import { insertRecords } from '../../engine/insert/insert.js';
-import { rowsChanged } from '../../engine/insert/inserted.js';
+import { rowsChanged } from '../../engine/insert/insert-answer.js';
 import type { UpsertRule } from '../../engine/insert/upsert.js';
 import { decodeBody } from '../body.js';
-import { answered, type Call, type Operation, project, TableInPath, tableInPath } from './route.js';
+import { answered, type Call, type Operation, projectOf, TableInPath, tableInPath } from './route.js';
 
 export const INSERT_RECORDS: Operation = {
   operationId: 'insertRecords',
@@ -64,7 +64,7 @@ export const INSERT_RECORDS: Operation = {
       throw new EngineError('invalid_request', '`return=ids` cannot be combined with `on_error=quarantine`');
     }
     const idempotency = keyOf(call, table, queryText(query), body);
-    const inserted = await insertRecords(project(call), table, body, {
+    const inserted = await insertRecords(projectOf(call), table, body, {
       returnIds,
       idempotency,
       upsert,
@@ -118,7 +118,7 @@ export const DELETE_RECORDS: Operation = {
     const body = await decodeBody(request);
     const { by } = request.query as wire.DeleteQuery;
     const idempotency = keyOf(call, deletesFrom(table), `by=${by}`, body);
-    const deleted = await deleteRecords(project(call), table, body, { by: names(by), idempotency, signal });
+    const deleted = await deleteRecords(projectOf(call), table, body, { by: names(by), idempotency, signal });
     request.context.rows = deleted.replayed ? 0 : deleted.answer.deleted_rows;
     return answered(deleted.answer, deleted.replayed);
   },

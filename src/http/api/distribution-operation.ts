@@ -2,8 +2,8 @@
 import * as wire from '../../contract/wire/distribution.js';
 import { IdempotencyHeaders } from '../../contract/wire/idempotency.js';
 import { distributeTable } from '../../engine/schema/distribution.js';
-import { answered, type Operation, project, succeeds, TableInPath, tableInPath } from './route.js';
-import { change, GROWING_ERRORS } from './schema-operations.js';
+import { answered, type Operation, projectOf, succeeds, TableInPath, tableInPath } from './route.js';
+import { changeOptions, GROWING_ERRORS } from './schema-operations.js';
 
 export const DISTRIBUTE_TABLE: Operation = {
   operationId: 'distributeTable',
@@ -27,7 +27,7 @@ export const DISTRIBUTE_TABLE: Operation = {
   async handle(call) {
     const table = tableInPath(call);
     const body = call.request.body as wire.DistributeBody;
-    const { answer, replayed } = await distributeTable(project(call), table, body, change(call));
+    const { answer, replayed } = await distributeTable(projectOf(call), table, body, changeOptions(call));
     const { kind, column, primaryKey } = answer;
     const message = kind === 'local' ? 'table is local' : 'table distributed';
     const distribution = { kind, column };

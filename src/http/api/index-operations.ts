@@ -7,12 +7,12 @@ import {
   IndexInPath,
   indexInPath,
   type Operation,
-  project,
+  projectOf,
   succeeds,
   TableInPath,
   tableInPath,
 } from './route.js';
-import { change, GROWING_ERRORS, limits, SCHEMA_ERRORS } from './schema-operations.js';
+import { changeOptions, GROWING_ERRORS, schemaLimits, SCHEMA_ERRORS } from './schema-operations.js';
 
 const INDEX_EXAMPLE = {
   name: 'customers_email_idx',
@@ -52,7 +52,7 @@ export const CREATE_INDEX: Operation = {
   async handle(call) {
     const table = tableInPath(call);
     const body = call.request.body as wire.CreateIndexBody;
-    const { answer: index, replayed } = await createIndex(project(call), table, body, change(call));
+    const { answer: index, replayed } = await createIndex(projectOf(call), table, body, changeOptions(call));
     return answered({ success: true, message: 'index created', table, index }, replayed);
   },
 };
@@ -71,7 +71,7 @@ export const READ_INDEXES: Operation = {
   errors: ['table_not_found'],
   async handle(call) {
     const table = tableInPath(call);
-    const indexes = await listIndexes(project(call), table, limits(call));
+    const indexes = await listIndexes(projectOf(call), table, schemaLimits(call));
     const message = `${indexes.length} ${indexes.length === 1 ? 'index' : 'indexes'}`;
     return { body: { success: true, message, table, indexes } };
   },
@@ -94,7 +94,7 @@ export const DROP_INDEX: Operation = {
   async handle(call) {
     const table = tableInPath(call);
     const index = indexInPath(call);
-    const { replayed } = await dropIndex(project(call), table, index, change(call));
+    const { replayed } = await dropIndex(projectOf(call), table, index, changeOptions(call));
     return answered({ success: true, message: 'index dropped', table, index }, replayed);
   },
 };

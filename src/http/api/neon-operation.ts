@@ -5,9 +5,9 @@ import { runQueries } from '../../engine/sql/run-queries.js';
 import { decodeBody } from '../body.js';
 import { readNeonBody } from '../neon/body.js';
 import { neonToken, runsAsNeonReader } from '../neon/connection-string.js';
-import { flag, modesOf } from '../neon/options.js';
+import { booleanHeader, modesOf } from '../neon/options.js';
 import { neonFailure, neonResponse } from '../neon/response.js';
-import { type Operation, project } from './route.js';
+import { type Operation, projectOf } from './route.js';
 
 export const RUN_QUERIES: Operation = {
   operationId: 'runQueries',
@@ -64,12 +64,12 @@ export const RUN_QUERIES: Operation = {
     const { queries, isBatch } = readNeonBody(await decodeBody(request));
     context.sql = { text: queries.map(({ text }) => text).join(';\n'), readOnly };
     const asksForModes = isBatch || Object.keys(headers).some((name) => name.startsWith('neon-batch-'));
-    const asArrays = flag(headers, 'Neon-Array-Mode') ?? false;
-    const results = await runQueries(project(call), {
+    const asArrays = booleanHeader(headers, 'Neon-Array-Mode') ?? false;
+    const results = await runQueries(projectOf(call), {
       queries,
       readOnly,
       rowMode: asArrays ? 'array' : 'object',
-      asText: flag(headers, 'Neon-Raw-Text-Output') ?? false,
+      asText: booleanHeader(headers, 'Neon-Raw-Text-Output') ?? false,
       // The driver cannot ask for a time limit; it can leave.
       timeoutMs: LIMITS.timeoutMsMax,
       signal,

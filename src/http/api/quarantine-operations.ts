@@ -3,11 +3,11 @@ import { jsonText, readDataBody } from '../../codec/index.js';
 import { EngineError } from '../../contract/errors.js';
 import { counted } from '../../contract/message-text.js';
 import * as wire from '../../contract/wire/quarantine.js';
-import { drop, list } from '../../engine/quarantine/quarantine.js';
+import { dropFromQuarantine, listQuarantine } from '../../engine/quarantine/quarantine.js';
 import { replay } from '../../engine/quarantine/replay.js';
 import { memberOf } from '../body.js';
 import { upsertRule } from './data-operations.js';
-import { type Operation, project, succeeds, timeOf } from './route.js';
+import { type Operation, projectOf, succeeds, timeOf } from './route.js';
 
 const ID = '01a1fd4a-ba32-726b-b7d9-cf4374f5ddde';
 
@@ -41,7 +41,7 @@ export const READ_QUARANTINE: Operation = {
   errors: [],
   async handle(call) {
     const { limit = '100', ...filter } = call.request.query as wire.QuarantineQuery;
-    const { records, next } = await list(project(call), checked(filter), Number(limit), call.signal);
+    const { records, next } = await listQuarantine(projectOf(call), checked(filter), Number(limit), call.signal);
     const message = counted(records.length, 'record');
     call.request.context.rows = records.length;
     return { body: { success: true, message, records, next } };
@@ -86,7 +86,7 @@ export const REPLAY_QUARANTINE: Operation = {
     // With all digits of their numbers.
     const values = set?.kind === 'object' ? set.members.map(([key, value]) => [key, jsonText(value)] as const) : [];
     const options = { set: new Map(values), upsert: upsertRule(body), signal: call.signal };
-    const answer = await replay(project(call), checked(order), options);
+    const answer = await replay(projectOf(call), checked(order), options);
     context.rows = answer.inserted_rows + answer.updated_rows;
     // Other names can show any value in what is wrong with it.
     const mayRead = call.caller.scopes.has('sql:read');
@@ -112,7 +112,7 @@ export const DROP_QUARANTINE: Operation = {
         hint: 'Add a filter such as table=customers, or all=true for all of them.',
       });
     }
-    const deleted_rows = await drop(project(call), checked(filter), call.signal);
+    const deleted_rows = await dropFromQuarantine(projectOf(call), checked(filter), call.signal);
     call.request.context.rows = deleted_rows;
     const message = `${counted(deleted_rows, 'record')} deleted`;
     return { body: { success: true, message, deleted_rows } };

@@ -6,7 +6,7 @@ import { Type } from '../../contract/schema.js';
 import * as wire from '../../contract/wire/receipts.js';
 import { checkKey } from '../../engine/idempotency.js';
 import { readReceipts } from '../../engine/receipts.js';
-import { type Call, type Operation, project } from './route.js';
+import { type Call, type Operation, projectOf } from './route.js';
 
 const EXAMPLE: wire.Receipt = {
   key: 'import-2026-02-01-0001',
@@ -61,7 +61,7 @@ export const READ_RECEIPTS: Operation = {
 };
 
 const read = (call: Call, keys: readonly string[], table: string | undefined, settle: boolean) =>
-  readReceipts(project(call), keys, {
+  readReceipts(projectOf(call), keys, {
     table: table ?? null,
     settle,
     days: call.settings.receiptDays,

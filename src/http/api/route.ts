@@ -146,7 +146,7 @@ export function rehearsedAnswer(answer: Answer, { impact }: Rehearsal): Answer {
 }
 
 /** The project of the caller; its route asks for a scope, which no admin token has. */
-export function project({ request }: Call): Project {
+export function projectOf({ request }: Call): Project {
   const { project: found } = request.context;
   if (found === null) throw new Error('The route needs a project and its access is admin');
   return found;

@@ -15,7 +15,7 @@ import {
   type Call,
   keyInHeader,
   type Operation,
-  project,
+  projectOf,
   TableInPath,
   tableInPath,
   succeeds,
@@ -75,7 +75,7 @@ export const CREATE_TABLE: Operation = {
     const { context } = call.request;
     const body = call.request.body as wire.CreateTableBody;
     const definition = { ...body, columns: withDefaults(body.columns, context.body) };
-    const { answer: columns, replayed } = await createTable(project(call), definition, change(call));
+    const { answer: columns, replayed } = await createTable(projectOf(call), definition, changeOptions(call));
     return answered({ success: true, message: 'table created', table: body.table_name, columns }, replayed);
   },
 };
@@ -97,7 +97,7 @@ export const ALTER_TABLE: Operation = {
   errors: ['invalid_name', 'reserved_name', 'table_not_found', 'table_exists', ...SCHEMA_ERRORS],
   async handle(call) {
     const body = call.request.body as wire.AlterTableBody;
-    const { answer, replayed } = await alterTable(project(call), tableInPath(call), body, change(call));
+    const { answer, replayed } = await alterTable(projectOf(call), tableInPath(call), body, changeOptions(call));
     return answered({ success: true, message: 'table altered', ...answer }, replayed);
   },
 };
@@ -133,7 +133,7 @@ export const ADD_COLUMN: Operation = {
     const { context, body } = call.request;
     const table = tableInPath(call);
     const definition = withDefault(body as wire.AddColumnBody, context.body);
-    const { answer: column, replayed } = await addColumn(project(call), table, definition, change(call));
+    const { answer: column, replayed } = await addColumn(projectOf(call), table, definition, changeOptions(call));
     return answered({ success: true, message: 'column added', table, column }, replayed);
   },
 };
@@ -178,11 +178,11 @@ export const ALTER_COLUMN: Operation = {
     const { context, body, query } = call.request;
     const table = tableInPath(call);
     const { answer: column, replayed } = await alterColumn(
-      project(call),
+      projectOf(call),
       table,
       columnInPath(call),
       withDefault(body as wire.AlterColumnBody, context.body),
-      { ...change(call), showValues: (query as wire.AlterColumnQuery).return === 'values' && mayReadAll(call) },
+      { ...changeOptions(call), showValues: (query as wire.AlterColumnQuery).return === 'values' && mayReadAll(call) },
     );
     return answered({ success: true, message: 'column altered', table, column }, replayed);
   },
@@ -197,9 +197,9 @@ export const READ_SCHEMA: Operation = {
   success: succeeds(200, wire.SchemaAnswer, '1 table', { tables: [TABLE_EXAMPLE] }),
   errors: ['result_too_large'],
   async handle(call) {
-    const tables = await readSchema(project(call), limits(call));
+    const tables = await readSchema(projectOf(call), schemaLimits(call));
     const message = `${tables.length} ${tables.length === 1 ? 'table' : 'tables'}`;
-    return { body: { success: true, message, tables: tables.map(shown) } };
+    return { body: { success: true, message, tables: tables.map(shownTable) } };
   },
 };
 
@@ -215,8 +215,8 @@ export const READ_TABLE: Operation = {
   }),
   errors: ['table_not_found'],
   async handle(call) {
-    const table = await readTable(project(call), tableInPath(call), limits(call));
-    return { body: { success: true, message: 'table found', table: { ...shown(table), indexes: table.indexes } } };
+    const table = await readTable(projectOf(call), tableInPath(call), schemaLimits(call));
+    return { body: { success: true, message: 'table found', table: { ...shownTable(table), indexes: table.indexes } } };
   },
 };
 
@@ -234,7 +234,7 @@ export const DROP_TABLE: Operation = {
   errors: ['table_not_found', 'dependent_objects', ...SCHEMA_ERRORS],
   async handle(call) {
     const table = tableInPath(call);
-    const { replayed } = await dropTable(project(call), table, change(call));
+    const { replayed } = await dropTable(projectOf(call), table, changeOptions(call));
     return answered({ success: true, message: 'table dropped', table }, replayed);
   },
 };
@@ -254,7 +254,7 @@ export const DROP_COLUMN: Operation = {
   async handle(call) {
     const table = tableInPath(call);
     const column = columnInPath(call);
-    const { replayed } = await dropColumn(project(call), table, column, change(call));
+    const { replayed } = await dropColumn(projectOf(call), table, column, changeOptions(call));
     return answered({ success: true, message: 'column dropped', table, column }, replayed);
   },
 };
@@ -280,11 +280,11 @@ function withDefaults(columns: readonly wire.AddColumnBody[], bytes: Buffer): Co
   });
 }
 
-export const limits = ({ settings, signal }: Call) => ({ holdMs: settings.schemaHoldMs, signal });
+export const schemaLimits = ({ settings, signal }: Call) => ({ holdMs: settings.schemaHoldMs, signal });
 
-export const change = (call: Call) => ({ ...limits(call), idempotency: keyInHeader(call) });
+export const changeOptions = (call: Call) => ({ ...schemaLimits(call), idempotency: keyInHeader(call) });
 
-export const shown = ({ name, kind, comment, approximateRows, columns, distribution }: Table): wire.Table => ({
+export const shownTable = ({ name, kind, comment, approximateRows, columns, distribution }: Table): wire.Table => ({
   name,
   kind,
   comment,

@@ -8,7 +8,7 @@ import { boundedRead, type ServedBy } from '../../engine/replicas/bounded-read.j
 import { collectSql } from '../../engine/sql/collect-sql.js';
 import type { CollectRequest } from '../../engine/sql/sql-result.js';
 import { requireScope, runsAsReader } from '../admission.js';
-import { answered, type Call, keyInHeader, type Operation, project } from './route.js';
+import { answered, type Call, keyInHeader, type Operation, projectOf } from './route.js';
 import { sqlResponse, streamResponse, streamFormat } from '../response/sql-response.js';
 
 export const RUN_SQL: Operation = {
@@ -92,7 +92,7 @@ export const RUN_SQL: Operation = {
 /** A bounded read of a server with replicas runs at one of them; all else where the project lives. */
 function atItsPlace<T>(call: Call, readOnly: boolean, run: (place: Project) => Promise<T>): Promise<T> {
   const { request, reply } = call;
-  const own = project(call);
+  const own = projectOf(call);
   const { consistency = own.consistency } = request.body as wire.SqlBody;
   if (!readOnly || !own.hasReplicas || consistency === 'strong') return run(own);
   const { 'x-consistency': position } = request.headers;

@@ -3,10 +3,10 @@ import { STRICT, Type } from '../../contract/schema.js';
 import { BatchAnswer, BatchBody } from '../../contract/wire/batch.js';
 import { checkTableInPath } from '../../engine/schema/definition.js';
 import { insertRecords } from '../../engine/insert/insert.js';
-import { rowsChanged } from '../../engine/insert/inserted.js';
+import { rowsChanged } from '../../engine/insert/insert-answer.js';
 import type { JsonNode } from '../../codec/index.js';
-import { type Call, project } from '../api/route.js';
-import { Found, found } from './results.js';
+import { type Call, projectOf } from '../api/route.js';
+import { ResultSchema, toolResult } from './results.js';
 import { REHEARSAL, tool } from './tool.js';
 import { TableName } from './schema-tools.js';
 
@@ -22,11 +22,11 @@ export const INSERT = tool({
   audit: 'insert',
   annotations: { readOnlyHint: false, destructiveHint: false, idempotentHint: false },
   input,
-  output: Found(BatchAnswer),
+  output: ResultSchema(BatchAnswer),
   async run(call, { table }, exact) {
     const answer = await insert(call, table, exact('records'));
     call.request.context.rows = rowsChanged(answer);
-    return found(JSON.stringify(answer));
+    return toolResult(JSON.stringify(answer));
   },
 });
 
@@ -38,11 +38,11 @@ export const REHEARSE_INSERT = tool({
   audit: 'rehearsal',
   annotations: REHEARSAL,
   input,
-  output: Found(BatchAnswer),
+  output: ResultSchema(BatchAnswer),
   async run(call, { table }, exact) {
-    const rehearsal = project(call).rehearse();
+    const rehearsal = projectOf(call).rehearse();
     const answer = await insert(call, table, exact('records'));
-    return found(JSON.stringify({ ...answer, dry_run: true, impact: rehearsal.impact }));
+    return toolResult(JSON.stringify({ ...answer, dry_run: true, impact: rehearsal.impact }));
   },
 });
 
@@ -51,5 +51,5 @@ async function insert(call: Call, table: string, records: JsonNode | undefined):
   checkTableInPath(table);
   const body = Buffer.from(records?.kind === 'array' ? records.text : '[]');
   const options = { returnIds: false, idempotency: null, upsert: null, quarantine: false, signal: call.signal };
-  return (await insertRecords(project(call), table, body, options)).answer;
+  return (await insertRecords(projectOf(call), table, body, options)).answer;
 }

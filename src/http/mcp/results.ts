@@ -20,15 +20,15 @@ export interface ToolResult {
   isError?: boolean;
 }
 
-/** The schema of {@link found}. */
-export const Found = (data: Schema): Schema => Type.Object({ notice: Type.String(), data });
+/** The schema of {@link toolResult}. */
+export const ResultSchema = (data: Schema): Schema => Type.Object({ notice: Type.String(), data });
 
 /**
  * @param json of an object, digit by digit
  * @param remarks of ours, such as that rows were cut off
  * @throws EngineError result_too_large
  */
-export function found(json: string, ...remarks: string[]): ToolResult {
+export function toolResult(json: string, ...remarks: string[]): ToolResult {
   if (Buffer.byteLength(json) > MAX_BYTES) {
     throw new EngineError('result_too_large', `The result is larger than ${MAX_BYTES} bytes`, {
       hint: 'Select fewer columns, or run fewer statements.',
@@ -42,7 +42,7 @@ export function found(json: string, ...remarks: string[]): ToolResult {
 }
 
 /** An error of the database may quote values, and a function of the project may have written it. */
-export function failed(error: EngineError, requestId: string): ToolResult {
+export function toolError(error: EngineError, requestId: string): ToolResult {
   const json = JSON.stringify(errorBody(error, requestId));
   return { content: [{ type: 'text', text: enclosed(`The tool failed. ${DATA_NOTICE}`, json) }], isError: true };
 }
@@ -57,7 +57,7 @@ function enclosed(notice: string, json: string): string {
  * As many of the items as fit.
  * @param maxBytes of their JSON
  */
-export function fitting<T>(items: readonly T[], maxBytes: number): T[] {
+export function takeFitting<T>(items: readonly T[], maxBytes: number): T[] {
   let bytes = 0;
   const end = items.findIndex((item) => (bytes += Buffer.byteLength(JSON.stringify(item)) + 1) > maxBytes);
   return end === -1 ? [...items] : items.slice(0, end);

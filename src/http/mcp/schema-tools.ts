@@ -3,9 +3,9 @@ import { STRICT, Type } from '../../contract/schema.js';
 import { Index } from '../../contract/wire/indexes.js';
 import { Table } from '../../contract/wire/tables.js';
 import { readSchema, readTable } from '../../engine/schema/tables.js';
-import { project } from '../api/route.js';
-import { limits, shown } from '../api/schema-operations.js';
-import { Found, fitting, found } from './results.js';
+import { projectOf } from '../api/route.js';
+import { schemaLimits, shownTable } from '../api/schema-operations.js';
+import { ResultSchema, takeFitting, toolResult } from './results.js';
 import { tool } from './tool.js';
 
 /** Of the list of tables, and of the columns of one. */
@@ -29,15 +29,15 @@ export const LIST_TABLES = tool({
   audit: 'read_schema',
   annotations: { readOnlyHint: true },
   input: Type.Object({}, STRICT),
-  output: Found(Type.Object({ tables: Type.Array(Listed), table_count: Type.Integer() })),
+  output: ResultSchema(Type.Object({ tables: Type.Array(Listed), table_count: Type.Integer() })),
   async run(call) {
-    const tables = (await readSchema(project(call), limits(call))).map(shown);
-    const listed = fitting(
+    const tables = (await readSchema(projectOf(call), schemaLimits(call))).map(shownTable);
+    const listed = takeFitting(
       tables.map((table) => ({ ...table, columns: table.columns.length })),
       MAX_BYTES,
     );
     const json = JSON.stringify({ tables: listed, table_count: tables.length });
-    return found(json, ...cutRemark(listed.length, tables.length, 'tables', 'Query pg_tables for the others.'));
+    return toolResult(json, ...cutRemark(listed.length, tables.length, 'tables', 'Query pg_tables for the others.'));
   },
 });
 
@@ -50,7 +50,7 @@ export const DESCRIBE_TABLE = tool({
   audit: 'read_table',
   annotations: { readOnlyHint: true },
   input: Type.Object({ table: TableName }, STRICT),
-  output: Found(
+  output: ResultSchema(
     Type.Object({
       table: Table,
       column_count: Type.Integer(),
@@ -59,12 +59,12 @@ export const DESCRIBE_TABLE = tool({
     }),
   ),
   async run(call, { table: name }) {
-    const { indexes: all, ...read } = await readTable(project(call), name, limits(call));
-    const table = shown(read);
-    const columns = fitting(table.columns, MAX_BYTES);
-    const indexes = fitting(all, MAX_BYTES);
+    const { indexes: all, ...read } = await readTable(projectOf(call), name, schemaLimits(call));
+    const table = shownTable(read);
+    const columns = takeFitting(table.columns, MAX_BYTES);
+    const indexes = takeFitting(all, MAX_BYTES);
     const counts = { column_count: table.columns.length, index_count: all.length };
-    return found(
+    return toolResult(
       JSON.stringify({ table: { ...table, columns }, indexes, ...counts }),
       ...cutRemark(columns.length, counts.column_count, 'columns', 'Query information_schema.columns for the others.'),
       ...cutRemark(indexes.length, counts.index_count, 'indexes', 'Query pg_indexes for the others.'),

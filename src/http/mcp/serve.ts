@@ -13,7 +13,7 @@ import type { ErrorCode, EngineError } from '../../contract/errors.js';
 import { VERSION } from '../../version.js';
 import type { Answer, Call } from '../api/route.js';
 import { asEngineError } from '../response/error-exit.js';
-import { DATA_NOTICE, failed, type ToolResult } from './results.js';
+import { DATA_NOTICE, toolError, type ToolResult } from './results.js';
 import { listedTools, servedTools } from './tools.js';
 
 const INSTRUCTIONS =
@@ -105,7 +105,7 @@ function mcpServer(call: Call, refuse: (error: EngineError) => void): Server {
         throw error;
       }
       call.request.context.errorCode = error.code;
-      return failed(error, call.request.id);
+      return toolError(error, call.request.id);
     }
   });
   return server;

@@ -6,9 +6,9 @@ import { SqlAnswer } from '../../contract/wire/sql.js';
 import { collectSql } from '../../engine/sql/collect-sql.js';
 import type { SqlResult } from '../../engine/sql/sql-result.js';
 import type { JsonNode } from '../../codec/index.js';
-import { type Answer, type Call, project, rehearsedAnswer } from '../api/route.js';
+import { type Answer, type Call, projectOf, rehearsedAnswer } from '../api/route.js';
 import { sqlResponse } from '../response/sql-response.js';
-import { Found, found, type ToolResult } from './results.js';
+import { ResultSchema, toolResult, type ToolResult } from './results.js';
 import { REHEARSAL, tool } from './tool.js';
 
 /** Of the rows of all statements: about as much as an agent can take in. */
@@ -46,7 +46,7 @@ export const QUERY = tool({
   audit: 'sql_read',
   annotations: { readOnlyHint: true },
   input: input('SQL of Postgres that only reads.'),
-  output: Found(SqlAnswer),
+  output: ResultSchema(SqlAnswer),
   async run(call, given, exact) {
     const answers = await run(call, { ...given, readOnly: true }, exact('params'));
     call.request.context.rows = answers.at(-1)?.rowCount ?? 0;
@@ -64,9 +64,9 @@ export const REHEARSE_SQL = tool({
   audit: 'rehearsal',
   annotations: REHEARSAL,
   input: input('SQL of Postgres that writes.'),
-  output: Found(SqlAnswer),
+  output: ResultSchema(SqlAnswer),
   async run(call, given, exact) {
-    const rehearsal = project(call).rehearse();
+    const rehearsal = projectOf(call).rehearse();
     const answers = await run(call, { ...given, readOnly: false }, exact('params'));
     return shownRows(answers, textOf(rehearsedAnswer({ body: sqlResponse(answers) }, rehearsal).body));
   },
@@ -84,7 +84,7 @@ async function run(call: Call, given: Given, params: JsonNode | undefined): Prom
   if (Buffer.byteLength(given.sql) > LIMITS.sqlBytes) {
     throw new EngineError('payload_too_large', `"sql" is larger than ${LIMITS.sqlBytes} bytes`);
   }
-  const { answer } = await collectSql(project(call), {
+  const { answer } = await collectSql(projectOf(call), {
     sql: given.sql,
     params: params?.kind === 'array' ? params.items : [],
     readOnly: given.readOnly,
@@ -105,7 +105,7 @@ function shownRows(answers: readonly SqlResult[], json: string): ToolResult {
       ? `Cut off: the first row alone is larger than ${MAX_BYTES / 1024} KiB. Select fewer columns, or left(column, 1000).`
       : `Cut off: there are more rows than these ${rowCount}. Aggregate, or add WHERE or LIMIT.`,
   );
-  return found(json, ...remarks);
+  return toolResult(json, ...remarks);
 }
 
 /** Of free SQL: text, or pieces of it. */

@@ -12,7 +12,7 @@ const ISOLATION_LEVELS: ReadonlyMap<string, string> = new Map([
 ]);
 
 /** `true` or `false`; undefined: not given. @throws EngineError invalid_request */
-export function flag(headers: IncomingHttpHeaders, name: string): boolean | undefined {
+export function booleanHeader(headers: IncomingHttpHeaders, name: string): boolean | undefined {
   const value = headers[name.toLowerCase()];
   if (value === undefined || value === 'true' || value === 'false') return value && value === 'true';
   throw new EngineError('invalid_request', `The header ${name} must be true or false`);
@@ -33,10 +33,10 @@ export function modesOf(headers: IncomingHttpHeaders, isReader: boolean): string
       `The header Neon-Batch-Isolation-Level must be one of ${levels}, not ${quoted(String(level))}`,
     );
   }
-  const readOnly = flag(headers, 'Neon-Batch-Read-Only') === true || isReader;
+  const readOnly = booleanHeader(headers, 'Neon-Batch-Read-Only') === true || isReader;
   return [
     ...(isolation === undefined ? [] : [`ISOLATION LEVEL ${isolation}`]),
     ...(readOnly ? ['READ ONLY'] : []),
-    ...(flag(headers, 'Neon-Batch-Deferrable') ? ['DEFERRABLE'] : []),
+    ...(booleanHeader(headers, 'Neon-Batch-Deferrable') ? ['DEFERRABLE'] : []),
   ];
 }

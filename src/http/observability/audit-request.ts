@@ -1,8 +1,7 @@
 /** From requests to entries of the audit log: one for each request that is over, however it ended. */
 import type { FastifyRequest } from 'fastify';
 import type { AuditOperation } from '../../contract/audit.js';
-import { type Audit, BY_ITSELF, type Origin } from '../../engine/audit/audit.js';
-import { actorOf } from '../../engine/access/tokens.js';
+import { actorOf, type Audit, BY_ITSELF, type Origin } from '../../engine/audit/audit.js';
 import { runsAsReader } from '../admission.js';
 
 /** Adds the entry of a request that is over. */

@@ -53,7 +53,7 @@ export function errorBody(error: EngineError, requestId: string): ErrorBody {
     request_id: requestId,
     ...(error.errors === undefined ? {} : { errors: error.errors, error_count: error.errorCount }),
     ...(error.hint === undefined ? {} : { hint: error.hint }),
-    ...(error.lost === undefined ? {} : { rows: error.lost.rows, ids: [...error.lost.ids] }),
+    ...(error.unconvertible === undefined ? {} : { rows: error.unconvertible.rows, ids: [...error.unconvertible.ids] }),
     ...(error.values === undefined ? {} : { values: error.values }),
     ...(error.postgres === undefined ? {} : { postgres: error.postgres }),
   };
@@ -92,13 +92,13 @@ export class ErrorExit {
       if (request.raw.complete || raw.shouldKeepAlive) void reply.send(body);
       else sendBeforeBody(request, reply, JSON.stringify(body));
     }
-    context.settle();
+    context.handlerEnded();
   }
 
   private log(error: EngineError, request: FastifyRequest): void {
     if (error.code === 'internal') this.logger.error(circumstances(error, request), 'internal error');
     else if (error.code === 'database_unavailable') {
-      this.outageOf(error.away ?? 'database').refused(circumstances(error, request));
+      this.outageOf(error.dependency ?? 'database').refused(circumstances(error, request));
     }
   }
 

@@ -14,7 +14,7 @@ interface Progress {
 /** `{"progress": "…"}` a line, then `{"done": …}` or `{"error": …}`. The work is aborted when the client leaves. */
 export async function progressResponse(
   { request, reply, signal }: Pick<Call, 'request' | 'reply' | 'signal'>,
-  work: (told: Progress) => Promise<object>,
+  work: (reporting: Progress) => Promise<object>,
 ): Promise<void> {
   const { raw } = reply;
   writeHead(request, reply, 200, { 'content-type': 'application/x-ndjson' });

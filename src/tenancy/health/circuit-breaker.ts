@@ -19,7 +19,7 @@ export class CircuitBreaker {
   private readonly underWay = new Set<AbortController>();
 
   /** Why the server does not answer, by the last health check; null: it does, or it is not checked. */
-  get away(): Error | null {
+  get failure(): Error | null {
     return this.found;
   }
 

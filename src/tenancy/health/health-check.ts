@@ -33,7 +33,7 @@ export class HealthCheck {
       // A machine that stood still for a moment makes one answer late, not the next.
       const away = (await this.failure()) === null ? null : await this.failure();
       if (signal.aborted) return;
-      const isChange = (away === null) !== (breaker.away === null);
+      const isChange = (away === null) !== (breaker.failure === null);
       breaker.note(away);
       if (isChange) this.onChange(away);
       await sleep(away === null ? EVERY_MS : AGAIN_MS, undefined, { ref: false, signal }).catch(() => {});

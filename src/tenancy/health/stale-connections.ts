@@ -79,7 +79,7 @@ export class StaleConnections {
       if (one.silent === 0) one.received = null;
     }
     const silent = [...this.watched].filter((one) => one.silent >= SILENT_CHECKS);
-    const { away } = this.breaker;
+    const { failure: away } = this.breaker;
     if (away !== null) for (const { session } of silent) session.destroy(away);
     if (away !== null || silent.length === 0 || this.isAsking) return;
     this.isAsking = true;

@@ -7,7 +7,7 @@ export interface ValueCount {
 }
 
 /** The rows whose values cannot be converted: how many, and the ids of the first. */
-export interface LostRows {
+export interface UnconvertibleRows {
   rows: number;
   ids: readonly string[];
 }

@@ -10,7 +10,7 @@ import { installedExtensions } from './extensions.js';
 import { type AddedServer, dumpRole, type Placement } from './placement.js';
 import { ensureRoles, grant } from './project-rights.js';
 import { serverMajor } from './server-facts.js';
-import { type Common, lockDatabase } from './shared-server.js';
+import { type Common, lockDatabase } from './shared-tenancy.js';
 import { withServiceSession } from './service-pool.js';
 import { serviceWork } from './service-work.js';
 import { connectionsTo, type Server, type Tenancy } from './tenancy.js';
@@ -21,7 +21,7 @@ const POOL_SIZE = 6;
 /** Before it, an INSERT … SELECT of a grouped query may store nothing without an error (Citus issue 8243). */
 const OLDEST = [13, 2, 1] as const;
 
-export class CitusServer implements Tenancy {
+export class CitusTenancy implements Tenancy {
   readonly running = 1;
   private readonly server: Server;
 

@@ -9,7 +9,7 @@ import type { Server } from '../../tenancy/tenancy.js';
 import { type Load, noLoad, Slots, type WorkKind } from './slots.js';
 
 /** For each server. */
-export interface CapacitySettings {
+export interface PoolSettings {
   /** Connections to projects' databases, the idle ones included. An added server may have a bound of its own. */
   maxConnections: number;
   /** Running over all projects; no more than there may be connections. */
@@ -21,7 +21,7 @@ export interface CapacitySettings {
   projectWaiting: number;
 }
 
-interface ServerCapacity {
+interface ServerPool {
   readonly maxConnections: number;
   /** null: each project has one of its own. */
   readonly server: Server | null;
@@ -30,21 +30,21 @@ interface ServerCapacity {
   readonly connections: Connections;
 }
 
-export class ServerCapacities {
+export class ServerPools {
   /** By the name of the server, or of a replica. Projects' own servers count as one. */
-  private readonly known = new Map<string, ServerCapacity>();
+  private readonly known = new Map<string, ServerPool>();
 
   constructor(
     private readonly servers: Servers,
     private readonly sessions: ProjectSessions,
-    private readonly settings: CapacitySettings,
+    private readonly settings: PoolSettings,
   ) {}
 
   /**
    * @param replica null: of the server where the project lives
    * @throws EngineError database_unavailable if this instance does not have the server's URL
    */
-  of(placement: Placement, replica: Replica | null = null): ServerCapacity {
+  of(placement: Placement, replica: Replica | null = null): ServerPool {
     const name = replica?.name ?? serverName(placement);
     const maxConnections = placement.added?.maxConnections ?? this.settings.maxConnections;
     const known = this.known.get(name);
@@ -91,7 +91,7 @@ export class ServerCapacities {
     for (const { connections } of this.known.values()) connections.close();
   }
 
-  private open(maxConnections: number, isLocal: boolean, replica: Replica | null): Omit<ServerCapacity, 'server'> {
+  private open(maxConnections: number, isLocal: boolean, replica: Replica | null): Omit<ServerPool, 'server'> {
     const { running, projectRunning, projectReserved, projectWaiting, idleConnectionMs } = this.settings;
     const slots = new Slots({
       total: Math.min(running, maxConnections),

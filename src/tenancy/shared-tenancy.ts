@@ -33,7 +33,7 @@ import { serviceWork } from './service-work.js';
 import { connectionsTo, type Server, type Tenancy } from './tenancy.js';
 
 /** Hides what Postgres shows to everybody about the whole server, as far as the service's role may. */
-const REVOKES = readFileSync(new URL('./shared-server.sql', import.meta.url), 'utf8');
+const REVOKES = readFileSync(new URL('./shared-tenancy.sql', import.meta.url), 'utf8');
 
 /**
  * Connections one role may hold, over all instances of the service together. An instance opens at most 14 for a project (8
@@ -60,7 +60,7 @@ export interface Marked {
   readonly roles: readonly string[];
 }
 
-export class SharedServer implements Tenancy {
+export class SharedTenancy implements Tenancy {
   readonly running = 1;
   private readonly server: Server;
   private readonly databases: ProjectDatabases;

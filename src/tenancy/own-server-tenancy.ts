@@ -46,7 +46,7 @@ const POOL_SIZE = 2;
 /** An idle server on which autovacuum has work runs on for at most this many times the setting. */
 const LONGEST_GRACE = 3;
 
-export class OwnServers implements Tenancy {
+export class OwnServerTenancy implements Tenancy {
   private readonly servers = new Map<string, Server>();
 
   private constructor(
@@ -64,11 +64,11 @@ export class OwnServers implements Tenancy {
     control: ControlDatabase,
     idleStopMs: number,
     events: Omit<FleetEvents, 'beforeStop'>,
-  ): Promise<OwnServers> {
+  ): Promise<OwnServerTenancy> {
     refuseReachingOut(databases.extensions);
     const beforeStop = (id: string, idleMs: number) => tenancy.beforeStop(id, idleMs);
     const fleet = await embedded.openFleet(templateOf(databases), { ...events, beforeStop });
-    const tenancy = new OwnServers(fleet, databases, control, idleStopMs, embedded.binaries.version);
+    const tenancy = new OwnServerTenancy(fleet, databases, control, idleStopMs, embedded.binaries.version);
     return tenancy;
   }
 

@@ -6,7 +6,7 @@ import { Credentials } from '../../src/tenancy/credentials.js';
 import { readMigrations } from '../../src/tenancy/migrate.js';
 import type { Placement } from '../../src/tenancy/placement.js';
 import { ProjectDatabases } from '../../src/tenancy/project-databases.js';
-import { SharedServer } from '../../src/tenancy/shared-server.js';
+import { SharedTenancy } from '../../src/tenancy/shared-tenancy.js';
 import type { ServerAddress } from '../../src/pg/index.js';
 import type { Backend } from '../../src/tenancy/connections/watchdog.js';
 import { blocks, read } from '../docs/markdown.js';
@@ -21,7 +21,7 @@ let role: string;
 let control: string;
 let template: string;
 let address: ServerAddress;
-let tenancy: SharedServer;
+let tenancy: SharedTenancy;
 let placements: Placement[];
 
 beforeEach(() => {
@@ -37,7 +37,7 @@ beforeEach(() => {
     database: control,
     connectionTimeoutMillis: 5_000,
   };
-  tenancy = new SharedServer(address, {
+  tenancy = new SharedTenancy(address, {
     databases: new ProjectDatabases(readMigrations('project'), [], () => Promise.resolve(true)),
     credentials,
     previous: null,
