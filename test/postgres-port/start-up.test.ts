@@ -2,10 +2,11 @@
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import fc from 'fast-check';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { SessionError } from '../../src/engine/sessions/session-error.js';
 import { readStartUp, startUpSize } from '../../src/pg/protocol.js';
 import { BufferedSocket, negotiate } from '../../src/postgres-port/client-login.js';
+import { ProjectDatabases } from '../../src/tenancy/project-databases.js';
 import { startUpSettings } from '../../src/postgres-port/start-up-settings.js';
 import { startTestService, type TestProject, type TestService } from '../support/service.js';
 import { parameters } from '../properties/run.js';
@@ -144,8 +145,10 @@ describe('at the port', () => {
     }
   });
 
-  it("says in Postgres's words what cannot be set", async () => {
+  it("says in Postgres's words what cannot be set, and repairs nothing for it", async () => {
+    const repair = vi.spyOn(ProjectDatabases.prototype, 'restoreRights');
     for (const [options, code] of [
+      ['-c session_preload_libraries=x', '42501'],
       ['-c is_superuser=on', '55P02'],
       ['-c max_connections=1', '55P02'],
       ['-c search_path', '42601'],
@@ -159,6 +162,8 @@ describe('at the port', () => {
     await client.until('R');
     client.send(message('p', `${project.token}\0`));
     expect(errorsIn(await client.until('none'))).toEqual(['0A000']);
+    expect(repair).not.toHaveBeenCalled();
+    repair.mockRestore();
   });
 
   it('refuses replication in every spelling', async () => {

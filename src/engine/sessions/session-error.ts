@@ -46,7 +46,7 @@ export function loginError(error: unknown): SessionError {
   if (error instanceof SessionError) return error;
   if (!(error instanceof EngineError)) return new SessionError('XX000', 'Internal error', 'internal');
   const { cause, code, message, hint } = error;
-  if (cause instanceof PostgresError && /^(?:0A|22|42|55P02)/.test(cause.sqlstate)) {
+  if (cause instanceof PostgresError && /^(?:0A|22|25P04|42|55P02)/.test(cause.sqlstate)) {
     return new SessionError(cause.sqlstate, cause.message, 'invalid_request', cause.fields.hint);
   }
   if (code === 'unauthorized') {

@@ -158,9 +158,12 @@ export class ProjectSessions {
     const open = async (away: AbortSignal) => {
       away.addEventListener('abort', () => expiry.abort(away.reason));
       const found = await this.loginIfHealthy(opening);
-      if (found === null && replica !== null)
-        throw new ConnectionLost('The replica does not have the current state of the project');
-      return found ?? (await this.loginRepaired(opening));
+      if (found !== null) return found;
+      if (replica !== null) throw new ConnectionLost('The replica does not have the current state of the project');
+      // What a client asks for in vain is nothing to repair.
+      if (client !== null && (await this.isHealthy({ ...opening, client: null })))
+        return (await this.login(opening)).opened;
+      return this.loginRepaired(opening);
     };
     try {
       return await serviceWork(() => server.breaker.run((away) => Promise.race([open(away), aborted(expiry.signal)])));
@@ -194,18 +197,19 @@ export class ProjectSessions {
     return null;
   }
 
+  private async isHealthy(opening: Opening): Promise<boolean> {
+    const found = await this.loginIfHealthy(opening);
+    void found?.session.close();
+    return found !== null;
+  }
+
   private async loginRepaired(opening: Opening): Promise<ProjectSession> {
     const { placement } = opening;
     const key = `${placement.server} ${placement.database}`;
     let repair = this.repairs.get(key);
     if (repair === undefined) {
-      const isHealthy = async () => {
-        const found = await this.loginIfHealthy(opening);
-        void found?.session.close();
-        return found !== null;
-      };
       repair = this.databases
-        .restoreRights(this.servers.tenancyOf(placement), placement, isHealthy)
+        .restoreRights(this.servers.tenancyOf(placement), placement, () => this.isHealthy(opening))
         .finally(() => this.repairs.delete(key));
       this.repairs.set(key, repair);
     }
