@@ -6,6 +6,7 @@ import { CdpClient, type StoreOptions } from '../../../src/client/index.js';
 import { BatchReader, requireUnchanged } from '../../../src/import/batches.js';
 import { FileError } from '../../../src/import/file-error.js';
 import type { EncodedRecord } from '../../../src/import/record-encoder.js';
+import { settleOutdated } from '../../../src/import/receipts.js';
 import { BatchSender } from '../../../src/import/send.js';
 import type { ImportFile } from '../../../src/import/source.js';
 import { entered, watchedFetch } from '../session.js';
@@ -32,13 +33,14 @@ export class ImportJob {
   private file: ImportFile | undefined;
   private stop = new AbortController();
   private readonly abort = new AbortController();
+  private readonly client = new CdpClient({ url: location.origin, token: entered().token, fetch: watchedFetch });
   private readonly sender: BatchSender;
 
   constructor(readonly journal: StoredJournal) {
     const { table, plan } = journal.header;
     this.corrections = new Corrections(journal);
     this.sender = new BatchSender(journal, {
-      client: new CdpClient({ url: location.origin, token: entered().token, fetch: watchedFetch }),
+      client: this.client,
       table,
       storing: plan.storing,
       signal: this.abort.signal,
@@ -72,7 +74,7 @@ export class ImportJob {
     this.state.value = 'running';
     this.error.value = null;
     try {
-      requireKeys(journal);
+      await this.settleOutdated();
       for (const [number, records] of journal.openCorrections) await this.send(number, records);
       if (journal.isAtEnd) await this.end();
       else if (file === undefined) this.state.value = 'waiting';
@@ -80,6 +82,16 @@ export class ImportJob {
     } catch (error) {
       this.fail(error);
     }
+  }
+
+  /** @throws FileError if batches remain in doubt: the service has forgotten their keys, and may have forgotten their receipts */
+  private async settleOutdated(): Promise<void> {
+    const inDoubt = await settleOutdated(this.client, this.journal, this.journal.header.table);
+    if (inDoubt === 0) return;
+    throw new FileError(
+      `${inDoubt} batches were sent so long ago that the service may have forgotten them, and not answered; they could be stored twice`,
+      'Check which rows the table has, discard this import, and import the others',
+    );
   }
 
   private async sendFile(file: ImportFile): Promise<void> {
@@ -161,13 +173,4 @@ export class ImportJob {
     // After a pause the file is read again from its beginning.
     this.share.value = Math.max(this.share.value, reader.share ?? 0);
   }
-}
-
-/** @throws FileError if batches are in doubt whose keys the service may have forgotten */
-function requireKeys({ outdated: { length: outdated } }: StoredJournal): void {
-  if (outdated === 0) return;
-  throw new FileError(
-    `${outdated} batches were sent more than 23 hours ago and not answered; they could be stored twice`,
-    'Check which rows the table has, discard this import, and import the others',
-  );
 }
