@@ -26,7 +26,7 @@ const comparable = (output: string): string =>
     .replaceAll(service.url, 'http://127.0.0.1:8080')
     .replace(/\S*profiles\.json/, '<file>')
     .replace(/\S*\/(?=\S*\.refused)/g, '')
-    .replace(/\d+\.\d s, [\d,]+ rows\/s/g, '<time>')
+    .replace(/\d+\.\d s(?:, [\d,]+ rows\/s)?/g, '<time>')
     .replace(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, '<time>')
     .trimEnd();
 
