@@ -57,7 +57,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     let source: { tenancy: Tenancy; placement: Placement };
     let target: { tenancy: Tenancy; placement: Placement };
     beforeAll(async () => {
-      service = await startTestService({}, server);
+      service = await startTestService({ extensions: 'citext' }, server);
       project = await service.project('full');
       const admin = (await service.engine.tokens.create(null)).token;
       const body = { name: 'eu-1', url_reference: `env:${variableWith(other.url)}` };
@@ -89,6 +89,8 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
         if (!/CREATE SCHEMA/.test(sql)) await project.rows(sql);
       }
       await project.rows(MISLEADING);
+      await project.rows('CREATE UNLOGGED TABLE fleeting (a integer); INSERT INTO fleeting VALUES (1), (1)');
+      await project.rows(`CREATE TABLE named (name citext UNIQUE); INSERT INTO named VALUES ('Ada')`);
       await project.rows(
         `COMMENT ON LARGE OBJECT 4711 IS 'it''s large'; GRANT SELECT ON LARGE OBJECT 4711 TO PUBLIC;
        SELECT lo_from_bytea(4712, decode(repeat('ab', 3000000), 'hex'))`,
