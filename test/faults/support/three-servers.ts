@@ -190,8 +190,10 @@ export class ThreeServers {
   }
 }
 
-/** What a client may be told: a killed service answers nothing. */
-const TRUE_ANSWERS = ['200', '201', 'database_unavailable', 'outcome_unknown', 'overloaded', 'request_in_flight'];
+/** What a client may be told: a killed service answers nothing, and one that has slept is late. */
+const TRUE_ANSWERS = [
+  ...['200', '201', 'database_unavailable', 'outcome_unknown', 'overloaded', 'query_timeout', 'request_in_flight'],
+];
 
 const THERE = `SELECT datname::text AS name FROM pg_database WHERE datname ~ '^d_'
   UNION ALL SELECT rolname FROM pg_roles WHERE rolname ~ '^[wrb]_' UNION ALL SELECT slot_name FROM pg_replication_slots`;
