@@ -98,7 +98,7 @@ it('sixty projects go where labels, weights and bounds say, and to no server tha
   await many(30, { labels: { region: 'eu' } });
   await many(15, { labels: { region: 'us' } });
   const full = await create({ labels: { region: 'us' } });
-  expect(failure(full, 400, 'invalid_request').message).toBe('No server with region=us takes another project');
+  expect(failure(full, 400, 'invalid_request').message).toContain('region=us');
   await many(5, { server: 'default' });
   await send('PUT', 'servers/socket', { status: 'draining' });
   failure(await create({ server: 'socket' }), 400, 'invalid_request');
