@@ -86,7 +86,7 @@ export async function openDatabase(
   };
 }
 
-/** For roles on servers that are added to an embedded installation. The process owns the folder, so that nobody else writes it. */
+/** For roles on servers that are added to an embedded installation. The process owns the folder, so no other process writes it. */
 async function keptSecret(file: string): Promise<string> {
   if (!(await exists(file))) await replaceFile(file, randomBytes(32).toString('hex'), 0o600);
   return readFile(file, 'utf8');

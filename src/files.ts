@@ -99,7 +99,7 @@ export async function replaceFile(path: string, content: string, mode = 0o644): 
   const draft = `${path}.${unique()}`;
   try {
     await writeFile(draft, content, { flag: 'wx', mode });
-    // Whatever the umask is.
+    // Independent of the umask.
     await chmod(draft, mode);
     await rename(draft, path);
   } catch (error) {

@@ -61,7 +61,7 @@ export function createLogger(config: Config, destination: DestinationStream = ne
 
 /**
  * @param traces where spans go; null: nowhere
- * @throws Error that an operator can act on; whatever was started is stopped again
+ * @throws Error that an operator can act on; everything that was started is stopped again
  */
 export async function startService(
   config: Config,
@@ -164,7 +164,7 @@ export class Closing {
   }
 }
 
-/** Without traces the SDK is not loaded. It closes last: whatever closes before it may still create spans. */
+/** Without traces the SDK is not loaded. It closes last, because everything that closes before it may still create spans. */
 async function openTracing(
   traces: TraceExport | null,
   config: Config,

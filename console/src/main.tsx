@@ -1,4 +1,4 @@
-/** The page's first line: who has entered sees the shell, anybody else the door. */
+/** The page's first line: the shell if a token was entered, otherwise the log-in screen. */
 import './style/base.css';
 import './style/parts.css';
 import './theme.js';

@@ -16,7 +16,7 @@ export interface Session {
 /** null: nobody has entered. */
 export const session = signal<Session | null>(null);
 
-/** Why the last session ended, if its token did not work any more. */
+/** Why the last session ended, if its token no longer worked. */
 export const farewell = signal('');
 
 export const may = (scope: Scope): boolean => session.value?.scopes.has(scope) ?? false;

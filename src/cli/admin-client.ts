@@ -28,7 +28,7 @@ export class AdminClient {
     try {
       return JSON.parse(await text(await this.send(method, path, body))) as T;
     } catch (error) {
-      // A read can be repeated with whatever process comes next.
+      // A read can be repeated with any process that follows.
       if (isLost(error) && method === 'GET') throw new NotListening();
       throw isLost(error) ? lost(error) : error;
     }

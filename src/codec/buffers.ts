@@ -1,18 +1,18 @@
 /**
  * Buffers that are freed as soon as nobody needs them. V8 counts what was taken outside its heap since its last full
- * collection as if the heap had grown by it, whether or not it is garbage by now: if each body or answer brings some, a
+ * collection as if the heap had grown by it, whether or not it is already garbage: if each body or answer brings some, a
  * full collection follows every few hundred of them, and takes a third of the service's time.
  */
 import { MessageChannel } from 'node:worker_threads';
 
-/** What is transferred to a port that is closed has no owner any more. */
+/** What is transferred to a closed port no longer has an owner. */
 const nowhere = new MessageChannel().port1;
 nowhere.close();
 
 /** Less is not worth the call: it is cut from a slab of Node's. */
 const MIN_FREED_BYTES = 4 * 1024;
 
-/** @returns a buffer of this size that {@link freeBuffer} can free, with whatever was in its memory before */
+/** @returns a buffer of this size that {@link freeBuffer} can free, with the previous contents of its memory */
 export function allocBuffer(size: number): Buffer {
   return size < MIN_FREED_BYTES ? Buffer.allocUnsafe(size) : Buffer.allocUnsafeSlow(size);
 }
@@ -23,7 +23,7 @@ export function freeBuffer({ length, buffer }: Uint8Array): void {
   nowhere.postMessage(null, [buffer]);
 }
 
-/** Bytes that whoever has them frees, once nobody may read them any more. */
+/** Bytes that their owner frees once they are no longer read. */
 export interface OwnedBuffer {
   readonly bytes: Buffer;
   free(): void;
@@ -86,7 +86,7 @@ export class BufferList {
     return whole;
   }
 
-  /** Nobody may read the bytes any more. */
+  /** After this the bytes must not be read. */
   free(): void {
     for (const buffer of this.buffers) freeBuffer(buffer);
   }

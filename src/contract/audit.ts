@@ -26,7 +26,7 @@ export const AUDIT_OPERATIONS = [
   'sql',
   /** Free SQL as the reader, which can change nothing. */
   'sql_read',
-  /** A write with dry_run: whatever it was, it was rolled back. */
+  /** Any write with dry_run: it was rolled back. */
   'rehearsal',
   /** A message of MCP that called no tool; what a tool does has the word of its operation. */
   'mcp',
@@ -76,7 +76,7 @@ export const AUDIT_OPERATIONS = [
   'audit.read',
   /** Refused looks at /metrics; those that are served leave no entry. */
   'metrics',
-  /** A caller whom nobody knows: 401, whatever the route. */
+  /** An unknown caller: 401, on any route. */
   'authentication',
   /** The service cleared away a project that a crash had left half made or half deleted. */
   'repair',

@@ -44,7 +44,7 @@ export const Type = {
   Integer: (keywords: Keywords = {}): Schema<number> => ({ type: 'integer', ...keywords }),
   Boolean: (keywords: Keywords = {}): Schema<boolean> => ({ type: 'boolean', ...keywords }),
   Null: (): Schema<null> => ({ type: 'null' }),
-  /** Whatever JSON can say. */
+  /** Any JSON value. */
   Any: (keywords: Keywords = {}): Schema => ({ ...keywords }),
   Literal: <const T extends Constant>(value: T, keywords: Keywords = {}): Schema<T> => ({
     type: typeof value,

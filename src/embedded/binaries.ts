@@ -93,7 +93,7 @@ const reachable = (path: string): Promise<boolean> =>
     () => false,
   );
 
-/** Any user can execute the copy, whatever the umask of npm was. */
+/** Any user can execute the copy, regardless of the umask of npm. */
 async function copyForOthers(native: string, folder: string): Promise<void> {
   await cp(native, folder, { recursive: true, verbatimSymlinks: true });
   await linkLibraries(folder);

@@ -58,7 +58,7 @@ export async function findDataFolder(dataDir: string, log: Log): Promise<DataFol
   return { folder, account, owner, sockets: await socketFolder(folder, owner) };
 }
 
-/** The servers' accounts must pass through root's folders; nobody else needs to. */
+/** Only the servers' accounts need to pass through root's folders. */
 export const folderMode = (): number => (calledByRoot() ? 0o711 : 0o700);
 
 /** The name is random: a data folder that was deleted and made again must not find the servers of the old one. */

@@ -58,7 +58,7 @@ export interface Socket {
 /** A server that does not answer is stopped after this time without `beforeStop`. */
 const BEFORE_STOP_MS = 2_000;
 
-/** The database that initdb makes, whatever its name is now (pg_database.dat of Postgres). */
+/** The database that initdb creates, even if it was renamed (pg_database.dat of Postgres). */
 const DATABASE_OID = '5';
 
 /** One project takes no more than half of the memory, and as much of the processors as any other that wants them. */

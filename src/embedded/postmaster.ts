@@ -26,7 +26,7 @@ interface StartOptions {
   readonly config: string;
   /** MiB of private memory that each of its processes may take. */
   readonly backendMib: number;
-  /** Nobody else may run this server: if it runs already, it is stopped. */
+  /** Only this process may run the server: if it already runs, it is stopped. */
   readonly exclusive: boolean;
 }
 

@@ -15,7 +15,7 @@ export const postmasterArguments = ({ data, config }: ServerFolder): string[] =>
 /** The data directory of a postmaster; undefined for any other process. */
 const directoryIn = (command: string): string | undefined => /postgres -D (.+) -c config_file=/.exec(command)?.[1];
 
-/** Whether this process is the postmaster of this data directory, and not another program by now. */
+/** Whether this process is the postmaster of this data directory, and not another program. */
 export const serves = async (pid: number, data: string): Promise<boolean> =>
   directoryIn(await commandLine(pid)) === data;
 

@@ -98,7 +98,7 @@ export async function buildFolder(target: string, fill: (folder: string) => Prom
   }
 }
 
-/** The process id in the name may belong to another program by now, so age counts as well. */
+/** The process id in the name may belong to another program now, so age counts as well. */
 async function removeUnfinished(parent: string, prefix: string): Promise<void> {
   const tenMinutesAgo = Date.now() - 600_000;
   for (const name of (await readdir(parent)).filter((entry) => entry.startsWith(prefix))) {

@@ -66,7 +66,7 @@ const PURGED_AT_ONCE = 100;
 /** Of a batch that deletes; the path of one that inserts is the table alone. */
 export const deletesFrom = (table: string): string => `DELETE ${table}`;
 
-/** Instead of a path: a key that is settled there is refused whatever the path. */
+/** Instead of a path: a key that is settled there is refused for every path. */
 export const ANY_PATH = '';
 
 /**

@@ -29,7 +29,7 @@ export interface SharedServices {
 }
 
 export class Project {
-  /** How long this request may still wait, in whatever queue. */
+  /** How long this request may still wait, in any queue. */
   readonly waitBudget: WaitBudget;
   /** null: what the request does is kept. */
   rehearsal: Rehearsal | null = null;
@@ -45,7 +45,7 @@ export class Project {
     this.waitBudget = new WaitBudget(shared.waitMs);
   }
 
-  /** Whatever the request does is rolled back at its end. */
+  /** Everything that the request does is rolled back at its end. */
   rehearse(): Rehearsal {
     return (this.rehearsal = new Rehearsal(this.schema));
   }
@@ -119,7 +119,7 @@ export class Project {
     return this.shared.throttle.pause(this.id, bytes);
   }
 
-  /** To be called before whatever makes the project larger. @throws EngineError quota_exceeded, database_unavailable */
+  /** To be called before anything that makes the project larger. @throws EngineError quota_exceeded, database_unavailable */
   requireRoom(): Promise<void> | undefined {
     return this.shared.quotas.requireRoom(this.row);
   }

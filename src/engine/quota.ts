@@ -202,7 +202,7 @@ export class Quotas {
     if (early > 0) await sleep(Math.min(early, MAX_WAIT_MS));
     usage.outdated = false;
     const startedAt = performance.now();
-    // If the database is gone, whatever uses it next reports that better. A node of a cluster that is away has not become smaller.
+    // If the database is gone, the next use of it reports that better. A node of a cluster that is away has not become smaller.
     note(usage, (await this.measure(usage.project)) ?? usage.bytes);
     usage.measuredAt = startedAt;
     const endedAt = performance.now();

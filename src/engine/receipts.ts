@@ -113,7 +113,7 @@ async function lookUp(
 ): Promise<Evidence[]> {
   const paths = pathsOf(table);
   const locks = keys.map((key) => paths.map((path) => lockOf(path, key)));
-  // Whatever request ends between the two statements, the second one sees its row. A row lock makes the commit wait for the
+  // If a request ends between the two statements, the second one sees its row. A row lock makes the commit wait for the
   // synchronous standbys, if there are any: they may lack the rows so far.
   const [, held, found] = await session.run([
     BEGIN,

@@ -1,6 +1,6 @@
 /**
  * The HTTP server of the service. A request passes authentication, its body, the route's schema and its handler, in this
- * order; whatever fails leaves through the error exit. Each request is logged, counted and audited once.
+ * order; every failure leaves through the error exit. Each request is logged, counted and audited once.
  */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
@@ -88,7 +88,7 @@ export async function httpServer(
     reply.callNotFound();
     return reply;
   });
-  // Below it most paths do not exist, whatever the method.
+  // Below it most paths do not exist, for any method.
   app.get(`${DOCS}/*`, showDocs);
   if (settings.console) app.get(`${CONSOLE}/*`, consolePage(`${CONSOLE}/`));
   defineRoutes(app, () => {

@@ -1,4 +1,4 @@
-/** A Postgres server as an address: where it is, and what a login there takes, whatever the role. */
+/** A Postgres server as an address: where it is, and what a login of any role needs there. */
 import { connect, type OnReadOpts, type Socket } from 'node:net';
 import type { ConnectionOptions } from 'node:tls';
 import { parse as parseConnectionString } from 'pg-connection-string';
@@ -34,7 +34,7 @@ export type ServerAddress = Omit<LoginOptions, 'options' | 'application_name' | 
 const CONNECT_TIMEOUT_MS = 5_000;
 const KEEP_ALIVE_MS = 10_000;
 
-/** Options of a URL that have an effect. Whoever writes another one relies on it. */
+/** Options of a URL that have an effect. Others are refused, because an operator would rely on them. */
 const OPTIONS = new Set([
   'host',
   'port',
@@ -153,7 +153,7 @@ function connectTimeout(seconds: string | undefined): number {
 
 /**
  * `-c` options for the start of a connection. They become the session's defaults, which RESET ALL and DISCARD ALL
- * return to, and they win over whatever `ALTER ROLE … SET` or `ALTER DATABASE … SET` left behind.
+ * return to, and they override what `ALTER ROLE … SET` or `ALTER DATABASE … SET` left behind.
  */
 export function startupOptions(settings: Readonly<Record<string, string>>): string {
   return Object.entries(settings)

@@ -55,7 +55,7 @@ const CLOSE_MS = 5_000;
 /** Parts of a write below this length are joined: copying them costs less than another piece. */
 const LARGE_PART = 16 * 1024;
 
-/** To whoever starts COPY … FROM STDIN where no data can follow. */
+/** For a COPY … FROM STDIN that no data can follow. */
 const NO_COPY = Buffer.concat([copyFail('COPY is not possible here'), SYNC]);
 
 /** Status byte of ReadyForQuery: no transaction block is open. */
@@ -78,7 +78,7 @@ export abstract class Connection {
   answers = 0;
   /** As the server reports it; a statement may have changed it. */
   clientEncoding = 'UTF8';
-  /** The server was a standby at the login, and is none any more. */
+  /** The server was a standby at the login, and no longer is. */
   wasPromoted = false;
   /** Nothing that may have left a trace was sent since the last reset. */
   isClean = false;
@@ -175,7 +175,7 @@ export abstract class Connection {
     return this.loggedIn;
   }
 
-  /** Closes at once; whatever is in progress is rejected with `error`. */
+  /** Closes at once; everything in progress is rejected with `error`. */
   destroy(error: Error): void {
     this.end(error);
     this.socket.destroy();

@@ -1,4 +1,4 @@
-/** What COPY … TO STDOUT sends, on its way to whoever takes it more slowly. */
+/** What COPY … TO STDOUT sends, on its way to a slower reader. */
 
 /** Who sends the rows, and can be made to wait. */
 interface Sender {

@@ -26,7 +26,7 @@ export class Hosts {
 
   /**
    * A login found the primary. If that is another host than before, the sessions at the former one end: it is down, or it
-   * must not be written to any more, and questions about its backends would go to the new one.
+   * must no longer be written to, and questions about its backends would go to the new one.
    */
   found(host: Host): void {
     if (host === this.current) return;

@@ -53,7 +53,7 @@ export async function logIn(options: LoginOptions, signal?: AbortSignal): Promis
       hosts.found(host);
       return loggedIn;
     } catch (error) {
-      // Whoever answers with a refusal is there; another one would have to refuse as well.
+      // A server that answers with a refusal is there; another one would have to refuse as well.
       if (signal?.aborted || (error instanceof PostgresError && error.sqlstate !== SQLSTATE.CANNOT_CONNECT_NOW))
         throw error;
       reasons.push(error instanceof NoPrimary ? error.message : `${nameOf(host)}: ${reasonOf(error)}`);

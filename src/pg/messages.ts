@@ -149,7 +149,7 @@ export const FRONTEND = {
 
 /*
  * What is read below lies in memory where other messages lie too, and behind `end` those of other sessions. Nothing is
- * read from there, whatever the message says of its own lengths.
+ * read from there, even if the message gives wrong lengths.
  */
 
 /** Where the NUL of a string is. @throws ConnectionLost where it has none */

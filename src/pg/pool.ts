@@ -135,7 +135,7 @@ export class Pool {
     this.freed();
   }
 
-  /** Whoever waits opens one instead. */
+  /** A waiting caller opens one instead. */
   private freed(): void {
     this.count--;
     const next = this.waiting.shift();

@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import type { Statement } from './sql.js';
 import { bind, closeStatement, EXECUTE_ALL, parse } from './messages.js';
 
-/** So many are kept, and so much of their texts: one that names all columns of a table may be a hundred thousand long. */
+/** Limits of how many are kept, and of their texts: one that names all columns of a table may be a hundred thousand long. */
 const MOST = 100;
 const MAX_CHARACTERS = 512 * 1024;
 

@@ -139,7 +139,7 @@ export class Session extends Connection {
   }
 
   /**
-   * Runs COPY … TO STDOUT. The server waits for whoever takes the rows.
+   * Runs COPY … TO STDOUT. The server waits for the reader of the rows.
    * @returns the rows in parts, none of which ends within a row. Who does not take all of them loses the session
    * @throws PostgresError, ConnectionLost, MessageTooLarge
    */
@@ -192,7 +192,7 @@ export class Session extends Connection {
     await this.request([simpleQuery(text)], ignore);
   }
 
-  /** Whatever statements left behind in the session goes away: an open transaction, and prepared statements too. */
+  /** Removes everything that statements left behind in the session: an open transaction, and prepared statements too. */
   async reset(): Promise<void> {
     const rollback = this.inTransaction ? [runUnnamed(ROLLBACK)] : [];
     this.prepared.clear();
@@ -282,7 +282,7 @@ export class Session extends Connection {
 
 /**
  * One short-lived session.
- * @param signal aborted: the connection breaks at once, whatever it waits for
+ * @param signal aborted: the connection breaks at once, even while it waits
  * @throws PostgresError, ConnectionLost; the signal's reason; what `work` throws
  */
 export async function withSession<T>(

@@ -130,7 +130,7 @@ export class ControlDatabase {
     return rows.map(([json]) => projectRow(json ?? ''));
   }
 
-  /** @returns false if the project is not in one of the statuses `from` any more */
+  /** @returns false if the project is no longer in one of the statuses `from` */
   async setProjectStatus(
     id: string,
     from: readonly ProjectStatus[],
@@ -156,7 +156,7 @@ export class ControlDatabase {
     return this.updateProject(sql`own_schemas = ${allowed}`, sql`id = ${id}`, entry);
   }
 
-  /** @returns the project as it now is; null if it is not ready, or not there any more */
+  /** @returns the project as it now is; null if it is not ready, or no longer there */
   private async updateProject(set: Fragment, where: Fragment, entry: AuditRow | null): Promise<ProjectRow | null> {
     const [row] = await this.change(
       sql`UPDATE cdp.projects SET ${set} WHERE ${where} AND status IN ('active', 'inactive')
@@ -183,7 +183,7 @@ export class ControlDatabase {
    * Runs `work` while holding the project's lock, which no other instance or command can hold at the same time and
    * which ends with the process. It is held by a session of its own: `work` needs those of the pool.
    * @param work gets a signal that is aborted if that session ends, and the lock with it
-   * @param waitMs how long to wait for whoever holds it, at least 1
+   * @param waitMs how long to wait for the holder, at least 1
    * @returns null if somebody else went on holding it
    */
   withProjectLock<T>(id: string, work: (lost: AbortSignal) => Promise<T>, waitMs = 1): Promise<T | null> {
@@ -192,7 +192,7 @@ export class ControlDatabase {
 
   // Tokens
 
-  /** @returns false if its project is not there any more */
+  /** @returns false if its project is no longer there */
   async insertToken(
     token: Omit<StoredToken, 'createdAt' | 'revokedAt' | 'lastUsedAt'>,
     entry: AuditRow | null,

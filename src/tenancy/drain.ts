@@ -23,7 +23,7 @@ interface DrainOptions {
 }
 
 /**
- * Waits until no transaction of the project's roles runs, from whatever instance. Those that take too long are ended: their
+ * Waits until no transaction of the project's roles runs, from any instance. Those that take too long are ended: their
  * clients get an error, so that nothing is acknowledged afterwards.
  * @throws EngineError database_unavailable; the signal's reason
  */

@@ -13,7 +13,7 @@ const BY_CLASS: Readonly<Record<string, ErrorCode>> = {
   '58': 'database_unavailable',
 };
 
-/** … and of single states, which win. Whatever is in neither is an error in the caller's SQL. */
+/** … and of single states, which win. Everything else is an error in the caller's SQL. */
 const BY_SQLSTATE: Readonly<Record<string, ErrorCode>> = {
   [SQLSTATE.UNIQUE_VIOLATION]: 'unique_violation',
   [SQLSTATE.READ_ONLY_SQL_TRANSACTION]: 'permission_denied', // a write in a READ ONLY transaction

@@ -1,5 +1,5 @@
 /**
- * Ends all writes to a project where it lives, so that its copy is all there is: its writer may not log in any more. That holds for
+ * Ends all writes to a project where it lives, so that its copy is complete: its writer may no longer log in. That holds for
  * every instance of the service, also for one that has slept and does not know of the move.
  */
 import { setTimeout as sleep } from 'node:timers/promises';

@@ -1,5 +1,5 @@
 /**
- * Lets a project make schemas beside `data`, as migration tools do. Postgres has one privilege for schemas, publications and
+ * Lets a project create schemas besides `data`, as migration tools do. Postgres has one privilege for schemas, publications and
  * trusted extensions; event triggers take the other two away again (docs/decisions/0039-own-schemas.md).
  */
 import { BEGIN, COMMIT, ident, ROLLBACK, type Session, sql, trusted } from '../pg/index.js';

@@ -199,7 +199,7 @@ function templateOf(databases: ProjectDatabases): Template {
         await session.query(sql`ALTER DATABASE postgres RENAME TO ${project}`);
         await session.query(sql`REVOKE ALL ON DATABASE ${project}, template1 FROM PUBLIC`);
         await ensureRoles(session, placement, () => sql``);
-        // A session writes nothing to the log, whatever it raises. Only a superuser may change this setting.
+        // A session writes nothing to the log, even if it raises. Only a superuser may change this setting.
         await session.query(sql`ALTER ROLE ALL SET log_min_messages = panic`);
       });
       await withServiceSession(address, PLACEMENT.database, async (session) => {

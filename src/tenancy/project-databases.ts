@@ -119,7 +119,7 @@ export class ProjectDatabases {
     return this.asService(tenancy, placement, installedExtensions);
   }
 
-  /** Lets the reader see whatever the writer makes. */
+  /** Lets the reader see everything that the writer creates. */
   grantDefaults(tenancy: Logins, placement: Placement): Promise<void> {
     return this.asWriter(tenancy, placement, (writing) => grantDefaults(writing, placement));
   }

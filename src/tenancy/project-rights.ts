@@ -85,7 +85,7 @@ const DEFAULTS = [
   ['SCHEMAS', 'USAGE'],
 ] as const;
 
-/** Gives the writer all rights to whatever it makes, and lets the reader see it, at once. @param writing a session of the writer */
+/** Gives the writer all rights to everything it creates, and lets the reader see it, at once. @param writing a session of the writer */
 export async function grantDefaults(writing: Session, placement: Placement): Promise<void> {
   const [writer, reader] = [ident(placement.writer), ident(placement.reader)];
   const kinds = ['TABLES', 'SEQUENCES'].map(trusted);

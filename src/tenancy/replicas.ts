@@ -34,7 +34,7 @@ export class Replicas {
   }
 
   /**
-   * Watches these, and no others any more.
+   * Watches only these from now on.
    * @param onAway told of one that does not answer, or whose URL is missing; of one that answers again, with null
    */
   keep(references: readonly string[], onAway: (name: string, away: Error | null) => void): void {

@@ -16,7 +16,7 @@ export const versionText = (address: ServerAddress): Promise<string> =>
 export const locksExclude = (address: ServerAddress): Promise<boolean> =>
   inService(address, (first) =>
     inService(address, async (second) => {
-      // Beside the service's own, which have small numbers or hashes.
+      // Different from the service's own, which have small numbers or hashes.
       const key = trusted(String(randomInt(2 ** 47)));
       await first.query(sql`SELECT pg_advisory_lock(${key})`);
       const [[isFree] = []] = await second.query(sql`SELECT pg_try_advisory_lock(${key})`);

@@ -38,7 +38,7 @@ export interface ServerRow {
   status: ServerStatus;
   /** What the last check saw. */
   facts: unknown;
-  /** Projects that live there, whatever their status. */
+  /** Projects that live there, in any status. */
   projects: number;
   createdAt: Date;
 }
@@ -125,7 +125,7 @@ export class ServerRows {
 
   /**
    * Projects are counted and added one at a time for each server, so that none has more than it may.
-   * @returns null if it is inserted; else what is in the way: a project of that name, in whatever status, or its server
+   * @returns null if it is inserted; else what is in the way: a project of that name, in any status, or its server
    */
   async insertProject(
     project: Omit<ProjectRow, 'replicas' | 'quotaBytes' | 'sizeBytes' | 'isFenced' | 'createdAt'>,

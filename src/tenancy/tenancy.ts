@@ -52,7 +52,7 @@ export interface Tenancy {
   sizeOf(project: Pick<ProjectRow, 'placement' | 'sizeBytes'>): Promise<number | null>;
   /** Names of the extensions that a new project has. */
   extensions(): Promise<string[]>;
-  /** Projects may make schemas beside `data`: the service can limit that right. @throws EngineError database_unavailable */
+  /** Projects may create schemas besides `data`: the service can limit that right. @throws EngineError database_unavailable */
   mayOwnSchemas(): Promise<boolean>;
   /** The major version of Postgres. @throws EngineError database_unavailable */
   major(): Promise<number>;

@@ -52,7 +52,7 @@ export class ImportJob {
     if (journal.isAtEnd) this.state.value = this.stateAtEnd();
   }
 
-  /** Whether so many records were refused that the import waits for a person. */
+  /** Whether the import waits for a person, because too many records were refused. */
   get isFull(): boolean {
     return this.journal.refused.size >= REFUSED.records || this.journal.refusedCharacters >= REFUSED.characters;
   }

@@ -1,4 +1,4 @@
-/** Line drawings on a grid of 16, in the colour of the text around them. Names for screen readers stand beside them. */
+/** Line drawings on a grid of 16, in the colour of the text around them. Names for screen readers are next to them. */
 const PATHS = {
   database:
     'M3 4c0-1.1 2.2-2 5-2s5 .9 5 2-2.2 2-5 2-5-.9-5-2Zm0 0v8c0 1.1 2.2 2 5 2s5-.9 5-2V4M3 8c0 1.1 2.2 2 5 2s5-.9 5-2',

@@ -48,7 +48,7 @@ export class Result {
       heldInAll += line.length;
       if (heldInAll > HELD_IN_ALL) makeRoom(this);
     }
-    // Once for each frame, whatever the number of rows.
+    // Once for each frame, for any number of rows.
     if (this.#isScheduled) return;
     this.#isScheduled = true;
     setTimeout(() => {
@@ -69,7 +69,7 @@ export class Result {
     this.rowCount.value = this.#seen;
   }
 
-  /** Lets the rows go: call this once nobody sees them any more. */
+  /** Lets the rows go: call this once they are no longer shown. */
   release(): void {
     this.isReleased.value = true;
     this.#lines = [];

@@ -1,4 +1,4 @@
-/** The tables of the project: a list beside the one that is looked at. */
+/** The tables of the project: a list next to the selected one. */
 import './schema.css';
 import { useSignal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';

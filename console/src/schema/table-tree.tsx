@@ -12,7 +12,7 @@ import { catalogError, readCatalog, readColumns, tables } from './catalog.js';
 const ROW = 28;
 
 interface TableTreeProps {
-  /** The table that is shown beside the tree. */
+  /** The table that is shown next to the tree. */
   readonly current?: string | undefined;
   readonly onPick: (table: string, column?: string) => void;
   /** Whether tables open to show their columns; else a click picks them. */

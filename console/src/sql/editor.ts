@@ -197,7 +197,7 @@ function tokenAt(text: string, offset: number): { from: number; to: number } | u
 
 const CURRENT = Decoration.line({ class: 'cm-current' });
 
-/** A line beside the statement that would run. */
+/** A line next to the statement that would run. */
 const currentStatement = ViewPlugin.fromClass(
   class {
     decorations: DecorationSet;

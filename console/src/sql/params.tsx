@@ -1,4 +1,4 @@
-/** An input for each `$n` of the statement at the cursor. Postgres reads the text as whatever type the place wants. */
+/** An input for each `$n` of the statement at the cursor. Postgres reads the text as the type that its context needs. */
 export function Params({
   count,
   values,

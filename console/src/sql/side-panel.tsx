@@ -1,4 +1,4 @@
-/** Beside the editor: tables to insert, saved queries, and what was run. */
+/** Next to the editor: tables to insert, saved queries, and what was run. */
 import { useSignal } from '@preact/signals';
 import { Icon } from '../parts/icon.js';
 import { ago, counted, duration } from '../parts/numbers.js';

@@ -1,4 +1,4 @@
-/** A person's own files of this program, which nobody else can read, and other files that commands read. */
+/** A person's own files of this program, which only that person can read, and other files that commands read. */
 import { readFile, stat } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';

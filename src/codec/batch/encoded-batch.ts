@@ -49,7 +49,7 @@ export class EncodedBatch {
     return fields.map((own, i) => Buffer.concat([headerOf(records, table[columns[i] ?? 0]?.type ?? null), ...own]));
   }
 
-  /** Nobody may read the rows any more. */
+  /** After this the rows must not be read. */
   free(): void {
     freeBuffer(this.data);
   }

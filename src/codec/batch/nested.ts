@@ -48,7 +48,7 @@ function invalidInside(node: JsonNode, type: 'json' | 'jsonb'): CellError | unde
 /** An escape of U+0000 or of half a surrogate pair; a text of escapes is long, and most hold neither. */
 const MAY_BE_UNSTORABLE = /\\u(?:0000|[dD][89a-fA-F])/;
 
-/** Within what a jsonb holds, whatever the digits are. */
+/** Always within what a jsonb holds, for any digits. */
 const SHORT_NUMBER = /^[^eE]{1,1000}(?:[eE][+-]?[0-9]{1,4})?$/;
 
 function numberError(text: string, type: 'json' | 'jsonb'): CellError | undefined {

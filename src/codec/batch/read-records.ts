@@ -10,7 +10,7 @@ import { readJson } from '../json/read-json.js';
 export interface Records {
   /** An element that is no object becomes one without keys. */
   readonly records: readonly JsonObject[];
-  /** What is wrong whatever the table is: an element that is no object, a key that stands twice in a record. */
+  /** Errors for any table: an element that is not an object, a key that occurs twice in a record. */
   readonly errors: ErrorCollector;
   /** Where the errors of a record go: normally to {@link errors}. */
   readonly errorsOf: (record: number) => ErrorCollector;

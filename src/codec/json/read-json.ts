@@ -20,7 +20,7 @@ export function readJson(body: Uint8Array, limit?: ArrayLimit, kept = Infinity):
   return new Reader(decode(body), { limit, kept }).document();
 }
 
-/** What of a text is told to whoever scans it. */
+/** What a scan of a text reports to its caller. */
 interface JsonVisitor {
   /** A string or key with escapes in it, and its quotes. */
   escaped(text: string): void;

@@ -6,7 +6,7 @@ export const jsonNumber = (text: string): string => (isSafe(text) ? text : `"${t
 const NUMBER = /^-?(\d+)(?:\.0*([1-9])?)?/;
 const LARGEST = String(Number.MAX_SAFE_INTEGER);
 
-/** The same, whatever its size: a string only if it is NaN or an infinity. */
+/** The same for numbers of any size: a string only if it is NaN or an infinity. */
 export const rawNumber = (text: string): string => (NUMBER.test(text) ? text : `"${text}"`);
 
 /** Compares digits, because a double cannot tell 2^53 - 1 + 0.1 from 2^53 - 1. Postgres writes no leading zeros. */

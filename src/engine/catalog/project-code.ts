@@ -62,7 +62,7 @@ const isHarmless = sql`p.oid < ${FIRST_UNPINNED_OID}::pg_catalog.oid AND (p.prov
   OR p.provolatile = 's' AND p.pronargs > 0::pg_catalog.int2
     AND pg_catalog.string_to_array(p.proargtypes::pg_catalog.text, ' ') OPERATOR(pg_catalog.<@) pg_catalog.string_to_array(${TIME_TYPES}, ' '))`;
 
-/** Of an expression `e`: it depends on something of the project's beside the table, or runs what is not known to be harmless. */
+/** Of an expression `e`: it depends on something of the project's besides the table, or runs what is not known to be harmless. */
 const runsMore = sql`EXISTS (SELECT FROM pg_catalog.pg_depend x WHERE x.classid = e.catalog AND x.objid = e.oid
     AND NOT (x.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass::pg_catalog.oid AND x.refobjid = c.oid))
   OR EXISTS (SELECT FROM pg_catalog.regexp_matches(e.tree, '[{]([^ }]*)', 'g') AS n (found)
@@ -71,7 +71,7 @@ const runsMore = sql`EXISTS (SELECT FROM pg_catalog.pg_depend x WHERE x.classid 
     WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_proc p WHERE p.oid = n.found[1]::pg_catalog.oid AND ${isHarmless}))`;
 
 /**
- * What an insert runs beside the expressions of the table. A foreign key counts: its query is planned with whatever the
+ * What an insert runs in addition to the expressions of the table. A foreign key counts: its query is planned with whatever the
  * indexes of the other table hold.
  */
 const runsOther = sql`${insertTrigger(sql`true`)}

@@ -31,7 +31,7 @@ export interface DoctorTarget {
   readonly engine: () => Promise<Engine>;
 }
 
-/** Checks everything, and tries everything once. A failure is a finding, beside all others. */
+/** Checks everything, and tries everything once. A failure is one more finding. */
 export async function examine(target: DoctorTarget, by: Origin): Promise<Finding[]> {
   const { address, connections, embedded } = target;
   const findings: Finding[] = [];
@@ -75,7 +75,7 @@ async function examineInstallation({ engine: open }: DoctorTarget, by: Origin): 
 
 /**
  * Creates a project on a server, a table and a row, reads the row, and deletes the project.
- * @throws EngineError whatever failed; the project is deleted then, too
+ * @throws EngineError of the step that failed; the project is then deleted, too
  */
 async function tryEverything(engine: Engine, server: string, by: Origin): Promise<Finding> {
   const started = performance.now();

@@ -228,7 +228,7 @@ export class Projects {
   }
 
   /**
-   * Whether a project may make schemas beside `data`. Those that it has made stay.
+   * Whether a project may create schemas besides `data`. Existing ones stay.
    * @throws EngineError not_found, invalid_request, database_unavailable
    */
   async setOwnSchemas(name: string, allowed: boolean, by: Origin = BY_ITSELF): Promise<ProjectRow> {

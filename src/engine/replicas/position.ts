@@ -55,7 +55,7 @@ export function positionOf(server: Server): Promise<string> {
 const REPLAYED = fixed(`SELECT system_identifier, timeline_id, pg_catalog.pg_last_wal_replay_lsn()
   FROM pg_catalog.pg_control_system(), pg_catalog.pg_control_checkpoint()`);
 
-/** The replica is none any more, or has not come to the position of a read. */
+/** The replica is no longer one, or has not reached the position of a read. */
 export class NotReplayed extends Error {}
 
 /**

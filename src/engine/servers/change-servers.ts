@@ -173,7 +173,7 @@ function resolved(urlReference: string): ServerAddress {
   }
 }
 
-/** Whether it is a server that the installation has, under whatever address. */
+/** Whether the installation already has this server, under any address. */
 async function alreadyThere(engine: Engine, address: ServerAddress, except?: string): Promise<Finding[]> {
   const started = await startedAt(address);
   const isSame = async ({ urlReference }: ServerRow): Promise<boolean> =>

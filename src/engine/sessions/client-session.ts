@@ -52,7 +52,7 @@ export class ClientSession {
     return this.releasing !== null;
   }
 
-  /** Whoever reads the connection is told once if the session ends from outside, and then calls {@link release}. */
+  /** Called once if the session ends from outside, for the reader of the connection, which then calls {@link release}. */
   listen(onEnd: (reason: SessionError) => void): void {
     this.onEnd = onEnd;
     if (this.ending !== null) onEnd(this.ending);
@@ -70,7 +70,7 @@ export class ClientSession {
     }));
   }
 
-  /** Ends the session from outside, whatever it does. */
+  /** Ends the session from outside, at any time. */
   end(reason: SessionError): void {
     if (this.ending !== null || this.releasing !== null) return;
     this.ending = reason;

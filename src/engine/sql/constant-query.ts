@@ -20,7 +20,7 @@ const MAX_LENGTH = 200;
 
 const SPACE = String.raw`[ \t\n\r\f]`;
 
-/** Without a backslash or a quote inside: its end is the same whatever the settings are. */
+/** Without a backslash or a quote inside: its end does not depend on settings. */
 const VALUE = String.raw`(?:\d{1,18}(?:\.\d{1,18})?|'[^'\\]*'|true|false|null)`;
 
 /** Built in, and never a domain, which could check its values with the project's code. Rows hold all of them as text. */

@@ -1,4 +1,4 @@
-/** What the words of an SQL text tell without a parser. Each function takes time in proportion to the text, whatever it holds. */
+/** What the words of an SQL text show without a parser. Each function takes time in proportion to the length of the text. */
 
 /** Statements whose rows are all made before the first is sent. */
 export const MODIFYING: ReadonlySet<string> = new Set(['INSERT', 'UPDATE', 'DELETE', 'MERGE']);
@@ -30,7 +30,7 @@ export function leadingKeyword(text: string): string | null {
 
 const MAIN = new Set(['SELECT', 'INSERT', 'UPDATE', 'DELETE', 'MERGE', 'VALUES', 'TABLE']);
 
-/** In a WITH clause, the token after one of these is a name, whatever it reads like. */
+/** In a WITH clause, the token after one of these is a name, even if it looks like a keyword. */
 const BEFORE_NAME = new Set(['WITH', 'RECURSIVE', ',', 'BY', 'SET', 'CYCLE', 'USING']);
 
 /**

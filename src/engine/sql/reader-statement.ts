@@ -8,7 +8,7 @@ import type { ExplainStmt, Node, SelectStmt, TransactionStmt, VariableSetStmt } 
 /** `ends`: another transaction may begin after it. */
 export type ReaderStatement = 'reads' | 'ends' | 'refused';
 
-/** Whatever is missing here is refused: DO and CALL can commit, VACUUM and its like commit by themselves. */
+/** Everything that is missing here is refused: DO and CALL can commit, VACUUM and its like commit by themselves. */
 const HARMLESS: ReadonlySet<string> = new Set([
   'SelectStmt',
   'VariableShowStmt',

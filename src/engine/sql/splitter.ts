@@ -100,7 +100,7 @@ function rejectUnstorable(text: string): void {
 
 /**
  * Whether anything but semicolons and Postgres's white space follows the first semicolon, wherever that stands (inside a
- * string, say). If not, no second statement can follow, whatever the text before it means.
+ * string, say). If not, no second statement can follow, for any meaning of the text before it.
  */
 export function mayHoldSeveral(text: string): boolean {
   const first = text.indexOf(';');

@@ -38,7 +38,7 @@ const WITH_BODY: readonly ErrorCode[] = ['invalid_json', 'payload_too_large', 'u
 
 const WITH_KEY: readonly ErrorCode[] = ['request_in_flight', 'idempotency_key_reused', 'key_settled'];
 
-/** Of the interface, whatever the program's own is (specification section 9). */
+/** The version of the interface, independent of the program's own (specification section 9). */
 const INTERFACE_VERSION = '1.0.0';
 
 type Json = Record<string, unknown>;
@@ -127,7 +127,7 @@ class Components {
 
 function needed(access: Access): string {
   if (access === 'admin') return 'an admin token';
-  if (access === 'any') return 'any token, whatever its scopes';
+  if (access === 'any') return 'any token, no scope is needed';
   return access.map((scope) => `\`${scope}\``).join(' or ');
 }
 

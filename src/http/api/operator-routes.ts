@@ -6,7 +6,7 @@ import { authorize, bearerToken } from '../admission.js';
 import type { ServedRoute } from '../request-context.js';
 import type { Metrics } from '../observability/metrics.js';
 
-/** The process answers, whatever the state of its database. */
+/** The process answers, even if its database is unavailable. */
 export const alive = () => ({ success: true, message: 'alive' });
 
 const METRICS: ServedRoute = { url: '/metrics', audit: 'metrics' };

@@ -39,7 +39,7 @@ export function neonToken(headers: IncomingHttpHeaders): string {
       'www-authenticate': 'Bearer realm="cdp"',
     });
   }
-  // Whatever could be no token in the other header is none here.
+  // What could not be a token in the other header is not one here.
   return bearerToken({ authorization: `Bearer ${password}` });
 }
 

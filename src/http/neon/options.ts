@@ -20,7 +20,7 @@ export function booleanHeader(headers: IncomingHttpHeaders, name: string): boole
 
 /**
  * The modes of the transaction, as BEGIN takes them (Postgres manual, BEGIN).
- * @param isReader READ ONLY, whatever the headers say
+ * @param isReader READ ONLY, regardless of the headers
  * @throws EngineError invalid_request
  */
 export function modesOf(headers: IncomingHttpHeaders, isReader: boolean): string[] {

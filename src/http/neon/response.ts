@@ -42,7 +42,7 @@ const REFUSALS: ReadonlySet<ErrorCode> = new Set([
 ]);
 
 /**
- * What Postgres says of a statement is a 400 with its own fields (Postgres manual 54.8) beside those of every failure. Others have the
+ * An error of Postgres about a statement is a 400 with its own fields (Postgres manual 54.8) in addition to those of every failure. Others have the
  * SQLSTATE that Postgres would give.
  */
 export function neonFailure(error: EngineError, body: ErrorBody): ErrorBody {

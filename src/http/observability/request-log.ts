@@ -5,7 +5,7 @@ import { ms } from '../response/response.js';
 import { routeOf } from './metrics.js';
 import { traceContextOf } from './trace-context.js';
 
-/** Asked every few seconds by whoever watches the service. */
+/** Requested every few seconds by monitoring. */
 const HEALTH_CHECKS: ReadonlySet<string> = new Set(['/healthz', '/readyz']);
 
 /** Of a health check only failures have a line, and an answer other than the last one. */

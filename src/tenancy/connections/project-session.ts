@@ -1,5 +1,5 @@
 /**
- * Opens connections that are logged in as a project's own role. Whatever a project did to its roles (password,
+ * Opens connections that are logged in as a project's own role. Anything that a project did to its roles (password,
  * `ALTER ROLE … SET`, lost grants) is noticed here and repaired once, so that it cannot lock the service or itself out.
  */
 import { LIMITS } from '../../contract/limits.js';
@@ -85,7 +85,7 @@ const REPAIRABLE = new Set<string>([
   SQLSTATE.TRANSACTION_TIMEOUT,
 ]);
 
-/** Of a reader, whatever a client asks for. */
+/** For a reader, even if a client asks for something else. */
 const READ_ONLY = { default_transaction_read_only: 'on' };
 
 /** Opening a connection may take so long, repair included. */
@@ -127,7 +127,7 @@ interface Opening {
   readonly pool: PoolName;
   /** null: the service's own. */
   readonly client: ClientSettings | null;
-  /** Aborted: nobody waits for it any more. */
+  /** Aborted: nothing waits for it any longer. */
   readonly signal: AbortSignal;
 }
 
@@ -269,7 +269,7 @@ export class ProjectSessions {
     { placement, server, pool }: Opening,
   ): Promise<{ isHealthy: boolean; seenAt: string }> {
     const { schema } = placement;
-    // A replica that was promoted is none any more.
+    // A promoted replica is no longer a replica.
     const isReplica = trusted(String(server.address.needsPrimary === false));
     const privilege = isReader(pool) ? 'USAGE' : 'CREATE';
     const results = await session.run([

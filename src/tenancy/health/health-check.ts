@@ -49,7 +49,7 @@ export class HealthCheck {
       return null;
     } catch (error) {
       if (error instanceof PostgresError && error.sqlstate !== SQLSTATE.CANNOT_CONNECT_NOW) return null;
-      // Whatever it says of itself: nobody knows what becomes of the commits that are under way.
+      // Even if it answers: the outcome of the commits that are under way is unknown.
       return new ConnectionLost(`The server does not answer: ${(error as Error).message}`, { cause: error });
     }
   }

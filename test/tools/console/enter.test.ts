@@ -1,4 +1,4 @@
-/** The door of the console: who enters, where the token stays, and what a token that may little is shown. */
+/** The log-in screen of the console: who enters, where the token stays, and what a token that may little is shown. */
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { SCOPES } from '../../../src/contract/names.js';
@@ -41,7 +41,7 @@ const traces = (page: Page): Promise<Record<string, string>> =>
     };
   })()`);
 
-describe('the door', () => {
+describe('the log-in screen', () => {
   it('refuses a wrong token in words, and then lets the right one in', async () => {
     const { page, complaints, close } = await openPage(browser, byName(service.url));
     await page.goto(`${byName(service.url)}/console/`);

@@ -114,7 +114,7 @@ class Shell {
     else if (sql !== undefined) await this.execute(sql);
   }
 
-  /** Before it runs, so that it can be recalled whatever becomes of it. */
+  /** Before it runs, so that it can be recalled after any outcome. */
   private async remember(): Promise<void> {
     const text = this.typed.join(/--|['"$]/.test(this.typed.join('')) ? '\n' : ' ');
     this.typed = [];

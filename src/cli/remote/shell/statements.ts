@@ -87,7 +87,7 @@ export class StatementReader {
   }
 }
 
-/** They return rows, as does whatever says RETURNING. */
+/** They return rows, as does any statement with RETURNING. */
 const RETURNS_ROWS = new Set(['select', 'values', 'table', 'with', 'show', 'explain', 'fetch', 'execute', '(']);
 
 /** Whether a statement before the last seems to return rows. */

@@ -31,7 +31,7 @@ export function isDigit(byte: u32): bool {
   return byte - ZERO < 10;
 }
 
-/** Of a byte that is no hexadecimal digit: whatever is put together with it is negative. */
+/** For a byte that is not a hexadecimal digit: every number composed with it is negative. */
 const NO_DIGIT: i32 = -1;
 
 /** By byte: digits come as if by chance, so nothing should branch on them. */

@@ -1,4 +1,4 @@
-/** Cells, each written where it is met; whatever is rare goes through the checked path, so that there is one grammar. */
+/** Cells, each written where it is read; everything rare goes through the checked path, so that there is one grammar. */
 import { binaryValue } from './binary-cells';
 import { BACKSLASH, TAB, UPPER_D, UPPER_N } from './bytes';
 import { readCell } from './host';

@@ -83,7 +83,7 @@ export function encode(): bool {
   const before = nextRecord();
   if (batch()) return true;
   if (!otherDefaults) return false;
-  // All that the batch gives is known by now: each record may give another column with a default.
+  // All columns of the batch are known now: each record may give another column with a default.
   placeColumns(before);
   wrote(rows);
   return batch();

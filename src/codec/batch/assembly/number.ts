@@ -9,7 +9,7 @@ const POWERS = memory.data<f64>([
   1e21, 1e22,
 ]);
 
-/** Decimal digits that 64 bits hold whatever they are. */
+/** Number of decimal digits that always fit into 64 bits. */
 const MAX_DIGITS: usize = 19;
 /** Doubles hold every integer below it. */
 const EXACT: u64 = 1 << 53;

@@ -56,7 +56,7 @@ export function textValue(kind: i32, at: usize): usize {
   }
 }
 
-/** Written with its offset, so that it reads the same whatever the session's time zone is called. */
+/** Written with its offset, so that it is read the same in any time zone of the session. */
 function time(start: usize): usize {
   const end = timestamp(start);
   if (end == 0) return 0;

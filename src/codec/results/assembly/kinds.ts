@@ -1,6 +1,6 @@
 /** What a column holds, and what rows become, as the encoder knows it: the one file that both dialects read. */
 
-/** Whatever is written by the writer of its type, outside. */
+/** Everything that the writer of its type writes, outside. */
 export const OTHER = 0;
 /** UTF-8. */
 export const TEXT = 1;
