@@ -43,7 +43,7 @@ import { readIntegers, sqlCall, sqlTag } from './sql.js';
 import { type ArrayStream, readArrays, readBytes, readLines, readRows } from './stream.js';
 import { type Call, type ClientOptions, Transport } from './transport.js';
 
-/** The API accepts types in any case; here they are the six names, so that an editor can list them. */
+/** The API's type names are case-insensitive; here they are the six names, so that an editor can list them. */
 export type CreateTable = wire.CreateTableBody & { columns: { type: ColumnType }[] };
 export type AddColumn = wire.AddColumnBody & { type: ColumnType };
 export type AlterColumn = wire.AlterColumnBody & { new_type?: ColumnType };
@@ -56,12 +56,12 @@ export interface CallOptions {
 }
 
 export interface AlterOptions extends CallOptions {
-  /** An error `not_convertible` has the most frequent values, if the token has sql:write. */
+  /** `'values'`: an error `not_convertible` lists the most frequent values, if the token has sql:write. */
   return?: 'values';
 }
 
 export interface ReceiptOptions extends CallOptions {
-  /** Refuse the key from now on if nothing is stored under it, so that `not_stored` is final. */
+  /** If nothing is stored under the key, refuse it from now on, so that `not_stored` is final. */
   settle?: boolean;
 }
 
@@ -88,7 +88,7 @@ export class CdpClient {
     return this.#schema('POST', ['table'], table, options);
   }
 
-  /** Changes the name or comment; at least one of the two. */
+  /** Changes the name, the comment or both. */
   alterTable(table: string, change: wire.AlterTableBody, options?: CallOptions): Promise<wire.AlterTableAnswer> {
     return this.#schema('PUT', ['table', table], change, options);
   }
@@ -97,7 +97,7 @@ export class CdpClient {
     return this.#schema('POST', ['table', table, 'column'], column, options);
   }
 
-  /** Changes the name, type, comment, default, NOT NULL or UNIQUE; at least one of them. */
+  /** Changes one or more of name, type, comment, default, NOT NULL and UNIQUE. */
   alterColumn(table: string, column: string, change: AlterColumn, options?: AlterOptions): Promise<wire.ColumnAnswer> {
     return this.#schema('PUT', ['table', table, 'column', column], change, options);
   }
@@ -120,7 +120,7 @@ export class CdpClient {
     return this.#schema('POST', ['table', table, 'index'], index, options);
   }
 
-  /** The indexes of a table, the primary key first. */
+  /** Lists the indexes of a table, the primary key first. */
   async indexes(table: string, options?: CallOptions): Promise<Index[]> {
     return (await this.#schema<IndexesAnswer>('GET', ['table', table, 'index'], undefined, options)).indexes;
   }
@@ -129,17 +129,17 @@ export class CdpClient {
     return this.#schema('DELETE', ['table', table, 'index', index], undefined, options);
   }
 
-  /** All tables and views with their columns. */
+  /** Lists all tables and views with their columns. */
   async tables(options?: CallOptions): Promise<wire.Table[]> {
     return (await this.#schema<wire.SchemaAnswer>('GET', [], undefined, options)).tables;
   }
 
-  /** One table or view with its columns. */
+  /** Describes one table or view with its columns. */
   async describe(table: string, options?: CallOptions): Promise<wire.DescribedTable> {
     return (await this.#schema<wire.TableAnswer>('GET', ['table', table], undefined, options)).table;
   }
 
-  /** The token's project and scopes; an admin token has neither. */
+  /** Returns the token's project and scopes; an admin token has neither. */
   token({ signal }: CallOptions = {}): Promise<OwnTokenAnswer> {
     return this.#transport.json({ method: 'GET', path: '/api/cdp/token', idempotent: true, signal });
   }
@@ -171,7 +171,7 @@ export class CdpClient {
     return deleteBatch(this.#transport, dataPath(table), keys, options);
   }
 
-  /** The records in the quarantine, the oldest first. */
+  /** Lists the records in the quarantine, oldest first. */
   quarantine(filter: QuarantineFilter = {}, { signal }: CallOptions = {}): AsyncGenerator<QuarantinedRecord, void> {
     return readQuarantine(this.#transport, filter, signal);
   }
@@ -186,14 +186,14 @@ export class CdpClient {
     return dropQuarantine(this.#transport, filter, signal);
   }
 
-  /** The outcome of the batch with an idempotency key. */
+  /** Returns the outcome of the batch with an idempotency key. */
   async receipt(table: string, key: string, options?: ReceiptOptions): Promise<Receipt> {
     const [receipt] = await this.receipts(table, [key], options);
     return receipt as Receipt;
   }
 
   /**
-   * The outcomes of up to 1,000 batches, in the order of their keys.
+   * Returns the outcomes of up to 1,000 batches, in the order of their keys.
    * @param table null: any; a key that was used for several tables then has a receipt for each
    */
   async receipts(
@@ -206,7 +206,7 @@ export class CdpClient {
     return (await this.#transport.json<ReceiptsAnswer>({ ...call, body: toJson(body) })).receipts;
   }
 
-  /** Runs SQL. `row_count` and `truncated` say whether the rows are all of them. */
+  /** Runs SQL. `row_count` and `truncated` show whether all rows were returned. */
   async query<Row = DefaultRow>(...query: SqlArguments<QueryOptions>): Promise<QueryResult<Row>> {
     const { call, integers } = sqlCall(query);
     const answer = await this.#transport.json<SqlAnswer>(call);

@@ -8,14 +8,14 @@ export interface DeleteOptions {
   /** Columns of a unique index. */
   by: string | readonly string[];
   idempotencyKey?: string;
-  /** Roll everything back: the rows are only counted. */
+  /** Roll everything back; rows are only counted. */
   dryRun?: true;
   signal?: AbortSignal;
 }
 
 /**
  * Deletes the rows of 1 to 250 keys in one request.
- * @returns how many rows there were
+ * @returns how many rows were deleted
  */
 export async function deleteBatch(
   transport: Transport,

@@ -4,7 +4,7 @@ import type { ValueCount } from '../contract/unconvertible-values.js';
 
 /**
  * Failures without an answer from the service.
- * - `network_error`: no answer in time, or one that broke off;
+ * - `network_error`: no answer in time, or an interrupted one;
  * - `unexpected_answer`: an answer, but not from the service (a proxy's HTML page);
  * - `aborted`: the caller's AbortSignal; `cause` is its reason;
  * - `caller_error`: the caller's source of records or callback threw; `cause` is what it threw.
@@ -34,16 +34,16 @@ export class CdpError extends Error {
   readonly code: CdpErrorCode;
   /** The HTTP status; 0 if there was no answer, or no request was sent. */
   readonly status: number;
-  /** What is wrong and where, at most 50 entries. In an insert, `record` is the 0-based position in the whole input. */
+  /** Each error with its place, at most 50 entries. In an insert, `record` is the 0-based position in the whole input. */
   readonly errors: readonly ErrorDetail[];
-  /** How many there are in all; `errors` may hold only the first. */
+  /** The number of all errors; `errors` may contain only the first ones. */
   readonly errorCount: number;
   readonly hint: string | undefined;
   /** How many rows have values that cannot be converted, in the error `not_convertible` of `alterColumn`. */
   readonly rows: number | undefined;
   /** The first ids of these rows, in order; none if the table has no column `id`. */
   readonly ids: readonly string[];
-  /** Values that cannot be converted, the most frequent first, if `alterColumn` was to return them. */
+  /** Values that cannot be converted, most frequent first, if `alterColumn` was called with `return: 'values'`. */
   readonly values: readonly ValueCount[];
   /** Details from Postgres: SQLSTATE, position, constraint. */
   readonly postgres: PostgresDetails | undefined;

@@ -12,18 +12,18 @@ import { addImpact } from './impact.js';
 import { partitionBatch } from './partition.js';
 import type { Transport } from './transport.js';
 
-/** What happens to rows that have the key of a record, and to records that are wrong. */
+/** What happens to existing rows with the same key, and to bad records. */
 export interface StoreOptions {
-  /** Columns of a unique index: a record whose key a row has changes that row instead of being refused. */
+  /** Columns of a unique index: a record with the key of an existing row changes that row instead of being refused. */
   onConflict?: string | readonly string[];
   /**
-   * `'merge'` (default): the columns that the record gives replace the row's. `'replace'`: the others take their defaults, too.
+   * `'merge'` (default): the columns in the record replace the row's. `'replace'`: the others also take their defaults.
    * `'ignore'`: the row stays.
    */
   resolution?: Resolution;
   /** `'quarantine'`: the service stores the good records of a batch, and keeps the others in the project's quarantine. */
   onError?: 'quarantine';
-  /** Roll everything back: what would be stored is only counted. */
+  /** Roll everything back; rows are only counted. */
   dryRun?: true;
 }
 
@@ -78,7 +78,7 @@ export interface InsertResult extends InsertProgress {
 export interface BatchOptions extends StoreOptions {
   /**
    * 1 to 255 printable ASCII characters; default: a random one. For 24 hours, the same batch under the same key is stored
-   * once, whichever process sends it.
+   * once, even if several processes send it.
    */
   idempotencyKey?: string;
   /** `'ids'`: the result holds the id of every record. */

@@ -30,7 +30,7 @@ export interface ReplayOptions extends QuarantineFilter, Pick<StoreOptions, 'onC
   table: string;
   /** New names of keys. */
   rename?: Readonly<Record<string, string>>;
-  /** Values that replace those of the records, or are added. */
+  /** Values to replace in the records, or to add to them. */
   set?: Readonly<Record<string, unknown>>;
   signal?: AbortSignal;
 }

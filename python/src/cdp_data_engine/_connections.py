@@ -34,7 +34,7 @@ class Connections:
         self._pid = os.getpid()
 
     def take(self) -> Connection:
-        """:raises OSError: if there is no connection to be had"""
+        """:raises OSError: if no connection is available"""
         while True:
             with self._lock:
                 if self._pid != os.getpid():
@@ -73,7 +73,7 @@ class Connections:
 
 
 def _is_readable(sock: Optional[socket.socket]) -> bool:
-    """An idle connection has nothing to say but that it is closed."""
+    """An idle connection becomes readable only if it was closed."""
     if sock is None:
         return True
     try:

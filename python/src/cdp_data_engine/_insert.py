@@ -30,7 +30,7 @@ _RECORD = re.compile(r"^Record (\d+)")
 
 @dataclass
 class InsertResult:
-    """What became of all records so far."""
+    """The outcome of all records so far."""
 
     #: Rows that the service has acknowledged.
     inserted: int = 0
@@ -67,7 +67,7 @@ OnRefused = Callable[[RefusedRecord], None]
 
 @dataclass(frozen=True)
 class StoreOptions:
-    """What happens to rows that have the key of a record, and to records that are wrong."""
+    """What happens to existing rows with the same key, and to bad records."""
 
     on_conflict: Union[str, Sequence[str], None] = None
     resolution: Optional[str] = None

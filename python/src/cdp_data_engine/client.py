@@ -182,7 +182,7 @@ class CdpClient(SchemaMethods):
         Retries quarantined records; each one that is stored leaves the quarantine.
 
         :param rename: new names of keys
-        :param set: values that replace those of the records, or are added
+        :param set: values to replace in the records, or to add to them
         :returns: ``inserted``, ``updated``, ``ignored``, ``refused``, ``errors``; with ``dry_run``
             also ``impact``
         """
@@ -207,9 +207,9 @@ class CdpClient(SchemaMethods):
 
     def receipt(self, table: str, key: str, *, settle: bool = False) -> Dict[str, Any]:
         """
-        The outcome of the batch with an idempotency key.
+        Returns the outcome of the batch with an idempotency key.
 
-        :param settle: refuse the key from now on if nothing is stored, so that ``not_stored`` holds
+        :param settle: if nothing is stored, refuse the key from now on, so that ``not_stored`` is final
         """
         return self.receipts(table, [key], settle=settle)[0]
 
