@@ -102,10 +102,10 @@ export function restoreCommand(): Command {
     .option('--missing', 'Only projects that do not exist')
     .option(
       '--at <TIME>',
-      'Restore its state at this time, such as 2026-01-31T09:30:00Z; requires archived WAL since the backup',
+      'Restore the state at this time, such as 2026-01-31T09:30:00Z; requires the WAL archived since the backup',
     )
     .option('--server <SERVER>', 'Restore on this Postgres server (default: the server "default")')
-    .addOption(labelOption('Restore on the least loaded server with this label; repeat for more'));
+    .addOption(labelOption('Restore on the least loaded server with this label (repeatable)'));
   return managementOptions(command, PROGRAM_SETTINGS).action(async (source: string) => {
     const config = readConfig(command);
     const { project = null, as = null, at = null, missing = false, server, label } = command.opts<RestoreFlags>();

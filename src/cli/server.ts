@@ -147,7 +147,7 @@ const boundTexts = ({ max_projects: projects, max_bytes: bytes, max_connections:
 
 function check(): Command {
   const command = new Command('check')
-    .description('Check a server, or all: rights, version, clock, latency, connections, settings, what was left behind')
+    .description('Check one server or all: privileges, version, clock, latency, connections, settings, leftovers')
     .argument('[NAME]')
     .option('--clear', 'Remove databases, roles, slots and publications that were left behind; this cannot be undone')
     .option('--yes', 'Do not ask for confirmation');
@@ -184,7 +184,7 @@ const namesOf = async (admin: AdminClient): Promise<string[]> =>
 
 function set(): Command {
   const command = new Command('set')
-    .description('Change labels, weight, bounds, replicas or address of a server; its projects stay where they are')
+    .description('Change the labels, weight, limits, replicas or address of a server; its projects stay where they are')
     .argument('<NAME>')
     .option('--url-env <VARIABLE>', "Read its URL from this variable of the service's environment from now on")
     .option('--url-file <PATH>', 'Read its URL from this file from now on');

@@ -215,7 +215,7 @@ describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
     }
   });
 
-  it('a server that is draining, closed, dedicated or full takes no more projects', async () => {
+  it('a server that is draining, closed, dedicated or full accepts no more projects', async () => {
     await add('eu-1', { tenancy: 'dedicated' });
     const full = async (name: string) => failure(await create(name, { server: 'eu-1' }), 400, 'invalid_request');
     expect(await placed('a', { server: 'eu-1' })).toBe('eu-1');

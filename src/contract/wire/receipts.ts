@@ -7,7 +7,7 @@ const Key = Type.String({ minLength: 1, maxLength: LIMITS.idempotencyKeyCharacte
 
 const Table = Type.String({
   pattern: NAME_PATTERN,
-  description: 'Table of the batch. Default: any batch, and any other request with the key.',
+  description: 'The table of the batch. Default: any batch, and any other request with the key.',
 });
 
 const SETTLE =
@@ -32,9 +32,15 @@ export type ReceiptsBody = Static<typeof ReceiptsBody>;
 const Stored = {
   key: Type.String(),
   status: Type.Literal('stored'),
-  table: Type.Nullable(Type.String({ description: 'Its name at the time; null unless the request was a batch.' })),
-  operation: Type.Enum(['insert', 'delete', 'sql', 'schema'], { description: '`insert` also for upserts.' }),
-  rows: Type.Nullable(Type.Integer({ description: 'Inserted and updated, or deleted; null unless it was a batch.' })),
+  table: Type.Nullable(
+    Type.String({ description: 'The name it had at the time; null unless the request was a batch.' }),
+  ),
+  operation: Type.Enum(['insert', 'delete', 'sql', 'schema'], { description: '`insert` includes upserts.' }),
+  rows: Type.Nullable(
+    Type.Integer({
+      description: 'Rows that were inserted and updated, or deleted; null unless the request was a batch.',
+    }),
+  ),
   stored_at: Type.String({ format: 'date-time', description: 'When the transaction began.' }),
   transaction_id: Type.Nullable(Type.String({ description: "Postgres's id of the transaction (xid8)." })),
   body_sha256: Type.Nullable(Type.String({ description: 'SHA-256 of the body after decompression, in hexadecimal.' })),

@@ -38,7 +38,7 @@ const UrlReference = Type.String({
   pattern: '^(env:[A-Za-z_][A-Za-z0-9_]*|file:/[^\\u0000]+)$',
   maxLength: 4_096,
   description:
-    'Where every instance reads the URL with its password: `env:NAME`, a variable of its environment, or `file:/PATH`. The URL itself is not stored.',
+    'Where every instance reads the URL with its password: `env:NAME`, an environment variable, or `file:/PATH`. The URL itself is not stored.',
   examples: ['env:EU_1_URL'],
 });
 

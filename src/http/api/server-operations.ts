@@ -155,7 +155,7 @@ export const SET_SERVER: Operation = {
   operationId: 'setServer',
   summary: 'Change the status, labels, weight, bounds, replicas or address of a Postgres server',
   description:
-    'What the body does not name stays as it is. Projects that are there stay there: another address must be one of the same server, with their databases.',
+    'Fields that the body leaves out keep their values. Existing projects stay on the server: another address must lead to the same server, with their databases.',
   audit: 'server.set',
   writesEntry: true,
   params: ServerInPath,
