@@ -74,7 +74,7 @@ async function serve(dataDir) {
   const service = await startService(loadConfig(flags, {}, null).config);
   const { id, name, placement } = await service.engine.projects.create('bench');
   const { token } = await service.engine.tokens.create(id);
-  const tenancy = service.engine.servers.home;
+  const tenancy = service.engine.servers.defaultTenancy;
   const { host, port } = tenancy.serverOf(placement).address;
   const { writer, database, schema } = placement;
   const direct = {

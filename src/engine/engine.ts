@@ -101,10 +101,10 @@ export class Engine implements Omit<EngineParts, 'shared'> {
    */
   get load(): EngineLoad {
     const { database, quotas } = this.shared;
-    const { serverPools: capacities, stops } = database;
+    const { serverPools, stops } = database;
     return {
-      requests: capacities.load(),
-      connections: capacities.connections,
+      requests: serverPools.load(),
+      connections: serverPools.connections,
       overQuota: quotas.projectsOver,
       servers: this.servers.running,
       stops,

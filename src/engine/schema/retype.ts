@@ -111,7 +111,7 @@ function notConvertible(
   const values = `${count} ${count === 1 ? 'value' : 'values'} of "${column.name}" (${column.displayType})`;
   const rows =
     ids.length === 0 ? '' : `; ${count > ids.length ? 'some of their rows' : 'their rows'}: ${ids.join(', ')}`;
-  const more = { lost: { rows: count, ids }, ...(listed === undefined ? {} : { values: listed }) };
+  const more = { unconvertible: { rows: count, ids }, ...(listed === undefined ? {} : { values: listed }) };
   if (!never) {
     const hint = 'Change those values with SQL (UPDATE … WHERE id = …), then retry; or send what they become in "map".';
     return new EngineError('not_convertible', `${values} cannot be kept as ${to}${rows}`, { hint, ...more });
