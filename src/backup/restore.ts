@@ -41,7 +41,7 @@ export async function restore(installation: Installation, options: RestoreOption
   const { progress, signal } = options;
   const file = await BackupFile.open(options.file);
   const wanted = chooseProjects(file, options);
-  const first = options.project === null ? await untouchedFirstProject(installation) : null;
+  const first = options.project === null ? await replacedProject(installation, wanted, options) : null;
   const existing = await existingNames(installation, first);
   const chosen = options.missing ? wanted.filter(({ name }) => !existing.has(name)) : wanted;
   requireFreeNames(existing, chosen);
@@ -120,6 +120,18 @@ const storedToken = (token: Control['projects'][number]['tokens'][number]): Stor
   revokedAt: date(token.revoked_at),
   lastUsedAt: date(token.last_used_at),
 });
+
+/** The untouched project of the first start makes room, unless the backup has this very project and only missing ones are wanted. */
+async function replacedProject(
+  installation: Installation,
+  wanted: readonly Chosen[],
+  { missing }: RestoreOptions,
+): Promise<ProjectRow | null> {
+  const first = await untouchedFirstProject(installation);
+  if (first === null || !missing) return first;
+  const tokens = wanted.filter(({ name }) => name === first.name).flatMap((one) => one.tokens);
+  return (await installation.control.knownTokens(tokens)).length > 0 ? null : first;
+}
 
 /** @param except a project that the restore removes first */
 const existingNames = async (

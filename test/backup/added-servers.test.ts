@@ -42,6 +42,14 @@ describe.runIf(debianMajors().length > 0)('with a running service', () => {
     }
   });
 
+  it('those that are missing come back beside the untouched project of the first start', async () => {
+    await run('backup', 'all.cdp');
+    await run('project', 'delete', 'shop', '--yes');
+    const restored = await run('restore', 'all.cdp', '--missing', '--label', 'region=eu');
+    expect([restored.code, restored.stdout]).toEqual([0, 'Project shop restored: 0 tables, 0 rows\n']);
+    expect(await serverOf('shop')).toBe('eu-1');
+  });
+
   it('is refused on a server that is not there, closed, or cannot have it; nothing is restored', async () => {
     await run('project', 'create', 'files', '--server', 'default');
     await run('backup', 'files.cdp', '--project', 'files');
