@@ -33,7 +33,7 @@ export const hasDatabase = async ({ databaseUrl, dataDir }: Config): Promise<boo
   databaseUrl !== null || hasServers(dataDir);
 
 /** The operator's own server may have other users, and other instances of the service. */
-const CONNECTIONS_ELSEWHERE = 80;
+export const CONNECTIONS_ELSEWHERE = 80;
 
 /** The superuser's reserved ones, the service's own, a backup's and a repair's. */
 const CONNECTIONS_OF_SERVICE = 10;

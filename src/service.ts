@@ -9,7 +9,7 @@ import { type AdminSocket, openAdminSocket } from './admin-socket.js';
 import type { Config } from './settings.js';
 import { EngineError } from './contract/errors.js';
 import { messageOf } from './contract/operator-message.js';
-import { type Database, openDatabase, SERVICE } from './database.js';
+import { CONNECTIONS_ELSEWHERE, type Database, openDatabase, SERVICE } from './database.js';
 import { LogLines } from './http/observability/log-lines.js';
 import type { Engine } from './engine/engine.js';
 import type { EngineSettings } from './engine/open-engine.js';
@@ -248,6 +248,7 @@ export async function openEngine(config: Config, database: Database, logger: Log
   return engine.openEngine({
     ...config,
     maxConnections,
+    addedConnections: config.maxConnections ?? CONNECTIONS_ELSEWHERE,
     address,
     embedded,
     secret,

@@ -1,5 +1,6 @@
 /** What the service can do, as one object: HTTP, the Postgres port and the commands use nothing else. */
 import type { Installation } from '../backup/installation.js';
+import type { AddedServer } from '../tenancy/placement.js';
 import type { ProjectRow } from '../tenancy/control-rows.js';
 import type { ControlDatabase } from '../tenancy/control.js';
 import type { ProjectDatabases } from '../tenancy/project-databases.js';
@@ -111,9 +112,9 @@ export class Engine implements Omit<EngineParts, 'shared'> {
     };
   }
 
-  /** Connections to the projects of a server that has no bound of its own. */
-  get maxConnections(): number {
-    return this.shared.database.serverPools.maxConnections;
+  /** Connections to the projects of a server. @param added null: the installation began with it */
+  connectionsTo(added: Pick<AddedServer, 'maxConnections'> | null): number {
+    return this.shared.database.serverPools.boundOf(added);
   }
 
   /** Requests of one project by kind, now. */

@@ -60,6 +60,10 @@ describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
     const sql = 'SELECT email, current_setting($1)::int / 10000 AS major FROM people';
     const asked = await call('POST', '/api/cdp/sql', { sql, params: ['server_version_num'] });
     expect(asked.body.rows).toEqual([{ email: 'ada@example.com', major: server?.major }]);
+    const { maxConnections } = service.config;
+    expect(service.engine.load.connections).toContainEqual(
+      expect.objectContaining({ server: 'second', most: maxConnections ?? 80 }),
+    );
   });
 
   it('what hangs there takes nothing from the other server', async () => {

@@ -2,7 +2,7 @@
 import type { ProjectSessions } from '../../tenancy/connections/project-session.js';
 import { Connections } from '../../tenancy/connections/connections.js';
 import { serverName } from '../../contract/servers.js';
-import type { Placement } from '../../tenancy/placement.js';
+import type { AddedServer, Placement } from '../../tenancy/placement.js';
 import type { Replica } from '../../tenancy/replicas.js';
 import type { Servers } from '../../tenancy/servers.js';
 import type { Server } from '../../tenancy/tenancy.js';
@@ -10,8 +10,10 @@ import { type Load, noLoad, Slots, type WorkKind } from './slots.js';
 
 /** For each server. */
 export interface PoolSettings {
-  /** Connections to projects' databases, the idle ones included. An added server may have a bound of its own. */
+  /** Connections to projects' databases, the idle ones included. */
   maxConnections: number;
+  /** The same of an added server that has no bound of its own. */
+  addedConnections: number;
   /** Running over all projects; no more than there may be connections. */
   running: number;
   idleConnectionMs: number;
@@ -46,7 +48,7 @@ export class ServerPools {
    */
   of(placement: Placement, replica: Replica | null = null): ServerPool {
     const name = replica?.name ?? serverName(placement);
-    const maxConnections = placement.added?.maxConnections ?? this.settings.maxConnections;
+    const maxConnections = this.boundOf(placement.added);
     const known = this.known.get(name);
     const server = placement.added === null ? null : this.servers.serverOf(placement);
     if (known?.maxConnections === maxConnections && known.replica === replica && known.server === server) return known;
@@ -58,9 +60,10 @@ export class ServerPools {
     return capacity;
   }
 
-  /** Connections to the projects of a server that has no bound of its own. */
-  get maxConnections(): number {
-    return this.settings.maxConnections;
+  /** Connections to the projects of a server. @param added null: the installation began with it */
+  boundOf(added: Pick<AddedServer, 'maxConnections'> | null): number {
+    const { maxConnections, addedConnections } = this.settings;
+    return added === null ? maxConnections : (added.maxConnections ?? addedConnections);
   }
 
   get connections(): { server: string; open: number; most: number }[] {

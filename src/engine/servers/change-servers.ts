@@ -4,7 +4,7 @@ import { PROJECT_NAME_PATTERN } from '../../contract/names.js';
 import { DEFAULT_SERVER, serverName } from '../../contract/servers.js';
 import type { Finding } from '../../contract/wire/operator.js';
 import type { ServerAddress } from '../../pg/index.js';
-import type { NewServer, ServerChange, ServerRow } from '../../tenancy/server-rows.js';
+import { addedServer, type NewServer, type ServerChange, type ServerRow } from '../../tenancy/server-rows.js';
 import { databasesAt, startedAt } from '../../tenancy/server-probe.js';
 import { addressAt } from '../../tenancy/servers.js';
 import type { Origin } from '../audit/audit.js';
@@ -37,7 +37,7 @@ export async function addServer(engine: Engine, wanted: NewServer, by: Origin): 
   const rows = engine.serverRows;
   if ((await rows.get(name)) !== null) throw nameTaken(name);
   const address = resolved(urlReference);
-  const connections = maxConnections ?? engine.maxConnections;
+  const connections = engine.connectionsTo({ maxConnections });
   const checked = await checkServer({ address, engine: wanted.engine, source: urlReference, connections });
   const fitness = [
     ...checked.fitness,
@@ -66,8 +66,8 @@ export async function checkAgain(engine: Engine, name: string): Promise<CheckedS
 
 /** Checks a server. A failure is a finding. */
 export async function checkNow(engine: Engine, server: ServerRow): Promise<Checked> {
-  const { urlReference, maxConnections, replicas } = server;
-  const connections = maxConnections ?? engine.maxConnections;
+  const { urlReference, replicas } = server;
+  const connections = engine.connectionsTo(addedServer(server));
   const source = urlReference ?? 'DATABASE_URL';
   let address: ServerAddress;
   try {
@@ -108,14 +108,14 @@ export async function setServer(engine: Engine, name: string, change: ServerChan
 
 /** Another address of a server. @throws EngineError invalid_request if it is none, or of another server */
 async function requireSame(engine: Engine, server: ServerRow, urlReference: string): Promise<void> {
-  const { name, maxConnections } = server;
+  const { name } = server;
   if (server.urlReference === null) {
     throw new EngineError('invalid_request', `The address of the server "${name}" is a setting`, {
       hint: 'Start the service with another DATABASE_URL.',
     });
   }
   const address = resolved(urlReference);
-  const connections = maxConnections ?? engine.maxConnections;
+  const connections = engine.connectionsTo(server);
   const checked = await checkServer({ address, engine: server.engine, source: urlReference, connections });
   const found =
     checked.facts === null
