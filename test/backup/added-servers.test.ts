@@ -60,9 +60,9 @@ describe.runIf(debianMajors().length > 0)('with a running service', () => {
       return stderr;
     };
     expect(await refused('shop', '--server', 'eu-2')).toContain('There is no server "eu-2"');
-    expect(await refused('shop', '--label', 'region=us')).toContain('No server with region=us takes another project');
+    expect(await refused('shop', '--label', 'region=us')).toContain('No server with region=us accepts another project');
     expect(await refused('files', '--server', 'eu-1')).toContain('has the files of an embedded server');
     await run('server', 'close', 'eu-1');
-    expect(await refused('shop', '--server', 'eu-1')).toContain('The server "eu-1" takes no more projects');
+    expect(await refused('shop', '--server', 'eu-1')).toContain('The server "eu-1" accepts no more projects');
   });
 });
