@@ -10,6 +10,12 @@ const VOLATILE = [
 ];
 
 /**
+ * Tables of the service, which no project can change. A dump changes the rows of their columns, since it takes rights to a table from its
+ * role, and some columns have rights of their own.
+ */
+const BOOKKEEPING = sql`SELECT oid FROM pg_class WHERE relnamespace = '_cdp'::regnamespace`;
+
+/**
  * Of the rows of all catalogs: another one after any change of a schema, and after some that are none, as of a temporary table. Of those
  * that a dump changes there and back, since it grants rights to its role, what they say.
  */
@@ -22,7 +28,8 @@ export async function catalogsOf(session: Session): Promise<string> {
     const row = ['pg_class', 'pg_proc'].includes(name ?? '')
       ? sql`(to_jsonb(c) - ${VOLATILE}::text[])::text`
       : sql`ctid::text || ' ' || xmin`;
-    return sql`SELECT ${name ?? ''} || ' ' || count(*) || ' ' || sum(hashtextextended(${row}, 0)) AS one FROM ${ident(name ?? '')} c`;
+    const kept = name === 'pg_attribute' ? sql`WHERE attrelid NOT IN (${BOOKKEEPING})` : sql``;
+    return sql`SELECT ${name ?? ''} || ' ' || count(*) || ' ' || sum(hashtextextended(${row}, 0)) AS one FROM ${ident(name ?? '')} c ${kept}`;
   };
   const [[text] = []] = await session.query(
     sql`SELECT md5(string_agg(one, ' ' ORDER BY one)) FROM (${join(catalogs.map(rowsOf), ' UNION ALL ')}) AS all_of_them`,
@@ -37,6 +44,6 @@ export async function catalogsOf(session: Session): Promise<string> {
 export async function columnsOf(session: Session, placement: Placement): Promise<string> {
   const [[text] = []] = await session.query(sql`
     SELECT md5(string_agg(concat_ws(' ', attrelid, attnum, a.xmin), ',' ORDER BY attrelid, attnum))
-    FROM pg_attribute a WHERE attrelid IN (SELECT c.oid FROM ${streamedTables(placement)})`);
+    FROM pg_attribute a WHERE attrelid IN (SELECT c.oid FROM ${streamedTables(placement)}) AND attrelid NOT IN (${BOOKKEEPING})`);
   return text ?? '';
 }
