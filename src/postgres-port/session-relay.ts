@@ -56,7 +56,9 @@ export async function relay(
   let hasTerminated = false;
   const read = (chunk: Buffer) => {
     if (session.ending !== null) return;
-    hasTerminated = chunk.length >= TERMINATE.length && TERMINATE.equals(chunk.subarray(-TERMINATE.length));
+    // Clients send more after it at times: node-postgres does if it ends with queries in its queue.
+    hasTerminated ||= chunk.subarray(0, TERMINATE.length).equals(TERMINATE);
+    hasTerminated ||= chunk.subarray(-TERMINATE.length).equals(TERMINATE);
     session.received += chunk.length;
     if (filter === null) toBackend(chunk);
     else filter.onClientData(chunk);

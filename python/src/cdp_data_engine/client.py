@@ -209,7 +209,8 @@ class CdpClient(SchemaMethods):
         """
         Returns the outcome of the batch with an idempotency key.
 
-        :param settle: if nothing is stored, refuse the key from now on, so that ``not_stored`` is final
+        :param settle: if nothing is stored, refuse the key from now on, so that ``not_stored``
+            is final
         """
         return self.receipts(table, [key], settle=settle)[0]
 
