@@ -200,7 +200,7 @@ async function assemble(
   engine.audit.keepRemovingOld();
   engine.projects.keepClearing();
   engine.serverWatch.keepWatching();
-  engine.moves.keepSettling();
+  engine.moves.keepRecovering();
   const tidyArchives = async () => {
     const { removeOldArchives } = await import('./backup/archiving.js');
     await removeOldArchives(engine.servers.defaultTenancy, config.archiveDays);

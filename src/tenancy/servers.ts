@@ -57,7 +57,7 @@ export class Servers {
     );
     for (const [key, known] of this.added) {
       const added = wanted.get(key);
-      if (added === undefined ? known.isListed : isOther(known.url, added.urlReference)) {
+      if (added === undefined ? known.isListed : hasOtherUrl(known.url, added.urlReference)) {
         this.added.delete(key);
         void known.tenancy.close();
       } else {
@@ -90,10 +90,11 @@ const keyOf = (server: string, { addedAt, urlReference }: AddedServer): string =
   `${server} ${addedAt} ${urlReference}`;
 
 /** A file that cannot be read, or holds no URL, changes nothing: somebody may be writing it. */
-function isOther(url: string, urlReference: string): boolean {
+function hasOtherUrl(known: string, urlReference: string): boolean {
   try {
-    addressAt(urlReference);
-    return urlAt(urlReference) !== url;
+    const url = urlAt(urlReference);
+    addressOfUrl(url, urlReference);
+    return url !== known;
   } catch {
     return false;
   }

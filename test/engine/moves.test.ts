@@ -44,7 +44,7 @@ describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
   let project: TestProject;
   beforeAll(async () => {
     service = await start();
-    service.engine.moves.keepSettling();
+    service.engine.moves.keepRecovering();
     admin = (await service.engine.tokens.create(null)).token;
     const body = { name: 'eu-1', url_reference: `env:${variable}` };
     const added = await service.call('POST', '/api/cdp/admin/servers', { token: admin, body });

@@ -21,7 +21,7 @@ import { situationOf } from './situation.js';
 export type { MoveRow } from '../../tenancy/move-rows.js';
 
 /** How often moves that nobody carries out any more are looked for. */
-const SETTLE_EVERY_MS = 5_000;
+const RECOVER_EVERY_MS = 5_000;
 
 /** How long to wait for whoever is creating, repairing or deleting the project. */
 const WAIT_MS = 5_000;
@@ -40,10 +40,10 @@ export class Moves {
   /** Those that this process carries out. */
   private readonly running = new Map<string, { readonly abort: AbortController; readonly work: Promise<void> }>();
   /** Those whose end failed here: another process may have undone them, and not what this one made since then. */
-  private readonly unsettled = new Map<string, MoveRow>();
+  private readonly unrecovered = new Map<string, MoveRow>();
   /** Why moves cannot be settled now. */
   private readonly reported = new Map<string, string>();
-  private settling: NodeJS.Timeout | undefined;
+  private recovering: NodeJS.Timeout | undefined;
   readonly rows: MoveRows;
 
   constructor(
@@ -129,7 +129,7 @@ export class Moves {
       hasMoved = await recover(parts, move, reasonOf(failure));
     } catch (error) {
       // The next look goes on, also with what another process has undone meanwhile.
-      this.unsettled.set(move.id, move);
+      this.unrecovered.set(move.id, move);
       await this.noteFailure(move, error);
     }
     // The switch has written its own entry.
@@ -172,16 +172,16 @@ export class Moves {
   /** Undoes or finishes what nobody carries out any more. @param lost a server that will not come back */
   async recover(lost: string | null = null): Promise<void> {
     const left = new Map((await this.rows.open()).map((move) => [move.id, move]));
-    for (const move of [...left.values(), ...[...this.unsettled.values()].filter(({ id }) => !left.has(id))]) {
+    for (const move of [...left.values(), ...[...this.unrecovered.values()].filter(({ id }) => !left.has(id))]) {
       const { id, projectId, project: name } = move;
       // Whether this process still holds the project's lock or not: it settles what it carries out.
       if (this.running.has(id)) continue;
       await this.parts.control
         .withProjectLock(projectId, async () => {
           const now = await this.rows.get(id);
-          if (now?.endedAt !== null && !this.unsettled.has(id)) return;
+          if (now?.endedAt !== null && !this.unrecovered.has(id)) return;
           await recover(this.parts, move, lost === null ? undefined : `The server ${lost} was lost`, lost);
-          this.unsettled.delete(id);
+          this.unrecovered.delete(id);
           this.reported.delete(id);
           this.parts.audit.record(BY_ITSELF, { operation: 'repair', outcome: 'ok', project: { id: projectId, name } });
           this.events.onEnd(projectId);
@@ -200,21 +200,21 @@ export class Moves {
     await this.rows.noteFailure(move.id, reason).catch(() => {});
   }
 
-  keepSettling(): void {
-    let isSettling = false;
-    this.settling = setInterval(() => {
-      if (isSettling) return;
-      isSettling = true;
+  keepRecovering(): void {
+    let isRecovering = false;
+    this.recovering = setInterval(() => {
+      if (isRecovering) return;
+      isRecovering = true;
       const done = () => {
-        isSettling = false;
+        isRecovering = false;
       };
       this.recover().then(done, done);
-    }, SETTLE_EVERY_MS).unref();
+    }, RECOVER_EVERY_MS).unref();
   }
 
   /** Undoes what has not switched yet. */
   async close(): Promise<void> {
-    clearInterval(this.settling);
+    clearInterval(this.recovering);
     for (const { abort } of this.running.values()) abort.abort(new Error('The service was stopped'));
     await Promise.all(Array.from(this.running.values(), ({ work }) => work));
   }

@@ -95,9 +95,9 @@ async function leftBehind(engine: Engine, server: ServerRow): Promise<LeftBehind
 const rolesOf = ({ writer, reader }: Placement): string[] => [writer, reader, dumpRole({ writer })];
 
 /** What a move by stream has left in the database of a project. */
-const streamOf = (tenancy: SharedTenancy, { database, ...place }: Placement): Promise<string[]> =>
-  withServiceSession(tenancy.serverOf().address, database, async (session) => {
-    const slot = slotOf({ database, ...place });
+const streamOf = (tenancy: SharedTenancy, placement: Placement): Promise<string[]> =>
+  withServiceSession(tenancy.serverOf().address, placement.database, async (session) => {
+    const slot = slotOf(placement);
     const rows = await session.query(
       sql`SELECT format('publication %s in %s', pubname, current_database()) FROM pg_publication WHERE pubname = ${PUBLICATION}
           UNION ALL SELECT 'slot ' || slot_name FROM pg_replication_slots WHERE slot_name = ${slot}`,

@@ -14,7 +14,7 @@ let visitor: Visitor;
 beforeAll(async () => {
   other = await startAddedServer(false, 18);
   service = await startTestService();
-  service.engine.moves.keepSettling();
+  service.engine.moves.keepRecovering();
   admin = (await service.engine.tokens.create(null, { name: 'ops' })).token;
   const body = { name: 'eu-1', url_reference: `env:${variableWith(other.url)}` };
   const added = await service.call('POST', '/api/cdp/admin/servers', { token: admin, body });
