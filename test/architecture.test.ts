@@ -265,7 +265,7 @@ describe('one place alone', () => {
       'embedded/server-folder.ts',
       'engine/access/tokens.ts',
       'engine/audit/audit.ts',
-      'engine/receipts.ts',
+      'engine/write/receipts.ts',
       'import/journal.ts',
       'tenancy/server-facts.ts',
     ]);

@@ -20,7 +20,7 @@ import type { Slots, WorkKind } from './limits/slots.js';
 import { Sweeper } from './limits/sweeper.js';
 import type { WaitBudget } from './limits/wait-budget.js';
 import type { Projects } from './projects/projects.js';
-import type { QuotaImpact, Quotas } from './quota.js';
+import type { QuotaImpact, Quotas } from './limits/quota.js';
 import type { RequestTrace, Stage } from './trace.js';
 
 export type Work<T> = (lease: Lease, clock: Clock) => Promise<T>;

@@ -9,9 +9,9 @@ import type { SchemaCache } from './insert/schema-cache.js';
 import type { Deadline } from './limits/deadline.js';
 import type { EventLoopThrottle } from './limits/event-loop-throttle.js';
 import { WaitBudget } from './limits/wait-budget.js';
-import { Rehearsal } from './rehearsal.js';
+import { Rehearsal } from './write/rehearsal.js';
 import { awaitPosition, positionOf } from './replicas/position.js';
-import type { OverQuota, QuotaImpact, Quotas } from './quota.js';
+import type { OverQuota, QuotaImpact, Quotas } from './limits/quota.js';
 import type { Splitter } from './sql/splitter.js';
 import type { RequestTrace } from './trace.js';
 

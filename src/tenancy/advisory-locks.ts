@@ -1,7 +1,7 @@
 /**
  * The advisory locks that the service takes by number (Postgres manual 13.3.5). A lock is one of the database that its session
  * is in, and ends with the session. Two kinds have no number here, since theirs is a hash: that of a project at work
- * (`control.ts`) and that of an Idempotency-Key (`engine/idempotency.ts`).
+ * (`control.ts`) and that of an Idempotency-Key (`engine/write/idempotency.ts`).
  */
 export const ADVISORY_LOCKS = {
   /** Control database, template or project: held while migrations are applied to it. */

@@ -1,7 +1,7 @@
 /** What an insert answers. */
 import { counted } from '../../contract/message-text.js';
 import type { BatchAnswer } from '../../contract/wire/batch.js';
-import type { Answered } from '../idempotency.js';
+import type { Answered } from '../write/idempotency.js';
 import type { StoredRows } from './upsert.js';
 
 export type Inserted = Answered<BatchAnswer>;

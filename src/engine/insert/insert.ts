@@ -7,7 +7,7 @@ import { readTables, tableToWrite } from '../catalog/catalog.js';
 import { type Deadline, typedDeadline } from '../limits/deadline.js';
 import type { Project } from '../project.js';
 import { insertChecked } from './checked-insert.js';
-import type { IdempotencyKey } from '../idempotency.js';
+import type { IdempotencyKey } from '../write/idempotency.js';
 import { insertPartially } from './partial-insert.js';
 import type { Inserted } from './insert-answer.js';
 import type { CachedSchema } from './schema-cache.js';

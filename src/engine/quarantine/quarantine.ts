@@ -4,7 +4,7 @@ import type { DropQuarantineQuery, QuarantinedRecord, QuarantineQuery } from '..
 import { BEGIN, type Fragment, join, type Row, sql, type Statement } from '../../pg/index.js';
 import { typedDeadline } from '../limits/deadline.js';
 import type { Project } from '../project.js';
-import { commit } from '../transaction.js';
+import { commit } from '../write/transaction.js';
 
 /** Which records; all of it must hold. */
 export type QuarantineFilter = Pick<QuarantineQuery, 'table' | 'error' | 'column' | 'since' | 'until' | 'id' | 'after'>;

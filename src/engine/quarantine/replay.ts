@@ -10,7 +10,7 @@ import type { UpsertRule } from '../insert/upsert.js';
 import type { Project } from '../project.js';
 import { requireColumns } from '../schema/find-table.js';
 import { typedDeadline } from '../limits/deadline.js';
-import { commit } from '../transaction.js';
+import { commit } from '../write/transaction.js';
 import {
   selectPage,
   PAGE_BYTES,

@@ -7,7 +7,7 @@ import { unstorable } from '../../contract/storable-text.js';
 import { type AlterColumnBody, Column as ShownColumn } from '../../contract/wire/tables.js';
 import { type Table, tableByName } from '../catalog/catalog.js';
 import { ident, sql, type Statement } from '../../pg/index.js';
-import type { Answered } from '../idempotency.js';
+import type { Answered } from '../write/idempotency.js';
 import type { Project } from '../project.js';
 import { dropDefault, requireNoNulls, setDefault, setNotNull, setUnique, shownColumn } from './column-properties.js';
 import { commentOn } from './comments.js';

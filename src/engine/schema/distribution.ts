@@ -11,7 +11,7 @@ import {
   obstaclesOfKind,
   readCurrent,
 } from '../catalog/distribution.js';
-import type { Answered } from '../idempotency.js';
+import type { Answered } from '../write/idempotency.js';
 import type { Project } from '../project.js';
 import { commentsOf } from './comments.js';
 import { lockForChange, requireColumns } from './find-table.js';

@@ -6,7 +6,7 @@ import { type CreateIndexBody, Index } from '../../contract/wire/indexes.js';
 import { readTables, tableByName } from '../catalog/catalog.js';
 import { duplicatesIn, type FoundIndex, indexesOf, newIndexesOf, readIndexes } from '../catalog/indexes.js';
 import { ident, join, PostgresError, ROLLBACK, type Session, sql, SQLSTATE, type Statement } from '../../pg/index.js';
-import type { Answered } from '../idempotency.js';
+import type { Answered } from '../write/idempotency.js';
 import type { Project } from '../project.js';
 import { checkName } from './definition.js';
 import { lockForChange, notFoundWithHint, requireColumns, requireFreeName, tableNotFound } from './find-table.js';

@@ -6,8 +6,8 @@ import type { Schema } from '../../contract/schema.js';
 import type { Lease } from '../../tenancy/connections/connections.js';
 import { fixed, type Session, type Statement } from '../../pg/index.js';
 import type { Project } from '../project.js';
-import type { Answered, IdempotencyKey } from '../idempotency.js';
-import { writeOnce } from '../write.js';
+import type { Answered, IdempotencyKey } from '../write/idempotency.js';
+import { writeOnce } from '../write/write.js';
 
 export interface SchemaLimits {
   /** A change that scans or rewrites a table is undone after this time (contract section 5). */

@@ -30,7 +30,7 @@ import {
   type Statement,
   trusted,
 } from '../../pg/index.js';
-import type { Answered } from '../idempotency.js';
+import type { Answered } from '../write/idempotency.js';
 import type { Project } from '../project.js';
 import { renameQuarantinedTable } from '../quarantine/quarantine.js';
 import { distributions, readDistributions } from '../catalog/distribution.js';

@@ -6,7 +6,7 @@ import { EngineError } from '../../contract/errors.js';
 import type { Activity } from '../../tenancy/connections/watchdog.js';
 import type { Authenticate } from '../access/authenticate.js';
 import { isOver } from '../access/tokens.js';
-import type { Quotas } from '../quota.js';
+import type { Quotas } from '../limits/quota.js';
 import type { ClientSession } from './client-session.js';
 import { SessionError, terminated } from './session-error.js';
 

@@ -16,7 +16,7 @@ import type { Caller } from '../access/tokens.js';
 import { WaitBudget } from '../limits/wait-budget.js';
 import { untilRunning } from '../database-access.js';
 import type { Projects } from '../projects/projects.js';
-import type { Quotas } from '../quota.js';
+import type { Quotas } from '../limits/quota.js';
 import { ClientSession, SESSION_ROLES, type SessionOwner, type SessionRole } from './client-session.js';
 import { PreparedTransactions } from './prepared-transactions.js';
 import { loginError, SessionError, type SessionErrorCode, terminated } from './session-error.js';

@@ -1,7 +1,7 @@
 /** Results of free SQL as one answer, up to the caps (contract section 7). */
 import { LIMITS } from '../../contract/limits.js';
 import { rowEncoder } from '../../codec/index.js';
-import type { Answered, IdempotencyKey } from '../idempotency.js';
+import type { Answered, IdempotencyKey } from '../write/idempotency.js';
 import type { Project } from '../project.js';
 import { isConstantQuery, runConstantQuery } from './constant-query.js';
 import { runSql } from './run-sql.js';

@@ -4,7 +4,7 @@
  */
 import { EngineError } from '../../contract/errors.js';
 import { fixed, ROLLBACK, type Session, SQLSTATE, type Statement } from '../../pg/index.js';
-import type { OverQuota, QuotaImpact } from '../quota.js';
+import type { OverQuota, QuotaImpact } from '../limits/quota.js';
 import type { FreesSpace } from './frees-space.js';
 import { leadingKeyword } from './keywords.js';
 import type { SplitStatement } from './splitter.js';

@@ -3,7 +3,7 @@ import { isUtf8 } from 'node:buffer';
 import { EngineError } from '../../contract/errors.js';
 import { type Described, fixed, PostgresError, type Session, SQLSTATE } from '../../pg/index.js';
 import { toEngineError } from '../../tenancy/engine-error.js';
-import type { QuotaImpact } from '../quota.js';
+import type { QuotaImpact } from '../limits/quota.js';
 import { leadingKeyword } from './keywords.js';
 import type { SplitStatement } from './splitter.js';
 

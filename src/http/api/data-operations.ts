@@ -3,7 +3,7 @@ import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { IdempotencyHeaders } from '../../contract/wire/idempotency.js';
 import * as wire from '../../contract/wire/batch.js';
-import { deletesFrom, idempotencyKey, type IdempotencyKey } from '../../engine/idempotency.js';
+import { deletesFrom, idempotencyKey, type IdempotencyKey } from '../../engine/write/idempotency.js';
 import { deleteRecords } from '../../engine/insert/delete-records.js';
 import { insertRecords } from '../../engine/insert/insert.js';
 import { rowsChanged } from '../../engine/insert/insert-answer.js';

@@ -4,8 +4,8 @@ import { LIMITS } from '../../contract/limits.js';
 import { quoted } from '../../contract/message-text.js';
 import { Type } from '../../contract/schema.js';
 import * as wire from '../../contract/wire/receipts.js';
-import { checkKey } from '../../engine/idempotency.js';
-import { readReceipts } from '../../engine/receipts.js';
+import { checkKey } from '../../engine/write/idempotency.js';
+import { readReceipts } from '../../engine/write/receipts.js';
 import { type Call, type Operation, projectOf } from './route.js';
 
 const EXAMPLE: wire.Receipt = {

@@ -9,11 +9,11 @@ import { IdempotencyHeaders } from '../../contract/wire/idempotency.js';
 import { SqlHeaders } from '../../contract/wire/replicas.js';
 import type { NowQuery } from '../../contract/wire/projects.js';
 import type { ErrorBody } from '../../contract/wire/failure.js';
-import { type IdempotencyKey, idempotencyKey } from '../../engine/idempotency.js';
+import { type IdempotencyKey, idempotencyKey } from '../../engine/write/idempotency.js';
 import type { WorkKind } from '../../engine/limits/slots.js';
 import type { Engine } from '../../engine/engine.js';
 import type { Project } from '../../engine/project.js';
-import type { Rehearsal } from '../../engine/rehearsal.js';
+import type { Rehearsal } from '../../engine/write/rehearsal.js';
 import { checkTableInPath } from '../../engine/schema/definition.js';
 import type { Caller } from '../../engine/access/tokens.js';
 

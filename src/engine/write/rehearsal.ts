@@ -1,5 +1,5 @@
 /** A request that is really run and rolled back at its end, and what it would have done. */
-import type { Impact } from '../contract/wire/rehearsal.js';
+import type { Impact } from '../../contract/wire/rehearsal.js';
 import {
   fixed,
   type Fragment,
@@ -9,7 +9,7 @@ import {
   type Session,
   sql,
   type Statement,
-} from '../pg/index.js';
+} from '../../pg/index.js';
 
 /** As long as nothing was run in a transaction. */
 const NOTHING: Impact = { rows: [], locks: [], rewritten: [], duration_ms: 0 };

@@ -3,10 +3,10 @@
  * rejects writes once it is over, and ends statements that keep growing it. Reasons: docs/decisions/0019-disk-quota.md.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { quotaText, roundedSize } from '../contract/disk-size.js';
-import { EngineError } from '../contract/errors.js';
-import type { ProjectRow } from '../tenancy/control-rows.js';
-import type { Clock } from './limits/deadline.js';
+import { quotaText, roundedSize } from '../../contract/disk-size.js';
+import { EngineError } from '../../contract/errors.js';
+import type { ProjectRow } from '../../tenancy/control-rows.js';
+import type { Clock } from './deadline.js';
 
 /** Bytes of a project's database; null if they are unknown, or it is gone. */
 type MeasureSize = (project: ProjectRow) => Promise<number | null>;

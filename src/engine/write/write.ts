@@ -1,13 +1,13 @@
 /** Every write: one transaction, which stores the response under the request's Idempotency-Key, if it has one. */
-import type { Schema } from '../contract/schema.js';
-import { BEGIN, type Statement } from '../pg/index.js';
-import type { Lease } from '../tenancy/connections/connections.js';
-import type { PoolName } from '../tenancy/connections/project-session.js';
+import type { Schema } from '../../contract/schema.js';
+import { BEGIN, type Statement } from '../../pg/index.js';
+import type { Lease } from '../../tenancy/connections/connections.js';
+import type { PoolName } from '../../tenancy/connections/project-session.js';
 import { type IdempotencyKey, storeAnswer, withIdempotencyKey } from './idempotency.js';
-import type { Clock, Deadline } from './limits/deadline.js';
-import type { Project } from './project.js';
-import type { QuotaImpact } from './quota.js';
-import type { RequestTrace } from './trace.js';
+import type { Clock, Deadline } from '../limits/deadline.js';
+import type { Project } from '../project.js';
+import type { QuotaImpact } from '../limits/quota.js';
+import type { RequestTrace } from '../trace.js';
 import { commit } from './transaction.js';
 
 /** A write under way. */

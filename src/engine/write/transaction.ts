@@ -1,5 +1,5 @@
 /** Ends of a transaction, and the truth about one whose end nobody saw. */
-import { EngineError } from '../contract/errors.js';
+import { EngineError } from '../../contract/errors.js';
 import {
   COMMIT,
   CommitNotReplicated,
@@ -9,7 +9,7 @@ import {
   type Result,
   type Session,
   type Statement,
-} from '../pg/index.js';
+} from '../../pg/index.js';
 import type { Rehearsal } from './rehearsal.js';
 
 /**

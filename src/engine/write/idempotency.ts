@@ -3,11 +3,11 @@
  * repeat finds both or neither, even after a crash.
  */
 import { createHash } from 'node:crypto';
-import { EngineError } from '../contract/errors.js';
-import { LIMITS } from '../contract/limits.js';
-import type { Schema } from '../contract/schema.js';
-import { describes } from '../contract/validator.js';
-import { BEGIN, ROLLBACK, type Session, sql, type Statement } from '../pg/index.js';
+import { EngineError } from '../../contract/errors.js';
+import { LIMITS } from '../../contract/limits.js';
+import type { Schema } from '../../contract/schema.js';
+import { describes } from '../../contract/validator.js';
+import { BEGIN, ROLLBACK, type Session, sql, type Statement } from '../../pg/index.js';
 import { commit } from './transaction.js';
 
 export interface IdempotencyKey {

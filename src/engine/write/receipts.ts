@@ -2,11 +2,11 @@
  * Receipts: what became of the requests under some Idempotency-Keys. The row that one leaves in its own transaction is its
  * receipt, so the answer is as true as the table. To settle a key is to store, under the lock of the key, that it is refused.
  */
-import type { Receipt } from '../contract/wire/receipts.js';
-import { BEGIN, type Fragment, type Session, sql } from '../pg/index.js';
+import type { Receipt } from '../../contract/wire/receipts.js';
+import { BEGIN, type Fragment, type Session, sql } from '../../pg/index.js';
 import { ANY_PATH, deletesFrom, isKept, lockOf } from './idempotency.js';
-import { typedDeadline } from './limits/deadline.js';
-import type { Project } from './project.js';
+import { typedDeadline } from '../limits/deadline.js';
+import type { Project } from '../project.js';
 import { commit } from './transaction.js';
 
 const DAY_MS = 24 * 60 * 60 * 1_000;
