@@ -11,8 +11,8 @@ import type { TokenRate } from './access/token-rate.js';
 import type { Tokens } from './access/tokens.js';
 import type { Audit, Origin } from './audit/audit.js';
 import type { StopReason } from './limits/deadline.js';
-import { LiveRequests } from './limits/live-requests.js';
-import type { ServerPools } from './limits/server-pools.js';
+import { LiveRequests } from './database/live-requests.js';
+import type { ServerPools } from './database/server-pools.js';
 import { type Load, TOO_MANY_WAITING, type WorkKind } from './limits/slots.js';
 import type { Moves } from './moves/moves.js';
 import { Project, type SharedServices } from './project.js';
@@ -21,7 +21,7 @@ import type { ServerWatch } from './servers/server-watch.js';
 import { type Classification, classify, classifyByFirstWord } from './sessions/classify.js';
 import type { Sessions } from './sessions/sessions.js';
 import { sizesOf } from './projects/sizes.js';
-import type { RequestTrace } from './trace.js';
+import type { RequestTrace } from './database/trace.js';
 
 interface EngineParts {
   readonly control: ControlDatabase;

@@ -4,16 +4,16 @@ import type { Lease } from '../tenancy/connections/connections.js';
 import type { ProjectRow } from '../tenancy/control-rows.js';
 import type { PoolName } from '../tenancy/connections/project-session.js';
 import type { Replica } from '../tenancy/replicas.js';
-import type { DatabaseAccess, Work } from './database-access.js';
+import type { DatabaseAccess, Work } from './database/database-access.js';
 import type { SchemaCache } from './insert/schema-cache.js';
 import type { Deadline } from './limits/deadline.js';
 import type { EventLoopThrottle } from './limits/event-loop-throttle.js';
 import { WaitBudget } from './limits/wait-budget.js';
 import { Rehearsal } from './write/rehearsal.js';
-import { awaitPosition, positionOf } from './replicas/position.js';
+import { awaitPosition, positionOf } from './database/position.js';
 import type { OverQuota, QuotaImpact, Quotas } from './limits/quota.js';
 import type { Splitter } from './sql/splitter.js';
-import type { RequestTrace } from './trace.js';
+import type { RequestTrace } from './database/trace.js';
 
 /** What all projects of a service share. */
 export interface SharedServices {
@@ -85,7 +85,7 @@ export class Project {
 
   /**
    * The project at a replica, for reads.
-   * @param position that the replica is to have reached, see `position.ts`
+   * @param position that the replica is to have reached, see `database/position.ts`
    * @returns null if no replica answers
    */
   atReplica(position: string | undefined): Project | null {

@@ -6,7 +6,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
 import type { Caller } from '../engine/access/tokens.js';
 import type { Engine } from '../engine/engine.js';
-import type { LiveRequest } from '../engine/limits/live-requests.js';
+import type { LiveRequest } from '../engine/database/live-requests.js';
 import { ErrorExit } from './response/error-exit.js';
 import { sendResponse } from './response/response.js';
 import { consolePage } from './api/console-page.js';

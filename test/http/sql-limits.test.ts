@@ -1,7 +1,7 @@
 /** What one statement may cost: time, rows, bytes, places (contract sections 7 and 8). */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { RunningRequest } from '../../src/engine/limits/running-request.js';
+import { RunningRequest } from '../../src/engine/database/running-request.js';
 import {
   failure,
   onServer,

@@ -8,7 +8,7 @@ import { EngineError } from '../../contract/errors.js';
 import { NEVER } from '../limits/deadline.js';
 import type { WaitBudget } from '../limits/wait-budget.js';
 import { type Swept, Sweeper } from '../limits/sweeper.js';
-import type { RequestTrace } from '../trace.js';
+import type { RequestTrace } from '../database/trace.js';
 
 /** One that is being stored, and one on its way. */
 const MAX_UNDER_WAY = 2;

@@ -9,7 +9,7 @@ import type { Lease } from '../../tenancy/connections/connections.js';
 import { errorCode } from '../../tenancy/engine-error.js';
 import type { Deadline } from '../limits/deadline.js';
 import type { Project } from '../project.js';
-import type { RequestTrace } from '../trace.js';
+import type { RequestTrace } from '../database/trace.js';
 import { resultsOf } from '../write/transaction.js';
 import { writeOnce } from '../write/write.js';
 import type { CopyOutcome, QueuedBatch } from './copy-queue.js';

@@ -1,4 +1,4 @@
-/** How long a request may use Postgres (contract section 7). It is held by `running-request.ts`. */
+/** How long a request may use Postgres (contract section 7). It is held by `database/running-request.ts`. */
 import { EngineError } from '../../contract/errors.js';
 
 export interface Deadline {

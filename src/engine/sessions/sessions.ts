@@ -14,7 +14,7 @@ import type { Authenticate } from '../access/authenticate.js';
 import type { TokenRate } from '../access/token-rate.js';
 import type { Caller } from '../access/tokens.js';
 import { WaitBudget } from '../limits/wait-budget.js';
-import { untilRunning } from '../database-access.js';
+import { untilRunning } from '../database/database-access.js';
 import type { Projects } from '../projects/projects.js';
 import type { Quotas } from '../limits/quota.js';
 import { ClientSession, SESSION_ROLES, type SessionOwner, type SessionRole } from './client-session.js';

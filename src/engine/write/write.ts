@@ -7,7 +7,7 @@ import { type IdempotencyKey, storeAnswer, withIdempotencyKey } from './idempote
 import type { Clock, Deadline } from '../limits/deadline.js';
 import type { Project } from '../project.js';
 import type { QuotaImpact } from '../limits/quota.js';
-import type { RequestTrace } from '../trace.js';
+import type { RequestTrace } from '../database/trace.js';
 import { commit } from './transaction.js';
 
 /** A write under way. */

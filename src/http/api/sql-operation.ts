@@ -4,7 +4,7 @@ import { LIMITS } from '../../contract/limits.js';
 import { SqlHeaders } from '../../contract/wire/replicas.js';
 import * as wire from '../../contract/wire/sql.js';
 import type { Project } from '../../engine/project.js';
-import { boundedRead, type ServedBy } from '../../engine/replicas/bounded-read.js';
+import { boundedRead, type ServedBy } from '../../engine/sql/bounded-read.js';
 import { collectSql } from '../../engine/sql/collect-sql.js';
 import type { CollectRequest } from '../../engine/sql/sql-result.js';
 import { requireScope, runsAsReader } from '../admission.js';

@@ -16,7 +16,7 @@ import {
   type Tracer,
 } from '@opentelemetry/api';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { RequestTrace, Stage } from '../../engine/trace.js';
+import type { RequestTrace, Stage } from '../../engine/database/trace.js';
 import { asEngineError } from '../response/error-exit.js';
 import { readTraceparent, type TraceContext } from './trace-context.js';
 import type { RequestSpan, RequestTracer, TraceDetail } from './request-tracer.js';

@@ -5,7 +5,7 @@
 import type { AuditOperation } from '../../contract/audit.js';
 import { EngineError } from '../../contract/errors.js';
 import type { Caller, Tokens } from '../access/tokens.js';
-import { Sweeper, type Swept } from './sweeper.js';
+import { Sweeper, type Swept } from '../limits/sweeper.js';
 
 /** Between two questions whether tokens were ended; their answers are shared with authentication. */
 const ASK_MS = 200;

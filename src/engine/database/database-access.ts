@@ -3,24 +3,24 @@
  * deadline is set; then the work runs, and everything is given back.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { EngineError } from '../contract/errors.js';
-import { ConnectionLost, isShutdown, PostgresError, SQLSTATE } from '../pg/index.js';
-import type { Connections, Lease } from '../tenancy/connections/connections.js';
-import type { ProjectRow } from '../tenancy/control-rows.js';
-import { isReader, type PoolName, runsFreeSql } from '../tenancy/connections/project-session.js';
-import { toEngineError, unavailable } from '../tenancy/engine-error.js';
-import { moving } from '../tenancy/fence.js';
-import type { Replica } from '../tenancy/replicas.js';
-import type { Servers } from '../tenancy/servers.js';
-import type { Server } from '../tenancy/tenancy.js';
-import type { Clock, Deadline, StopReason } from './limits/deadline.js';
-import { abortReason, RunningRequest } from './limits/running-request.js';
-import type { ServerPools } from './limits/server-pools.js';
-import type { Slots, WorkKind } from './limits/slots.js';
-import { Sweeper } from './limits/sweeper.js';
-import type { WaitBudget } from './limits/wait-budget.js';
-import type { Projects } from './projects/projects.js';
-import type { QuotaImpact, Quotas } from './limits/quota.js';
+import { EngineError } from '../../contract/errors.js';
+import { ConnectionLost, isShutdown, PostgresError, SQLSTATE } from '../../pg/index.js';
+import type { Connections, Lease } from '../../tenancy/connections/connections.js';
+import type { ProjectRow } from '../../tenancy/control-rows.js';
+import { isReader, type PoolName, runsFreeSql } from '../../tenancy/connections/project-session.js';
+import { toEngineError, unavailable } from '../../tenancy/engine-error.js';
+import { moving } from '../../tenancy/fence.js';
+import type { Replica } from '../../tenancy/replicas.js';
+import type { Servers } from '../../tenancy/servers.js';
+import type { Server } from '../../tenancy/tenancy.js';
+import type { Clock, Deadline, StopReason } from '../limits/deadline.js';
+import { abortReason, RunningRequest } from './running-request.js';
+import type { ServerPools } from './server-pools.js';
+import type { Slots, WorkKind } from '../limits/slots.js';
+import { Sweeper } from '../limits/sweeper.js';
+import type { WaitBudget } from '../limits/wait-budget.js';
+import type { Projects } from '../projects/projects.js';
+import type { QuotaImpact, Quotas } from '../limits/quota.js';
 import type { RequestTrace, Stage } from './trace.js';
 
 export type Work<T> = (lease: Lease, clock: Clock) => Promise<T>;

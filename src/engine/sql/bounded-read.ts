@@ -5,7 +5,7 @@
 import { EngineError } from '../../contract/errors.js';
 import { SQLSTATE } from '../../pg/index.js';
 import type { Project } from '../project.js';
-import { NotReplayed } from './position.js';
+import { NotReplayed } from '../database/position.js';
 
 export type ServedBy = 'replica' | 'primary';
 

@@ -5,8 +5,8 @@
 import { EngineError } from '../../contract/errors.js';
 import type { Lease } from '../../tenancy/connections/connections.js';
 import { type Backend, GRACE_MS, type Watchdog } from '../../tenancy/connections/watchdog.js';
-import type { Clock, Deadline, StopReason } from './deadline.js';
-import type { Swept } from './sweeper.js';
+import type { Clock, Deadline, StopReason } from '../limits/deadline.js';
+import type { Swept } from '../limits/sweeper.js';
 
 /** How long the termination of a backend may take before its connection is closed from this side. */
 const TERMINATE_MS = 2_000;

@@ -6,7 +6,7 @@ import type { AddedServer, Placement } from '../../tenancy/placement.js';
 import type { Replica } from '../../tenancy/replicas.js';
 import type { Servers } from '../../tenancy/servers.js';
 import type { Server } from '../../tenancy/tenancy.js';
-import { type Load, noLoad, Slots, type WorkKind } from './slots.js';
+import { type Load, noLoad, Slots, type WorkKind } from '../limits/slots.js';
 
 /** For each server. */
 export interface PoolSettings {
