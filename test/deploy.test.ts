@@ -10,7 +10,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ERROR_CODES } from '../src/contract/errors.js';
 import { LIMITS } from '../src/contract/limits.js';
 import { openApiDocument } from '../src/http/api/openapi.js';
-import { RECOMMENDED_SETTINGS } from '../src/engine/doctor/recommended-settings.js';
+import { RECOMMENDED_SETTINGS } from '../src/engine/servers/recommended-settings.js';
 import { SETTINGS } from '../src/settings.js';
 import { refusedLogin, withClient } from './postgres-port/connect.js';
 import { startAddedServer, variableWith } from './support/added-server.js';

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { AUDIT_OPERATIONS } from '../../src/contract/audit.js';
 import { ERROR_CODES } from '../../src/contract/errors.js';
-import { RECOMMENDED_SETTINGS } from '../../src/engine/doctor/recommended-settings.js';
+import { RECOMMENDED_SETTINGS } from '../../src/engine/servers/recommended-settings.js';
 import { SETTINGS } from '../../src/settings.js';
 
 /** The cells of a table of a page, without its head; @param first cell of the head, of the page's only table by default */

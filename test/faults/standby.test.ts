@@ -6,7 +6,7 @@ import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type pg from 'pg';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { examineCommits } from '../../src/engine/doctor/server-findings.js';
+import { examineCommits } from '../../src/engine/servers/server-findings.js';
 import { connected } from '../support/postgres.js';
 import { failure, startTestService, type TestAnswer, type TestProject, type TestService } from '../support/service.js';
 import { startThrowaway, type ThrowawayServer } from '../support/throwaway-postgres.js';

@@ -13,10 +13,10 @@ import { insertRecords } from '../insert/insert.js';
 import { createTable } from '../schema/tables.js';
 import { collectSql } from '../sql/collect-sql.js';
 import { examineAddedServers, ofServer } from './added-servers.js';
-import { ok, problem } from './finding.js';
+import { ok, problem } from '../servers/finding.js';
 import { examineDisk, examineLibxml, examineLimits } from './machine-findings.js';
 import { examineProjects } from './project-findings.js';
-import { examineCommits, examineServer, isCurrent } from './server-findings.js';
+import { examineCommits, examineServer, isCurrent } from '../servers/server-findings.js';
 
 const TRIAL_MS = 30_000;
 

@@ -4,7 +4,7 @@ import { roundedSize } from '../../contract/disk-size.js';
 import type { Finding } from '../../contract/wire/operator.js';
 import { BOUNDED, isOlder, loadedLibxml } from '../../embedded/libxml.js';
 import { limitsOf } from '../../embedded/limits.js';
-import { ok, problem, warning } from './finding.js';
+import { ok, problem, warning } from '../servers/finding.js';
 
 /** Warn below this share of the disk or these bytes, which one large import may fill. */
 const DISK = { share: 0.1, bytes: 2 * 1024 ** 3, least: 256 * 1024 ** 2 };

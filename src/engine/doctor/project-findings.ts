@@ -2,7 +2,7 @@
 import { messageOf } from '../../contract/operator-message.js';
 import type { Finding } from '../../contract/wire/operator.js';
 import type { Engine } from '../engine.js';
-import { ok, problem, warning } from './finding.js';
+import { ok, problem, warning } from '../servers/finding.js';
 
 /** Projects that are named if the same is found of several. */
 const NAMED = 5;

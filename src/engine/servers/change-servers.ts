@@ -9,7 +9,7 @@ import { databasesAt, startedAt } from '../../tenancy/server-probe.js';
 import { addressAt } from '../../tenancy/servers.js';
 import type { Origin } from '../audit/audit.js';
 import { bytesOn, serverNamed } from '../projects/choose-server.js';
-import { problem } from '../doctor/finding.js';
+import { problem } from './finding.js';
 import type { Engine } from '../engine.js';
 import { isProjectName as isServerName } from '../projects/project-name.js';
 import { type Checked, checkServer } from './check-server.js';

@@ -6,8 +6,8 @@ import type { ServerFacts as ShownFacts } from '../../contract/wire/servers.js';
 import type { ServerAddress } from '../../pg/index.js';
 import { serverFacts } from '../../tenancy/server-facts.js';
 import { locksExclude, type Reach, reachOf, versionText } from '../../tenancy/server-probe.js';
-import { ok, problem, warning } from '../doctor/finding.js';
-import { examineCommits, examineFitness, examineOperation } from '../doctor/server-findings.js';
+import { ok, problem, warning } from './finding.js';
+import { examineCommits, examineFitness, examineOperation } from './server-findings.js';
 
 export interface Checked {
   /** A problem among them means that no project can live there. */

@@ -4,7 +4,7 @@ import type { Finding } from '../../contract/wire/operator.js';
 import type { ServerAddress } from '../../pg/index.js';
 import { addressAt } from '../../tenancy/servers.js';
 import { walOf } from '../../tenancy/server-probe.js';
-import { ok, problem } from '../doctor/finding.js';
+import { ok, problem } from './finding.js';
 
 /** A finding for each. */
 export const examineReplicas = (primary: ServerAddress, references: readonly string[]): Promise<Finding[]> =>

@@ -12,7 +12,7 @@ import { addedServer, type ServerRow } from '../../tenancy/server-rows.js';
 import { withServiceSession } from '../../tenancy/service-pool.js';
 import { serviceWork } from '../../tenancy/service-work.js';
 import { SharedTenancy } from '../../tenancy/shared-tenancy.js';
-import { ok, warning } from '../doctor/finding.js';
+import { ok, warning } from './finding.js';
 import type { Engine } from '../engine.js';
 import { serverNamed } from '../projects/choose-server.js';
 

@@ -4,7 +4,7 @@ import type { Finding } from '../../contract/wire/operator.js';
 import type { ServerAddress } from '../../pg/index.js';
 import { newestVersion, readMigrations } from '../../tenancy/migrate.js';
 import type { ServerFacts } from '../../tenancy/server-facts.js';
-import { replicationOf, timeOfCommit } from '../servers/server-health.js';
+import { replicationOf, timeOfCommit } from './server-health.js';
 import { CONNECTIONS_BESIDE_PROJECTS, withServiceSession } from '../../tenancy/service-pool.js';
 import { serviceWork } from '../../tenancy/service-work.js';
 import { ok, problem, warning } from './finding.js';
