@@ -19,7 +19,7 @@ import {
 import type { Deadline } from '../limits/deadline.js';
 import { readTables, tableToWrite, type Table } from '../catalog/catalog.js';
 import type { Project } from '../project.js';
-import { tableNotFound } from '../schema/find-table.js';
+import { tableNotFound } from '../catalog/find-table.js';
 import type { IdempotencyKey } from '../write/idempotency.js';
 import { type Write, writeOnce } from '../write/write.js';
 import { type BatchInsert, insertStatements, requireIds } from './insert-statement.js';

@@ -11,7 +11,7 @@ import type { Table } from '../catalog/catalog.js';
 import type { IdempotencyKey } from '../write/idempotency.js';
 import type { Deadline } from '../limits/deadline.js';
 import type { Project } from '../project.js';
-import { quarantineRecords } from '../quarantine/quarantine.js';
+import { quarantineRecords } from './quarantine.js';
 import { writeOnce } from '../write/write.js';
 import { lockTable, rowsStored } from './checked-insert.js';
 import { insertAnswer, type Inserted, rowsChanged, upsertAnswer } from './insert-answer.js';

@@ -9,7 +9,7 @@ import type { Resolution } from '../../contract/wire/batch.js';
 import { type Fragment, ident, join, type Result, type Session, sql, type Statement } from '../../pg/index.js';
 import type { Table } from '../catalog/catalog.js';
 import { readUniqueKey, type UniqueKey, uniqueKey } from '../catalog/unique-key.js';
-import { requireColumns } from '../schema/find-table.js';
+import { requireColumns } from '../catalog/find-table.js';
 import { type BatchInsert, columnName, givenColumns, sourceRows } from './insert-statement.js';
 
 export interface UpsertRule {

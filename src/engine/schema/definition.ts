@@ -48,10 +48,6 @@ export function checkTableInPath(name: string): void {
   if (!PATTERN.test(name)) throw new EngineError('table_not_found', `There is no table ${JSON.stringify(cut(name))}`);
 }
 
-/** What to say of a new name that something has already, perhaps in another case. */
-export const nameIsTaken = (name: string, existing: string): string =>
-  existing === name ? `"${name}" already exists` : `"${name}" differs only by case from the existing "${existing}"`;
-
 /** Postgres text holds no U+0000, and a lone surrogate has no UTF-8. @throws EngineError invalid_request */
 export function checkComment(comment: string | null | undefined): void {
   const reason = comment == null ? undefined : unstorable(comment);

@@ -2,7 +2,8 @@
 import { EngineError } from '../../contract/errors.js';
 import { counted, quoted } from '../../contract/message-text.js';
 import { type DistributeBody, Distributed } from '../../contract/wire/distribution.js';
-import { fixed, ident, literal, PostgresError, type Session, sql, SQLSTATE, type Statement } from '../../pg/index.js';
+import { ident, literal, PostgresError, type Session, sql, SQLSTATE, type Statement } from '../../pg/index.js';
+import { IN_PG_CATALOG } from '../../tenancy/connections/project-session.js';
 import type { Table } from '../catalog/catalog.js';
 import {
   type Current,
@@ -14,11 +15,8 @@ import {
 import type { Answered } from '../write/idempotency.js';
 import type { Project } from '../project.js';
 import { commentsOf } from './comments.js';
-import { lockForChange, requireColumns } from './find-table.js';
+import { lockForChange, requireColumns } from '../catalog/find-table.js';
 import { type ChangeOptions, schemaChange } from './schema-change.js';
-
-/** Of the queries of this file and of `catalog/distribution.ts`, until the end of the transaction. */
-export const IN_PG_CATALOG = fixed('SET LOCAL search_path = pg_catalog, pg_temp');
 
 /**
  * The whole change is one transaction, during which the table cannot be used.

@@ -9,7 +9,13 @@ import { ident, join, PostgresError, ROLLBACK, type Session, sql, SQLSTATE, type
 import type { Answered } from '../write/idempotency.js';
 import type { Project } from '../project.js';
 import { checkName } from './definition.js';
-import { lockForChange, notFoundWithHint, requireColumns, requireFreeName, tableNotFound } from './find-table.js';
+import {
+  lockForChange,
+  notFoundWithHint,
+  requireColumns,
+  requireFreeName,
+  tableNotFound,
+} from '../catalog/find-table.js';
 import { type ChangeOptions, schemaChange, schemaRead, type SchemaLimits } from './schema-change.js';
 
 /**

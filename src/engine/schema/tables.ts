@@ -5,6 +5,7 @@ import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { Type } from '../../contract/schema.js';
 import { ADVISORY_LOCKS } from '../../tenancy/advisory-locks.js';
+import { IN_PG_CATALOG } from '../../tenancy/connections/project-session.js';
 import {
   allTables,
   collidingNames,
@@ -32,20 +33,13 @@ import {
 } from '../../pg/index.js';
 import type { Answered } from '../write/idempotency.js';
 import type { Project } from '../project.js';
-import { renameQuarantinedTable } from '../quarantine/quarantine.js';
+import { renameQuarantinedTable } from '../insert/quarantine.js';
 import { distributions, readDistributions } from '../catalog/distribution.js';
 import { indexesOf, readIndexes } from '../catalog/indexes.js';
-import {
-  checkComment,
-  checkDefinition,
-  checkName,
-  nameIsTaken,
-  type NewColumn,
-  type TableDefinition,
-} from './definition.js';
+import { checkComment, checkDefinition, checkName, type NewColumn, type TableDefinition } from './definition.js';
 import { commentOn, commentOnTable } from './comments.js';
-import { checkDistribution, distribute, IN_PG_CATALOG } from './distribution.js';
-import { explainNoTable, lockForChange, requireFreeName, tableNotFound } from './find-table.js';
+import { checkDistribution, distribute } from './distribution.js';
+import { explainNoTable, lockForChange, nameIsTaken, requireFreeName, tableNotFound } from '../catalog/find-table.js';
 import { shownIndex } from './indexes.js';
 import { type ChangeOptions, schemaChange, schemaRead, type SchemaLimits } from './schema-change.js';
 

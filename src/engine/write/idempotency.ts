@@ -55,10 +55,10 @@ export function idempotencyKey(
 }
 
 /**
- * Triggers, defaults and free SQL may have changed the search path of the transaction that the answer is stored in: there
- * every operator is named by its schema, so that none of the project's takes its place.
+ * Triggers, defaults and free SQL may have changed the search path of a transaction that stores an answer, or a refused record:
+ * there every operator is named by its schema, so that none of the project's takes its place.
  */
-const EQUALS = sql`OPERATOR(pg_catalog.=)`;
+export const EQUALS = sql`OPERATOR(pg_catalog.=)`;
 
 /** Expired keys that one request clears away. */
 const PURGED_AT_ONCE = 100;

@@ -91,13 +91,11 @@ const READ_ONLY = { default_transaction_read_only: 'on' };
 /** Opening a connection may take so long, repair included. */
 const OPEN_MS = 10_000;
 
-/** In front of a query of our own on a project's connection: nothing that the project made can stand in for a name. */
-const IN_PG_CATALOG: readonly Statement[] = [
-  BEGIN,
-  // A client may want a few milliseconds for its own statements.
-  fixed('SET LOCAL statement_timeout = 0'),
-  fixed('SET LOCAL search_path = pg_catalog, pg_temp'),
-];
+/** Until the end of the transaction nothing that the project made can stand in for a name. */
+export const IN_PG_CATALOG = fixed('SET LOCAL search_path = pg_catalog, pg_temp');
+
+/** In front of a query of our own. A client may want a few milliseconds for its own statements. */
+const BEFORE_LOOK: readonly Statement[] = [BEGIN, fixed('SET LOCAL statement_timeout = 0'), IN_PG_CATALOG];
 
 export interface ProjectSession {
   readonly session: Session;
@@ -273,7 +271,7 @@ export class ProjectSessions {
     const isReplica = trusted(String(server.address.needsPrimary === false));
     const privilege = isReader(pool) ? 'USAGE' : 'CREATE';
     const results = await session.run([
-      ...IN_PG_CATALOG,
+      ...BEFORE_LOOK,
       sql`SELECT pg_catalog.now(), pg_catalog.has_schema_privilege(${schema}, 'USAGE')
         AND pg_catalog.has_schema_privilege(${schema}, ${privilege})
         AND ${ownsSchemasAsSet(placement)} AND ${hasDefaults(placement)}
@@ -282,7 +280,7 @@ export class ProjectSessions {
         AND NOT EXISTS (SELECT FROM pg_catalog.pg_show_all_settings() s WHERE s.source IN ('user', 'database user'))`,
       ROLLBACK,
     ]);
-    const [seenAt, isHealthy] = results[IN_PG_CATALOG.length]?.rows[0] ?? [];
+    const [seenAt, isHealthy] = results[BEFORE_LOOK.length]?.rows[0] ?? [];
     return { isHealthy: isHealthy === 't', seenAt: seenAt ?? '' };
   }
 }

@@ -15,8 +15,7 @@ import {
   trusted,
 } from '../../pg/index.js';
 import type { Lease } from '../../tenancy/connections/connections.js';
-import { collidingNames, type Column, readTables, type Table, tableByName, tableNames } from '../catalog/catalog.js';
-import { nameIsTaken } from './definition.js';
+import { collidingNames, type Column, readTables, type Table, tableByName, tableNames } from './catalog.js';
 
 /**
  * The table out of the rows of {@link tableByName}; a view is none.
@@ -86,6 +85,10 @@ export async function requireFreeName(session: Session, schema: string, name: st
   const existing = found.map(([existing]) => existing ?? '').find((existing) => existing !== renamed);
   if (existing !== undefined) throw new EngineError('table_exists', nameIsTaken(name, existing));
 }
+
+/** What to say of a new name that something has already, perhaps in another case. */
+export const nameIsTaken = (name: string, existing: string): string =>
+  existing === name ? `"${name}" already exists` : `"${name}" differs only by case from the existing "${existing}"`;
 
 /** @throws EngineError column_not_found with a similar name */
 export function existingColumn(table: Table, name: string): Column {

@@ -4,6 +4,7 @@ import type { DropQuarantineQuery, QuarantinedRecord, QuarantineQuery } from '..
 import { BEGIN, type Fragment, join, type Row, sql, type Statement } from '../../pg/index.js';
 import { typedDeadline } from '../limits/deadline.js';
 import type { Project } from '../project.js';
+import { EQUALS } from '../write/idempotency.js';
 import { commit } from '../write/transaction.js';
 
 /** Which records; all of it must hold. */
@@ -20,12 +21,6 @@ const PURGED_AT_ONCE = 1_000;
 
 /** Bytes of the records of one page; a larger record comes alone. */
 export const PAGE_BYTES = 8 * 1024 * 1024;
-
-/**
- * Triggers and defaults of an insert may have changed the search path of its transaction: as in `idempotency.ts`, every
- * operator is named by its schema.
- */
-const EQUALS = sql`OPERATOR(pg_catalog.=)`;
 
 /** Clears away some records that are too old. */
 export const purgeExpired = (days: number): Statement =>

@@ -4,11 +4,11 @@ import { counted } from '../../contract/message-text.js';
 import { LIMITS } from '../../contract/limits.js';
 import type { ReplayAnswer, ReplayBody } from '../../contract/wire/quarantine.js';
 import { BEGIN } from '../../pg/index.js';
-import { lockTable } from '../insert/checked-insert.js';
-import { storePartially } from '../insert/partial-insert.js';
-import type { UpsertRule } from '../insert/upsert.js';
+import { lockTable } from './checked-insert.js';
+import { storePartially } from './partial-insert.js';
+import type { UpsertRule } from './upsert.js';
 import type { Project } from '../project.js';
-import { requireColumns } from '../schema/find-table.js';
+import { requireColumns } from '../catalog/find-table.js';
 import { typedDeadline } from '../limits/deadline.js';
 import { commit } from '../write/transaction.js';
 import {
