@@ -3,8 +3,11 @@
  * contend for the end of the table. At most two are under way, so that the second arrives while the first is stored. Batches
  * that arrive meanwhile wait; when one ends, all that wait go together in one COPY, as far as they fit.
  */
+import { LRUCache } from 'lru-cache';
 import type { EncodedBatch } from '../../codec/index.js';
 import { EngineError } from '../../contract/errors.js';
+import { type Fragment, ident, join, literal, sql, type Step } from '../../pg/index.js';
+import type { Table } from '../catalog/catalog.js';
 import { NEVER } from '../limits/deadline.js';
 import type { WaitBudget } from '../limits/wait-budget.js';
 import { type Swept, Sweeper } from '../limits/sweeper.js';
@@ -156,3 +159,55 @@ export class CopyQueue {
 const TOO_MANY_WAIT = new EngineError('overloaded', 'Too many batches to this table are waiting', {
   retryAfter: 1,
 });
+
+type CopyFormat = EncodedBatch['format'];
+
+/** What the encoder writes for a default; in a value a backslash is doubled. */
+const DEFAULT_MARK = '\\D';
+
+const OPTIONS: Readonly<Record<CopyFormat, Fragment>> = {
+  binary: sql`FORMAT binary`,
+  text: sql`FORMAT text`,
+  marked: sql`FORMAT text, DEFAULT ${literal(DEFAULT_MARK)}`,
+};
+
+/** Targets of a table that are kept: each set of columns that batches give is one. */
+const MAX_TARGETS = 16;
+
+/** Where COPY puts rows: some columns of a table, in one format. Batches with the same target can share a COPY. */
+export class CopyTarget {
+  /** The batches on their way here. */
+  readonly queue: CopyQueue;
+
+  private constructor(
+    private readonly text: string,
+    private readonly format: CopyFormat,
+    maxWaiting: number,
+  ) {
+    this.queue = new CopyQueue(maxWaiting);
+  }
+
+  /**
+   * The targets of a table, by the columns and the format that the encoder gives.
+   * @param maxWaiting batches that may wait for each
+   */
+  static of({ schema, name, columns }: Table, maxWaiting: number): (rows: EncodedBatch) => CopyTarget {
+    const known = new LRUCache<string, CopyTarget>({ max: MAX_TARGETS });
+    return ({ format, columns: given }) => {
+      const key = `${format} ${given.join()}`;
+      const found = known.get(key);
+      if (found !== undefined) return found;
+      const names = join(given.map((index) => ident(columns[index]?.name ?? '')));
+      const copy = sql`COPY ${ident(schema, name)} (${names}) FROM STDIN (${OPTIONS[format]})`;
+      const target = new CopyTarget(copy.text, format, maxWaiting);
+      known.set(key, target);
+      return target;
+    };
+  }
+
+  /** The COPY of batches that were encoded for this target. */
+  copy(batches: readonly EncodedBatch[]): Step {
+    const data = batches.map((batch) => batch.data);
+    return { text: this.text, params: [], data, ...(this.format === 'binary' && { format: this.format }) };
+  }
+}

@@ -3,15 +3,21 @@
  * Idempotency-Key. Most batches take the fast path: the bytes of the request become rows of COPY. It only ever says yes. If
  * the encoder does not understand a batch, or Postgres refuses it, the checked path does it again and says what is wrong.
  */
+import type { EncodedBatch } from '../../codec/index.js';
+import { BatchAnswer } from '../../contract/wire/batch.js';
+import { COMMIT } from '../../pg/index.js';
+import type { Lease } from '../../tenancy/connections/connections.js';
 import { readTables, tableToWrite } from '../catalog/catalog.js';
+import type { RequestTrace } from '../database/trace.js';
 import { type Deadline, typedDeadline } from '../limits/deadline.js';
 import type { Project } from '../project.js';
-import { insertChecked } from './checked-insert.js';
 import type { IdempotencyKey } from '../write/idempotency.js';
+import { writeOnce } from '../write/write.js';
+import { insertChecked } from './checked-insert.js';
+import type { CopyOutcome, QueuedBatch } from './copy-queue.js';
+import { insertAnswer, type Inserted } from './insert-answer.js';
 import { insertPartially } from './partial-insert.js';
-import type { Inserted } from './insert-answer.js';
-import type { CachedSchema } from './schema-cache.js';
-import { storeByCopy } from './store-by-copy.js';
+import { type CachedSchema, storeAndCheck } from './schema-cache.js';
 import { storeByUpsert } from './store-by-upsert.js';
 import type { UpsertRule } from './upsert.js';
 
@@ -56,12 +62,16 @@ export async function insertRecords(
     const rows = encoder?.encode(body);
     if (schema === null || rows == null) break;
     // Store, and answer.
-    const outcome =
-      upsert === null
-        ? await storeByCopy(project, schema, rows, deadline, idempotency)
-        : await storeByUpsert(project, schema, rows, upsert, deadline, idempotency);
-    if (outcome === 'refused') break;
-    if (outcome !== 'outdated') return outcome;
+    try {
+      const outcome =
+        upsert === null
+          ? await storeByCopy(project, schema, rows, deadline, idempotency)
+          : await storeByUpsert(project, schema, rows, upsert, deadline, idempotency);
+      if (outcome === 'refused') break;
+      if (outcome !== 'outdated') return outcome;
+    } finally {
+      rows.free();
+    }
     project.schemaCache.forget(project.cacheKey, schema);
   }
   if (quarantine) return insertPartially(project, tableName, body, deadline, options);
@@ -76,4 +86,42 @@ async function schemaOf(project: Project, tableName: string, deadline: Deadline)
   const rows = await project.use('typed', deadline, ({ session }) => session.query(look), 'none');
   const [table] = readTables(project.schema, rows);
   return table === undefined ? null : project.schemaCache.remember(project.cacheKey, table);
+}
+
+/**
+ * In one COPY with batches of other requests, if there are any; a batch with a key goes alone, in the transaction that holds the key.
+ * @returns unless it was stored, nothing was
+ */
+async function storeByCopy(
+  project: Project,
+  schema: CachedSchema,
+  rows: EncodedBatch,
+  deadline: Deadline,
+  idempotency: IdempotencyKey | null,
+): Promise<Inserted | Exclude<CopyOutcome, 'stored'>> {
+  const { waitBudget, trace } = project;
+  const target = schema.targetOf(rows);
+  const result = insertAnswer(rows.records);
+  if (idempotency !== null) {
+    const options = { deadline, idempotency, stored: BatchAnswer, trace: trace?.copying([]) };
+    return writeOnce(project, options, async ({ lease, storing }) => {
+      const end = [...storing(result.answer, rows.records), COMMIT];
+      const { outcome } = await storeAndCheck(lease, schema, target.copy([rows]), end);
+      return outcome === 'stored' ? result : outcome;
+    });
+  }
+  const copy = async (batches: readonly QueuedBatch[], signal: AbortSignal): Promise<CopyOutcome> => {
+    const step = target.copy(batches.map((batch) => batch.rows));
+    const store = (lease: Lease) => storeAndCheck(lease, schema, step);
+    const { outcome } = await project.use('typed', { ...deadline, signal }, store, 'writes', traceOf(batches));
+    return outcome;
+  };
+  const outcome = await target.queue.store({ rows, signal: deadline.signal, waitBudget, trace }, copy);
+  return outcome === 'stored' ? result : outcome;
+}
+
+/** The first request that is traced has the COPY in its trace, and those of the others are linked to it. */
+function traceOf(batches: readonly QueuedBatch[]): RequestTrace | null {
+  const [first, ...others] = batches.flatMap(({ trace }) => trace ?? []);
+  return first === undefined ? null : first.copying(others);
 }

@@ -4,9 +4,13 @@
  */
 import { LRUCache } from 'lru-cache';
 import { type BatchEncoder, batchEncoder, type EncodedBatch } from '../../codec/index.js';
-import type { Statement } from '../../pg/index.js';
+import { PostgresError, type Result, SQLSTATE, type Statement, type Step } from '../../pg/index.js';
+import type { Lease } from '../../tenancy/connections/connections.js';
+import { errorCode } from '../../tenancy/engine-error.js';
 import { schemaUnchanged, type Table } from '../catalog/catalog.js';
-import { CopyTarget } from './copy-target.js';
+import { resultsOf } from '../write/transaction.js';
+import { type CopyOutcome, CopyTarget } from './copy-queue.js';
+import { NO_RECORDS_FAULT } from './refused-records.js';
 
 export interface CachedSchema {
   readonly table: Table;
@@ -67,3 +71,52 @@ const uniformEncoder = ({ columns }: Table): BatchEncoder | null =>
     columns.map((column) => ({ ...column, hasDefault: true })),
     false,
   );
+
+interface Checked {
+  readonly outcome: CopyOutcome;
+  /** Of the steps; empty unless all was stored. */
+  readonly results: readonly Result[];
+}
+
+/**
+ * Stores rows and confirms the schema, in one round trip. The lock of the COPY, or INSERT, keeps the schema as it is until the end
+ * of the transaction, so the check comes after it.
+ * @param end the rest of the transaction that is under way, with its COMMIT; if none is under way, COPY and check are one by
+ * themselves
+ */
+export async function storeAndCheck(
+  lease: Lease,
+  { table, check }: CachedSchema,
+  store: Step,
+  end: readonly Statement[] = [],
+): Promise<Checked> {
+  const { session } = lease;
+  if (table.runsProjectCode) lease.resetAfterUse();
+  const steps = [store, check, ...end];
+  const beforeCommit = end.length === 0 ? steps.length : steps.length - 1;
+  const commits = end.length > 0 || !session.inTransaction;
+  const ran = await session.pipeline(steps, { prepared: true });
+  try {
+    if (commits) return stored(resultsOf(session, ran, beforeCommit, end.length > 0));
+    if (ran.error !== null) throw ran.error;
+    return stored(ran.results);
+  } catch (error) {
+    // The table may have got a trigger since it was looked at, and what that did to the session is not rolled back.
+    lease.resetAfterUse();
+    if (!(error instanceof PostgresError) || session.closed) throw error;
+    // The check fails by a division; one in a constraint or a trigger fails before it or after it.
+    if (error.sqlstate === SQLSTATE.DIVISION_BY_ZERO && ran.results.length === 1) return OUTDATED;
+    if (MAY_BE_A_RECORD.has(error.sqlstate) || !NO_RECORDS_FAULT.has(errorCode(error))) return REFUSED;
+    throw error;
+  }
+}
+
+const stored = (results: readonly Result[]): Checked => ({ outcome: 'stored', results });
+const OUTDATED: Checked = { outcome: 'outdated', results: [] };
+const REFUSED: Checked = { outcome: 'refused', results: [] };
+
+/**
+ * Binary data for a type that the column does not have any more; batches that wait for one other each, which only in a
+ * shared COPY have more than one to wait for.
+ */
+const MAY_BE_A_RECORD = new Set<string>([SQLSTATE.PROTOCOL_VIOLATION, SQLSTATE.DEADLOCK_DETECTED]);

@@ -1,5 +1,5 @@
 /**
- * Stores an encoded batch by one INSERT … ON CONFLICT of an array for each column, with the check that `store-by-copy.ts` has.
+ * Stores an encoded batch by one INSERT … ON CONFLICT of an array for each column, with the check that a COPY has.
  * It takes batches whose records give the same columns, and which change no row twice; others are for the checked path.
  */
 import type { EncodedBatch } from '../../codec/index.js';
@@ -13,11 +13,10 @@ import type { Project } from '../project.js';
 import { writeOnce } from '../write/write.js';
 import { type Inserted, rowsChanged, upsertAnswer } from './insert-answer.js';
 import { columnName } from './insert-statement.js';
-import type { CachedSchema } from './schema-cache.js';
-import { storeAndCheck } from './store-by-copy.js';
+import { type CachedSchema, storeAndCheck } from './schema-cache.js';
 import { IS_NEW, onConflict, type UpsertRule } from './upsert.js';
 
-/** @throws EngineError as `storeByCopy`. If nothing was stored, the checked path says why. */
+/** @throws EngineError as `insertRecords`. If nothing was stored, the checked path says why. */
 export async function storeByUpsert(
   project: Project,
   schema: CachedSchema,
@@ -26,26 +25,22 @@ export async function storeByUpsert(
   deadline: Deadline,
   idempotency: IdempotencyKey | null,
 ): Promise<Inserted | 'refused' | 'outdated'> {
-  try {
-    const statement = upsertStatement(schema.table, rows, upsert);
-    if (statement === null) return 'refused';
-    const store = async (lease: Lease): Promise<Inserted | 'refused' | 'outdated'> => {
-      if (schema.table.updateRunsProjectCode) lease.resetAfterUse();
-      const { outcome, results } = await storeAndCheck(lease, schema, statement);
-      if (outcome !== 'stored') return outcome;
-      const [inserted = 0, stored = 0] = (results[0]?.rows[0] ?? []).map(Number);
-      return upsertAnswer(rows.records, { inserted, updated: stored - inserted });
-    };
-    // The statement is a transaction by itself.
-    if (idempotency === null) return await project.use('typed', deadline, store);
-    return await writeOnce(project, { deadline, idempotency, stored: BatchAnswer }, async ({ lease, commit }) => {
-      const outcome = await store(lease);
-      if (typeof outcome !== 'string') await commit([], outcome.answer, rowsChanged(outcome.answer));
-      return outcome;
-    });
-  } finally {
-    rows.free();
-  }
+  const statement = upsertStatement(schema.table, rows, upsert);
+  if (statement === null) return 'refused';
+  const store = async (lease: Lease): Promise<Inserted | 'refused' | 'outdated'> => {
+    if (schema.table.updateRunsProjectCode) lease.resetAfterUse();
+    const { outcome, results } = await storeAndCheck(lease, schema, statement);
+    if (outcome !== 'stored') return outcome;
+    const [inserted = 0, stored = 0] = (results[0]?.rows[0] ?? []).map(Number);
+    return upsertAnswer(rows.records, { inserted, updated: stored - inserted });
+  };
+  // The statement is a transaction by itself.
+  if (idempotency === null) return project.use('typed', deadline, store);
+  return writeOnce(project, { deadline, idempotency, stored: BatchAnswer }, async ({ lease, commit }) => {
+    const outcome = await store(lease);
+    if (typeof outcome !== 'string') await commit([], outcome.answer, rowsChanged(outcome.answer));
+    return outcome;
+  });
 }
 
 /**

@@ -38,7 +38,7 @@ export function cell(column: usize, at: usize): usize {
   return end;
 }
 
-/** What `copy-target.ts` tells Postgres to take for a default. */
+/** What `copy-queue.ts` tells Postgres to take for a default. */
 export function writeDefault(): void {
   writeMark(UPPER_D);
 }
