@@ -6,7 +6,7 @@ import type { ControlDatabase } from '../tenancy/control.js';
 import type { ProjectDatabases } from '../tenancy/project-databases.js';
 import type { ServerRows } from '../tenancy/server-rows.js';
 import type { Servers } from '../tenancy/servers.js';
-import type { Authenticate } from './access/authenticate.js';
+import type { Authenticator } from './access/authenticate.js';
 import type { TokenRate } from './access/token-rate.js';
 import type { Tokens } from './access/tokens.js';
 import type { Audit, Origin } from './audit/audit.js';
@@ -33,7 +33,7 @@ interface EngineParts {
   readonly projects: Projects;
   readonly moves: Moves;
   readonly tokens: Tokens;
-  readonly authenticate: Authenticate;
+  readonly authenticator: Authenticator;
   /** null: unlimited. */
   readonly tokenRate: TokenRate | null;
   /** Of the Postgres port; null: there is none. */
@@ -63,7 +63,7 @@ export class Engine implements Omit<EngineParts, 'shared'> {
   declare readonly projects: Projects;
   declare readonly moves: Moves;
   declare readonly tokens: Tokens;
-  declare readonly authenticate: Authenticate;
+  declare readonly authenticator: Authenticator;
   declare readonly tokenRate: TokenRate | null;
   declare readonly sessions: Sessions | null;
   declare readonly folder: string | null;
@@ -73,7 +73,7 @@ export class Engine implements Omit<EngineParts, 'shared'> {
   /** See `openEngine`. */
   constructor(parts: EngineParts) {
     Object.assign(this, parts);
-    this.live = new LiveRequests(parts.tokens);
+    this.live = new LiveRequests(parts.authenticator);
   }
 
   /**

@@ -15,7 +15,7 @@ import { ServerRows } from '../tenancy/server-rows.js';
 import { Servers } from '../tenancy/servers.js';
 import { servicePool } from '../tenancy/service-pool.js';
 import { SharedTenancy } from '../tenancy/shared-tenancy.js';
-import { authenticator } from './access/authenticate.js';
+import { Authenticator } from './access/authenticate.js';
 import type { JwtSettings } from './access/jwt.js';
 import { type Rate, TokenRate } from './access/token-rate.js';
 import { Tokens } from './access/tokens.js';
@@ -109,9 +109,9 @@ export async function openEngine(settings: EngineSettings): Promise<Engine> {
     };
     const moves = new Moves(projectParts, projects, { onEnd, onStuck: settings.onStuckMove });
     const tokens = new Tokens(control, audit);
-    const authenticate = authenticator(tokens, new WrongTokens(settings.wrongTokens), jwt);
+    const authenticator = new Authenticator(control, new WrongTokens(settings.wrongTokens), jwt);
     const tokenRate = settings.rateLimit === null ? null : new TokenRate(settings.rateLimit);
-    const parts = { servers, projects, quotas, audit, connections, authenticate, tokenRate };
+    const parts = { servers, projects, quotas, audit, connections, authenticator, tokenRate };
     const sessions = settings.sessions === null ? null : new Sessions(parts, settings.sessions);
     return new Engine({
       control,
@@ -123,7 +123,7 @@ export async function openEngine(settings: EngineSettings): Promise<Engine> {
       projects,
       moves,
       tokens,
-      authenticate,
+      authenticator,
       tokenRate,
       sessions,
       folder: settings.embedded?.folder ?? null,

@@ -22,7 +22,7 @@ export class Admission {
   async admit(request: FastifyRequest, reply: FastifyReply, route: UndocumentedRoute): Promise<void> {
     const { context, headers } = request;
     context.route = route;
-    const caller = await this.engine.authenticate((route.token ?? bearerToken)(headers), context.address);
+    const caller = await this.engine.authenticator.authenticate((route.token ?? bearerToken)(headers), context.address);
     context.caller = caller;
     // Counted before it is known whether the caller may do this, and refused after.
     const { tokenRate } = this.engine;

@@ -4,7 +4,8 @@
  */
 import type { AuditOperation } from '../../contract/audit.js';
 import { EngineError } from '../../contract/errors.js';
-import type { Caller, Tokens } from '../access/tokens.js';
+import type { Authenticator } from '../access/authenticate.js';
+import type { Caller } from '../access/tokens.js';
 import { Sweeper, type Swept } from '../limits/sweeper.js';
 
 /** Between two questions whether tokens were ended; their answers are shared with authentication. */
@@ -31,7 +32,7 @@ export class LiveRequests {
   private ended: ReadonlySet<string> = new Set();
   private nextQuestion = 0;
 
-  constructor(private readonly tokens: Tokens) {}
+  constructor(private readonly authenticator: Authenticator) {}
 
   /** Watches a request until what is returned is called. */
   watch(request: LiveRequest): () => void {
@@ -64,7 +65,7 @@ export class LiveRequests {
 
   private ask(now: number): void {
     this.nextQuestion = now + ASK_MS;
-    this.tokens.ended().then(
+    this.authenticator.ended().then(
       (ended) => (this.ended = ended),
       () => {},
     );

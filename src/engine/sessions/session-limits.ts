@@ -4,7 +4,7 @@
  */
 import { EngineError } from '../../contract/errors.js';
 import type { Activity } from '../../tenancy/connections/watchdog.js';
-import type { Authenticate } from '../access/authenticate.js';
+import type { Authenticator } from '../access/authenticate.js';
 import { isOver } from '../access/tokens.js';
 import type { Quotas } from '../limits/quota.js';
 import type { ClientSession } from './client-session.js';
@@ -34,7 +34,7 @@ export class SessionLimits {
 
   constructor(
     private readonly sessions: ReadonlySet<ClientSession>,
-    private readonly authenticate: Authenticate,
+    private readonly authenticator: Authenticator,
     private readonly quotas: Quotas,
     private readonly times: SessionTimes,
   ) {
@@ -61,7 +61,7 @@ export class SessionLimits {
     // Also while the control database cannot be asked.
     if (isOver(caller)) return session.end(expired());
     try {
-      const { project: now } = await this.authenticate(token, address);
+      const { project: now } = await this.authenticator.authenticate(token, address);
       if (now?.id !== project.id) session.end(terminated('the project was deleted', 'unauthorized'));
       else if (now.status !== 'active') {
         session.end(terminated('the CDP is inactive for this project', 'cdp_inactive'));

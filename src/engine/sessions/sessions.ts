@@ -10,7 +10,7 @@ import type { ProjectRow } from '../../tenancy/control-rows.js';
 import type { Servers } from '../../tenancy/servers.js';
 import { moving } from '../../tenancy/fence.js';
 import type { Server } from '../../tenancy/tenancy.js';
-import type { Authenticate } from '../access/authenticate.js';
+import type { Authenticator } from '../access/authenticate.js';
 import type { TokenRate } from '../access/token-rate.js';
 import type { Caller } from '../access/tokens.js';
 import { WaitBudget } from '../limits/wait-budget.js';
@@ -46,7 +46,7 @@ interface Parts {
   readonly quotas: Quotas;
   readonly audit: Audit;
   readonly connections: ProjectSessions;
-  readonly authenticate: Authenticate;
+  readonly authenticator: Authenticator;
   /** null: unlimited. */
   readonly tokenRate: TokenRate | null;
 }
@@ -73,7 +73,7 @@ export class Sessions {
     private readonly parts: Parts,
     private readonly settings: SessionSettings,
   ) {
-    this.limits = new SessionLimits(this.open, parts.authenticate, parts.quotas, settings);
+    this.limits = new SessionLimits(this.open, parts.authenticator, parts.quotas, settings);
     this.prepared = new PreparedTransactions(parts.servers, parts.projects, settings.transactionMs);
   }
 
@@ -99,7 +99,7 @@ export class Sessions {
     const origin = { requestId: randomUUID(), address: login.address, status: null, startedAt: performance.now() };
     let known: { caller: Caller; project: ProjectRow | null } | null = null;
     try {
-      const caller = await this.parts.authenticate(login.token, login.address);
+      const caller = await this.parts.authenticator.authenticate(login.token, login.address);
       known = { caller, project: caller.project };
       const tooOften = this.parts.tokenRate?.count(caller).refusal ?? null;
       if (tooOften !== null) throw tooOften;

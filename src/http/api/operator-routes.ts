@@ -44,7 +44,7 @@ export function operatorRoutes(
     const { context, headers } = request;
     context.route = METRICS;
     if (separateMetrics || !isLoopback(request)) {
-      context.caller = await engine.authenticate(bearerToken(headers), context.address);
+      context.caller = await engine.authenticator.authenticate(bearerToken(headers), context.address);
       authorize(context.caller, 'admin');
     }
     return metrics.send(reply);
