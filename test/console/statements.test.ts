@@ -2,7 +2,8 @@
 import { loadModule, parse } from 'libpg-query';
 import { describe, expect, it } from 'vitest';
 import { offsetOf, parameterCount, splitStatements, statementAt } from '../../console/src/sql/statements.js';
-import { nameOf, quoted, tokensOf } from '../../console/src/sql/tokens.js';
+import { nameOf, quoted } from '../../console/src/sql/sql-names.js';
+import { tokensOf } from '../../src/contract/sql-tokens.js';
 
 /** As Postgres splits, without the comments and white space around each statement. */
 async function split(text: string): Promise<string[]> {

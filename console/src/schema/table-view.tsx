@@ -7,7 +7,7 @@ import { Icon } from '../parts/icon.js';
 import { counted, size } from '../parts/numbers.js';
 import { goTo, linkTo } from '../route.js';
 import { may } from '../session.js';
-import { quoted } from '../sql/tokens.js';
+import { quoted } from '../sql/sql-names.js';
 import { readColumns } from './catalog.js';
 import { AddColumn, AlterColumn, AlterTable, Drop } from './column-forms.js';
 import { isUniqueBy, rulesText } from './column-rules.js';

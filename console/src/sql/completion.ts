@@ -4,9 +4,10 @@
  */
 import type { Completion, CompletionContext, CompletionResult } from '@codemirror/autocomplete';
 import type { Table } from '../../../src/client/index.js';
+import { type Token, tokensOf } from '../../../src/contract/sql-tokens.js';
 import { readColumns, tableByName, tables } from '../schema/catalog.js';
+import { nameOf, quoted } from './sql-names.js';
 import { statementAt } from './statements.js';
-import { nameOf, quoted, type Token, tokensOf } from './tokens.js';
 
 /** What is offered at once. */
 const MOST = 60;

@@ -25,9 +25,9 @@ import {
   type ViewUpdate,
 } from '@codemirror/view';
 import { tags } from '@lezer/highlight';
+import { tokensOf } from '../../../src/contract/sql-tokens.js';
 import { completeSql } from './completion.js';
 import { statementAt } from './statements.js';
-import { tokensOf } from './tokens.js';
 
 export interface EditorEvents {
   readonly onChange: (text: string) => void;

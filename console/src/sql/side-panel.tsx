@@ -4,7 +4,7 @@ import { Icon } from '../parts/icon.js';
 import { ago, counted, duration } from '../parts/numbers.js';
 import { TableTree } from '../schema/table-tree.js';
 import { clearHistory, forget, history, openTab, saved } from './tabs.js';
-import { quoted } from './tokens.js';
+import { quoted } from './sql-names.js';
 
 const PARTS = ['Tables', 'Saved', 'History'] as const;
 

@@ -1,5 +1,5 @@
 /** The statements of a text, split as psql splits them, so that what runs is what the person sees. */
-import { type Token, tokensOf } from './tokens.js';
+import { type Token, tokensOf } from '../../../src/contract/sql-tokens.js';
 
 export interface Statement {
   /** Without the white space and comments before it, and without its semicolon. */

@@ -1,4 +1,5 @@
 /** The text that pg_dump writes of a schema: its entries, each with what it is about, and those of them that are the project's. */
+import { tokensOf } from '../../contract/sql-tokens.js';
 import { isOwn } from '../logical/archive-entries.js';
 
 export interface Entry {
@@ -9,13 +10,6 @@ export interface Entry {
   readonly name: string;
   readonly text: string;
 }
-
-/**
- * Constants, names, dollar-quoted texts and comments, which may hold anything; and whatever stands between them. Constants that begin
- * with E escape by backslashes (Postgres manual 4.1.2).
- */
-const TOKEN =
-  /\b[eE]'(?:[^'\\]|\\[^]|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|(?<![\w$])\$([A-Za-z_\u0080-\uffff][\w\u0080-\uffff]*)?\$[^]*?\$\1\$|\/\*[^]*?\*\/|--[^\n]*|[^eE'"$/-]+|[^]/gy;
 
 const HEADER = /^-- Name: (.*); Type: (.*); Schema: (.*); Owner: .*$/;
 
@@ -35,10 +29,12 @@ const COMPLETE = '-- PostgreSQL database dump complete';
 export function entriesOf(dump: string): Entry[] {
   const starts: { at: number; header: RegExpExecArray }[] = [];
   let end = dump.length;
-  for (const { 0: token, index } of dump.matchAll(TOKEN)) {
-    const header = token.startsWith('-- Name: ') ? HEADER.exec(token) : null;
-    if (header !== null) starts.push({ at: index, header });
-    if (token === COMPLETE) end = index;
+  for (const { kind, from, to } of tokensOf(dump)) {
+    if (kind !== 'comment') continue;
+    const comment = dump.slice(from, to);
+    const header = HEADER.exec(comment);
+    if (header !== null) starts.push({ at: from, header });
+    if (comment === COMPLETE) end = from;
   }
   return starts.map(({ at, header: [line, name = '', kind = '', schema = ''] }, i) => ({
     kind,
@@ -58,9 +54,12 @@ const withoutVersions = (kind: string, text: string): string =>
 
 /** Cuts what matches outside of names and constants. */
 function cut(text: string, pattern: RegExp): string {
-  const masked = text.replace(TOKEN, (token) =>
-    /^(?:["']|[eE]'|\$[^])/.test(token) ? '_'.repeat(token.length) : token,
-  );
+  let masked = '';
+  for (const { kind, from, to } of tokensOf(text)) {
+    if (kind !== 'string' && kind !== 'quoted') continue;
+    masked += text.slice(masked.length, from) + '_'.repeat(to - from);
+  }
+  masked += text.slice(masked.length);
   let rest = '';
   let end = 0;
   for (const { 0: found, index } of masked.matchAll(pattern)) {

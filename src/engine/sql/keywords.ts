@@ -1,10 +1,9 @@
 /** What the words of an SQL text show without a parser. Each function takes time in proportion to the length of the text. */
+import { tokensOf } from '../../contract/sql-tokens.js';
 
 /** Statements whose rows are all made before the first is sent. */
 export const MODIFYING: ReadonlySet<string> = new Set(['INSERT', 'UPDATE', 'DELETE', 'MERGE']);
 
-/** What Postgres skips between tokens (scan.l, `space`; \v since 16), and the semicolons of empty statements. */
-const SPACE = ' \t\n\r\f\v;';
 const WORD = /[A-Za-z]*/y;
 
 /**
@@ -12,18 +11,10 @@ const WORD = /[A-Za-z]*/y;
  * if it holds nothing but white space, comments and semicolons.
  */
 export function leadingKeyword(text: string): string | null {
-  let at = 0;
-  while (at < text.length) {
-    if (SPACE.includes(text.charAt(at))) at++;
-    else if (text.startsWith('--', at)) at = lineEnd(text, at);
-    else if (text.startsWith('/*', at)) {
-      const end = blockCommentEnd(text, at);
-      if (end === null) return '';
-      at = end;
-    } else {
-      WORD.lastIndex = at;
-      return WORD.exec(text)?.[0].toUpperCase() ?? '';
-    }
+  for (const { kind, from, isOpen } of tokensOf(text)) {
+    if (text[from] === ';' || (kind === 'comment' && !isOpen)) continue;
+    WORD.lastIndex = from;
+    return WORD.exec(text)?.[0].toUpperCase() ?? '';
   }
   return null;
 }
@@ -65,60 +56,9 @@ export function mayChangeRights(text: string): boolean {
   return CHANGES_RIGHTS.has(first) || CHANGES_RIGHTS_IN_TWO.has(`${first} ${tokens.next().value ?? ''}`);
 }
 
-/** What shows the structure of a statement, and the openings of what hides it (Postgres manual 4.1). */
-const TOKEN =
-  /--|\/\*|[eE]?'|"|\$(?:[A-Za-z_\x80-\uffff][\w\x80-\uffff]*)?\$|[A-Za-z_\x80-\uffff][\w$\x80-\uffff]*|[(),]/g;
-
 /** Words in capitals, parentheses and commas outside comments, strings and quoted names. */
 function* visibleTokens(text: string): Generator<string, undefined> {
-  for (let at = 0; ;) {
-    TOKEN.lastIndex = at;
-    const [token] = TOKEN.exec(text) ?? [];
-    if (token === undefined) return;
-    const end = TOKEN.lastIndex;
-    at = hiddenEnd(text, token, end) ?? end;
-    if (at === end) yield token.toUpperCase();
+  for (const { kind, from, to } of tokensOf(text)) {
+    if (kind === 'word' || '(),'.includes(text.charAt(from))) yield text.slice(from, to).toUpperCase();
   }
-}
-
-/** Where ends what `token` opens; null if it opens nothing. What has no end hides the rest. */
-function hiddenEnd(text: string, token: string, end: number): number | null {
-  if (token === '--') return lineEnd(text, end);
-  if (token === '/*') return blockCommentEnd(text, end - 2) ?? text.length;
-  if (token.endsWith("'")) return quoteEnd(text, end, "'", token.length > 1);
-  if (token === '"') return quoteEnd(text, end, '"', false);
-  if (!token.startsWith('$')) return null;
-  const close = text.indexOf(token, end);
-  return close < 0 ? text.length : close + token.length;
-}
-
-function lineEnd(text: string, start: number): number {
-  let at = start;
-  while (at < text.length && text[at] !== '\n' && text[at] !== '\r') at++;
-  return at;
-}
-
-/** Block comments nest (Postgres manual 4.1.5); `null` if the comment does not end. */
-function blockCommentEnd(text: string, start: number): number | null {
-  let depth = 0;
-  for (let at = start; at < text.length; at++) {
-    if (text[at] === '/' && text[at + 1] === '*') depth++;
-    else if (text[at] === '*' && text[at + 1] === '/') depth--;
-    else continue;
-    at++;
-    if (depth === 0) return at + 1;
-  }
-  return null;
-}
-
-/** A doubled quote stands for itself; `escapes`: one after a backslash too. */
-function quoteEnd(text: string, start: number, quote: string, escapes: boolean): number {
-  for (let at = start; at < text.length; at++) {
-    if (escapes && text[at] === '\\') at++;
-    else if (text[at] === quote) {
-      if (text[at + 1] !== quote) return at + 1;
-      at++;
-    }
-  }
-  return text.length;
 }

@@ -1,21 +1,16 @@
 /** Where a statement ends in what is typed: at a semicolon at the end of a line, unless something is open (Postgres manual, 4.1). */
+import { type Token, tokensOf } from '../../../contract/sql-tokens.js';
 
 /** What is open at the end of a line, as psql's prompt shows it; `=`: nothing, `-`: a statement. */
 export type Open = '=' | '-' | "'" | '"' | '$' | '*';
-
-const TOKEN =
-  /--.*|\/\*|e?'|"|\$(?:[a-z_\u0080-\uffff][\w\u0080-\uffff]*)?\$|[\w\u0080-\uffff][\w$\u0080-\uffff]*|\S/giy;
-const COMMENT_EDGE = /\/\*|\*\//g;
-const ESCAPE_STRING_END = /[^'\\]*(?:(?:\\.|'')[^'\\]*)*'(?!')/y;
 
 /** In such a body, semicolons at the ends of lines end nothing. */
 const UNFINISHED_BODY = /^\s*create\b[^]*\bbegin\s+atomic\b(?![^]*;\s*end\s*;\s*$)/i;
 
 export class StatementReader {
   private lines: string[] = [];
-  private quote: { kind: Open; end: RegExp } | undefined;
-  /** Depth of the comment that is open. */
-  private comments = 0;
+  /** The text of a token that has not ended, and what it waits for. */
+  private unended: { text: string; kind: Open; end: string } | undefined;
   private hasTokens = false;
   private lastToken = ';';
   private hasRows = false;
@@ -23,9 +18,7 @@ export class StatementReader {
   hasEarlierRows = false;
 
   get open(): Open {
-    if (this.quote !== undefined) return this.quote.kind;
-    if (this.comments > 0) return '*';
-    return this.hasTokens ? '-' : '=';
+    return this.unended?.kind ?? (this.hasTokens ? '-' : '=');
   }
 
   /** @returns the statement that ends with this line, if one does */
@@ -42,49 +35,39 @@ export class StatementReader {
 
   reset(): void {
     this.lines = [];
-    this.quote = undefined;
-    this.comments = 0;
+    this.unended = undefined;
     this.hasTokens = false;
     this.lastToken = ';';
   }
 
   private read(line: string): void {
-    for (let at = 0; at < line.length;) {
-      if (this.quote !== undefined) {
-        const end = matchAt(this.quote.end, line, at);
-        if (end !== undefined) this.quote = undefined;
-        at = end ?? line.length;
-      } else if (this.comments > 0) {
-        const end = matchAt(COMMENT_EDGE, line, at);
-        if (end !== undefined) this.comments += line[end - 1] === '*' ? 1 : -1;
-        at = end ?? line.length;
-      } else if (/\s/.test(line.charAt(at))) {
-        at++;
-      } else {
-        const end = matchAt(TOKEN, line, at) ?? line.length;
-        this.take(line.slice(at, end).toLowerCase());
-        at = end;
-      }
+    const text = this.unended === undefined ? line : `${this.unended.text}\n${line}`;
+    if (this.unended !== undefined && !line.includes(this.unended.end)) {
+      this.unended.text = text;
+      return;
+    }
+    this.unended = undefined;
+    for (const token of tokensOf(text)) {
+      if (token.isOpen) this.unended = unended(text.slice(token.from), token);
+      else if (token.kind !== 'comment') this.take(text.slice(token.from, token.to).toLowerCase());
     }
   }
 
   private take(token: string): void {
-    if (token.startsWith('--')) return;
-    if (token === '/*') {
-      this.comments = 1;
-      return;
-    }
     if (token !== ';') {
       this.hasEarlierRows ||= this.lastToken === ';' && this.hasRows;
       this.hasRows ||= token === 'returning' || (this.lastToken === ';' && RETURNS_ROWS.has(token));
     }
     this.lastToken = token;
     this.hasTokens ||= token !== ';';
-    // A doubled quote ends one string and begins another, which comes to the same.
-    if (token === "'" || token === '"') this.quote = { kind: token, end: new RegExp(token, 'g') };
-    else if (token === "e'") this.quote = { kind: "'", end: ESCAPE_STRING_END };
-    else if (/^\$.*\$$/.test(token)) this.quote = { kind: '$', end: new RegExp(token.replaceAll('$', '\\$'), 'gi') };
   }
+}
+
+function unended(text: string, { kind }: Token) {
+  if (kind === 'comment') return { text, kind: '*', end: '*/' } as const;
+  if (kind === 'quoted') return { text, kind: '"', end: '"' } as const;
+  const [tag] = /^\$[^$]*\$/.exec(text) ?? [];
+  return tag === undefined ? ({ text, kind: "'", end: "'" } as const) : ({ text, kind: '$', end: tag } as const);
 }
 
 /** They return rows, as does any statement with RETURNING. */
@@ -96,10 +79,4 @@ export function earlierRows(sql: string): boolean {
   const reader = new StatementReader();
   for (const line of sql.split('\n')) reader.add(line);
   return reader.hasEarlierRows;
-}
-
-/** Where the first match from there on ends. */
-function matchAt(pattern: RegExp, text: string, from: number): number | undefined {
-  pattern.lastIndex = from;
-  return pattern.test(text) ? pattern.lastIndex : undefined;
 }

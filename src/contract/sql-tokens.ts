@@ -1,0 +1,94 @@
+/**
+ * The lexical structure of Postgres's SQL (manual, 4.1): where strings, comments, names and words begin and end. Never
+ * fails, and takes time in proportion to the length of the text: what has no end goes to the end of the text.
+ */
+
+export type TokenKind = 'comment' | 'string' | 'quoted' | 'word' | 'parameter' | 'number' | 'sign';
+
+export interface Token {
+  readonly kind: TokenKind;
+  readonly from: number;
+  readonly to: number;
+  /** The text ended before the comment, string or name did. */
+  readonly isOpen: boolean;
+}
+
+/** @returns where what `opening` begins ends; -1 if the text ends first */
+type End = (text: string, at: number, opening: string) => number;
+
+/** In the order in which they are tried. */
+const BEGINNINGS: readonly (readonly [TokenKind, RegExp, End?])[] = [
+  ['comment', /--[^\n\r]*/y],
+  ['comment', /\/\*/y, commentEnd],
+  // E'…' alone knows the backslash; U&'…', B'…' and X'…' end like '…'.
+  ['string', /[eE]'/y, escapeStringEnd],
+  ['string', /(?:[uU]&|[bBxX])?'/y, quoteEnd],
+  ['quoted', /(?:[uU]&)?"/y, quoteEnd],
+  ['string', /\$(?:[A-Za-z_\x80-\uffff][\w\x80-\uffff]*)?\$/y, dollarEnd],
+  ['parameter', /\$\d+/y],
+  ['word', /[A-Za-z_\x80-\uffff][\w$\x80-\uffff]*/y],
+  ['number', /(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d+)?/y],
+  ['sign', /[^]/y],
+];
+
+/** White space of scan.l; \v is in it since Postgres 16. */
+const SPACE = /[ \t\n\r\f\v]*/y;
+
+export function* tokensOf(text: string): Generator<Token, undefined> {
+  for (let at = matchEnd(SPACE, text, 0); at < text.length;) {
+    const token = tokenAt(text, at);
+    yield token;
+    at = matchEnd(SPACE, text, token.to);
+  }
+}
+
+function tokenAt(text: string, from: number): Token {
+  for (const [kind, beginning, end] of BEGINNINGS) {
+    const to = matchEnd(beginning, text, from);
+    if (to < 0) continue;
+    if (end === undefined) return { kind, from, to, isOpen: false };
+    const close = end(text, to, text.slice(from, to));
+    return { kind, from, to: close < 0 ? text.length : close, isOpen: close < 0 };
+  }
+  throw new Error('Every character begins a token');
+}
+
+/** Where a match that begins there ends; -1 if there is none. */
+function matchEnd(pattern: RegExp, text: string, at: number): number {
+  pattern.lastIndex = at;
+  return pattern.test(text) ? pattern.lastIndex : -1;
+}
+
+/** Block comments nest. */
+function commentEnd(text: string, start: number): number {
+  const edge = /\/\*|\*\//g;
+  edge.lastIndex = start;
+  for (let depth = 1; depth > 0;) {
+    const found = edge.exec(text);
+    if (found === null) return -1;
+    depth += found[0] === '/*' ? 1 : -1;
+  }
+  return edge.lastIndex;
+}
+
+/** A doubled quote stands for itself. */
+function quoteEnd(text: string, start: number, opening: string): number {
+  const quote = opening.slice(-1);
+  let at = text.indexOf(quote, start);
+  while (at >= 0 && text[at + 1] === quote) at = text.indexOf(quote, at + 2);
+  return at < 0 ? -1 : at + 1;
+}
+
+/** So does a quote behind a backslash. */
+function escapeStringEnd(text: string, start: number): number {
+  for (let at = start; at < text.length; at++) {
+    if (text[at] === '\\') at++;
+    else if (text[at] === "'" && text[++at] !== "'") return at;
+  }
+  return -1;
+}
+
+function dollarEnd(text: string, start: number, opening: string): number {
+  const close = text.indexOf(opening, start);
+  return close < 0 ? -1 : close + opening.length;
+}
