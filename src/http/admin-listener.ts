@@ -11,7 +11,7 @@ import { forOperator } from './response/progress-response.js';
 import { LOCAL_ROUTES, type Operated } from './api/local-routes.js';
 import type { RouteSettings } from './api/route.js';
 import { type ListenerSettings, createListener, defineRoutes } from './listener.js';
-import { parseJsonBody } from './body.js';
+import { inputOf } from './serve-route.js';
 
 const OPERATOR: Caller = { id: 'operator', name: null, expiresAt: null, scopes: new Set(), project: null };
 
@@ -28,20 +28,15 @@ export function adminListener(
   });
   defineRoutes(app, () => {
     for (const route of LOCAL_ROUTES) {
-      const { method, url, body, query } = route;
       app.route({
-        method,
-        url,
-        schema: {
-          ...(body === undefined ? {} : { body }),
-          ...(query === undefined ? {} : { querystring: query }),
-        },
+        method: route.method,
+        url: route.url,
         onRequest: (request, _reply, done) => {
           const { [ACCOUNT_HEADER]: account = '' } = request.headers;
           request.context.account = decoded(String(account));
           done();
         },
-        ...(body === undefined ? {} : { preValidation: parseJsonBody }),
+        ...inputOf(route),
         handler: async (request, reply) => {
           const { context } = request;
           const { signal } = context;

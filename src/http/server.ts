@@ -1,33 +1,19 @@
-/**
- * The HTTP server of the service. A request passes authentication, its body, the route's schema and its handler, in this
- * order; every failure leaves through the error exit. Each request is logged, counted and audited once.
- */
+/** The HTTP server of the service, put together: its routes and pages. Each request is logged, counted and audited once. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
-import type { Caller } from '../engine/access/tokens.js';
 import type { Engine } from '../engine/engine.js';
-import type { LiveRequest } from '../engine/database/live-requests.js';
 import { ErrorExit } from './response/error-exit.js';
-import { sendResponse } from './response/response.js';
 import { consolePage } from './api/console-page.js';
 import type { DocsPage } from './api/docs-page.js';
 import { openApiDocument } from './api/openapi.js';
 import { operatorRoutes } from './api/operator-routes.js';
-import {
-  type Call,
-  queryOf,
-  refuseUnusedKey,
-  rehearsalOf,
-  rehearsedAnswer,
-  type RouteSettings,
-  type UndocumentedRoute,
-} from './api/route.js';
+import type { RouteSettings } from './api/route.js';
 import { ADMIN_ROUTES, ROUTES } from './api/routes.js';
 import { type ListenerSettings, createListener, defineRoutes } from './listener.js';
-import { parseJsonBody } from './body.js';
 import { Cors } from './connection/cors.js';
 import { MCP } from './mcp/route.js';
 import { Admission } from './admission.js';
+import { serveRoute } from './serve-route.js';
 import { auditRequest } from './observability/audit-request.js';
 import { Metrics } from './observability/metrics.js';
 import { requestLog } from './observability/request-log.js';
@@ -95,68 +81,9 @@ export async function httpServer(
     app.get(DOCS, showDocs);
     if (settings.console) app.get(CONSOLE, (_request, reply) => reply.redirect(`${CONSOLE}/`));
     const admission = new Admission(engine);
-    for (const route of [...routes, MCP]) addRoute(app, engine, settings, admission, route);
+    for (const route of [...routes, MCP]) serveRoute(app, engine, settings, admission, route);
     const { separateMetrics, showsFirstToken } = settings;
     operatorRoutes(app, engine, metrics, { document, separateMetrics, showsFirstToken });
   });
   return { app, metrics };
 }
-
-function addRoute(
-  app: FastifyInstance,
-  engine: Engine,
-  settings: RouteSettings,
-  admission: Admission,
-  route: UndocumentedRoute,
-): void {
-  const body = route.rawBody ? undefined : route.body;
-  const query = queryOf(route);
-  app.route({
-    method: route.method,
-    url: route.url,
-    schema: {
-      ...(body === undefined ? {} : { body }),
-      ...(query === undefined ? {} : { querystring: query }),
-    },
-    onRequest: (request, reply) => admission.admit(request, reply, route),
-    ...(body === undefined ? {} : { preValidation: parseJsonBody }),
-    handler: async (request, reply) => {
-      const { context } = request;
-      const { caller, signal } = context;
-      if (caller === null) throw new Error('A route with access was reached without a caller');
-      context.parsed = performance.now();
-      refuseUnusedKey(request, route);
-      const unwatch = route.work === null ? null : engine.live.watch(liveRequest(request, caller, route));
-      const call = { engine, settings, caller, request, reply, signal };
-      const rehearsal = rehearsalOf(call, route);
-      const handled = await route.handle(call).finally(() => unwatch?.());
-      const answer = rehearsal === null ? handled : rehearsedAnswer(handled, rehearsal);
-      // Nothing was stored.
-      if (rehearsal !== null) context.rows = null;
-      else if (context.project?.hasReplicas && answer.body !== null) await setPositionHeader(call);
-      context.handlerEnded();
-      const { status = route.success.status } = answer;
-      if (answer.body !== null) sendResponse(request, reply, settings.streamStallMs, status, answer);
-      return reply;
-    },
-  });
-}
-
-/**
- * `X-Consistency`: the position of the server after a write, for reads at a replica that are to see it. The write is done; the
- * response waits for one question to the server.
- */
-async function setPositionHeader({ request, reply }: Call): Promise<void> {
-  const { project, sql } = request.context;
-  if (project === null || request.method === 'GET' || sql?.readOnly) return;
-  void reply.header('x-consistency', await project.position());
-}
-
-const liveRequest = ({ id, context }: FastifyRequest, caller: Caller, { audit }: UndocumentedRoute): LiveRequest => ({
-  id,
-  caller,
-  operation: audit,
-  address: context.address,
-  started: context.started,
-  abort: (reason) => context.abort(reason),
-});

@@ -1,7 +1,8 @@
 /** The audit log over HTTP, for an admin token, as routes.ts lists it. */
 import * as wire from '../../contract/wire/audit.js';
 import type { AuditRow } from '../../engine/audit/audit.js';
-import { ADMIN, type Operation, timeOf, succeeds } from './route.js';
+import { timeOf } from './call.js';
+import { ADMIN, type Operation, succeeds } from './route.js';
 
 const AUDIT_EXAMPLE: wire.AuditEntry = {
   id: '1769851800000-1',

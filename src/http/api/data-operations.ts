@@ -9,7 +9,8 @@ import { insertRecords } from '../../engine/insert/insert.js';
 import { rowsChanged } from '../../engine/insert/insert-answer.js';
 import type { UpsertRule } from '../../engine/insert/upsert.js';
 import { decodeBody } from '../body.js';
-import { answered, type Call, type Operation, projectOf, TableInPath, tableInPath } from './route.js';
+import { answered, projectOf, TableInPath, tableInPath } from './call.js';
+import type { Call, Operation } from './route.js';
 
 export const INSERT_RECORDS: Operation = {
   operationId: 'insertRecords',

@@ -11,7 +11,8 @@ import { progressResponse } from '../response/progress-response.js';
 import { originOf } from '../observability/audit-request.js';
 import { ADMIN_ROUTES } from './routes.js';
 import { shownToken } from './token-operations.js';
-import { type Answer, type Call, endsNow, type Route, timeOf } from './route.js';
+import { endsNow, timeOf } from './call.js';
+import type { Answer, Call, Route } from './route.js';
 
 /** What the process that owns the data directory offers to commands. */
 export interface Operated extends DoctorTarget {

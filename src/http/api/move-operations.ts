@@ -4,7 +4,8 @@ import * as wire from '../../contract/wire/moves.js';
 import type { MoveRow } from '../../engine/moves/moves.js';
 import { serverName } from '../../contract/servers.js';
 import { originOf } from '../observability/audit-request.js';
-import { ADMIN, type Call, type Operation, ProjectInPath, projectInPath, succeeds } from './route.js';
+import { ProjectInPath, projectInPath } from './call.js';
+import { ADMIN, type Call, type Operation, succeeds } from './route.js';
 
 const MoveInPath = Type.Object({ move: Type.String({ format: 'uuid' }) });
 

@@ -7,7 +7,8 @@ import { readNeonBody } from '../neon/body.js';
 import { neonToken, runsAsNeonReader } from '../neon/connection-string.js';
 import { booleanHeader, modesOf } from '../neon/options.js';
 import { neonFailure, neonResponse } from '../neon/response.js';
-import { type Operation, projectOf } from './route.js';
+import { projectOf } from './call.js';
+import type { Operation } from './route.js';
 
 export const RUN_QUERIES: Operation = {
   operationId: 'runQueries',

@@ -5,7 +5,8 @@ import * as wire from '../../contract/wire/projects.js';
 import type { ProjectRow } from '../../engine/projects/projects.js';
 import { serverName } from '../../contract/servers.js';
 import { originOf } from '../observability/audit-request.js';
-import { ADMIN, endsNow, type Operation, ProjectInPath, projectInPath, succeeds } from './route.js';
+import { endsNow, ProjectInPath, projectInPath } from './call.js';
+import { ADMIN, type Operation, succeeds } from './route.js';
 
 const PROJECT_EXAMPLE = {
   id: '0b0f8a9c-7d0e-4a5f-9d6e-2f6f0c1c2d3e',

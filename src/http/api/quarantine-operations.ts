@@ -7,7 +7,8 @@ import { dropFromQuarantine, listQuarantine } from '../../engine/insert/quaranti
 import { replay } from '../../engine/insert/replay.js';
 import { memberOf } from '../body.js';
 import { upsertRule } from './data-operations.js';
-import { type Operation, projectOf, succeeds, timeOf } from './route.js';
+import { projectOf, timeOf } from './call.js';
+import { type Operation, succeeds } from './route.js';
 
 const ID = '01a1fd4a-ba32-726b-b7d9-cf4374f5ddde';
 

@@ -6,7 +6,8 @@ import { Type } from '../../contract/schema.js';
 import * as wire from '../../contract/wire/receipts.js';
 import { checkKey } from '../../engine/write/idempotency.js';
 import { readReceipts } from '../../engine/write/receipts.js';
-import { type Call, type Operation, projectOf } from './route.js';
+import { projectOf } from './call.js';
+import type { Call, Operation } from './route.js';
 
 const EXAMPLE: wire.Receipt = {
   key: 'import-2026-02-01-0001',

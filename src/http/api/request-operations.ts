@@ -3,7 +3,8 @@ import { EngineError } from '../../contract/errors.js';
 import { PROJECT_NAME_PATTERN } from '../../contract/names.js';
 import { DOCUMENTED, Type } from '../../contract/schema.js';
 import * as wire from '../../contract/wire/requests.js';
-import { ADMIN, type Operation, projectInPath, succeeds } from './route.js';
+import { projectInPath } from './call.js';
+import { ADMIN, type Operation, succeeds } from './route.js';
 import { ms } from '../response/response.js';
 
 const RequestInPath = Type.Object({

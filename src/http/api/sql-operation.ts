@@ -8,7 +8,8 @@ import { boundedRead, type ServedBy } from '../../engine/sql/bounded-read.js';
 import { collectSql } from '../../engine/sql/collect-sql.js';
 import type { CollectRequest } from '../../engine/sql/sql-result.js';
 import { requireScope, runsAsReader } from '../admission.js';
-import { answered, type Call, keyInHeader, type Operation, projectOf } from './route.js';
+import { answered, keyInHeader, projectOf } from './call.js';
+import type { Call, Operation } from './route.js';
 import { sqlResponse, streamResponse, streamFormat } from '../response/sql-response.js';
 
 export const RUN_SQL: Operation = {

@@ -4,7 +4,8 @@ import { Type } from '../../contract/schema.js';
 import * as wire from '../../contract/wire/projects.js';
 import type { TokenRow } from '../../engine/access/tokens.js';
 import { originOf } from '../observability/audit-request.js';
-import { ADMIN, endsNow, type Operation, ProjectInPath, projectInPath, timeOf, succeeds } from './route.js';
+import { endsNow, ProjectInPath, projectInPath, timeOf } from './call.js';
+import { ADMIN, type Operation, succeeds } from './route.js';
 
 const TokenInPath = Type.Object({ project: Type.String(), token_id: Type.String() });
 

@@ -3,7 +3,7 @@ import { STRICT, Type } from '../../contract/schema.js';
 import { Index } from '../../contract/wire/indexes.js';
 import { Table } from '../../contract/wire/tables.js';
 import { readSchema, readTable } from '../../engine/schema/tables.js';
-import { projectOf } from '../api/route.js';
+import { projectOf } from '../api/call.js';
 import { schemaLimits, shownTable } from '../api/schema-operations.js';
 import { ResultSchema, takeFitting, toolResult } from './results.js';
 import { tool } from './tool.js';

@@ -1,0 +1,82 @@
+/** What handlers read of a call, in its path, query and headers, and what they answer. */
+import type { FastifyRequest } from 'fastify';
+import { EngineError } from '../../contract/errors.js';
+import { NAME_PATTERN, PROJECT_NAME_PATTERN } from '../../contract/names.js';
+import { DOCUMENTED, Type } from '../../contract/schema.js';
+import type { NowQuery } from '../../contract/wire/projects.js';
+import { type IdempotencyKey, idempotencyKey } from '../../engine/write/idempotency.js';
+import type { Project } from '../../engine/project.js';
+import type { Rehearsal } from '../../engine/write/rehearsal.js';
+import { checkTableInPath } from '../../engine/schema/definition.js';
+import type { Answer, Call } from './route.js';
+
+/** The project of the caller; its route asks for a scope, which no admin token has. */
+export function projectOf({ request }: Call): Project {
+  const { project: found } = request.context;
+  if (found === null) throw new Error('The route needs a project and its access is admin');
+  return found;
+}
+
+/**
+ * The Idempotency-Key of a request whose body is JSON, or that has none; null: it has no key.
+ * @throws EngineError invalid_request
+ */
+export function keyInHeader({ request, settings }: Call): IdempotencyKey | null {
+  const { 'idempotency-key': header } = request.headers;
+  if (header === undefined) return null;
+  const [path] = request.url.split('?');
+  return idempotencyKey(String(header), `${request.method} ${path}`, '', request.context.body, settings.receiptDays);
+}
+
+const NameInPath = Type.String({ [DOCUMENTED]: { pattern: NAME_PATTERN } });
+export const TableInPath = Type.Object({ table_name: NameInPath });
+export const ColumnInPath = Type.Object({ table_name: NameInPath, column_name: NameInPath });
+export const IndexInPath = Type.Object({ table_name: NameInPath, index_name: NameInPath });
+
+/** @throws EngineError table_not_found if no table can have the name */
+export function tableInPath({ request }: Call): string {
+  const { table_name: name } = request.params as { table_name: string };
+  checkTableInPath(name);
+  return name;
+}
+
+export const columnInPath = ({ request }: Call): string => (request.params as { column_name: string }).column_name;
+
+export const indexInPath = ({ request }: Call): string => (request.params as { index_name: string }).index_name;
+
+export const ProjectInPath = Type.Object({
+  project: Type.String({ [DOCUMENTED]: { pattern: PROJECT_NAME_PATTERN } }),
+});
+
+/** The project that an administrator names. */
+export const projectInPath = ({ request }: Call): string => (request.params as { project: string }).project;
+
+/** Whether requests that are still running are to end. */
+export const endsNow = ({ query }: FastifyRequest): boolean => (query as NowQuery).now === 'true';
+
+/**
+ * A text that a schema has found to be RFC 3339, which allows leap seconds: JavaScript and Postgres do not have them.
+ * @param field its name, for the message
+ * @throws EngineError invalid_request
+ */
+export function timeOf(field: string, text: string): Date {
+  const time = new Date(text);
+  if (Number.isNaN(time.getTime())) throw new EngineError('invalid_request', `"${field}" is not a valid time`);
+  return time;
+}
+
+/** @param replayed it is the answer of an earlier request with the same Idempotency-Key */
+export const answered = (body: NonNullable<Answer['body']>, replayed: boolean): Answer =>
+  replayed ? { body, headers: { 'idempotency-replayed': 'true' } } : { body };
+
+/** What was answered, with what the request would have done. */
+export function rehearsedAnswer(answer: Answer, { impact }: Rehearsal): Answer {
+  const { body } = answer;
+  const more = { dry_run: true, impact };
+  if (body === null) throw new Error('A rehearsal cannot be streamed');
+  if (typeof body === 'object' && !Array.isArray(body)) return { ...answer, body: { ...body, ...more } };
+  // Of free SQL: one JSON object as text or in pieces.
+  const pieces = typeof body === 'string' ? [Buffer.from(body)] : (body as readonly Buffer[]);
+  const last = pieces.at(-1)?.subarray(0, -1) ?? Buffer.alloc(0);
+  return { ...answer, body: [...pieces.slice(0, -1), last, Buffer.from(`,${JSON.stringify(more).slice(1)}`)] };
+}

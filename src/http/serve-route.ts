@@ -1,0 +1,105 @@
+/**
+ * A request of a route, step by step: its admission, its body, the schemas of the route, its handler and the response. Every
+ * failure leaves through the error exit.
+ */
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import { EngineError } from '../contract/errors.js';
+import type { Caller } from '../engine/access/tokens.js';
+import type { Engine } from '../engine/engine.js';
+import type { LiveRequest } from '../engine/database/live-requests.js';
+import type { Rehearsal } from '../engine/write/rehearsal.js';
+import type { Admission } from './admission.js';
+import { rehearsedAnswer } from './api/call.js';
+import { type Call, queryOf, type RouteSettings, takesKey, type UndocumentedRoute } from './api/route.js';
+import { parseJsonBody } from './body.js';
+import { sendResponse } from './response/response.js';
+
+/** Adds a route to the server. */
+export function serveRoute(
+  app: FastifyInstance,
+  engine: Engine,
+  settings: RouteSettings,
+  admission: Admission,
+  route: UndocumentedRoute,
+): void {
+  app.route({
+    method: route.method,
+    url: route.url,
+    onRequest: (request, reply) => admission.admit(request, reply, route),
+    ...inputOf(route),
+    handler: async (request, reply) => {
+      const { context } = request;
+      const { caller, signal } = context;
+      if (caller === null) throw new Error('A route with access was reached without a caller');
+      context.parsed = performance.now();
+      refuseUnusedKey(request, route);
+      const unwatch = route.work === null ? null : engine.live.watch(liveRequest(request, caller, route));
+      const call = { engine, settings, caller, request, reply, signal };
+      const rehearsal = rehearsalOf(call, route);
+      const handled = await route.handle(call).finally(() => unwatch?.());
+      const answer = rehearsal === null ? handled : rehearsedAnswer(handled, rehearsal);
+      // Nothing was stored.
+      if (rehearsal !== null) context.rows = null;
+      else if (context.project?.hasReplicas && answer.body !== null) await setPositionHeader(call);
+      context.handlerEnded();
+      const { status = route.success.status } = answer;
+      if (answer.body !== null) sendResponse(request, reply, settings.streamStallMs, status, answer);
+      return reply;
+    },
+  });
+}
+
+/** How Fastify reads and validates the body and the query of a route. */
+export function inputOf(route: Pick<UndocumentedRoute, 'body' | 'query' | 'rawBody' | 'rehearses'>) {
+  const body = route.rawBody ? undefined : route.body;
+  const query = queryOf(route);
+  return {
+    schema: { ...(body === undefined ? {} : { body }), ...(query === undefined ? {} : { querystring: query }) },
+    ...(body === undefined ? {} : { preValidation: parseJsonBody }),
+  };
+}
+
+/**
+ * `X-Consistency`: the position of the server after a write, for reads at a replica that are to see it. The write is done; the
+ * response waits for one question to the server.
+ */
+async function setPositionHeader({ request, reply }: Call): Promise<void> {
+  const { project, sql } = request.context;
+  if (project === null || request.method === 'GET' || sql?.readOnly) return;
+  void reply.header('x-consistency', await project.position());
+}
+
+const liveRequest = ({ id, context }: FastifyRequest, caller: Caller, { audit }: UndocumentedRoute): LiveRequest => ({
+  id,
+  caller,
+  operation: audit,
+  address: context.address,
+  started: context.started,
+  abort: (reason) => context.abort(reason),
+});
+
+/**
+ * A change that would be done again under the same key must not look as if it was done once. A read may be repeated anyway.
+ * @throws EngineError invalid_request
+ */
+function refuseUnusedKey({ headers }: FastifyRequest, route: UndocumentedRoute): void {
+  if (headers['idempotency-key'] === undefined || takesKey(route)) return;
+  if (route.method === 'GET' || route.ignoresKey) return;
+  throw new EngineError('invalid_request', 'This request does not support an Idempotency-Key', {
+    hint: 'Send it without the key. Inserts, deletes of records, schema changes and POST /api/cdp/sql support one.',
+  });
+}
+
+/**
+ * Begins a rehearsal if the request asks for one.
+ * @throws EngineError invalid_request with an Idempotency-Key: the key could not be kept
+ */
+function rehearsalOf({ request }: Call, { rehearses }: UndocumentedRoute): Rehearsal | null {
+  const { dry_run: isRehearsal } = request.query as { dry_run?: string };
+  const { project: found } = request.context;
+  if (!rehearses || isRehearsal === undefined || found === null) return null;
+  if (request.headers['idempotency-key'] === undefined) return found.rehearse();
+  throw new EngineError('invalid_request', '`dry_run` cannot be combined with an Idempotency-Key', {
+    hint: 'Send the request without the key.',
+  });
+}
