@@ -1,14 +1,8 @@
 /** `cdp token …`: create, list and revoke the tokens of a project, or admin tokens. */
 import { Command, Option } from 'commander';
 import { SCOPES, type Scope } from '../contract/names.js';
-import type {
-  CreateTokenAnswer,
-  CreateTokenBody,
-  ProjectsAnswer,
-  Token,
-  TokenAnswer,
-  TokensAnswer,
-} from '../contract/wire/projects.js';
+import type { ProjectsAnswer } from '../contract/wire/projects.js';
+import type { CreateTokenAnswer, CreateTokenBody, Token, TokenAnswer, TokensAnswer } from '../contract/wire/tokens.js';
 import { list as listOf } from './terminal/grid.js';
 import type { AdminClient } from './admin-client.js';
 import { UsageError } from './exit.js';

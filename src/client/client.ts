@@ -2,7 +2,7 @@
 import type { ColumnType } from '../contract/column-types.js';
 import { NAME_PATTERN } from '../contract/names.js';
 import type { QuarantinedRecord } from '../contract/wire/quarantine.js';
-import type { OwnTokenAnswer } from '../contract/wire/projects.js';
+import type { OwnTokenAnswer } from '../contract/wire/tokens.js';
 import type { Receipt, ReceiptsAnswer, ReceiptsBody } from '../contract/wire/receipts.js';
 import type { DistributeBody, DistributionAnswer } from '../contract/wire/distribution.js';
 import type { CreateIndexBody, DropIndexAnswer, Index, IndexAnswer, IndexesAnswer } from '../contract/wire/indexes.js';

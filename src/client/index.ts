@@ -56,4 +56,4 @@ export type { DistributeBody, Distribution, DistributionAnswer } from '../contra
 export type { DropIndexAnswer, Index, IndexAnswer } from '../contract/wire/indexes.js';
 export type { QuarantinedRecord } from '../contract/wire/quarantine.js';
 export type { Receipt } from '../contract/wire/receipts.js';
-export type { OwnTokenAnswer } from '../contract/wire/projects.js';
+export type { OwnTokenAnswer } from '../contract/wire/tokens.js';

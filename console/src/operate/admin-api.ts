@@ -1,7 +1,8 @@
 /** The admin API: what the screens of an operator ask for, and the requests that their forms send. */
 import type { AuditAnswer } from '../../../src/contract/wire/audit.js';
 import type { MovePlanAnswer, MovesAnswer, PlannedMove, RebalanceAnswer } from '../../../src/contract/wire/moves.js';
-import type { Project, ProjectsAnswer, TokensAnswer } from '../../../src/contract/wire/projects.js';
+import type { Project, ProjectsAnswer } from '../../../src/contract/wire/projects.js';
+import type { TokensAnswer } from '../../../src/contract/wire/tokens.js';
 import type { RunningRequestsAnswer } from '../../../src/contract/wire/requests.js';
 import type { Server, ServersAnswer } from '../../../src/contract/wire/servers.js';
 import type { ServerStatus } from '../../../src/contract/servers.js';

@@ -1,7 +1,7 @@
 /** The tokens of a project: made, shown once, revoked. */
 import { useSignal } from '@preact/signals';
 import { type Scope, SCOPES } from '../../../src/contract/names.js';
-import type { CreateTokenAnswer, Token } from '../../../src/contract/wire/projects.js';
+import type { CreateTokenAnswer, Token } from '../../../src/contract/wire/tokens.js';
 import { copyText } from '../parts/clipboard.js';
 import { Dialog } from '../parts/dialog.js';
 import { Icon } from '../parts/icon.js';

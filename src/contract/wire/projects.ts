@@ -1,5 +1,5 @@
-/** Projects and tokens on the wire (contract section 2). */
-import { PROJECT_NAME_PATTERN, SCOPES } from '../names.js';
+/** Projects on the wire (contract section 2). */
+import { PROJECT_NAME_PATTERN } from '../names.js';
 import { PROJECT_STATUSES } from '../projects.js';
 import { Labels } from './labels.js';
 import { DOCUMENTED, STRICT, type Static, Type } from '../schema.js';
@@ -88,60 +88,3 @@ export const NowQuery = Type.Object(
   STRICT,
 );
 export type NowQuery = Static<typeof NowQuery>;
-
-export const Scope = Type.Enum(SCOPES);
-
-const NullableTime = Type.Nullable(Type.String({ format: 'date-time' }));
-
-export const CreateTokenBody = Type.Object(
-  {
-    name: Type.Optional(Type.String({ maxLength: 200, pattern: '^[^\\u0000]+$' })),
-    scopes: Type.Optional(Type.Array(Scope, { minItems: 1, description: 'Default: all.' })),
-    expires_at: Type.Optional(NullableTime),
-  },
-  STRICT,
-);
-export type CreateTokenBody = Static<typeof CreateTokenBody>;
-
-export const Token = Type.Object({
-  id: Type.String({ format: 'uuid' }),
-  name: Type.String(),
-  scopes: Type.Array(Scope),
-  created_at: Type.String({ format: 'date-time' }),
-  expires_at: NullableTime,
-  revoked_at: NullableTime,
-  last_used_at: NullableTime,
-});
-export type Token = Static<typeof Token>;
-
-export const CreateTokenAnswer = Type.Object({
-  ...success,
-  token: Type.String({ description: 'Shown only once; only its hash is stored.' }),
-  details: Token,
-});
-export type CreateTokenAnswer = Static<typeof CreateTokenAnswer>;
-
-export const TokensAnswer = Type.Object({ ...success, tokens: Type.Array(Token) });
-export type TokensAnswer = Static<typeof TokensAnswer>;
-
-export const TokenAnswer = Type.Object({ ...success, details: Token });
-export type TokenAnswer = Static<typeof TokenAnswer>;
-
-/** What a token may know of itself. */
-export const OwnTokenAnswer = Type.Object({
-  ...success,
-  project: Type.Nullable(
-    Type.Object(
-      { id: Type.String({ format: 'uuid' }), name: Type.String() },
-      { description: 'null for an admin token.' },
-    ),
-  ),
-  token: Type.Object({
-    id: Type.String({ description: 'The subject of a JWT.' }),
-    name: Type.Nullable(Type.String({ description: 'null for a JWT.' })),
-    admin: Type.Boolean({ description: 'An admin token manages projects and tokens, and has no scopes.' }),
-    scopes: Type.Array(Scope),
-    expires_at: NullableTime,
-  }),
-});
-export type OwnTokenAnswer = Static<typeof OwnTokenAnswer>;

@@ -4,7 +4,8 @@
  */
 import { EngineError } from '../../contract/errors.js';
 import * as wire from '../../contract/wire/operator.js';
-import { CreateTokenBody, NowQuery } from '../../contract/wire/projects.js';
+import { NowQuery } from '../../contract/wire/projects.js';
+import { CreateTokenBody } from '../../contract/wire/tokens.js';
 import type { DoctorTarget } from '../../engine/doctor/doctor.js';
 import { DEFAULT_SERVER } from '../../contract/servers.js';
 import { progressResponse } from '../response/progress-response.js';

@@ -17,6 +17,7 @@ import * as moves from '../../contract/wire/moves.js';
 import * as servers from '../../contract/wire/servers.js';
 import * as sql from '../../contract/wire/sql.js';
 import * as tables from '../../contract/wire/tables.js';
+import * as tokens from '../../contract/wire/tokens.js';
 import { type Access, queryOf, type Route, takesKey } from './route.js';
 
 /** What any authenticated route can answer. */
@@ -91,6 +92,7 @@ const NAMES: ReadonlyMap<unknown, string> = new Map(
     sql,
     neon,
     projects,
+    tokens,
     servers,
     moves,
     { Finding },

@@ -1,7 +1,8 @@
 /** Tokens over HTTP (contract section 2), as routes.ts lists them: what a token is, and managing them with an admin token. */
 import { type Scope, SCOPES } from '../../contract/names.js';
 import { Type } from '../../contract/schema.js';
-import * as wire from '../../contract/wire/projects.js';
+import { NowQuery } from '../../contract/wire/projects.js';
+import * as wire from '../../contract/wire/tokens.js';
 import type { TokenRow } from '../../engine/access/tokens.js';
 import { originOf } from '../observability/audit-request.js';
 import { endsNow, ProjectInPath, projectInPath, timeOf } from './call.js';
@@ -101,7 +102,7 @@ export const REVOKE_TOKEN: Operation = {
   audit: 'token.revoke',
   writesEntry: true,
   params: TokenInPath,
-  query: wire.NowQuery,
+  query: NowQuery,
   success: succeeds(200, wire.TokenAnswer, 'token revoked', { details: TOKEN_EXAMPLE }),
   errors: ['not_found', 'outcome_unknown'],
   async handle(call) {
