@@ -73,6 +73,11 @@ export class Project {
     return this.row.placement.added?.engine === 'citus';
   }
 
+  /** It is being moved: its writer may not log in. */
+  get isFenced(): boolean {
+    return this.row.isFenced;
+  }
+
   /** Its server has streaming replicas. */
   get hasReplicas(): boolean {
     return this.row.replicas !== null;

@@ -210,7 +210,13 @@ describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
       ],
       headers: { 'idempotency-key': 'first' },
     });
-    await project.rows('CREATE INDEX by_page ON visits (page)');
+    await project.rows(`
+      CREATE INDEX by_page ON visits (page);
+      CREATE FUNCTION writes() RETURNS void LANGUAGE sql AS $$ INSERT INTO visits (page) VALUES ('w') $$;
+      CREATE TABLE hidden (a integer);
+      INSERT INTO hidden VALUES (1);
+      ALTER TABLE hidden ENABLE ROW LEVEL SECURITY`);
+    const run = (sql: string) => project.call('POST', '/api/cdp/sql', { body: { sql } });
     const reads: Record<string, () => Promise<TestAnswer>> = {
       schema: () => project.call('GET', '/api/cdp/schema'),
       table: () => project.call('GET', '/api/cdp/schema/table/visits'),
@@ -222,6 +228,13 @@ describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
       select: () =>
         project.call('POST', '/api/cdp/sql', { body: { sql: 'SELECT page, count FROM visits', read_only: true } }),
       constant: () => project.call('POST', '/api/cdp/sql', { body: { sql: 'SELECT 1', read_only: true } }),
+      'select with the right to write': () => run('SELECT page FROM visits; SELECT count(*) FROM visits'),
+      'constant with the right to write': () => run('SELECT 1'),
+      stream: () =>
+        project.call('POST', '/api/cdp/sql', {
+          body: { sql: 'SELECT page FROM visits' },
+          headers: { accept: 'application/x-ndjson' },
+        }),
     };
     // What changes by itself: estimates, and until when a receipt reaches back.
     const known = ({ text }: TestAnswer) => text.replaceAll(/"(approximate_rows|request_id|since)":[^,}]*/g, '');
@@ -242,6 +255,18 @@ describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
       await eventually('rows are about to be copied', async () => (await seen(moving)).state === 'copying');
       expect(await answers()).toEqual(before);
       failure(await insert([{ page: 'a', count: 1 }]), 503, 'database_unavailable');
+      for (const sql of [
+        'SELECT writes()',
+        'SELECT 1 FROM visits FOR UPDATE',
+        'SELECT page INTO other FROM visits',
+        `WITH w AS (INSERT INTO visits (page) VALUES ('w') RETURNING page) SELECT page FROM w`,
+        `SELECT 1; INSERT INTO visits (page) VALUES ('w')`,
+        // The writer owns the table, and would see its row; the reader would not.
+        'SELECT a FROM hidden',
+      ]) {
+        failure(await run(sql), 503, 'database_unavailable');
+      }
+      failure(await run('SELECT none FROM visits'), 400, 'sql_error');
       const settled = await project.call('GET', '/api/cdp/receipts/second?settle=true');
       failure(settled, 503, 'database_unavailable');
       return moving;

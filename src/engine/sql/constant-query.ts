@@ -57,5 +57,5 @@ export function runConstantQuery(project: Project, request: CollectRequest): Pro
       throw located(error, { offset: 0 });
     }
   };
-  return project.use(readOnly ? 'sql-read' : 'sql-write', deadline, work, 'none');
+  return project.use(readOnly || project.isFenced ? 'sql-read' : 'sql-write', deadline, work, 'none');
 }

@@ -6,6 +6,7 @@ import { EngineError } from '../../contract/errors.js';
 import type { Schema } from '../../contract/schema.js';
 import type { JsonNode } from '../../codec/index.js';
 import { BEGIN, fixed, ROLLBACK, type Statement } from '../../pg/index.js';
+import { moving } from '../../tenancy/fence.js';
 import type { Answered, IdempotencyKey } from '../write/idempotency.js';
 import { queryTimeout } from '../limits/deadline.js';
 import type { Project } from '../project.js';
@@ -14,7 +15,7 @@ import type { Rehearsal } from '../write/rehearsal.js';
 import { commitAndReset, isUnknown, outcomeUnknown } from '../write/transaction.js';
 import { type Write, writeOnce } from '../write/write.js';
 import { QuotaGuard } from './quota-guard.js';
-import { mayChangeRights } from './keywords.js';
+import { mainKeyword, mayChangeRights } from './keywords.js';
 import { cannotRehearse, impactOf, located, needsNoTransaction, noPlaceForKey, restoreEncoding } from './sql-rules.js';
 import { type BoundStatement, describe, type DescribedStatement } from './statement.js';
 
@@ -27,6 +28,8 @@ export interface SqlWork {
   signal: AbortSignal;
   /** Of the transaction, as BEGIN takes them, if they were asked for; then nothing runs outside of it. */
   modes?: readonly string[];
+  /** A query that row security would hide rows from is refused. */
+  allRows?: boolean;
 }
 
 export interface SqlRequest extends SqlWork {
@@ -88,6 +91,12 @@ export async function runStatements<T, Stored = never>(
   fetchResult: FetchResult<T>,
   kept: KeptUnderKey<T, Stored> | null = null,
 ): Promise<Answered<T[]>> {
+  if (kept === null && mayReadWhileMoving(project, request, statements)) {
+    const asReader = { ...request, readOnly: true, allRows: true };
+    return runStatements(project, asReader, statements, null, fetchResult).catch((error: unknown) => {
+      throw error instanceof EngineError && error.code === 'permission_denied' ? moving() : error;
+    });
+  }
   const { readOnly, timeoutMs, signal } = request;
   const guard = overQuota === null ? null : new QuotaGuard(overQuota, statements);
   const options = {
@@ -110,15 +119,30 @@ export async function runStatements<T, Stored = never>(
   return outcome.replayed ? { answer: kept?.restore(outcome.answer) ?? [], replayed: true } : outcome;
 }
 
+/** The writer may not log in during a move. Queries are tried as the reader: Postgres refuses those that turn out to write. */
+const mayReadWhileMoving = (
+  { isFenced, rehearsal }: Project,
+  { readOnly, modes }: SqlWork,
+  statements: readonly BoundStatement[],
+): boolean =>
+  isFenced &&
+  !readOnly &&
+  modes === undefined &&
+  rehearsal === null &&
+  statements.every(({ text }) => mainKeyword(text) === 'SELECT');
+
 /**
  * The first query of a READ ONLY transaction is ours: after it, Postgres rejects SET TRANSACTION READ WRITE (Postgres
  * manual, SET TRANSACTION), so nothing the caller sends can end the read-only mode.
  */
 const FIRST_QUERY = fixed('SELECT 1');
 
-function beginOf({ readOnly, modes = readOnly ? ['READ ONLY'] : [] }: SqlWork): readonly Statement[] {
+/** The writer owns the tables, so that policies hide nothing from it. */
+const ALL_ROWS = fixed('SET LOCAL row_security = off');
+
+function beginOf({ readOnly, modes = readOnly ? ['READ ONLY'] : [], allRows }: SqlWork): readonly Statement[] {
   const begin = modes.length === 0 ? BEGIN : fixed(`BEGIN ${modes.join(' ')}`);
-  return readOnly ? [begin, FIRST_QUERY] : [begin];
+  return [begin, ...(allRows ? [ALL_ROWS] : []), ...(readOnly ? [FIRST_QUERY] : [])];
 }
 
 interface TransactionParts<T> {
