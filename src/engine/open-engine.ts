@@ -148,14 +148,14 @@ async function openControl(
   const previous = secretPrevious === null ? null : new Credentials(secretPrevious);
   const credentials = new Credentials(secret);
   const prepare = async (control: ControlDatabase): Promise<Servers> => {
-    const common = { databases, credentials, previous, template: `cdp_template_${control.instanceId}` };
+    const parts = { databases, credentials, previous, template: `cdp_template_${control.instanceId}` };
     if (embedded !== null) {
       const events = serverEvents(control, audit, settings.onServerTrouble);
-      return new Servers(await OwnServerTenancy.open(embedded, databases, control, idleStopMs, events), common);
+      return new Servers(await OwnServerTenancy.open(embedded, databases, control, idleStopMs, events), parts);
     }
-    const home = new SharedTenancy(address, common);
+    const home = new SharedTenancy(address, parts);
     await home.prepare();
-    return new Servers(home, common);
+    return new Servers(home, parts);
   };
   const fingerprints = [setting.fingerprint(), previous?.fingerprint() ?? null] as const;
   const { control, prepared } = await ControlDatabase.open(address, pool, fingerprints, prepare);

@@ -3,66 +3,29 @@
  * operator's database there, which has Citus and nothing else (docs/citus.md). Nothing is cloned: the migrations run in that
  * database. Tables are ordinary ones on the coordinator until they are distributed.
  */
-import { randomBytes } from 'node:crypto';
 import { EngineError } from '../contract/errors.js';
-import { type Fragment, ident, literal, type ServerAddress, type Session, sql, trusted } from '../pg/index.js';
+import { ident, type Session, sql, trusted } from '../pg/index.js';
 import { installedExtensions } from './extensions.js';
-import { type AddedServer, dumpRole, type Placement } from './placement.js';
+import { dumpRole, type Placement } from './placement.js';
 import { ensureRoles, grant } from './project-rights.js';
-import { serverMajor } from './server-facts.js';
-import { type Common, lockDatabase } from './shared-tenancy.js';
-import { withServiceSession } from './service-pool.js';
 import { serviceWork } from './service-work.js';
-import { connectionsTo, type Server, type Tenancy } from './tenancy.js';
-
-/** Connections of the service's own role: the watchdog's, and for sizes. */
-const POOL_SIZE = 6;
+import { lockDatabase, TenancyByAddress } from './tenancy-by-address.js';
 
 /** Before it, an INSERT … SELECT of a grouped query may store nothing without an error (Citus issue 8243). */
 const OLDEST = [13, 2, 1] as const;
 
-export class CitusTenancy implements Tenancy {
-  readonly running = 1;
-  private readonly server: Server;
+export class CitusTenancy extends TenancyByAddress {
+  /** A statement takes several connections of each worker. */
+  protected override readonly connectionLimit = -1;
 
-  /** @param address of the coordinator, with the database that the operator has prepared */
-  constructor(
-    private readonly address: ServerAddress,
-    private readonly common: Common,
-    private readonly name: string,
-    private readonly added: AddedServer,
-  ) {
-    // Only the operator starts and stops it.
-    this.server = {
-      ...connectionsTo(address, POOL_SIZE, null),
-      acquire: () => undefined,
-      release: () => {},
-    };
-  }
-
+  /** In the database that the operator has prepared. */
   newPlacement(): Promise<Placement> {
-    const hex = () => randomBytes(10).toString('hex');
-    const { name: server, added } = this;
-    const { database } = this.address;
-    const [writer, reader] = [`w_${hex()}`, `r_${hex()}`];
-    return Promise.resolve({ server, added, database, schema: 'data', writer, reader, ownSchemas: false });
+    return Promise.resolve(this.placementIn(this.address.database, false));
   }
 
   /** The event triggers that limit the right do not reach what Citus does on the workers. */
   mayOwnSchemas(): Promise<boolean> {
     return Promise.resolve(false);
-  }
-
-  major(): Promise<number> {
-    return serverMajor(this.server.pool);
-  }
-
-  runs(): boolean {
-    return true;
-  }
-
-  serverOf(): Server {
-    return this.server;
   }
 
   /** @throws EngineError invalid_request if the cluster is not ready for a project, or has one */
@@ -85,11 +48,11 @@ export class CitusTenancy implements Tenancy {
     await this.asService(async (session) => {
       // Else the schemas would be distributed as a whole, each to one worker.
       await session.query(sql`SET citus.enable_schema_based_sharding = off`);
-      await this.common.databases.prepare(session);
+      await this.parts.databases.prepare(session);
       await session.query(sql`REVOKE ALL ON DATABASE ${ident(placement.database)} FROM PUBLIC`);
       await grant(session, placement);
     });
-    await this.common.databases.grantDefaults(this, placement);
+    await this.parts.databases.grantDefaults(this, placement);
   }
 
   /** The roles go last: they tell whether the project in the database is that of the placement. */
@@ -110,19 +73,6 @@ export class CitusTenancy implements Tenancy {
     });
   }
 
-  /** Without a limit of connections: a statement takes several of each worker. */
-  roleOptions(role: string): Fragment {
-    return sql`CONNECTION LIMIT -1 PASSWORD ${literal(this.common.credentials.scramVerifier(role))}`;
-  }
-
-  password(role: string): string {
-    return this.common.credentials.password(role);
-  }
-
-  previousPassword(role: string): string | null {
-    return this.common.previous?.password(role) ?? null;
-  }
-
   /** There is nobody else. */
   hideOthers(): Promise<void> {
     return Promise.resolve();
@@ -141,15 +91,6 @@ export class CitusTenancy implements Tenancy {
 
   extensions(): Promise<string[]> {
     return serviceWork(() => this.asService(installedExtensions));
-  }
-
-  async close(): Promise<void> {
-    this.server.staleConnections.close();
-    await this.server.pool.close();
-  }
-
-  private asService<T>(work: (session: Session) => Promise<T>): Promise<T> {
-    return this.server.breaker.during((away) => withServiceSession(this.address, this.address.database, work, away));
   }
 }
 

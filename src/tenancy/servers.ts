@@ -7,8 +7,9 @@ import { CitusTenancy } from './citus-tenancy.js';
 import { unavailable } from './engine-error.js';
 import type { AddedServer, Placement } from './placement.js';
 import { Replicas } from './replicas.js';
-import { type Common, SharedTenancy } from './shared-tenancy.js';
+import { SharedTenancy } from './shared-tenancy.js';
 import type { Server, Tenancy } from './tenancy.js';
+import type { TenancyParts } from './tenancy-by-address.js';
 import { addressOfUrl, type ServerAddress } from '../pg/index.js';
 
 type ServerRef = Pick<Placement, 'server' | 'added'>;
@@ -29,7 +30,7 @@ export class Servers {
   /** @param defaultTenancy the server that the installation began with */
   constructor(
     readonly defaultTenancy: Tenancy,
-    private readonly common: Common,
+    private readonly parts: TenancyParts,
   ) {}
 
   /** Servers of projects that run now. */
@@ -45,7 +46,7 @@ export class Servers {
     if (known !== undefined) return known.tenancy;
     const Kind = added.engine === 'citus' ? CitusTenancy : SharedTenancy;
     const [address, url] = addressOf(server, added.urlReference);
-    const tenancy = new Kind(address, this.common, server, added);
+    const tenancy = new Kind(address, this.parts, server, added);
     this.added.set(key, { tenancy, url, isListed: false });
     return tenancy;
   }

@@ -1,6 +1,6 @@
 /**
- * How projects live on what the operator has: each on a server of its own (`own-server-tenancy.ts`), or with others on one server by
- * address (`shared-tenancy.ts`). An installation may have several of the latter (`servers.ts`).
+ * How projects live on what the operator has: each on a server of its own (`own-server-tenancy.ts`), with others on one server by
+ * address (`shared-tenancy.ts`), or alone on a Citus cluster (`citus-tenancy.ts`). An installation may have several (`servers.ts`).
  */
 import type { ProjectRow } from './control-rows.js';
 import { CircuitBreaker } from './health/circuit-breaker.js';
