@@ -211,6 +211,7 @@ describe('imports', () => {
       'ajv-formats',
       'commander',
       'fastify',
+      'lru-cache',
       'negotiator',
       'pg-connection-string',
       'pino',
