@@ -5,8 +5,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { EngineError } from '../contract/errors.js';
 import { ident, type Session, sql } from '../pg/index.js';
-import { ADVISORY_LOCKS } from './advisory-locks.js';
 import type { Placement } from './placement.js';
+import { takeRepairLock } from './repair-lock.js';
 import { withServiceSession } from './service-pool.js';
 import { type Tenancy, withServer } from './tenancy.js';
 
@@ -94,7 +94,7 @@ const locked = (
   const server = tenancy.serverOf(placement);
   return withServer(server, () =>
     withServiceSession(server.address, placement.database, async (session) => {
-      await session.query(sql`SELECT pg_advisory_lock(${ADVISORY_LOCKS.repair})`);
+      await takeRepairLock(session);
       if (!(await isStill())) return false;
       await work(session);
       return true;

@@ -3,7 +3,6 @@
  * the project, a half restored backup or an older program left it otherwise.
  */
 import { type Session, sql, startupOptions, trusted, withSession } from '../pg/index.js';
-import { ADVISORY_LOCKS } from './advisory-locks.js';
 import { retryOnContention } from './contention.js';
 import { isFenced, moving } from './fence.js';
 import { installedExtensions, installExtensions } from './extensions.js';
@@ -21,6 +20,7 @@ import {
   grantOwn,
   resetRoles,
 } from './project-rights.js';
+import { takeRepairLock } from './repair-lock.js';
 import { withServiceSession } from './service-pool.js';
 import { type Server, type Tenancy, withServer } from './tenancy.js';
 
@@ -49,7 +49,7 @@ export class ProjectDatabases {
 
   /** Brings the connected database up to date with this program. */
   async prepare(session: Session): Promise<void> {
-    await session.query(sql`SELECT pg_advisory_lock(${ADVISORY_LOCKS.repair})`);
+    await takeRepairLock(session);
     await migrate(session, '_cdp', this.migrations);
     await installExtensions(session, this.extensions);
   }
@@ -73,7 +73,7 @@ export class ProjectDatabases {
   ): Promise<void> {
     return this.asService(tenancy, placement, async (session) => {
       // Waiting for other sessions is limited as requests are, not by the time of one statement.
-      if (!(await isFirst(session)) && (await isHealthy())) return;
+      if (!(await takeRepairLock(session)) && (await isHealthy())) return;
       // What a move has left of its fence goes; that of a move under way, or of a place where the project lived, stays.
       if ((await isFenced(session, placement)) && !(await this.isAtRest(placement))) throw moving();
       await session.query(LIMIT_STATEMENTS);
@@ -146,12 +146,4 @@ export class ProjectDatabases {
       ),
     );
   }
-}
-
-/** Takes the lock. @returns false if it had to be waited for */
-async function isFirst(session: Session): Promise<boolean> {
-  const [[taken] = []] = await session.query(sql`SELECT pg_try_advisory_lock(${ADVISORY_LOCKS.repair})`);
-  if (taken === 't') return true;
-  await session.query(sql`SELECT pg_advisory_lock(${ADVISORY_LOCKS.repair})`);
-  return false;
 }

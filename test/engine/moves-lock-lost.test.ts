@@ -9,6 +9,7 @@ import type { MoveState } from '../../src/contract/moves.js';
 import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 import { type Service, startService } from '../../src/service.js';
 import { ADVISORY_LOCKS } from '../../src/tenancy/advisory-locks.js';
+import { lowerFence, raiseFence } from '../../src/tenancy/fence.js';
 import type { Placement } from '../../src/tenancy/placement.js';
 import { type AddedServer, startAddedServer, variableWith } from '../support/added-server.js';
 import { connected } from '../support/postgres.js';
@@ -134,3 +135,16 @@ it.each<[MoveState]>([['preparing'], ['fencing'], ['copying'], ['verifying']])(
     expect(await service.engine.projects.examine(await service.engine.projects.get('shop'))).toEqual([]);
   },
 );
+
+it('a process that stops while it changes a fence keeps nobody else from changing it', async () => {
+  const tenancy = service.engine.servers.tenancyOf(home);
+  let stopped: Promise<boolean> | undefined;
+  const goOn = await new Promise<(isStill: boolean) => void>((isLocked) => {
+    stopped = raiseFence(tenancy, home, 'writer', () => new Promise(isLocked));
+    stopped.catch(() => {});
+  });
+  expect(await lowerFence(tenancy, home, () => Promise.resolve(true))).toBe(true);
+  goOn(true);
+  await expect(stopped).rejects.toThrow();
+  expect((await insert()).status).toBe(201);
+});

@@ -1,0 +1,17 @@
+/** The lock on a project's database, or on a template, of whoever brings it up to date, repairs it, or changes the fence of a move. */
+import { type Session, sql } from '../pg/index.js';
+import { ADVISORY_LOCKS } from './advisory-locks.js';
+
+/** Nobody who holds it thinks for so long: the process has stopped, and others are to undo what it was at. */
+const IDLE = '30s';
+
+/** Takes it for the session. @returns false if it had to be waited for */
+export async function takeRepairLock(session: Session): Promise<boolean> {
+  for (const limit of ['idle_session_timeout', 'idle_in_transaction_session_timeout']) {
+    await session.query(sql`SELECT set_config(${limit}, ${IDLE}, false)`);
+  }
+  const [[taken] = []] = await session.query(sql`SELECT pg_try_advisory_lock(${ADVISORY_LOCKS.repair})`);
+  if (taken === 't') return true;
+  await session.query(sql`SELECT pg_advisory_lock(${ADVISORY_LOCKS.repair})`);
+  return false;
+}
