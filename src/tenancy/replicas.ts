@@ -1,7 +1,8 @@
 /** The streaming replicas that this instance may read at: where their URLs are says the row of their server. */
 import { HealthCheck } from './health/health-check.js';
 import { connectionsTo, type Server } from './tenancy.js';
-import type { ServerAddress } from '../pg/index.js';
+import { hasOtherUrl, urlAt } from './server-url.js';
+import { addressOfUrl } from '../pg/index.js';
 
 /** Connections of the service's own role: the watchdog's. */
 const POOL_SIZE = 2;
@@ -13,6 +14,8 @@ export interface Replica {
 }
 
 interface Watched extends Replica {
+  /** What its reference held, with the password. */
+  readonly url: string;
   readonly check: HealthCheck;
 }
 
@@ -20,9 +23,6 @@ export class Replicas {
   /** By reference; null: this instance does not have its URL. */
   private readonly known = new Map<string, Watched | null>();
   private turn = 0;
-
-  /** @param addressAt throws an Error if this instance does not have the URL of a reference */
-  constructor(private readonly addressAt: (reference: string) => ServerAddress) {}
 
   /** One of them that answers, in turn; null: none does. */
   next(references: readonly string[]): Replica | null {
@@ -34,11 +34,13 @@ export class Replicas {
   }
 
   /**
-   * Watches only these from now on.
+   * Watches only these from now on, at the URLs that they have now.
    * @param onAway told of one that does not answer, or whose URL is missing; of one that answers again, with null
    */
   keep(references: readonly string[], onAway: (name: string, away: Error | null) => void): void {
-    for (const reference of this.known.keys()) if (!references.includes(reference)) this.forget(reference);
+    for (const [reference, watched] of this.known) {
+      if (!references.includes(reference) || hasOtherUrl(watched?.url ?? null, reference)) this.forget(reference);
+    }
     for (const reference of references) {
       if (!this.known.has(reference)) this.known.set(reference, this.watch(reference, onAway));
     }
@@ -51,10 +53,11 @@ export class Replicas {
   private watch(reference: string, onAway: (name: string, away: Error | null) => void): Watched | null {
     const name = `replica ${reference}`;
     try {
-      const address = { ...this.addressAt(reference), needsPrimary: false };
+      const url = urlAt(reference);
+      const address = { ...addressOfUrl(url, reference), needsPrimary: false };
       // Only the operator starts and stops it.
       const server = { ...connectionsTo(address, POOL_SIZE, null), acquire: () => undefined, release: () => {} };
-      return { name, server, check: new HealthCheck(server, (away) => onAway(name, away)) };
+      return { name, url, server, check: new HealthCheck(server, (away) => onAway(name, away)) };
     } catch (error) {
       onAway(name, error as Error);
       return null;

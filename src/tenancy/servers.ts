@@ -2,14 +2,13 @@
  * All Postgres servers of an installation: the one that it began with, and those that the operator has added. A project's
  * placement says which one is its own.
  */
-import { readFileSync, statSync } from 'node:fs';
 import { CitusTenancy } from './citus-tenancy.js';
 import { unavailable } from './engine-error.js';
 import type { AddedServer, Placement } from './placement.js';
 import { Replicas } from './replicas.js';
 import { SharedTenancy } from './shared-tenancy.js';
 import type { Server, Tenancy } from './tenancy.js';
-import type { TenancyParts } from './tenancy-by-address.js';
+import { hasOtherUrl, urlAt } from './server-url.js';
 import { addressOfUrl, type ServerAddress } from '../pg/index.js';
 
 type ServerRef = Pick<Placement, 'server' | 'added'>;
@@ -23,7 +22,7 @@ interface Known {
 }
 
 export class Servers {
-  readonly replicas = new Replicas(addressAt);
+  readonly replicas = new Replicas();
   /** By name, time and place of the URL: requests may have read the row before it was changed, or after. */
   private readonly added = new Map<string, Known>();
 
@@ -90,17 +89,6 @@ export class Servers {
 const keyOf = (server: string, { addedAt, urlReference }: AddedServer): string =>
   `${server} ${addedAt} ${urlReference}`;
 
-/** A file that cannot be read, or holds no URL, changes nothing: somebody may be writing it. */
-function hasOtherUrl(known: string, urlReference: string): boolean {
-  try {
-    const url = urlAt(urlReference);
-    addressOfUrl(url, urlReference);
-    return url !== known;
-  } catch {
-    return false;
-  }
-}
-
 /** With the URL. @throws EngineError database_unavailable; its cause says what is wrong */
 function addressOf(server: string, urlReference: string): [ServerAddress, string] {
   try {
@@ -109,30 +97,4 @@ function addressOf(server: string, urlReference: string): [ServerAddress, string
   } catch (error) {
     throw unavailable(new Error(`The server ${server} cannot be reached: ${(error as Error).message}`));
   }
-}
-
-/**
- * The address that this instance has for a server.
- * @param urlReference `env:NAME` or `file:PATH`
- * @throws Error that says what is missing or wrong, never the URL
- */
-export const addressAt = (urlReference: string): ServerAddress => addressOfUrl(urlAt(urlReference), urlReference);
-
-function urlAt(urlReference: string): string {
-  const at = urlReference.indexOf(':') + 1;
-  const place = urlReference.slice(at);
-  const url = urlReference.startsWith('env:') ? process.env[place] : urlIn(place);
-  if (url === undefined) throw new Error(`the environment of the service has no variable ${place}`);
-  if (url === '') throw new Error(`${urlReference} is empty`);
-  return url;
-}
-
-/** More is no URL. */
-const MOST_BYTES = 64 * 1024;
-
-/** @throws Error for anything but a small file: the name comes from a request */
-function urlIn(file: string): string {
-  const stats = statSync(file);
-  if (!stats.isFile() || stats.size > MOST_BYTES) throw new Error(`${file} is not a file with a URL`);
-  return readFileSync(file, 'utf8').trim();
 }

@@ -1,5 +1,7 @@
 /** Bounded reads at a streaming replica, which is held back, halted, killed and promoted. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { mkdtemp, rename, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
 import { CdpClient } from '../../src/client/client.js';
@@ -147,6 +149,33 @@ describe.each([
     });
     expect(lines.headers.get('x-served-by')).toBe('replica');
     expect(lines.text).toContain('"standby":true');
+  });
+
+  it('is read where its file says, also if that changes', async () => {
+    const folder = await mkdtemp('/tmp/cdp-replica-');
+    const file = join(folder, 'replica.url');
+    const [, variable = ''] = replica.split(':');
+    const url = process.env[variable] ?? '';
+    const say = async (text: string) => {
+      await writeFile(`${file}.new`, text);
+      await rename(`${file}.new`, file);
+    };
+    const at = async () => (await has(1)).at;
+    try {
+      await say(url);
+      expect((await set({ replicas: [`file:${file}`] })).status).toBe(200);
+      await expect.poll(at, PATIENT).toBe('replica');
+      await say(url.replace(/port=\d+/, 'port=1'));
+      await expect.poll(at, PATIENT).toBe('primary');
+      // Somebody is writing it.
+      await say('');
+      await say(url);
+      await expect.poll(at, PATIENT).toBe('replica');
+    } finally {
+      await set({ replicas: [replica] });
+      await rm(folder, { recursive: true });
+    }
+    await expect.poll(at, PATIENT).toBe('replica');
   });
 
   it('writes nothing there, and each project sees its own', async () => {

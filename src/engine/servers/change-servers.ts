@@ -6,7 +6,7 @@ import type { Finding } from '../../contract/wire/operator.js';
 import type { ServerAddress } from '../../pg/index.js';
 import { addedServer, type NewServer, type ServerChange, type ServerRow } from '../../tenancy/server-rows.js';
 import { databasesAt, startedAt } from '../../tenancy/server-probe.js';
-import { addressAt } from '../../tenancy/servers.js';
+import { addressAt } from '../../tenancy/server-url.js';
 import type { Origin } from '../audit/audit.js';
 import { bytesOn, serverNamed } from '../projects/choose-server.js';
 import { problem } from './finding.js';

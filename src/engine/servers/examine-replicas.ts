@@ -2,7 +2,7 @@
 import { messageOf } from '../../contract/operator-message.js';
 import type { Finding } from '../../contract/wire/operator.js';
 import type { ServerAddress } from '../../pg/index.js';
-import { addressAt } from '../../tenancy/servers.js';
+import { addressAt } from '../../tenancy/server-url.js';
 import { walOf } from '../../tenancy/server-probe.js';
 import { ok, problem } from './finding.js';
 
