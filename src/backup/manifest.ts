@@ -2,6 +2,7 @@
 import { PROJECT_NAME_PATTERN, SCOPES } from '../contract/names.js';
 import { type Schema, type Static, Type } from '../contract/schema.js';
 import { describes } from '../contract/validator.js';
+import { DistributedTable } from './distributed-tables.js';
 import { BadBackup } from './tar.js';
 
 /** Incremented with every change that an older program cannot restore. Version 1 had dumps only. */
@@ -36,6 +37,8 @@ const dump = {
   extensions: Type.Array(Type.String()),
   /** Exact numbers of rows in the dump's snapshot. */
   tables: Type.Array(Type.Object({ name: Type.String(), rows: Type.Integer() })),
+  /** Those that a Citus cluster had spread over its workers. Backups of earlier versions do not say. */
+  distributed: Type.Optional(Type.Array(DistributedTable)),
 };
 
 /** Major version of the server, and of pg_dump. */

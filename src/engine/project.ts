@@ -2,6 +2,7 @@
 import type { Consistency } from '../contract/servers.js';
 import type { Lease } from '../tenancy/connections/connections.js';
 import type { ProjectRow } from '../tenancy/control-rows.js';
+import { isOnCitus } from '../tenancy/placement.js';
 import type { PoolName } from '../tenancy/connections/project-session.js';
 import type { Replica } from '../tenancy/replicas.js';
 import type { DatabaseAccess, Work } from './database/database-access.js';
@@ -70,7 +71,7 @@ export class Project {
 
   /** Its tables may be distributed over the workers of a cluster. */
   get isOnCitus(): boolean {
-    return this.row.placement.added?.engine === 'citus';
+    return isOnCitus(this.row.placement);
   }
 
   /** It is being moved: its writer may not log in. */

@@ -41,9 +41,14 @@ export async function installExtensions(session: Session, extensions: readonly s
   }
 }
 
+/** Parts of the server, which a project does not need elsewhere. */
+const OF_SERVER = ['plpgsql', 'citus', 'citus_columnar'];
+
 /** Names of the extensions in the database of the session. */
 export async function installedExtensions(session: Session): Promise<string[]> {
-  const rows = await session.query(sql`SELECT extname FROM pg_extension WHERE extname <> 'plpgsql' ORDER BY 1`);
+  const rows = await session.query(
+    sql`SELECT extname FROM pg_extension WHERE extname <> ALL (${OF_SERVER}) ORDER BY 1`,
+  );
   return rows.map(([name]) => name ?? '');
 }
 

@@ -29,5 +29,14 @@ export interface AddedServer {
   readonly maxConnections: number | null;
 }
 
+/** Its tables may be distributed over the workers of a cluster. */
+export const isOnCitus = ({ added }: Pick<Placement, 'added'>): boolean => added?.engine === 'citus';
+
+/**
+ * A setting of sessions that change or lock several tables at once: Citus refuses to do that with a distributed table and a reference table
+ * that it refers to, unless it takes one shard after another. Other servers take it for the setting of an extension that is not there.
+ */
+export const SHARD_BY_SHARD = { 'citus.multi_shard_modify_mode': 'sequential' };
+
 /** The role of a backup: a crash leaves one that the next backup, or the end of the project, clears away. */
 export const dumpRole = ({ writer }: Pick<Placement, 'writer'>): string => `b_${writer.slice(2)}`;

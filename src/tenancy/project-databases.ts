@@ -7,7 +7,7 @@ import { retryOnContention } from './contention.js';
 import { isFenced, moving } from './fence.js';
 import { installedExtensions, installExtensions } from './extensions.js';
 import { migrate, type Migration, newestVersion } from './migrate.js';
-import type { Placement } from './placement.js';
+import { type Placement, SHARD_BY_SHARD } from './placement.js';
 import {
   endIdleSessions,
   ensureRoles,
@@ -127,7 +127,8 @@ export class ProjectDatabases {
   /** Only the writer itself, or a superuser, may set the rights of its objects. */
   private asWriter<T>(tenancy: Logins, placement: Placement, work: (session: Session) => Promise<T>): Promise<T> {
     const { database, writer } = placement;
-    const options = startupOptions({ search_path: 'pg_catalog', statement_timeout: String(REPAIR_STATEMENT_MS) });
+    const settings = { search_path: 'pg_catalog', statement_timeout: String(REPAIR_STATEMENT_MS), ...SHARD_BY_SHARD };
+    const options = startupOptions(settings);
     const { address } = tenancy.serverOf(placement);
     return withSession({ ...address, database, user: writer, password: tenancy.password(writer), options }, work);
   }

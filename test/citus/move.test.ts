@@ -1,9 +1,10 @@
 /** The way of a project that has outgrown its server: an ordinary move to a Citus cluster, then its tables are distributed one by one. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type AddedServer, startAddedServer, variableWith } from '../support/added-server.js';
-import { type CitusCluster, hasCitus, startCitus } from '../support/citus-cluster.js';
+import { type CitusCluster, citusServer, hasCitus, startCitus } from '../support/citus-cluster.js';
 import { eventually } from '../support/program.js';
 import { startTestService, type TestProject, type TestService } from '../support/service.js';
+import { distributionOf, isWhole, spread } from '../support/spread-project.js';
 
 const ADMIN = '/api/cdp/admin';
 
@@ -49,7 +50,7 @@ describe.runIf(hasCitus())('a move to a Citus cluster', () => {
     return seen();
   };
 
-  it('brings everything, and each table is distributed then; the project does not leave again', async () => {
+  it('brings everything, and each table is distributed then', async () => {
     await project.table('orders', { customer: 'TEXT', n: 'INTEGER' });
     await project.table('countries', { name: 'TEXT' });
     await project.rows(`CREATE VIEW large AS SELECT customer FROM orders WHERE n > 100`);
@@ -72,6 +73,20 @@ describe.runIf(hasCitus())('a move to a Citus cluster', () => {
     const replayed = await insert(records, 'first');
     expect(replayed.headers.get('idempotency-replayed')).toBe('true');
     expect((await insert(records, 'second')).status).toBe(201);
-    await expect(move('eu-1')).rejects.toThrow('projects do not move away from Citus');
+  });
+
+  it('from another cluster distributes the tables again; from there they go on as ordinary ones', async () => {
+    for (const table of ['orders', 'countries']) await project.rows(`DROP TABLE ${table} CASCADE`);
+    await spread(project);
+    const before = await distributionOf(project);
+    const another = await citusServer(service, cluster);
+    for (const to of [another, 'eu-1']) {
+      expect(await move(to, { verify: 'full' })).toMatchObject({ state: 'done', to, reason: null });
+      const moved = await project.seenAnew();
+      const [found] = Object.values(await distributionOf(moved));
+      if (to === another) expect(await distributionOf(moved)).toEqual(before);
+      else expect(found).toBeNull();
+      await isWhole(moved);
+    }
   });
 });

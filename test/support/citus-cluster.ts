@@ -121,8 +121,8 @@ export async function createCitusDatabase(nodes: readonly NodeAddress[], databas
 
 let servers = 0;
 
-/** A project on a cluster, in a database of its own: the cluster is a server of the service for it alone. */
-export async function citusProject(service: TestService, cluster: CitusCluster): Promise<TestProject> {
+/** A cluster as a server of the service, with a database of its own. @returns its name */
+export async function citusServer(service: TestService, cluster: CitusCluster): Promise<string> {
   const { host, port, user, password, database } = await cluster.database();
   const name = `citus-${++servers}`;
   const variable = `CDP_TEST_CITUS_${servers}`;
@@ -130,5 +130,11 @@ export async function citusProject(service: TestService, cluster: CitusCluster):
   const bounds = { labels: {}, weight: 1, maxProjects: null, maxBytes: null, maxConnections: null };
   const server = { name, urlReference: `env:${variable}`, engine: 'citus', tenancy: 'dedicated', ...bounds } as const;
   await service.engine.serverRows.add(server, null);
+  return name;
+}
+
+/** A project on a cluster that has no other. */
+export async function citusProject(service: TestService, cluster: CitusCluster): Promise<TestProject> {
+  const name = await citusServer(service, cluster);
   return service.project(`giant-${servers}`, name);
 }

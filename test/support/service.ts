@@ -66,6 +66,8 @@ export interface TestService {
   call(method: string, path: string, call?: Call): Promise<TestAnswer>;
   /** @param server the name of one that was added; default: the service chooses */
   project(name?: string, server?: string): Promise<TestProject>;
+  /** One that is there already, with a token of its own. */
+  found(name: string): Promise<TestProject>;
   close(): Promise<void>;
 }
 
@@ -164,6 +166,7 @@ async function start(
     config,
     call: (method, path, given) => call(service.url, method, path, given),
     project,
+    found: async (name) => withToken((await engine.projects.get(name)).id, name),
     close: async () => {
       const placements = (await engine.projects.list()).map(({ placement }) => placement);
       await service.close();

@@ -6,8 +6,9 @@ import type { Verification } from '../../contract/moves.js';
 import type { TableRows } from '../../contract/wire/operator.js';
 import { ident, type LoginOptions, PostgresError, type Session, sql, SQLSTATE, withSession } from '../../pg/index.js';
 import { EXTENSIONS_SCHEMA } from '../../tenancy/extensions.js';
-import type { Placement } from '../../tenancy/placement.js';
+import { isOnCitus, type Placement } from '../../tenancy/placement.js';
 import type { Tenancy } from '../../tenancy/tenancy.js';
+import { distributeAgain, distributedTables } from '../distributed-tables.js';
 import { renamed } from '../logical/archive-entries.js';
 import { LOCK_WAIT_MS, withDumpRole } from '../logical/dump-role.js';
 import { withSnapshot } from '../logical/snapshot.js';
@@ -78,6 +79,7 @@ export async function copyDatabase(options: CopyOptions): Promise<Copied> {
     const written = await writing(target, signal, async (writer) => {
       for (const name of schema.own) await writer.query(sql`CREATE SCHEMA ${ident(name)}`);
       const leftOut = await execute(writer, schema.beforeData, from, to);
+      if (isOnCitus(to)) await distributeAgain(writer, to, await distributedTables(session, from));
       for (const table of tables) {
         const report = (rows: number, bytes: number) => options.onProgress?.({ table: table.shown, rows, bytes });
         await copyTable(session, writer, table, report);

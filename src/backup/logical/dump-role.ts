@@ -17,7 +17,7 @@ import {
 } from '../../pg/index.js';
 import { ADVISORY_LOCKS } from '../../tenancy/advisory-locks.js';
 import { retryOnContention } from '../../tenancy/contention.js';
-import { dumpRole, type Placement } from '../../tenancy/placement.js';
+import { dumpRole, isOnCitus, type Placement, SHARD_BY_SHARD } from '../../tenancy/placement.js';
 import { withServiceSession } from '../../tenancy/service-pool.js';
 import { type Tenancy, withServer } from '../../tenancy/tenancy.js';
 
@@ -44,6 +44,7 @@ const SETTINGS = {
   row_security: 'off',
   jit: 'off',
   client_connection_check_interval: '1s',
+  ...SHARD_BY_SHARD,
 };
 
 /**
@@ -64,6 +65,8 @@ export async function withDumpRole<T>(
     while (!(await tryLock(session))) await sleep(100, undefined, { signal });
     try {
       await drop(session, role);
+      // A worker may have missed the end of a transaction that was committed; else its rows would not be seen.
+      if (isOnCitus(placement)) await session.query(sql`SELECT recover_prepared_transactions()`);
       await inTransaction(session, () => make(session, role, tenancy.roleOptions(role), placement));
       const options = startupOptions(SETTINGS);
       return await work({

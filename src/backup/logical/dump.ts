@@ -8,6 +8,7 @@ import type { Session } from '../../pg/index.js';
 import type { ProjectRow } from '../../tenancy/control-rows.js';
 import type { Placement } from '../../tenancy/placement.js';
 import { type Tenancy, withServer } from '../../tenancy/tenancy.js';
+import { distributedTables } from '../distributed-tables.js';
 import type { Installation } from '../installation.js';
 import { dumpOf, listOfDump, type LogicalProject } from '../manifest.js';
 import { type Add, type Member, readMember } from '../tar.js';
@@ -46,20 +47,21 @@ export async function saveDump(
     // What the project did to its roles and rights must not keep it from being saved.
     await databases.restoreRights(tenancy, placement);
     const extensions = await databases.extensionsOf(tenancy, placement);
-    const { dump, tables } = await withDumpRole(tenancy, placement, signal, (login) =>
+    const { dump, ...noted } = await withDumpRole(tenancy, placement, signal, (login) =>
       withSnapshot(login, placement, signal, async (session, snapshot, locked) => {
         const tables = await rowsOf(session, locked, placement);
+        const distributed = await distributedTables(session, placement);
         const environment = await libpqEnvironment(login, folder);
         const args = [...OPTIONS, `--snapshot=${snapshot}`, `--lock-wait-timeout=${LOCK_WAIT_MS}`];
         const dump = await stream(`${programs.folder}/pg_dump`, args, { environment, signal }, (output) =>
           add(dumpOf(name), output as AsyncIterable<Buffer>),
         );
-        return { dump, tables };
+        return { dump, tables, distributed };
       }),
     );
     await add(listOfDump(name), [Buffer.from(await listOf(file, dump, programs, signal))]);
     const versions = { postgres, pg_dump: programs.major };
-    return { kind: 'logical', name, bytes: dump.size, database, writer, reader, extensions, tables, ...versions };
+    return { kind: 'logical', name, bytes: dump.size, database, writer, reader, extensions, ...noted, ...versions };
   });
 }
 

@@ -16,9 +16,10 @@ import {
   withSession,
 } from '../../pg/index.js';
 import { EXTENSIONS_SCHEMA } from '../../tenancy/extensions.js';
-import type { Placement } from '../../tenancy/placement.js';
+import { isOnCitus, type Placement } from '../../tenancy/placement.js';
 import type { Tenancy } from '../../tenancy/tenancy.js';
 import type { BackupFile } from '../backup-file.js';
+import { distributeAgain } from '../distributed-tables.js';
 import { dumpOf, listOfDump, type LogicalProject } from '../manifest.js';
 import { type ArchiveStatement, chooseEntries, setSearchPath, statementsIn } from './archive-entries.js';
 import {
@@ -54,7 +55,7 @@ export function programsFor(
 /**
  * Rights, policies and the contents of materialized views follow as statements of our own, because they name roles, which have
  * other names here, and because pg_restore would not fill a view that a policy applies to.
- * @returns the rights that were given to roles which do not exist here are left out, in words
+ * @returns what is left out, in words: rights that were given to roles which do not exist here, and the distribution of tables
  * @throws ProgramFailed, PostgresError; Error if the rows are not those of the dump
  */
 export async function loadDump(
@@ -83,27 +84,40 @@ export async function loadDump(
     const names = entries.ownSchemas.join(', ');
     throw new Error(`The project has schemas of its own (${names}), which no project on this server may have`);
   }
+  const { distributed = [] } = dumped;
+  const isDistributed = distributed.length > 0 && isOnCitus(placement);
   const leftOut = await withPrivateFolder(async (folder) => {
     const environment = await libpqEnvironment(login, folder);
-    const pgRestore = async (lines: readonly string[], target: string): Promise<string> => {
+    const pgRestore = async (lines: readonly string[], ...how: string[]): Promise<string> => {
       if (lines.length === 0) return '';
       const list = join(folder, randomBytes(8).toString('hex'));
       await writeFile(list, `${lines.join('\n')}\n`, { mode: 0o600 });
-      const args = ['--no-owner', '--no-tablespaces', '--exit-on-error', `--use-list=${list}`, target];
+      const args = ['--no-owner', '--no-tablespaces', '--exit-on-error', `--use-list=${list}`, ...how];
       const input = Readable.from(withSearchPath(file.read(dumpOf(dumped.name)), searchPath));
       return run(join(programs.folder, 'pg_restore'), args, { environment, signal, input });
     };
     await withSession(login, async (session) => {
       for (const name of entries.ownSchemas) await session.query(sql`CREATE SCHEMA ${ident(name)}`);
     });
-    await pgRestore(entries.contents, `--dbname=${placement.database}`);
+    const database = `--dbname=${placement.database}`;
+    await pgRestore(entries.contents, database, '--section=pre-data');
+    if (isDistributed) await withSession(login, (session) => distributeAgain(session, placement, distributed), signal);
+    await pgRestore(entries.contents, database, '--section=data', '--section=post-data');
     const roles = new Map((['database', 'writer', 'reader'] as const).map((role) => [dumped[role], placement[role]]));
     const statements = statementsIn(await pgRestore(entries.statements, '--file=-'), roles);
     return withSession(login, (session) => runAll(session, statements), signal);
   });
   const tables = await countRows(tenancy, placement, signal);
   if (JSON.stringify(tables) !== JSON.stringify(dumped.tables)) {
-    throw new Error('The tables do not have the rows after the restore that they had in the backup');
+    const rows = (list: readonly TableRows[]) => list.map(({ name, rows }) => `${name} ${rows}`).join(', ');
+    throw new Error(
+      `The tables do not have the rows after the restore that they had in the backup: ${rows(tables)} instead of ${rows(dumped.tables)}`,
+    );
+  }
+  if (distributed.length > 0 && !isDistributed) {
+    leftOut.push(
+      `how tables are distributed, as this server is no Citus cluster: ${distributed.map(({ table }) => table).join(', ')}`,
+    );
   }
   return { tables, left_out: leftOut };
 }

@@ -1,7 +1,8 @@
 /** One moment of a project's database, for more than one session to see. */
-import { ident, type LoginOptions, type Session, sql, withSession } from '../../pg/index.js';
+import { ident, join, type LoginOptions, type Session, sql, withSession } from '../../pg/index.js';
 import type { Placement } from '../../tenancy/placement.js';
 import { isOfProject } from '../../tenancy/project-rights.js';
+import { distributedTables } from '../distributed-tables.js';
 import { LOCK_WAIT_MS, lockTimeout } from './dump-role.js';
 
 /** A table of one of the project's schemas. */
@@ -15,7 +16,13 @@ export const shownName = ({ schema, name }: ProjectTable, placement: Placement):
   schema === placement.schema ? name : `${schema}.${name}`;
 
 /**
- * Holds a snapshot open, with every table locked against ALTER and DROP.
+ * Workers of a Citus cluster share no snapshot, so nobody may write to distributed tables until the end. The lock is not passed on to the
+ * workers: the transactions there would begin, and with them their snapshots, before it is granted.
+ */
+const ON_COORDINATOR = sql`SET LOCAL citus.enable_ddl_propagation = off`;
+
+/**
+ * Holds a snapshot open, with every table locked against ALTER and DROP, and those that Citus distributes against writes.
  * @param work gets the session that holds it, its name for others, and the tables
  */
 export async function withSnapshot<T>(
@@ -25,12 +32,16 @@ export async function withSnapshot<T>(
   work: (session: Session, snapshot: string, tables: ProjectTable[]) => Promise<T>,
 ): Promise<T> {
   const inTransaction = async (session: Session): Promise<T> => {
-    const [, , exported] = await session.run([
+    const distributed = (await distributedTables(session, placement)).map(
+      ({ table }) => sql`${ident(placement.schema, table)}`,
+    );
+    const results = await session.run([
       lockTimeout(LOCK_WAIT_MS),
       sql`BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY`,
+      ...(distributed.length > 0 ? [ON_COORDINATOR, sql`LOCK TABLE ${join(distributed, ', ')} IN SHARE MODE`] : []),
       sql`SELECT pg_export_snapshot()`,
     ]);
-    return work(session, exported?.rows[0]?.[0] ?? '', await lockTables(session, placement));
+    return work(session, results.at(-1)?.rows[0]?.[0] ?? '', await lockTables(session, placement));
   };
   return withSession(login, inTransaction, signal);
 }

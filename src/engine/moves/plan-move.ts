@@ -41,7 +41,6 @@ export async function planMove(
     ...(['active', 'inactive'].includes(project.status) ? [] : [`it is ${project.status}`]),
     ...(from === to.name ? [`it lives on ${to.name} already`] : []),
     ...(to.status === 'active' ? [] : [`the server ${to.name} is ${to.status}`]),
-    ...(placement.added?.engine === 'citus' ? ['projects do not move away from Citus'] : []),
     ...(hasRoom || from === to.name ? [] : [`the server ${to.name} has as many projects as it may`]),
   ];
   const source = await asked(from, () => sourceOf(parts, project));
