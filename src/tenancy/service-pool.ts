@@ -4,7 +4,7 @@ import { CircuitBreaker } from './health/circuit-breaker.js';
 
 /**
  * Connections that an instance opens in addition to those to projects' databases, as servers are sized for
- * (docs/operations.md): the pools', and now and then some to make or repair a project.
+ * (docs/servers.md): the pools', and now and then some to make or repair a project.
  */
 export const CONNECTIONS_BESIDE_PROJECTS = 10;
 
