@@ -8,6 +8,7 @@ import type { AddedServer, Placement } from './placement.js';
 import { Replicas } from './replicas.js';
 import { SharedTenancy } from './shared-tenancy.js';
 import type { Server, Tenancy } from './tenancy.js';
+import type { TenancyParts } from './tenancy-by-address.js';
 import { hasOtherUrl, urlAt } from './server-url.js';
 import { addressOfUrl, type ServerAddress } from '../pg/index.js';
 
