@@ -8,7 +8,7 @@ import type { Binaries } from './binaries.js';
 import { CONTROL_SIZE, PORT, serverConfig, SUPERUSER } from './config.js';
 import type { ServerFolder } from './server-folder.js';
 import { findPostmaster } from './lock-file.js';
-import { startPostmaster } from './postmaster.js';
+import { OtherPostmaster, startPostmaster } from './postmaster.js';
 import { stopPostmaster } from './processes.js';
 import type { Log } from './data-folder.js';
 
@@ -125,7 +125,8 @@ async function own(folder: ServerFolder, binaries: Binaries, durable: boolean, o
       return { pid, session: await lockedSession(folder, binaries, pid, owner) };
     } catch (error) {
       if (error instanceof DataFolderInUse || performance.now() > until) throw error;
-      const isWorthwhile = error instanceof OtherVersion || isOfConnection(error) || (await findPostmaster(folder));
+      const isOfOther = error instanceof OtherVersion || error instanceof OtherPostmaster;
+      const isWorthwhile = isOfOther || isOfConnection(error) || (await findPostmaster(folder));
       if (!isWorthwhile) throw error;
     }
   }

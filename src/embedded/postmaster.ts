@@ -21,6 +21,9 @@ export interface Postmaster {
   stop(): Promise<void>;
 }
 
+/** Another postmaster had the data directory; meanwhile it may have ended. */
+export class OtherPostmaster extends Error {}
+
 interface StartOptions {
   /** `postgresql.conf` as text. */
   readonly config: string;
@@ -39,7 +42,7 @@ const ATTEMPTS = 3;
  * Starts a server and waits until it accepts connections, for as long as a recovery takes. Leftovers of a dead server are removed
  * only if the start fails: a lock file whose pid belongs to another process now, or a backend that outlived its postmaster.
  * @param signal aborted: the server is stopped instead
- * @throws Error with the end of Postgres's log
+ * @throws OtherPostmaster; Error; both with the end of Postgres's log
  */
 export async function startPostmaster(
   folder: ServerFolder,
@@ -72,7 +75,8 @@ async function tryStart(
   if (!ready || signal?.aborted) {
     if (signal?.aborted) await stopStarting(child, folder);
     const log = await logSince(folder, logStart);
-    return new Error(`Postgres did not start (${await exited}). The end of ${folder.log}:\n${lastLines(log)}`);
+    const message = `Postgres did not start (${await exited}). The end of ${folder.log}:\n${lastLines(log)}`;
+    return FOUND_OTHER.test(log) ? new OtherPostmaster(message) : new Error(message);
   }
   const ended = exited.then(async (how) => {
     // A busy backend outlives a killed postmaster, and this server may not be started again soon.
@@ -81,6 +85,9 @@ async function tryStart(
   });
   return { pid, ended, stop: () => stopPostmaster(pid, folder.data) };
 }
+
+/** Postgres's words if the lock file names a process that runs (miscinit.c of Postgres). */
+const FOUND_OTHER = /FATAL: {2}lock file "postmaster\.pid" already exists/;
 
 const CLEAN_END = 'exit code 0';
 

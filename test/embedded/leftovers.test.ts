@@ -1,7 +1,7 @@
 /** What a killed service, a killed Postgres and the machine leave behind, and a later start has to cope with. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readFile, stat, writeFile } from 'node:fs/promises';
+import { readFile, rm, stat, watch, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { exists } from '../../src/files.js';
@@ -15,6 +15,7 @@ import {
   postmastersIn,
   preparedDataDir,
   projectPostmaster,
+  runProgram,
   serverOf,
   startServe,
 } from '../support/program.js';
@@ -79,6 +80,24 @@ describe('the next start of a server', () => {
     await killedWithPid(0);
     for (const file of lockFiles()) await writeFile(file, '');
     await findsItsRows();
+  });
+});
+
+describe('the start of the control server', () => {
+  it('is tried again if the server that was in its way has just ended', async () => {
+    const dataDir = await preparedDataDir();
+    const control = join(dataDir, 'postgres/control');
+    const { uid, gid } = await stat(join(control, 'data'));
+    const other = spawn('sleep', ['600'], { uid, gid, cwd: '/' });
+    const lockFile = join(control, 'data/postmaster.pid');
+    await writeFile(lockFile, `${other.pid}\n`);
+
+    const command = runProgram(['project', 'list', '--data-dir', dataDir]);
+    const isRefused = async () => (await readFile(join(control, 'postgres.log'), 'utf8')).includes('already exists');
+    for await (const { filename } of watch(control)) if (filename === 'postgres.log' && (await isRefused())) break;
+    await rm(lockFile);
+    expect(await command).toMatchObject({ code: 0, stderr: '' });
+    other.kill();
   });
 });
 
