@@ -279,12 +279,15 @@ describe('what is sent follows Accept, with its weights (RFC 9110 section 12.5.1
     ['image/png', 'application/json'],
     ['nonsense', 'application/json'],
     [',;q=,text/csv;q=x"', 'application/json'],
-    [`${'a/b,'.repeat(2_000)}text/csv`, 'text/csv'],
-  ])('%j: %s', async (accept, type) => {
+  ])('%j: %s', (accept, type) => decides(accept, type));
+
+  it('also where it is long', () => decides(`${'a/b,'.repeat(2_000)}text/csv`, 'text/csv'));
+
+  async function decides(accept: string, type: string): Promise<void> {
     const answer = await stream('SELECT 1 AS one', accept);
     expect(answer.status).toBe(200);
     expect(answer.headers.get('content-type')?.split(';')[0]).toBe(type);
-  });
+  }
 });
 
 describe('protects', () => {
