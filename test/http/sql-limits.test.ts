@@ -34,13 +34,8 @@ async function timed<T>(work: Promise<T>): Promise<[result: T, ms: number]> {
   return [await work, performance.now() - started];
 }
 
-/** Asks again, up to five times, until it took less than `enough` ms: other work on the machine does not delay each time. */
-async function soonest(enough: number, ask: () => Promise<TestAnswer>): Promise<[answer: TestAnswer, ms: number]> {
-  for (let attempt = 1; ; attempt++) {
-    const found = await timed(ask());
-    if (found[1] < enough || attempt === 5) return found;
-  }
-}
+/** Less than what is refused or held would take, and long for a machine with other work. */
+const SOON_MS = 15_000;
 
 /** Well before it would end by itself. */
 const isFree = (mark: string) => expect.poll(() => running(mark), { timeout: 10_000 }).toBe(0);
@@ -58,11 +53,11 @@ async function running(mark: string): Promise<number> {
 
 describe('time', () => {
   it('is up after timeout_ms: 504, and the backend is free', async () => {
-    const [answer, ms] = await soonest(800, () => sql("SELECT pg_sleep(20), 'mark_plain'", { timeout_ms: 300 }));
+    const [answer, ms] = await timed(sql("SELECT pg_sleep(20), 'mark_plain'", { timeout_ms: 300 }));
     const body = failure(answer, 504, 'query_timeout');
     expect(body.message).toContain('300');
     expect(ms).toBeGreaterThan(290);
-    expect(ms).toBeLessThan(800);
+    expect(ms).toBeLessThan(SOON_MS);
     await isFree('mark_plain');
   });
 
@@ -81,10 +76,10 @@ describe('time', () => {
 
   it('counts for all statements of a request together, and nothing of them stays', async () => {
     await project.rows('CREATE TABLE timed (n int)');
-    const text = `INSERT INTO timed VALUES (1);${' SELECT pg_sleep(0.2);'.repeat(20)}`;
-    const [answer, ms] = await soonest(1_000, () => sql(text, { timeout_ms: 500 }));
+    const text = `INSERT INTO timed VALUES (1);${' SELECT pg_sleep(0.2);'.repeat(90)}`;
+    const [answer, ms] = await timed(sql(text, { timeout_ms: 500 }));
     failure(answer, 504, 'query_timeout');
-    expect(ms).toBeLessThan(1_000);
+    expect(ms).toBeLessThan(SOON_MS);
     expect(await project.rows('SELECT * FROM timed')).toEqual([]);
   });
 
@@ -102,10 +97,10 @@ describe('time', () => {
     ],
   ];
   it.each(STUBBORN)('is up too for a statement that %s', async (_what, text) => {
-    const [answer, ms] = await soonest(1_500, () => sql(text, { timeout_ms: 300 }));
-    failure(answer, 504, 'query_timeout');
     // 0.3 s, then 0.5 s of grace, then the end of the backend.
-    expect(ms).toBeLessThan(1_500);
+    const [answer, ms] = await timed(sql(text, { timeout_ms: 300 }));
+    failure(answer, 504, 'query_timeout');
+    expect(ms).toBeLessThan(SOON_MS);
     await isFree('mark_stubborn');
     expect(await project.rows('SELECT 1 AS fine')).toEqual([{ fine: 1 }]);
   });
@@ -156,9 +151,7 @@ describe('rows', () => {
       'SELECT generate_series(1, 1000000000000) AS g',
       'WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT n FROM r',
     ]) {
-      const [answer, ms] = await soonest(2_000, () => sql(text));
-      expect(answer.body).toMatchObject({ type: 'SELECT', row_count: 10_000, truncated: true });
-      expect(ms).toBeLessThan(2_000);
+      expect((await sql(text)).body).toMatchObject({ type: 'SELECT', row_count: 10_000, truncated: true });
     }
   });
 
@@ -288,7 +281,7 @@ describe('places', () => {
       expect(answer.headers.get('retry-after')).toMatch(/^\d+$/);
       expect(waited).toBeGreaterThan(1_900);
     }
-    expect(Math.min(...refused.map(([, waited]) => waited))).toBeLessThan(15_000);
+    expect(Math.min(...refused.map(([, waited]) => waited))).toBeLessThan(SOON_MS);
     const next = sql('SELECT 1 AS n');
     await sleep(50);
     await release();
@@ -302,15 +295,13 @@ describe('places', () => {
     await project.table('inserted', { n: 'INTEGER' });
     await other.rows('SELECT 1');
     const release = await holdAll(project);
-    const [insert, insertMs] = await soonest(1_000, () =>
-      project.call('POST', '/api/cdp/data/inserted', { body: [{ n: 1 }] }),
-    );
+    const [insert, insertMs] = await timed(project.call('POST', '/api/cdp/data/inserted', { body: [{ n: 1 }] }));
     expect(insert.status).toBe(201);
-    expect(insertMs).toBeLessThan(1_000);
+    expect(insertMs).toBeLessThan(SOON_MS);
     expect((await project.call('GET', '/api/cdp/schema')).status).toBe(200);
-    const [answer, ms] = await soonest(500, () => sql('SELECT 1 AS n', {}, other));
+    const [answer, ms] = await timed(sql('SELECT 1 AS n', {}, other));
     expect(answer.status).toBe(200);
-    expect(ms).toBeLessThan(500);
+    expect(ms).toBeLessThan(SOON_MS);
     await release();
   });
 
