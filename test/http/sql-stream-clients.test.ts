@@ -162,9 +162,9 @@ describe('memory', () => {
     };
     for (const accept of [NDJSON, CSV]) await read(20_000, accept, 0);
     const before = await residentMiB();
-    // 300 MB each way, once as fast as it goes and once with a reader that dawdles.
+    // 120 MB each way, once as fast as it goes and once with a reader that dawdles.
     for (const accept of [NDJSON, CSV]) {
-      expect((await read(300_000, accept, accept === CSV ? 5 : 0)) - before).toBeLessThan(64);
+      expect((await read(120_000, accept, accept === CSV ? 5 : 0)) - before).toBeLessThan(64);
     }
     await child.end();
   });
