@@ -16,7 +16,7 @@ describe.runIf(hasCitus())('a move to a Citus cluster', () => {
   let admin: string;
 
   beforeAll(async () => {
-    [cluster, other] = [await startCitus(), await startAddedServer(false, 15)];
+    [cluster, other] = [await startCitus(), await startAddedServer(15)];
     service = await startTestService();
     admin = (await service.engine.tokens.create(null)).token;
     const { host, port, user, password, database } = await cluster.database();

@@ -16,7 +16,7 @@ let other: AddedServer;
 let dataDir: string;
 let url: string;
 beforeAll(async () => {
-  other = await startAddedServer(false, 18);
+  other = await startAddedServer(18);
   dataDir = await preparedDataDir();
   const variable = variableWith(other.url);
   ({ url } = await startServe(['--data-dir', dataDir], { env: { [variable]: other.url } }));

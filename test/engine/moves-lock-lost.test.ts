@@ -23,7 +23,7 @@ let project: TestProject;
 let home: Placement;
 
 beforeAll(async () => {
-  other = await startAddedServer(false, 18);
+  other = await startAddedServer(18);
   service = await startTestService();
   const token = (await service.engine.tokens.create(null)).token;
   const body = { name: 'eu-1', url_reference: `env:${variableWith(other.url)}` };

@@ -22,7 +22,7 @@ const WRITERS = 4;
 
 let other: AddedServer;
 beforeAll(async () => {
-  other = await startAddedServer(true, 18, ['wal_level=logical']);
+  other = await startAddedServer(18, ['wal_level=logical']);
   await connected(other.connection, (client) => client.query('ALTER ROLE cdp REPLICATION'));
 });
 afterAll(() => other.close());

@@ -29,7 +29,7 @@ const WITHIN_A_MINUTE = { timeoutMs: 60_000, signal: NEVER, expired: queryTimeou
 let other: AddedServer;
 let variable: string;
 beforeAll(async () => {
-  other = await startAddedServer(false, 18);
+  other = await startAddedServer(18);
   variable = variableWith(other.url);
 });
 afterAll(() => other.close());

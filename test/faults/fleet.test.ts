@@ -23,8 +23,8 @@ const PATIENT = { timeout: 60_000 };
 beforeAll(async () => {
   [service, bySocket, byTls, cluster] = await Promise.all([
     startOwnService(),
-    startAddedServer(true, undefined, SMALL),
-    startAddedServer(true, undefined, SMALL, true),
+    startAddedServer(undefined, SMALL),
+    startAddedServer(undefined, SMALL, true),
     startCluster(),
   ]);
   admin = (await service.engine.tokens.create(null)).token;

@@ -25,7 +25,7 @@ const THERE = `SELECT datname AS name FROM pg_database WHERE datname ~ '^d_'
   UNION ALL SELECT rolname FROM pg_roles WHERE rolname ~ '^[wrb]_'`;
 
 it('no row is lost or doubled by moves there and back, each killed at another state', async () => {
-  const other = await startAddedServer(true, 18);
+  const other = await startAddedServer(18);
   const stage = await embeddedStage();
   try {
     const { dataDir, ledger, token } = stage;

@@ -45,7 +45,7 @@ describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
   let service: TestService;
   let server: AddedServer;
   beforeAll(async () => {
-    [service, server] = await Promise.all([start(), startAddedServer(true)]);
+    [service, server] = await Promise.all([start(), startAddedServer()]);
     const admin = (await service.engine.tokens.create(null)).token;
     const body = { name: 'second', url_reference: `env:${variableWith(server.url)}` };
     const added = await service.call('POST', '/api/cdp/admin/servers', { token: admin, body });

@@ -22,7 +22,7 @@ const onServer = <T>(work: (client: pg.Client) => Promise<T>, database = 'postgr
 beforeAll(async () => {
   folder = await mkdtemp('/tmp/cdp-standby-');
   await chmod(folder, 0o711);
-  server = await startThrowaway(join(folder, 'server'), { durable: true });
+  server = await startThrowaway(join(folder, 'server'));
   service = await startTestService({}, { major: 18, connection: server.connection });
   project = await service.project();
 });

@@ -24,7 +24,7 @@ let service: TestService;
 let project: TestProject;
 let parts: ProjectParts;
 beforeAll(async () => {
-  [home, other] = await Promise.all([startAddedServer(false, 18), startAddedServer(false, 18)]);
+  [home, other] = await Promise.all([startAddedServer(18), startAddedServer(18)]);
   service = await startTestService({}, { major: 18, connection: home.connection });
   const token = (await service.engine.tokens.create(null)).token;
   const body = { name: 'eu-1', url_reference: `env:${variableWith(other.url)}` };

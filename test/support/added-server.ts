@@ -36,13 +36,11 @@ export interface Disguise {
 }
 
 /**
- * @param durable what it has acknowledged survives its processes
  * @param major default: a Postgres 15 where there is one, else the embedded 18
  * @param settings `name=value`
  * @param overTls by TCP, and only with TLS: `url` has the file of its authority
  */
 export async function startAddedServer(
-  durable = false,
   major = debianMajors()[0] ?? 18,
   settings: readonly string[] = [],
   overTls = false,
@@ -50,7 +48,7 @@ export async function startAddedServer(
   const folder = await mkdtemp('/tmp/cdp-added-');
   await chmod(folder, 0o711);
   const options = {
-    ...{ major, durable, settings },
+    ...{ major, settings },
     ...(overTls ? await withTls(folder, settings) : {}),
   };
   const start = () => startThrowaway(join(folder, 'server'), options);

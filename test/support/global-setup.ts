@@ -38,7 +38,11 @@ export default async function setup(project: TestProject): Promise<() => Promise
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => process.exit(1));
 
   const start = async (major: number): Promise<TestServer> => {
-    const server = await startThrowaway(join(folder, String(major)), { major, account });
+    const server = await startThrowaway(join(folder, String(major)), {
+      major,
+      account,
+      settings: ['synchronous_commit=off'],
+    });
     stops.push(() => server.stop());
     return { major, connection: server.connection };
   };

@@ -35,8 +35,6 @@ const HBA = 'local all all scram-sha-256\nhost all,replication all 127.0.0.1/32 
 
 interface Options {
   readonly major?: number;
-  /** Else nothing is flushed: tests kill processes, not the machine. */
-  readonly durable?: boolean;
   /** `name=value` */
   readonly settings?: readonly string[];
   /** Listens there on 127.0.0.1 besides its socket, which then has that number, too. */
@@ -47,9 +45,12 @@ interface Options {
   readonly account?: Account;
 }
 
-/** Starts the server of a folder, and makes its cluster if it is missing. The folder's path is short, so the socket fits. */
+/**
+ * Starts the server of a folder, and makes its cluster if it is missing. The folder's path is short, so the socket fits. Nothing is
+ * flushed: tests kill processes, not the machine, and what was acknowledged survives that.
+ */
 export async function startThrowaway(folder: string, options: Options = {}): Promise<ThrowawayServer> {
-  const { major = 18, durable = false, settings = [], port, hba = '' } = options;
+  const { major = 18, settings = [], port, hba = '' } = options;
   const { account = await accountFor(folder) } = options;
   const binaries =
     major === 18
@@ -72,7 +73,7 @@ export async function startThrowaway(folder: string, options: Options = {}): Pro
     await rm(passwordFile);
     await writeFile(join(data, 'pg_hba.conf'), hba + HBA);
   }
-  const fast = durable ? [] : ['fsync=off', 'full_page_writes=off', 'synchronous_commit=off'];
+  const fast = ['fsync=off', 'full_page_writes=off'];
   const tcp = port === undefined ? ['listen_addresses='] : ['listen_addresses=127.0.0.1', `port=${port}`];
   const all = [`unix_socket_directories=${folder}`, ...tcp, 'max_connections=120', 'jit=off'];
   const given = [...all, ...fast, ...settings].map((setting) => `-c ${setting}`).join(' ');

@@ -31,7 +31,7 @@ COMMENT ON FUNCTION misleading() IS E'a \\' b
 
 let other: AddedServer;
 beforeAll(async () => {
-  other = await startAddedServer(false, 18);
+  other = await startAddedServer(18);
 });
 afterAll(() => other.close());
 

@@ -19,7 +19,7 @@ import { startThrowaway, type ThrowawayServer } from '../../support/throwaway-po
 
 let other: AddedServer;
 beforeAll(async () => {
-  other = await startAddedServer(false, 18);
+  other = await startAddedServer(18);
   await connected(other.connection, (client) => client.query('ALTER ROLE cdp SUPERUSER'));
 });
 afterAll(() => other.close());

@@ -34,7 +34,7 @@ export async function startCluster(standbySettings: readonly string[] = []): Pro
   await chmod(folder, 0o711);
   const [first, second] = [join(folder, 'first'), join(folder, 'second')];
   const ports = { first: await freePort(), second: await freePort() };
-  const common = { major: debianMajors()[0] ?? 18, durable: true };
+  const common = { major: debianMajors()[0] ?? 18 };
   const startFirst = () => startThrowaway(first, { ...common, port: ports.first });
 
   let one = await startFirst();

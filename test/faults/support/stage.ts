@@ -84,7 +84,7 @@ const SECRET = 's'.repeat(32);
 export async function serverStage(cluster: Cluster | null = null): Promise<ServerStage> {
   const folder = await mkdtemp('/tmp/cdp-fault-');
   await chmod(folder, 0o711);
-  const launch = () => startThrowaway(join(folder, 'server'), { durable: true });
+  const launch = () => startThrowaway(join(folder, 'server'));
   let own = cluster === null ? await launch() : null;
   const server = () => cluster?.primary() ?? (own as ThrowawayServer);
   const at = (database: string) => ({ ...server().connection, database });

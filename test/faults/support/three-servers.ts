@@ -52,9 +52,9 @@ export class ThreeServers {
   static async start(): Promise<ThreeServers> {
     const forStreams = ['wal_level=logical', 'max_replication_slots=20'];
     const [control, a, b] = await Promise.all([
-      startAddedServer(true),
-      startAddedServer(true, undefined, forStreams),
-      startAddedServer(true, undefined, forStreams),
+      startAddedServer(),
+      startAddedServer(undefined, forStreams),
+      startAddedServer(undefined, forStreams),
     ]);
     for (const { connection } of [a, b]) {
       await onDatabase(connection, (client) => client.query('ALTER ROLE cdp REPLICATION'));

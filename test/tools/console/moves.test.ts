@@ -12,7 +12,7 @@ let browser: Browser;
 let admin: string;
 let visitor: Visitor;
 beforeAll(async () => {
-  other = await startAddedServer(false, 18);
+  other = await startAddedServer(18);
   service = await startTestService();
   service.engine.moves.keepRecovering();
   admin = (await service.engine.tokens.create(null, { name: 'ops' })).token;
