@@ -1,15 +1,15 @@
 /**
- * Buffers that are freed as soon as nobody needs them. V8 counts what was taken outside its heap since its last full
- * collection as if the heap had grown by it, whether or not it is already garbage: if each body or answer brings some, a
- * full collection follows every few hundred of them, and takes a third of the service's time.
+ * Buffers that their owner frees. V8 counts memory outside its heap, allocated since its last full collection, as
+ * growth of the heap, even if it is already garbage. If each body or response allocates some, a full collection follows
+ * every few hundred of them, and takes a third of the service's time.
  */
 import { MessageChannel } from 'node:worker_threads';
 
-/** What is transferred to a closed port no longer has an owner. */
+/** Transferring a buffer to a closed port frees it. */
 const nowhere = new MessageChannel().port1;
 nowhere.close();
 
-/** Less is not worth the call: it is cut from a slab of Node's. */
+/** Smaller buffers are not worth the call: Node cuts them from a slab. */
 const MIN_FREED_BYTES = 4 * 1024;
 
 /** @returns a buffer of this size that {@link freeBuffer} can free, with the previous contents of its memory */
@@ -17,7 +17,7 @@ export function allocBuffer(size: number): Buffer {
   return size < MIN_FREED_BYTES ? Buffer.allocUnsafe(size) : Buffer.allocUnsafeSlow(size);
 }
 
-/** Later users of the buffer find it empty. One that is cut from memory of others is left alone. */
+/** Later users find the buffer empty. Does nothing to a buffer that shares its memory with others. */
 export function freeBuffer({ length, buffer }: Uint8Array): void {
   if (length < MIN_FREED_BYTES || length < buffer.byteLength || !(buffer instanceof ArrayBuffer)) return;
   nowhere.postMessage(null, [buffer]);
@@ -29,12 +29,12 @@ export interface OwnedBuffer {
   free(): void;
 }
 
-/** A buffer that grows as chunks arrive: however small they are, it takes no more than twice their bytes. */
+/** A buffer that grows as chunks arrive: it takes at most twice their bytes, however small they are. */
 export class GrowingBuffer implements OwnedBuffer {
   private buffer: Buffer;
   private length = 0;
 
-  /** @param size that the chunks are expected to have in all */
+  /** @param size the expected total of the chunks */
   constructor(size: number) {
     this.buffer = allocBuffer(size);
   }
@@ -70,7 +70,7 @@ export class BufferList {
     this.length += buffer.length;
   }
 
-  /** All of it in one buffer; the list is empty then. */
+  /** All of it in one buffer. Empties the list. */
   take(): OwnedBuffer {
     const bytes = this.join();
     return { bytes, free: () => freeBuffer(bytes) };

@@ -8,18 +8,18 @@ import { readArray, readJsonText } from './batch/nested.js';
 import type { JsonNode } from './json/nodes.js';
 import { scalarTypeName } from './results/types.js';
 
-/** json, jsonb: there a JSON array stays JSON. */
+/** json and jsonb: for them a JSON array stays JSON. */
 const JSON_TYPES = new Set([114, 3802]);
 
-/** The making of a Postgres array holds everybody up; JSON text is passed on as it is. */
+/** Making a Postgres array blocks the event loop; JSON text is passed on as it is. */
 const MAX_ELEMENTS = 100_000;
 const TOO_MANY_ELEMENTS = `an array may hold at most ${MAX_ELEMENTS} values; send more as a parameter of type jsonb, or as records`;
 
 /**
  * Strings as they are, numbers with the digits that were sent, booleans, objects as JSON text, arrays as Postgres
  * arrays, or as JSON for a parameter of type json or jsonb.
- * @param textTypes names, by oid, of types that Postgres does not have by itself and that are no place for an array
- * @throws EngineError invalid_request for a wrong number of values, invalid_value for what no Postgres text can hold
+ * @param textTypes names, by oid, of types that are not built in and cannot take an array
+ * @throws EngineError invalid_request for a wrong number of values, invalid_value for text that Postgres cannot store
  */
 export function encodeParameters(
   values: readonly JsonNode[],
@@ -58,7 +58,7 @@ function encode(value: JsonNode, oid: number, scalar: string | undefined, parame
   if (value.kind === 'object') return readJsonText(value);
   if (value.kind !== 'array') return readText(value);
   if (JSON_TYPES.has(oid)) return readJsonText(value);
-  // As text, `IN ($1)` would find nothing and say nothing.
+  // As text, the array would make `IN ($1)` match nothing, without an error.
   if (scalar !== undefined) {
     return new CellError(
       `an array cannot be a value of type ${scalar}`,

@@ -1,7 +1,7 @@
 /**
  * The fast path of a batch: from the bytes of a JSON array straight to the rows of COPY, in one pass, without an object
- * or a string for a record. It never says what is wrong: it leaves whatever it does not understand at once, wrong or
- * merely rare, to the checked path (`read-records.ts`, `check-records.ts`).
+ * or a string for a record. It never says what is wrong: it leaves everything that it does not understand at once,
+ * wrong or merely rare, to the checked path (`read-records.ts`, `check-records.ts`).
  */
 import { isUtf8 } from 'node:buffer';
 import type { BatchColumn } from './column.js';
@@ -20,11 +20,11 @@ export interface BatchEncoder {
 /**
  * @param columns of the table, in its order
  * @param marksDefaults Postgres understands a mark for a column's default (16 and later), so that each record may leave
- *   other columns out
+ *   out different columns
  * @returns null: no batch for this table can be encoded
  */
 export function batchEncoder(columns: readonly BatchColumn[], marksDefaults: boolean): BatchEncoder | null {
-  // A name that JSON cannot write without an escape is found by its decoded form alone.
+  // Only its decoded form finds a name that JSON cannot write without an escape.
   if (columns.some(({ name }) => JSON.stringify(name).includes('\\'))) return null;
   const format = columns.every(({ type, isId }) => isId || type !== null) ? 'binary' : 'text';
   const program = programOf(columns, format);

@@ -21,7 +21,7 @@ export function textError(text: string): CellError | undefined {
 
 const SHOWN_CHARACTERS = 40;
 
-/** A value as it may stand in a message to its sender: its beginning, or its kind. Messages are never logged. */
+/** How a message to its sender shows a value: its beginning, or its kind. Messages are never logged. */
 export function shown(node: JsonNode): string {
   switch (node.kind) {
     case 'null':

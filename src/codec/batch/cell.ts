@@ -52,7 +52,7 @@ export function readText(node: JsonNode, hint?: string): Cell {
   }
 }
 
-/** A Postgres type made by free SQL takes what Postgres takes: its text, nested JSON where the type holds some. */
+/** A Postgres type made by free SQL takes what Postgres takes: its text, or nested JSON if the type holds JSON. */
 function readOther(column: BatchColumn, node: JsonNode): Cell {
   if (column.isJson) return readJsonText(node);
   if (column.isArray && node.kind === 'array') return readArray(node);

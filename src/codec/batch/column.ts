@@ -5,7 +5,7 @@ export interface BatchColumn {
   readonly name: string;
   /** One of the six types, or null for a column of another Postgres type, made by free SQL. */
   readonly type: ColumnType | null;
-  /** What an answer calls the type: the API's name in capitals, else Postgres's own name with modifiers. */
+  /** What a response calls the type: the API's name in capitals, else Postgres's own name with modifiers. */
   readonly displayType: string;
   /** `json`-like types other than jsonb, and domains over them: they take JSON text. */
   readonly isJson: boolean;

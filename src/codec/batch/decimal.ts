@@ -1,13 +1,13 @@
-/** Decimal numbers by their digits: whether one is integral, or fits a type, is decided without any double. */
+/** Decimal numbers by their digits: decides without a double whether one is integral, or fits a type. */
 
 /** ±digits × 10^exponent. */
 interface Decimal {
   readonly negative: boolean;
   /** Without leading and trailing zeros; empty for zero. */
   readonly digits: string;
-  /** Of the last digit; 0 for zero, ±Infinity where it was written with hundreds of digits. */
+  /** Of the last digit; 0 for zero, ±Infinity if it was written with hundreds of digits. */
   readonly exponent: number;
-  /** As written: digits behind the point, and the number behind `e`. */
+  /** As written: the number of digits after the point, and the number after `e`. */
   readonly fractionDigits: number;
   readonly writtenExponent: number;
 }
@@ -32,10 +32,10 @@ export function readDecimal(text: string): Decimal | undefined {
   };
 }
 
-/** Postgres manual 8.1: up to 131072 digits before the point, up to 16383 behind it (zeros that were written count). */
+/** Postgres manual 8.1: up to 131072 digits before the point, up to 16383 after it (written zeros count). */
 const NUMERIC_WHOLE_DIGITS = 131_072;
 const NUMERIC_FRACTION_DIGITS = 16_383;
-/** Postgres refuses an exponent as such from INT_MAX / 2 on, even of a zero (numeric.c, set_var_from_str). */
+/** From INT_MAX / 2 on Postgres refuses any exponent, even of a zero (numeric.c, set_var_from_str). */
 const NUMERIC_EXPONENT = 2 ** 30 - 2;
 
 /** Whether Postgres's `numeric`, which holds the numbers of a jsonb, takes this JSON number. */

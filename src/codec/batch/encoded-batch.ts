@@ -1,4 +1,7 @@
-/** A batch as rows of COPY; or its columns as arrays in Postgres's binary format (array_recv in the sources of Postgres). */
+/**
+ * A batch as rows of COPY; or its columns as arrays in Postgres's binary format (array_recv in the sources of
+ * Postgres).
+ */
 import type { ColumnType } from '../../contract/column-types.js';
 import { freeBuffer } from '../buffers.js';
 import type { BatchColumn } from './column.js';
@@ -22,7 +25,9 @@ export class EncodedBatch {
     readonly records: number,
     /** `marked`: text in which `\D` stands for a column's default. */
     readonly format: BatchFormat,
-    /** Indices of the table's columns, in the order of a row's cells; often the same array as that of the batch before. */
+    /**
+     * Indices of the table's columns, in the order of a row's cells; often the same array as that of the batch before.
+     */
     readonly columns: readonly number[],
     /** Without COPY's header and trailer. */
     readonly data: Uint8Array,

@@ -30,8 +30,8 @@ export function readInteger(node: JsonNode): Cell {
 const NOT_FINITE = new Set(['NaN', 'Infinity', '-Infinity']);
 
 /**
- * A JSON number, a string that is one, or the name of a value that is not finite: the text as sent. As Postgres does,
- * refuses what would become infinite, and what is not zero and would become zero.
+ * A JSON number, a string that is one, or the name of a value that is not finite: the text as sent. Like Postgres, it
+ * refuses what would overflow to infinity or underflow to zero.
  */
 export function readFloat(node: JsonNode): Cell {
   const text = node.kind === 'number' ? node.text : node.kind === 'string' ? node.value : '';

@@ -1,4 +1,4 @@
-/** What the encoder must know of a table in WebAssembly, as bytes: `assembly/table.ts` reads them. */
+/** What the encoder in WebAssembly must know about a table, as bytes: `assembly/table.ts` reads them. */
 import * as kinds from './assembly/kinds.js';
 import type { BatchColumn } from './column.js';
 
@@ -34,7 +34,7 @@ function kindOf({ type, isId, isJson, isArray }: BatchColumn): number {
   return isArray ? kinds.ARRAY : kinds.OTHER;
 }
 
-/** As it is, and, if it is not all ASCII, with escapes as writers of ASCII alone spell them, in small or capital digits. */
+/** As it is; and, if it is not all ASCII, as writers that send only ASCII escape it, with small or capital digits. */
 function spellingsOf(name: string): Buffer[] {
   const plain = JSON.stringify(name);
   const escaped = (spell: (digits: string) => string) =>

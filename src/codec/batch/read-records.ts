@@ -8,11 +8,11 @@ import { readJson } from '../json/read-json.js';
 
 /** 1 to 250 records (specification 4.4). */
 export interface Records {
-  /** An element that is no object becomes one without keys. */
+  /** An element that is not an object becomes one without keys. */
   readonly records: readonly JsonObject[];
   /** Errors for any table: an element that is not an object, a key that occurs twice in a record. */
   readonly errors: ErrorCollector;
-  /** Where the errors of a record go: normally to {@link errors}. */
+  /** Collects the errors of a record: normally {@link errors}. */
   readonly errorsOf: (record: number) => ErrorCollector;
   /** A record as it was sent. */
   readonly textOf: (record: number) => string;
@@ -21,7 +21,7 @@ export interface Records {
 }
 
 /**
- * What is wrong with single records is left to `check-records.ts`, which names the bad cells in the same answer.
+ * Leaves the errors of single records to `check-records.ts`, which names the bad cells in the same response.
  * @param apart each record has errors of its own
  * @throws EngineError `invalid_json`, `invalid_request`, `empty_batch`, `too_many_records` (contract section 6).
  */
@@ -45,7 +45,7 @@ export function readRecords(body: Uint8Array, apart = false): Records {
   };
 }
 
-/** Depth of the records: what is nested in a cell stays text. */
+/** The depth of a record's values: JSON nested in a cell stays text. */
 const CELLS = 2;
 
 const tooManyRecords = () =>

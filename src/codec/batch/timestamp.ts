@@ -1,4 +1,7 @@
-/** TIMESTAMP cells (contract section 4): RFC 3339 section 5.6, without an offset UTC, and a date alone midnight UTC. */
+/**
+ * TIMESTAMP cells (contract section 4): RFC 3339 section 5.6. Without an offset it is UTC; a date alone is midnight
+ * UTC.
+ */
 import type { JsonNode } from '../json/nodes.js';
 import { CellError, shown, type Cell } from './cell-error.js';
 
@@ -9,7 +12,7 @@ const TIMESTAMP = new RegExp(`^${DATE.source}(?:[Tt ]${TIME.source}(?:${OFFSET.s
 
 const DAYS = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
 const MINUTES_OF_A_DAY = 24 * 60;
-/** Postgres reads timestamps of up to 128 characters. Far more digits than decide how it rounds to microseconds. */
+/** Postgres reads timestamps of up to 128 characters. This is far more than decides how it rounds to microseconds. */
 const FRACTION_DIGITS = 80;
 
 /** Returns a timestamp with its offset, which reads the same under every DateStyle and TimeZone. */
@@ -56,7 +59,7 @@ function isLeapSecond(second: string, fraction: string, utcMinute: number): bool
   return second === '60' && /^0*$/.test(fraction) && minuteOfDay === MINUTES_OF_A_DAY - 1;
 }
 
-/** What is cut off still tips the scale: a last digit 1 stands for "and a bit more". */
+/** The digits cut off may decide the rounding: a last digit 1 stands for "and a bit more". */
 function shortened(fraction: string): string {
   if (fraction.length <= FRACTION_DIGITS) return fraction;
   const rest = fraction.slice(FRACTION_DIGITS);

@@ -1,7 +1,7 @@
 /**
- * Runs the encoder of batches, `assembly/encode.ts`, which the build compiles to WebAssembly. It has a memory of its own:
- * a body is copied into it, its rows out of it. It asks about single cells that are rare ({@link readCell}), so that there
- * is one grammar. It waits for nothing in between, so one instance serves all tables.
+ * Runs the encoder of batches, `assembly/encode.ts`, which the build compiles to WebAssembly. It has a memory of its
+ * own: a body is copied into it, and rows out of it. It asks about single rare cells ({@link readCell}), so that there
+ * is one grammar. A call runs to its end without waiting, so one instance serves all tables.
  */
 import { randomBytes } from 'node:crypto';
 import { LIMITS } from '../../contract/limits.js';
@@ -18,7 +18,7 @@ interface Global {
   readonly value: number;
 }
 
-/** What it exports; an address is a byte of its memory, 0 for none; 0 is false too. */
+/** What it exports. An address is a byte of its memory; 0 means none, and false. */
 interface WasmExports {
   readonly memory: { readonly buffer: ArrayBuffer };
   placeProgram(length: number): number;
@@ -30,13 +30,13 @@ interface WasmExports {
   readonly records: Global;
   readonly rows: Global;
   readonly rowsEnd: Global;
-  /** As long as it is the same, {@link hasColumn} says the same. */
+  /** While this stays the same, so do the results of {@link hasColumn}. */
   readonly placement: Global;
 }
 
 /**
- * An instance that has used more of its memory, which never shrinks, is not used again. The largest body and its rows take
- * less, unless it is all escapes: fresh memory costs ten times what it takes to write it again.
+ * Memory never shrinks: an instance that has used more than this is dropped. The largest body and its rows take less,
+ * unless it is all escapes. Fresh memory costs ten times as much as writing to used memory.
  */
 const KEPT_BYTES = 32 * 1024 * 1024;
 
@@ -55,9 +55,9 @@ export function runProgram(program: Program, body: Uint8Array): EncodedBatch | n
 class WasmEncoder {
   private readonly instance: WasmInstance<WasmExports>;
   private readonly wasm: WasmExports;
-  /** What the instance has in its memory. */
+  /** The program in the instance's memory. */
   private program: Program | null = null;
-  /** What the last batch gave; null: of another program. */
+  /** The columns of the last batch; null: that had another program. */
   private columns: readonly number[] | null = null;
   private placement = 0;
 
@@ -102,7 +102,7 @@ class WasmEncoder {
     return address !== 0;
   }
 
-  /** Mostly those of the batch before. */
+  /** Usually those of the batch before. */
   private columnsOf({ columns }: Program): readonly number[] {
     const placement = this.wasm.placement.value;
     if (this.columns === null || this.placement !== placement) {
@@ -114,7 +114,7 @@ class WasmEncoder {
 
   /**
    * A rare cell by the checked path: reads the valid JSON from `start` to `end` in the memory and writes the cell: in
-   * binary to `to`, in text wherever there is room for it.
+   * binary to `to`, in text where there is room for it.
    * @returns its bytes; -1: the checked path has to look at the batch
    */
   private readCell(index: number, start: number, end: number, to: number): number {
@@ -126,13 +126,13 @@ class WasmEncoder {
     return program.format === 'binary' ? this.writeBinary(column, cell, to) : this.writeText(cell);
   }
 
-  /** Times are spelled for Postgres to parse; they are not written here. */
+  /** Not for times: the checked path spells them as text for Postgres to parse. */
   private writeBinary({ type }: BatchColumn, text: string, to: number): number {
     if (type === 'INTEGER') return this.instance.bytes.writeBigInt64BE(BigInt(text), to) - to;
     return type === 'FLOAT' ? this.instance.bytes.writeDoubleBE(Number(text), to) - to : NOT_HERE;
   }
 
-  /** The instance puts it in its place, escaped. */
+  /** The instance escapes the text into its place. */
   private writeText(text: string): number {
     const length = Buffer.byteLength(text);
     const address = this.wasm.placeText(length);

@@ -4,13 +4,13 @@ import { type JsonNode, refuseDuplicateKeys } from './nodes.js';
 import { readJson } from './read-json.js';
 
 export interface JsonBody {
-  /** Numbers are doubles; of the data only the length is there. */
+  /** Numbers are doubles; the data is an array of the right length without its items. */
   readonly value: unknown;
   /** The items of the data; empty if there are none. */
   readonly data: readonly JsonNode[];
 }
 
-/** No route takes a longer array; the longest are the parameters of a statement, which Postgres counts in 16 bits. */
+/** The longest array of any route: the parameters of a statement, which Postgres counts in 16 bits. */
 const LONG_ARRAYS = {
   depth: 2,
   items: 65_535,
@@ -18,8 +18,8 @@ const LONG_ARRAYS = {
 };
 
 /**
- * @param dataField a member that is data if it is an array (the `params` of free SQL); the others are scalars then
- * @throws EngineError `invalid_json` also for a key that is given twice, except inside of data; `invalid_request`
+ * @param dataField a member that is data if it is an array (the `params` of free SQL); all others are scalars then
+ * @throws EngineError `invalid_json`, also for a key that occurs twice, except inside data; `invalid_request`
  */
 export function readJsonBody(bytes: Uint8Array, dataField?: string): JsonBody {
   const root = readDataBody(bytes, dataField === undefined);
@@ -31,7 +31,7 @@ export function readJsonBody(bytes: Uint8Array, dataField?: string): JsonBody {
     const isData = key === dataField && node.kind === 'array';
     if (isData) data = node.items;
     const field = isData ? data.map(() => null) : scalar(node);
-    // Set like any other, it would become the object's prototype.
+    // An assignment would set the object's prototype.
     if (key === '__proto__') Object.defineProperty(value, key, { value: field, enumerable: true });
     else value[key] = field;
   }
@@ -40,7 +40,7 @@ export function readJsonBody(bytes: Uint8Array, dataField?: string): JsonBody {
 
 /**
  * A body whose members may be data, digit by digit.
- * @param deep keys may not be given twice anywhere, not even in its members
+ * @param deep no key may occur twice, not even in nested objects
  * @throws EngineError `invalid_json`, `invalid_request`
  */
 export function readDataBody(bytes: Uint8Array, deep = false): JsonNode {
@@ -49,7 +49,7 @@ export function readDataBody(bytes: Uint8Array, deep = false): JsonNode {
   return root;
 }
 
-/** Of an array or object it says no more than which of both it is. */
+/** An array or object becomes an empty one. */
 function scalar(node: JsonNode): unknown {
   switch (node.kind) {
     case 'null':

@@ -1,6 +1,6 @@
 /**
- * What a JSON text is read into: numbers stay the text that was sent, arrays and objects know their source text, members
- * keep their order and their duplicates. Why not plain values: docs/decisions/0003.
+ * What a JSON text is read into: numbers stay the text that was sent, arrays and objects know their source text,
+ * members keep their order and their duplicates. Why not plain values: docs/decisions/0003.
  */
 import { EngineError } from '../../contract/errors.js';
 import { quoted } from '../../contract/message-text.js';
@@ -24,13 +24,13 @@ interface JsonString {
 }
 export interface JsonArray {
   readonly kind: 'array';
-  /** Read from the text each time, where the document was not to be kept so deeply. */
+  /** Read from the text at each access, if the nodes of this depth were not to be kept. */
   readonly items: readonly JsonNode[];
   readonly text: string;
-  /** Values in it, the nested ones too; only where `items` are not kept. */
+  /** Number of values in it, nested ones too; only if `items` are not kept. */
   readonly values?: number;
 }
-/** `members` in the order sent; a key given twice is there twice. They are read as the items of an array are. */
+/** `members` in the order sent; a key given twice is there twice. Kept or read again like the items of an array. */
 export interface JsonObject {
   readonly kind: 'object';
   readonly members: readonly JsonMember[];
@@ -42,7 +42,7 @@ export type JsonNode = JsonNull | JsonBoolean | JsonNumber | JsonString | JsonAr
 
 /**
  * Refuses an object of the request that gives a key twice, since a reader would silently drop one of them.
- * @param deep also looks into everything nested; off where a nested value is data, such as the `params` of free SQL.
+ * @param deep also looks into everything nested; off if a nested value is data, such as the `params` of free SQL.
  * @throws EngineError `invalid_json` naming the key.
  */
 export function refuseDuplicateKeys(node: JsonNode, deep = true): void {

@@ -3,7 +3,7 @@ import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import type { JsonArray, JsonBoolean, JsonMember, JsonNode, JsonNull, JsonObject } from './nodes.js';
 
-/** Ends the reading early: an array at this depth (the document's own is at 1) with more items than these is refused. */
+/** Ends the reading early: refuses an array at this depth (the document's own is at 1) with more items than `items`. */
 interface ArrayLimit {
   readonly depth: number;
   readonly items: number;
@@ -11,10 +11,10 @@ interface ArrayLimit {
 }
 
 /**
- * @param kept down to which depth nodes are kept (the document's own array or object is at 1); what is deeper is checked,
- *   and read again when it is asked for
- * @throws EngineError `invalid_json`: not UTF-8, not JSON (with line and column), or nested too deeply; and what the
- *   limit says.
+ * @param kept the depth down to which nodes are kept (the document's own array or object is at 1); deeper ones are
+ *   checked, and read again at each access
+ * @throws EngineError `invalid_json`: not UTF-8, not JSON (with line and column), or nested too deeply; and the error
+ *   of the limit.
  */
 export function readJson(body: Uint8Array, limit?: ArrayLimit, kept = Infinity): JsonNode {
   return new Reader(decode(body), { limit, kept }).document();
@@ -27,7 +27,7 @@ interface JsonVisitor {
   number(text: string): void;
 }
 
-/** Visits what is in the text of an array or object that was read, without keeping a tree of it. */
+/** Visits the contents of an array or object from its text, without keeping a tree. The text was read before. */
 export function visitJson(text: string, visitor: JsonVisitor): void {
   new Reader(text, { kept: 0, visitor }).document();
 }
@@ -76,13 +76,12 @@ interface ReaderOptions {
 }
 
 /**
- * Recursive descent. Every method skips the white space before what it reads and stops right after it. What is nested more
- * deeply than it keeps is read in the same way, but nothing is made of it: a tree takes some forty times the memory of
- * its text.
+ * Recursive descent. Every method skips the white space before what it reads and stops right after it. It reads values
+ * below the kept depth in the same way, but makes no nodes: a tree takes some forty times the memory of its text.
  */
 class Reader {
   private at = 0;
-  /** Values that were read, the nested ones too. */
+  /** Number of values read so far, nested ones too. */
   private values = 0;
   private readonly kept: number;
 
@@ -182,7 +181,7 @@ class Reader {
     this.at++;
     if (escapes) this.options.visitor?.escaped(text.slice(start, this.at));
     if (!isKept) return '';
-    // Decoding escapes is JSON.parse's business; it was checked above that it can.
+    // The checks above make sure that JSON.parse can decode the escapes.
     return escapes ? (JSON.parse(text.slice(start, this.at)) as string) : text.slice(start + 1, this.at - 1);
   }
 
@@ -190,7 +189,7 @@ class Reader {
   private number(isKept: boolean): string {
     const { text } = this;
     const start = this.at;
-    // Most are a few digits, which need no pattern.
+    // Most numbers are a few digits, which need no pattern.
     let at = start;
     let unit = text.charCodeAt(at);
     while (unit >= ZERO && unit <= NINE) unit = text.charCodeAt(++at);
@@ -235,7 +234,7 @@ class Reader {
     }
   }
 
-  /** Says where and what is expected there, never what is there: that may be a private value. */
+  /** Says where the error is and what was expected, never what is there: that may be a private value. */
   private error(complaint: string): EngineError {
     const what = this.at < this.text.length ? complaint : 'the body ends too early';
     const before = this.text.slice(0, this.at).split('\n');
@@ -247,7 +246,7 @@ class Reader {
   }
 }
 
-/** An array or object that was checked, and is read again whenever it is asked for. */
+/** An array or object that was checked, and is read again at each access. */
 function unread(isObject: boolean, text: string, values: number): JsonNode {
   const read = () => new Reader(text).document();
   if (isObject) {

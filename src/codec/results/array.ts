@@ -2,7 +2,7 @@
 import { OTHER } from './assembly/kinds.js';
 import { asIs, MalformedRow, TEXT_FORMAT, type TypeEncoder } from './type-encoder.js';
 
-/** An array comes in the format of its elements; in CSV it is the JSON text too. */
+/** An array comes in the format of its elements, and is written as JSON in CSV too. */
 export function arrayOf(element: TypeEncoder): TypeEncoder {
   const { json } = element;
   if (element.format === TEXT_FORMAT) {
@@ -37,7 +37,7 @@ function fromBinary(bytes: Buffer, elementJson: (bytes: Buffer) => string): stri
   const level = (depth: number): string => {
     if (depth === dimensions) return element();
     const size = bytes.readInt32BE(firstSize + 8 * depth);
-    // An empty array has no dimensions: each step takes some of what is there.
+    // An empty array has no dimensions, so each dimension has at least one element.
     if (size < 1) throw new MalformedRow();
     const items: string[] = [];
     for (let i = 0; i < size; i++) items.push(level(depth + 1));
@@ -66,7 +66,7 @@ function fromText(text: string, elementJson: (text: string) => string): string {
     } else {
       while (at < text.length && text[at] !== ',' && text[at] !== '}') at++;
       const bare = text.slice(start, at);
-      // Postgres quotes a text that reads NULL; bare, it is the missing value.
+      // Postgres quotes the text NULL; without quotes it is the missing value.
       json += bare === 'NULL' ? 'null' : elementJson(bare);
     }
   }

@@ -1,4 +1,4 @@
-/** The columns of a result: what they are called in an answer, and of which type. */
+/** The columns of a result: their names and types in a response. */
 import { builtInTypeName, columnTypeOf } from './types.js';
 
 /** One field of RowDescription (Postgres manual 54.7). */
@@ -10,16 +10,18 @@ export interface ResultColumn {
 }
 
 interface ColumnDescription {
-  /** Under which the values stand in the rows. */
+  /** The key of the values in the rows. */
   readonly name: string;
   /**
-   * What an answer calls the type: one of the six names of the API, else Postgres's own name. undefined if only
+   * What a response calls the type: one of the six names of the API, else Postgres's own name. undefined if only
    * `pg_catalog.format_type(typeOid, typeModifier)` can tell: a type that is not built in, or one with a modifier.
    */
   readonly type: string | undefined;
 }
 
-/** @param exactly false: a type is shown without its modifier, and as null if it is not built in, so that nobody has to ask Postgres */
+/**
+ * @param exactly false: types lack their modifiers, and are null if not built in, which saves a question to Postgres
+ */
 export function describeColumns(columns: readonly ResultColumn[]): ColumnDescription[];
 export function describeColumns(
   columns: readonly ResultColumn[],
@@ -34,8 +36,8 @@ export function describeColumns(columns: readonly ResultColumn[], exactly = true
 }
 
 /**
- * Of columns with one name the first keeps it, the next become `id_2`, `id_3`, …, past those that are the name of another
- * column already.
+ * The first of the columns with one name keeps it. The next become `id_2`, `id_3`, …, skipping the names of other
+ * columns.
  */
 export function outputNames(columns: readonly ResultColumn[]): string[] {
   const taken = new Set(columns.map((column) => column.name));

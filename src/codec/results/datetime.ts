@@ -1,6 +1,6 @@
 /**
  * Dates, times and intervals from Postgres's binary format, because their text depends on DateStyle, TimeZone and
- * IntervalStyle. Exact over the whole of what Postgres stores.
+ * IntervalStyle. Exact over the whole range of Postgres.
  */
 
 const INT32_MIN = -(2 ** 31);
@@ -13,7 +13,7 @@ const CYCLE_DAYS = 146_097;
 const DAY_MS = 86_400_000;
 const DAY = 86_400_000_000n;
 
-/** Year, and `-MM-DD`, of a day counted from 2000-01-01. Postgres knows years that are beyond those of `Date`. */
+/** Year, and `-MM-DD`, of a day counted from 2000-01-01. Postgres has years beyond those of `Date`. */
 function calendarDay(days: number): [year: number, rest: string] {
   const cycles = Math.floor(days / CYCLE_DAYS);
   const date = new Date(Date.UTC(2000, 0, 1) + (days - cycles * CYCLE_DAYS) * DAY_MS).toISOString();
@@ -26,13 +26,13 @@ function postgresDay(days: number, suffix: string): string {
   return `${String(year <= 0 ? 1 - year : year).padStart(4, '0')}${rest}${suffix}${year <= 0 ? ' BC' : ''}`;
 }
 
-/** A year in RFC 3339; beyond its years as in ECMAScript's date time string format: a sign and six digits, 0 is 1 BC. */
+/** A year in RFC 3339; outside its range as in ECMAScript's date time strings: a sign and six digits, 0 is 1 BC. */
 function isoYear(year: number): string {
   if (year >= 0 && year <= 9999) return String(year).padStart(4, '0');
   return `${year < 0 ? '-' : '+'}${String(Math.abs(year)).padStart(6, '0')}`;
 }
 
-/** `hh:mm:ss`, hours as many as there are, and the fraction without trailing zeros. */
+/** `hh:mm:ss` with any number of hours, and the fraction without trailing zeros. */
 function timeText(microseconds: bigint): string {
   const seconds = microseconds / 1_000_000n;
   const two = (number: bigint) => String(number).padStart(2, '0');
@@ -46,7 +46,7 @@ function infinity(value: bigint): string | undefined {
   return value === INT64_MIN ? '-infinity' : undefined;
 }
 
-/** Day and microseconds of the day of an int64 of microseconds since 2000-01-01. */
+/** Splits microseconds since 2000-01-01 into the day and the microseconds of the day. */
 function split(microseconds: bigint): [day: number, rest: bigint] {
   const rest = ((microseconds % DAY) + DAY) % DAY;
   return [Number((microseconds - rest) / DAY), rest];

@@ -17,8 +17,8 @@ function numberText(value: number): string {
 }
 
 /**
- * The double with the fewest digits among those that round to this float4. Six digits always survive the way through a
- * float4, so fewer need no trial; only numbers below the smallest normal one have less than six.
+ * The double with the fewest digits among those that round to this float4. Six digits always survive in a float4, so
+ * fewer need no trial; only numbers below the smallest normal one have fewer than six.
  */
 function shortestFloat4(value: number): number {
   if (value === 0 || !Number.isFinite(value)) return value;
@@ -36,8 +36,8 @@ function shortestFloat4(value: number): number {
 }
 
 /**
- * A double as Postgres writes it, for values that are answered as Postgres's text: scientific below 1e-4 and from 1e15
- * on, with two digits of exponent at least (float8out of Postgres).
+ * A double as Postgres writes it, for values returned as Postgres's text: scientific below 1e-4 and from 1e15 on, with
+ * at least two digits of exponent (float8out of Postgres).
  */
 export function postgresFloat8(value: number): string {
   if (!Number.isFinite(value)) return String(value);

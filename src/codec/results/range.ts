@@ -10,7 +10,7 @@ const UPPER_INCLUSIVE = 0x04;
 const LOWER_INFINITE = 0x08;
 const UPPER_INFINITE = 0x10;
 
-/** Binary format (range_send): a byte of flags, then each bound that is there as int32 length and bytes. */
+/** Binary format (range_send): a byte of flags, then each existing bound as int32 length and bytes. */
 export function rangeText(boundText: BinaryText): BinaryText {
   return (bytes) => {
     const flags = bytes.readUInt8();
@@ -22,7 +22,7 @@ export function rangeText(boundText: BinaryText): BinaryText {
   };
 }
 
-/** Postgres quotes a bound with a space in it; no date or time has another character that would need it. */
+/** Postgres quotes a bound that contains a space. Dates and times have no other character that needs quotes. */
 const quotedBound = (text: string): string => (text.includes(' ') ? `"${text}"` : text);
 
 /** Binary format (multirange_send): int32 count, then each range as int32 length and bytes. Text: `{[…),[…)}`. */
@@ -31,7 +31,7 @@ export const multirangeText = (boundText: BinaryText): BinaryText => {
   return (bytes) => `{${fields(bytes, 4).map(range).join()}}`;
 };
 
-/** What stands from `at` on, each as int32 length and bytes; there is no NULL here. */
+/** The fields from `at` on, each int32 length and bytes. None is NULL. */
 function fields(bytes: Buffer, at: number): Buffer[] {
   const found: Buffer[] = [];
   while (at < bytes.length) {

@@ -1,7 +1,7 @@
 /**
- * Rows of a result as bytes of an answer, from the bytes of DataRow messages, without an object or a string for any of
- * them. WebAssembly (`assembly/rows.ts`) cuts the messages and writes the values of all common types; it asks the encoder
- * of a type ({@link TypeEncoder}) for the others.
+ * Rows of a result as bytes of a response, from the bytes of DataRow messages, without an object or a string for a row.
+ * WebAssembly (`assembly/rows.ts`) cuts the messages and writes the values of all common types; it asks the encoder of
+ * a type ({@link TypeEncoder}) for the others.
  */
 import { isUtf8 } from 'node:buffer';
 import { allocBuffer } from '../buffers.js';
@@ -15,9 +15,9 @@ import { WasmInstance } from '../wasm.js';
 export type RowMode = 'object' | 'array';
 
 /**
- * What rows become: members of a JSON list, each after a comma; lines of NDJSON; or records of CSV, which is RFC 4180 with
- * the choices of Postgres's COPY (manual, COPY, "CSV Format"): they end in a line feed, a field is quoted only if it must
- * be, an empty field is NULL and `""` the empty string.
+ * What rows become: members of a JSON list, each preceded by a comma; lines of NDJSON; or records of CSV, which is RFC
+ * 4180 with the choices of Postgres's COPY (manual, COPY, "CSV Format"): they end in a line feed, a field is quoted
+ * only if it must be, an empty field is NULL and `""` the empty string.
  */
 export type RowFormat = 'list' | 'lines' | 'csv';
 
@@ -25,22 +25,22 @@ export type RowFormat = 'list' | 'lines' | 'csv';
 export interface EncodedRows {
   readonly bytes: Buffer;
   readonly count: number;
-  /** Where the first message begins that was not taken. */
+  /** The offset of the first message not taken. */
   readonly end: number;
 }
 
 export interface RowEncoder {
   /**
-   * The codes for Bind, to ask for the fields with: 1 (binary) if the text of a type depends on settings that a statement
-   * can change, else 0.
+   * The codes for Bind, to ask for the fields with: 1 (binary) if the text of a type depends on settings that a
+   * statement can change, else 0.
    */
   readonly formats: readonly (0 | 1)[];
-  /** What stands before the rows: the names of the columns as the first record of CSV; nothing before JSON. */
+  /** Precedes the rows: the names of the columns as the first record of CSV; nothing in JSON. */
   readonly header: Buffer;
   /**
-   * Encodes rows of the whole messages in `buffer[start, end)`, the first of which is a DataRow: at least one, however long
-   * it becomes, and at most `maxRows`.
-   * @param maxBytes that several may take
+   * Encodes rows of the whole messages in `buffer[start, end)`, the first of which is a DataRow: at least one, however
+   * long it becomes, and at most `maxRows`.
+   * @param maxBytes limit of several rows together
    * @throws Error if Postgres does not keep to its protocol
    */
   encode(buffer: Buffer, start: number, end: number, maxRows: number, maxBytes: number): EncodedRows;
@@ -120,18 +120,18 @@ interface WasmExports {
   readonly count: { readonly value: number };
 }
 
-/** As much is taken at once, unless one message is longer; and as much is written, unless one row is. */
+/** Bytes of messages taken at once, unless one is longer; and bytes written at once, unless one row is longer. */
 const MESSAGE_BYTES = 128 * 1024;
 const ROW_BYTES = 1024 * 1024;
 
-/** Memory never shrinks: with more, which very long rows take, an instance is not used again. */
+/** Memory never shrinks: an instance that has taken more, for very long rows, is dropped. */
 const KEPT_BYTES = 8 * 1024 * 1024;
 
 let instance: WasmInstance<WasmExports> | null = null;
-/** The one in the memory. */
+/** The plan in the instance's memory. */
 let current: Plan | null = null;
 
-/** It waits for nothing in between, so one instance serves all results. */
+/** Runs to its end without waiting, so one instance serves all results. */
 function run(plan: Plan, buffer: Buffer, start: number, end: number, maxRows: number, maxBytes: number): EncodedRows {
   instance ??= new WasmInstance<WasmExports>(new URL('rows.wasm', import.meta.url), { writeValue });
   const { exports: wasm } = instance;
@@ -164,7 +164,7 @@ function writeValue(column: number, start: number, end: number): number {
 }
 
 function textOf(encoder: TypeEncoder, value: Buffer, isJson: boolean): Buffer {
-  // A text in another encoding stays as it is, for the caller to find: decoded, it would lose that.
+  // Text that is not UTF-8 stays as it is, for the caller to notice: decoding would hide it.
   if (encoder.format === TEXT_FORMAT && !isUtf8(value)) return value;
   const plain = plainText(encoder, value);
   return Buffer.from(isJson ? encoder.json(plain) : plain);

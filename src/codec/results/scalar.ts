@@ -22,15 +22,15 @@ function isSafe(text: string): boolean {
 export const booleanText = (text: string): string => (text === 't' ? 'true' : 'false');
 
 /**
- * JSON text on one line. Inside a JSON string a line break is always escaped, so a raw one is white space between
- * tokens and a space does as well; NDJSON needs a row to stay one line. (`jsonb` never has one, `json` is as sent.)
+ * JSON text on one line, as NDJSON needs. Inside a JSON string a line break is always escaped, so a raw one is white
+ * space between tokens, and a space does as well. (`jsonb` never has one; `json` is as sent.)
  */
 export const onOneLine = (text: string): string => text.replace(/[\r\n]/g, ' ');
 
 /** Hex format (Postgres manual 8.4.1): `\x00ff`. The text of Postgres depends on bytea_output. */
 export const byteaText = (bytes: Buffer): string => `\\x${bytes.toString('hex')}`;
 
-/** A "char" as Postgres 16 and later write it: nothing for 0, `\ooo` above ASCII, so that it is UTF-8 in any case. */
+/** A "char" as Postgres 16 and later write it: nothing for 0, `\ooo` above ASCII, so that it is always UTF-8. */
 export function charText(bytes: Buffer): string {
   const byte = bytes.readUInt8();
   if (byte >= 0x80) return `\\${byte.toString(8)}`;

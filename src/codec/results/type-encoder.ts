@@ -1,22 +1,24 @@
-/** How the values of one Postgres type get into an answer. */
+/** How the values of one Postgres type get into a response. */
 
 export const TEXT_FORMAT = 0;
 export const BINARY_FORMAT = 1;
 
 interface Common {
-  /** Who writes the values: `assembly/cells.ts`, by one of its kinds, or, for `OTHER` and what that leaves, these functions. */
+  /**
+   * How `assembly/cells.ts` writes the values. It leaves `OTHER`, and rare values of other kinds, to these functions.
+   */
   readonly kind: number;
-  /** Makes JSON of the plain text. */
+  /** Turns the plain text into JSON. */
   readonly json: (plain: string) => string;
 }
 
-/** Of values that Postgres sends as text: `plain` makes of that what stands in CSV. */
+/** For values that Postgres sends as text: `plain` turns that into the text of CSV. */
 interface TextEncoder extends Common {
   readonly format: typeof TEXT_FORMAT;
   readonly plain: (text: string) => string;
 }
 
-/** Of values that Postgres sends in its binary format. */
+/** For values that Postgres sends in its binary format. */
 interface BinaryEncoder extends Common {
   readonly format: typeof BINARY_FORMAT;
   readonly plain: (bytes: Buffer) => string;
@@ -25,19 +27,19 @@ interface BinaryEncoder extends Common {
 /** `format` is the code for Bind (Postgres manual 54.7). */
 export type TypeEncoder = TextEncoder | BinaryEncoder;
 
-/** A value as it stands in CSV, not yet quoted. */
+/** A value as text of CSV, before quoting. */
 export function plainText(encoder: TypeEncoder, bytes: Buffer): string {
   return encoder.format === TEXT_FORMAT ? encoder.plain(bytes.toString()) : encoder.plain(bytes);
 }
 
-/** Already JSON, or free of characters to escape. */
+/** For text that is already JSON, or has no characters to escape. */
 export const asIs = (text: string): string => text;
 export const inQuotes = (text: string): string => `"${text}"`;
 
 /** The sender does not speak Postgres's protocol. */
 export class MalformedRow extends Error {
   constructor() {
-    super('A row from Postgres is not of the form that its protocol describes');
+    super('A row from Postgres does not have the form that its protocol describes');
     this.name = 'MalformedRow';
   }
 }

@@ -10,21 +10,24 @@ import { copied, ELEMENT, string } from './strings';
 
 const NULL_LITERAL: u32 = 0x4c4c_554e;
 
-/** At the opening bracket. @returns where the array ends; 0 where it is none, or holds an object, which grows by more than others */
+/**
+ * At the opening bracket.
+ * @returns where the array ends; 0 if this is not an array, or holds an object, which grows more
+ */
 export function array(at: usize): usize {
   let depth = CELL_DEPTH;
   while (at != 0) {
-    // At the beginning of an element.
+    // At the start of an element.
     if (load<u8>(at) == OPEN_BRACKET) {
       if (depth == jsonDepth) return 0;
       depth++;
       write(OPEN_BRACE);
       at = skipSpace(at + 1);
       if (load<u8>(at) != CLOSE_BRACKET) continue;
-      // What is empty is closed by what follows.
+      // An empty array: the code below closes it.
     } else at = element(at);
     if (at == 0) return 0;
-    // Behind an element.
+    // After an element.
     for (;;) {
       at = skipSpace(at);
       const next: u32 = load<u8>(at);

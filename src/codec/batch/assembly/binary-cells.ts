@@ -10,7 +10,7 @@ import { double, float, int64, integer } from './number';
 import { copied, PLAIN, string } from './strings';
 import { microseconds, timestamp } from './timestamp';
 
-/** Version byte in front of a jsonb in binary. */
+/** The version byte that precedes a jsonb in binary. */
 const JSONB_VERSION: u8 = 1;
 
 /** Digits of a UUID between its hyphens, two by two. */
@@ -18,8 +18,8 @@ const UUID_GROUPS = memory.data<u8>([4, 2, 2, 2, 6]);
 const UUID_CHARACTERS: usize = 36;
 
 /**
- * Writes a value that begins at `at`, and is no null.
- * @returns where it ends; 0 where it is not one of the common ones: what was written then does not count
+ * Writes the value, not null, that begins at `at`.
+ * @returns where it ends; 0 if it is not one of the common ones: what was written then does not count
  */
 export function binaryValue(kind: i32, at: usize): usize {
   const isQuoted = load<u8>(at) == QUOTE;
@@ -57,7 +57,7 @@ export function binaryValue(kind: i32, at: usize): usize {
   }
 }
 
-/** Behind the closing quote, where one stands at `at`, which may be 0 already. */
+/** @returns the position after the closing quote at `at`; 0 if there is none, or `at` is 0 */
 export function behindQuote(at: usize): usize {
   return at != 0 && load<u8>(at) == QUOTE ? at + 1 : 0;
 }
@@ -67,7 +67,7 @@ function write64(value: u64): void {
   wrote(outAt + 8);
 }
 
-/** In its usual form; the checked path takes no other either. */
+/** In its usual form, the only one that the checked path accepts too. */
 export function uuid(start: usize): usize {
   if (load<u8>(start) != QUOTE || load<u8>(start + 1 + UUID_CHARACTERS) != QUOTE) return 0;
   let at = start + 1;

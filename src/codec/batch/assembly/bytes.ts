@@ -24,17 +24,17 @@ export const LOWER_T: u32 = 0x74;
 export const OPEN_BRACE: u32 = 0x7b;
 export const CLOSE_BRACE: u32 = 0x7d;
 
-/** What makes a lower-case letter of an upper-case one. */
+/** The bit that turns an upper-case letter into a lower-case one. */
 export const CASE: u32 = 0x20;
 
 export function isDigit(byte: u32): bool {
   return byte - ZERO < 10;
 }
 
-/** For a byte that is not a hexadecimal digit: every number composed with it is negative. */
+/** The value of a byte that is not a hexadecimal digit: any number composed with it is negative. */
 const NO_DIGIT: i32 = -1;
 
-/** By byte: digits come as if by chance, so nothing should branch on them. */
+/** Values by byte: digits look random to the CPU, so the code must not branch on them. */
 const HEX = memory.data(256);
 for (let byte: u32 = 0; byte < 256; byte++) {
   const letter = (byte | CASE) - 0x61;
@@ -46,26 +46,28 @@ export function hex(at: usize): i32 {
   return load<i8>(HEX + usize(load<u8>(at)));
 }
 
-/** Of the sixteen bytes at `at`, bits for those that end a run of plain characters in a JSON string: quote, backslash, control character. */
+/**
+ * One bit for each of the 16 bytes at `at` that ends a plain run in a JSON string: quote, backslash, control character.
+ */
 export function stringStops(at: usize): u32 {
   const bytes = v128.load(at);
   const ends = v128.or(i8x16.eq(bytes, i8x16.splat(0x22)), i8x16.eq(bytes, i8x16.splat(0x5c)));
   return i8x16.bitmask(v128.or(ends, controls(bytes)));
 }
 
-/** Those that end a key: quote, even an escaped one, or control character. */
+/** Bits for bytes that end a key: a quote, even an escaped one, or a control character. */
 export function keyStops(at: usize): u32 {
   const bytes = v128.load(at);
   return i8x16.bitmask(v128.or(i8x16.eq(bytes, i8x16.splat(0x22)), controls(bytes)));
 }
 
-/** Those in JSON that COPY text cannot hold as they are: backslash, white space but the blank. */
+/** Bits for bytes of JSON that COPY text must escape: a backslash, and white space other than the blank. */
 export function copyStops(at: usize): u32 {
   const bytes = v128.load(at);
   return i8x16.bitmask(v128.or(i8x16.eq(bytes, i8x16.splat(0x5c)), controls(bytes)));
 }
 
-/** Those that are no white space of JSON (RFC 8259 section 2). */
+/** Bits for bytes that are not JSON's white space (RFC 8259 section 2). */
 export function noSpaces(at: usize): u32 {
   const bytes = v128.load(at);
   const lines = v128.or(i8x16.eq(bytes, i8x16.splat(0x0a)), i8x16.eq(bytes, i8x16.splat(0x0d)));
@@ -73,7 +75,7 @@ export function noSpaces(at: usize): u32 {
   return ~i8x16.bitmask(v128.or(lines, gaps)) & 0xffff;
 }
 
-/** A byte is below 0x20 where the smaller of it and 0x1f is itself. */
+/** A byte is below 0x20 if the smaller of it and 0x1f is the byte itself. */
 function controls(bytes: v128): v128 {
   return i8x16.eq(i8x16.min_u(bytes, i8x16.splat(0x1f)), bytes);
 }

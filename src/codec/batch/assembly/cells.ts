@@ -1,4 +1,4 @@
-/** Cells, each written where it is read; everything rare goes through the checked path, so that there is one grammar. */
+/** Cells, each written as it is read. The checked path reads everything rare, so that there is one grammar. */
 import { binaryValue } from './binary-cells';
 import { BACKSLASH, TAB, UPPER_D, UPPER_N } from './bytes';
 import { readCell } from './host';
@@ -12,12 +12,12 @@ import { textValue } from './text-cells';
 /** In binary a cell begins with its length, -1 for NULL; in text it ends with a tab. */
 const LENGTH_BYTES: usize = 4;
 
-/** Between a text and the cell it is escaped into: what a store may reach over. */
+/** Space between a text and the cell it is escaped into: a store may reach this far past its end. */
 const GAP: usize = 16;
 
 let textAt: usize = 0;
 
-/** Writes the value that begins at `at`. @returns where it ends; 0 where the checked path has to look at the batch */
+/** Writes the value that begins at `at`. @returns where it ends; 0 if the checked path has to look at the batch */
 export function cell(column: usize, at: usize): usize {
   const kind = kindOf(column);
   if (load<u32>(at) == NULL_WORD && kind != ID) {
@@ -38,7 +38,7 @@ export function cell(column: usize, at: usize): usize {
   return end;
 }
 
-/** What `copy-queue.ts` tells Postgres to take for a default. */
+/** The mark of a default: `copy-queue.ts` names it to Postgres. */
 export function writeDefault(): void {
   writeMark(UPPER_D);
 }
@@ -68,7 +68,7 @@ function byReference(column: usize, at: usize): usize {
   return end;
 }
 
-/** @returns where a text of so many bytes goes that is to be escaped into the next cell; 0: no memory */
+/** @returns where to put a text of `length` bytes, to be escaped into the next cell; 0: no memory */
 export function placeText(length: usize): usize {
   textAt = outAt + 2 * length + GAP;
   return reserveBeside(3 * length + GAP) ? textAt : 0;

@@ -1,9 +1,9 @@
 /**
- * The encoder of batches: from the bytes of their JSON straight to the rows of COPY. It never says what is wrong: whatever
- * it does not understand at once, wrong or merely rare, is for the checked path.
+ * The encoder of batches: from the bytes of their JSON straight to the rows of COPY. It never says what is wrong: it
+ * leaves everything that it does not understand at once, wrong or merely rare, to the checked path.
  *
- * Written in AssemblyScript, which has the syntax of TypeScript and the types and loads of WebAssembly; `wasm-encoder.ts`
- * is its host.
+ * Written in AssemblyScript, which has the syntax of TypeScript and the types and loads of WebAssembly;
+ * `wasm-encoder.ts` is its host.
  */
 import { CLOSE_BRACE, CLOSE_BRACKET, COMMA, LINE_FEED, OPEN_BRACE, OPEN_BRACKET } from './bytes';
 import { cell, writeDefault, writeNull } from './cells';
@@ -35,8 +35,8 @@ import {
 } from './table';
 
 /**
- * What cells may grow by: the shortest, `"a":1,`, becomes eight bytes and a length; a line in JSON becomes an escape. A
- * column that a record does not mention becomes a length alone.
+ * How much cells may grow: the shortest, `"a":1,`, becomes eight bytes and a length; a line feed in JSON becomes an
+ * escape. A column that a record does not mention becomes only a length.
  */
 const GROWTH: usize = 2;
 const NULL_BYTES: usize = 4;
@@ -49,7 +49,10 @@ export { placement } from './table';
 export { outAt as rowsEnd } from './memory';
 
 let programEnd: usize = 0;
-/** The last record, and whether it, or with marks one before it, gave other columns with a default than there are places for. */
+/**
+ * The last record, and whether it gave columns with a default other than those that have a place. With marks: whether
+ * it or an earlier record did.
+ */
 let number: u64 = 0;
 let otherDefaults: bool = false;
 
@@ -70,7 +73,7 @@ export function placeBatch(length: usize): usize {
   return placeBody(tableEnd, length);
 }
 
-/** Whether the rows that were written have this column. */
+/** Whether the written rows have this column. */
 export function hasColumn(index: i32): bool {
   return placeOfColumn(columnAt(index)) >= 0;
 }
@@ -83,7 +86,7 @@ export function encode(): bool {
   const before = nextRecord();
   if (batch()) return true;
   if (!otherDefaults) return false;
-  // All columns of the batch are known now: each record may give another column with a default.
+  // Now all columns of the batch are known. Each record may have given another column with a default.
   placeColumns(before);
   wrote(rows);
   return batch();
@@ -109,7 +112,7 @@ function batch(): bool {
   return at != 0 && skipSpace(at) == bodyEnd && !otherDefaults;
 }
 
-/** The first record decides which columns with a default the data has; mostly those of the batch before. */
+/** The first record decides which columns with a default the data has; usually the same as in the previous batch. */
 function firstRecord(at: usize): usize {
   const end = record(at);
   if (!otherDefaults) return end;
@@ -120,8 +123,8 @@ function firstRecord(at: usize): usize {
 }
 
 /**
- * Writes the record whose opening brace ends at `at`. Cells are written as they come; those that come in the order of the
- * columns stay where they are.
+ * Writes the record whose opening brace ends at `at`. Cells are written as they come; if they come in the order of the
+ * columns, they stay there.
  * @returns where it ends
  */
 function record(at: usize): usize {
@@ -162,13 +165,13 @@ function record(at: usize): usize {
       at = skipSpace(at);
     }
   }
-  // Without marks one that leaves a default out, or adds one, needs an INSERT of its own.
+  // Without marks, a record that leaves out a default, or adds one, needs an INSERT of its own.
   if (defaults != defaultCount) {
     if (marksDefaults) inOrder = false;
     else otherDefaults = true;
   }
   if (otherDefaults) return marksDefaults ? at : 0;
-  // A record of nothing has no line in COPY.
+  // COPY has no line for a record without columns.
   if (placeCount == 0) return 0;
   if (inOrder) for (; place < placeCount; place++) writeNull();
   else if (!arrange(cells)) return 0;
@@ -176,7 +179,7 @@ function record(at: usize): usize {
   return at;
 }
 
-/** In binary a row begins with the number of its cells; in text it ends with a line feed in place of the last tab. */
+/** In binary a row begins with the number of its cells; in text a line feed replaces its last tab. */
 function beginRow(): void {
   if (isText) return;
   store<u16>(outAt, bswap(u16(placeCount)));
@@ -184,8 +187,8 @@ function beginRow(): void {
 }
 
 /**
- * Brings the cells that were written from `cells` on in the order of their columns, with a NULL, or the mark of a default, for
- * each that is missing.
+ * Sorts the cells from `cells` on into the order of their columns, and fills each gap with NULL or the mark of a
+ * default.
  */
 function arrange(cells: usize): bool {
   const end = outAt;

@@ -18,7 +18,7 @@ const HIGH_SURROGATE: i32 = 0xd800;
 const LOW_SURROGATE: i32 = 0xdc00;
 const BEHIND_SURROGATES: i32 = 0xe000;
 
-/** By the letter behind a backslash, what it stands for; 0: nothing. */
+/** What the letter after a backslash stands for; 0: nothing. */
 const MEANINGS = memory.data(256);
 mean(QUOTE, QUOTE);
 mean(BACKSLASH, BACKSLASH);
@@ -33,17 +33,17 @@ function mean(letter: u32, character: u32): void {
   store<u8>(MEANINGS + usize(letter), character);
 }
 
-/** What the letter behind the backslash at `at` stands for; 0: nothing, or a code unit follows. */
+/** What the letter after the backslash at `at` stands for; 0: nothing, or a code unit follows. */
 export function meaning(at: usize): u32 {
   return load<u8>(MEANINGS + usize(load<u8>(at + 1)));
 }
 
-/** What the code units stand for that were read last. */
+/** The character that {@link unitsEnd} read last. */
 export let codePoint: u32 = 0;
 
 /**
- * Where the escape of a code unit that begins with the backslash at `at` ends, both of a surrogate pair.
- * @returns 0 where it is none that Postgres can store (U+0000, half of a pair), or none at all
+ * Reads the `\uXXXX` escape, or the surrogate pair of escapes, that begins with the backslash at `at`.
+ * @returns where it ends; 0 if it is malformed, or Postgres cannot store it (U+0000, half of a pair)
  */
 export function unitsEnd(at: usize): usize {
   const unit = unitAt(at);
@@ -58,7 +58,7 @@ export function unitsEnd(at: usize): usize {
   return at + UNIT_BYTES;
 }
 
-/** The code unit of `\uXXXX`; negative where this is not what stands at `at`. */
+/** The code unit of the `\uXXXX` at `at`; negative if there is none. */
 function unitAt(at: usize): i32 {
   const unit = (hex(at + 2) << 12) | (hex(at + 3) << 8) | (hex(at + 4) << 4) | hex(at + 5);
   return load<u16>(at) == UNIT ? unit : -1;

@@ -1,16 +1,16 @@
-/** What the encoder asks of `wasm-encoder.ts`, which makes an instance of it. */
+/** What the encoder imports from `wasm-encoder.ts`, which instantiates it. */
 
 /** The contract's limits. */
 export declare const recordsPerBatch: i32;
 export declare const jsonDepth: i32;
 
-/** Odd, and nobody's to guess: names of columns that all have one hash would take a time that grows with their square. */
+/** Odd and unpredictable: looking up columns whose names all share one hash would take quadratic time. */
 export declare const hashFactor: u64;
 
 /**
- * A cell that is rare, or wrong: the JSON value of valid form from `start` to `end`, for the column of this index. Writes
- * what the checked path makes of it: in binary to `to`, in text to where `placeText` says.
- * @returns the bytes written; -1 where the checked path has to look at the batch
+ * Reads a rare or wrong cell by the checked path: the well-formed JSON value from `start` to `end`, for the column with
+ * this index. Writes it in binary to `to`, in text to where `placeText` says.
+ * @returns the bytes written; -1 if the checked path has to look at the batch
  */
 export declare function readCell(column: i32, start: usize, end: usize, to: usize): i32;
 

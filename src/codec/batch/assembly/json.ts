@@ -1,7 +1,7 @@
 /**
- * Passes over JSON (RFC 8259) that make nothing of it: each takes where a value begins and returns where it
- * ends, or 0 where that is no JSON, or something rare, which the checked path has to look at. The bytes are known to be
- * UTF-8. The zeros behind the body end every loop, so that none has to look for the end.
+ * Skips JSON (RFC 8259) without keeping it: each function takes where a value begins and returns where it ends, or 0 if
+ * it is not JSON, or so rare that the checked path has to look at it. The bytes are known to be UTF-8. The zeros after
+ * the body end every loop, so that none has to check for the end.
  */
 import {
   BACKSLASH,
@@ -41,13 +41,13 @@ export const CELL_DEPTH: i32 = 2;
 const MAX_DEPTH = 256;
 const isObjectAt = memory.data(MAX_DEPTH);
 
-/** From `at` on, where what is no white space stands. Mostly that is `at`: small enough to be compiled into its callers. */
+/** The first position from `at` on without white space. It is usually `at`: small enough for the compiler to inline. */
 export function skipSpace(at: usize): usize {
   return load<u8>(at) > SPACE ? at : behindSpace(at);
 }
 
 function behindSpace(at: usize): usize {
-  // One byte of it is all that most writers leave.
+  // Most writers leave one byte of it.
   if (noSpaces(at) & 1) return at;
   at++;
   while (load<u8>(at) <= SPACE) {
@@ -58,13 +58,13 @@ function behindSpace(at: usize): usize {
   return at;
 }
 
-/** Where `byte` ends, when it stands at `at` or behind white space there. */
+/** The position after `byte`, if it stands at `at` or after white space there; else 0. */
 export function take(byte: u32, at: usize): usize {
   at = skipSpace(at);
   return load<u8>(at) == byte ? at + 1 : 0;
 }
 
-/** From the end of a key to the value behind it. */
+/** From the end of a key to its value. */
 export function behindColon(at: usize): usize {
   if (load<u8>(at) != COLON) {
     at = skipSpace(at);
@@ -73,7 +73,7 @@ export function behindColon(at: usize): usize {
   return skipSpace(at + 1);
 }
 
-/** Any value, but one with a string or number that Postgres might refuse. */
+/** Any value, except one with a string or number that Postgres might refuse. */
 export function valueEnd(at: usize): usize {
   const byte: u32 = load<u8>(at);
   if (byte == OPEN_BRACE || byte == OPEN_BRACKET) return nestedEnd(at);
@@ -92,7 +92,7 @@ export function literalEnd(at: usize): usize {
   return word == FALS_WORD && load<u8>(at + 4) == LOWER_E ? at + 5 : 0;
 }
 
-/** At the opening quote. The string has no escape of U+0000 or of half a surrogate pair. */
+/** At the opening quote. 0 also for an escape of U+0000 or of half a surrogate pair. */
 function stringEnd(at: usize): usize {
   at++;
   while (true) {
@@ -147,7 +147,7 @@ function nestedEnd(at: usize): usize {
   let depth = CELL_DEPTH;
   let isObject = false;
   while (at != 0) {
-    // At the beginning of a value.
+    // At the start of a value.
     const byte: u32 = load<u8>(at);
     if (byte == QUOTE) at = stringEnd(at);
     else if (byte == OPEN_BRACE || byte == OPEN_BRACKET) {
@@ -162,10 +162,10 @@ function nestedEnd(at: usize): usize {
           continue;
         }
       } else if (load<u8>(at) != CLOSE_BRACKET) continue;
-      // What is empty is closed by what follows.
+      // An empty array or object: the code below closes it.
     } else at = scalarEnd(at);
     if (at == 0) return 0;
-    // Behind a value.
+    // After a value.
     for (;;) {
       at = skipSpace(at);
       const next: u32 = load<u8>(at);
@@ -184,7 +184,7 @@ function nestedEnd(at: usize): usize {
   return 0;
 }
 
-/** From a key of a nested object to the value behind it. */
+/** From a key of a nested object to its value. */
 function memberValue(at: usize): usize {
   if (load<u8>(at) != QUOTE) return 0;
   at = stringEnd(at);

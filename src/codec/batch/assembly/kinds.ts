@@ -1,4 +1,4 @@
-/** What a column takes, as the encoder knows it: the one file that both dialects read. */
+/** What a column takes, as the encoder knows it. TypeScript and AssemblyScript both read this file. */
 export const TEXT = 0;
 export const INTEGER = 1;
 export const FLOAT = 2;
@@ -7,7 +7,7 @@ export const TIMESTAMP = 4;
 export const JSONB = 5;
 /** The service's own `id`. */
 export const ID = 6;
-/** Of Postgres, by free SQL: takes JSON that stays whole. */
+/** A Postgres type, made by free SQL, that takes JSON as it is. */
 export const JSON_TEXT = 7;
 /** An array type: takes a JSON array too. */
 export const ARRAY = 8;

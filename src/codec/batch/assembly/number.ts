@@ -1,4 +1,4 @@
-/** Numbers of JSON to the bits of int64 and of double; what is rare is for the checked path (`numbers.ts`). */
+/** JSON numbers to the bits of int64 and double. Rare forms are left to the checked path (`numbers.ts`). */
 import { CASE, isDigit, LOWER_E, MINUS, PLUS, POINT, ZERO } from './bytes';
 import { readDouble } from './host';
 
@@ -11,15 +11,15 @@ const POWERS = memory.data<f64>([
 
 /** Number of decimal digits that always fit into 64 bits. */
 const MAX_DIGITS: usize = 19;
-/** Doubles hold every integer below it. */
+/** Doubles hold every integer below this. */
 const EXACT: u64 = 1 << 53;
 const INT64_MAX: u64 = 0x7fff_ffff_ffff_ffff;
 const SAFE_EXPONENT_DIGITS: usize = 8;
 
-/** What was read, until the next call. */
+/** The integer that was read, until the next call. */
 export let int64: u64 = 0;
 export let double: f64 = 0;
-/** Where an integer ends without its fraction. */
+/** Where the integer ends, without its fraction. */
 export let wholeEnd: usize = 0;
 
 /** The digits that were read, modulo 2⁶⁴. */
@@ -29,7 +29,7 @@ export function power(exponent: i32): f64 {
   return load<f64>(POWERS + (usize(exponent) << 3));
 }
 
-/** A whole number within int64; with a fraction of zeros, where `fraction` says that it may have one. */
+/** Reads a whole number within int64, which may have a fraction of zeros if `fraction` is true. */
 export function integer(start: usize, fraction: bool): usize {
   const negative = load<u8>(start) == MINUS;
   const first = start + usize(negative);
@@ -48,7 +48,7 @@ export function integer(start: usize, fraction: bool): usize {
   return byte == POINT || (byte | CASE) == LOWER_E ? 0 : at;
 }
 
-/** A number of JSON, rounded to the nearest double; none that becomes infinite, or zero without being zero. */
+/** Reads a JSON number, rounded to the nearest double. Not one that would overflow, or underflow to zero. */
 export function float(start: usize): usize {
   const negative = load<u8>(start) == MINUS;
   const first = start + usize(negative);
@@ -87,7 +87,7 @@ export function float(start: usize): usize {
   return at;
 }
 
-/** JSON has no 01 and no .5 */
+/** JSON allows neither 01 nor .5. */
 function isWhole(first: usize, end: usize): bool {
   return end > first && (load<u8>(first) != ZERO || end == first + 1);
 }
@@ -100,7 +100,7 @@ function hasDigits(first: usize, end: usize): bool {
   return false;
 }
 
-/** Adds the digits that stand at `at` to those that were read. @returns where they end */
+/** Appends the digits at `at` to those that were read. @returns where they end */
 function readDigits(at: usize): usize {
   let value = digits;
   for (let eight = load<u64>(at); areDigits(eight); eight = load<u64>(at)) {
@@ -115,14 +115,14 @@ function readDigits(at: usize): usize {
   return at;
 }
 
-/** Whether eight bytes are digits: their upper halves are 3, also when 6 is added. */
+/** Whether eight bytes are digits: their upper halves are 3, and still are after adding 6. */
 function areDigits(eight: u64): bool {
   const upper: u64 = 0xf0f0_f0f0_f0f0_f0f0;
   const threes: u64 = 0x3030_3030_3030_3030;
   return (eight & upper) == threes && ((eight + 0x0606_0606_0606_0606) & upper) == threes;
 }
 
-/** The number of eight digits, the first one lowest: of pairs, of fours, of all. */
+/** The number that eight digits write, the first in the lowest byte: combines pairs, then fours, then all. */
 function ofDigits(eight: u64): u64 {
   eight = ((eight & 0x0f0f_0f0f_0f0f_0f0f) * 2561) >> 8;
   eight = ((eight & 0x00ff_00ff_00ff_00ff) * 6_553_601) >> 16;

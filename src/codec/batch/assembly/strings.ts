@@ -1,4 +1,4 @@
-/** Bytes of the body that become bytes of a cell: texts, and JSON that stays whole. */
+/** Bytes of the body that become bytes of a cell: texts, and JSON that stays as it is. */
 import {
   BACKSLASH,
   CARRIAGE_RETURN,
@@ -16,12 +16,12 @@ import { copy, outAt, wrote } from './memory';
 
 const BACKSLASHES: u16 = 0x5c5c;
 
-/** What a string is written for: binary, a cell of COPY text, an element of an array in one. */
+/** What a string is written for: binary, a cell of COPY text, an element of an array in such a cell. */
 export const PLAIN = 0;
 export const CELL = 1;
 export const ELEMENT = 2;
 
-/** The bytes from `start` to `end`, which may be 0 already. */
+/** Copies the bytes from `start` to `end`. @returns `end`; 0 if it is 0 */
 export function copied(start: usize, end: usize): usize {
   if (end == 0) return 0;
   copy(start, outAt, end - start);
@@ -29,7 +29,7 @@ export function copied(start: usize, end: usize): usize {
   return end;
 }
 
-/** At the opening quote: the string's content, escaped as its place wants it. */
+/** At the opening quote. Writes the string's content, escaped as `place` requires. */
 export function string(at: usize, place: i32): usize {
   let to = outAt;
   at++;
@@ -51,7 +51,7 @@ export function string(at: usize, place: i32): usize {
       return at + 1;
     }
     if (byte != BACKSLASH) return 0;
-    // Behind one escape there is often another.
+    // One escape often follows another.
     do {
       let code = meaning(at);
       if (code != 0) at += LETTER_BYTES;
@@ -65,7 +65,7 @@ export function string(at: usize, place: i32): usize {
   }
 }
 
-/** JSON that stays whole, with its white space and its own escapes, escaped as COPY text is. */
+/** Writes JSON as it is, with its white space and escapes, escaped once more for COPY text. */
 export function copiedEscaped(at: usize, end: usize): usize {
   if (end == 0) return 0;
   let to = outAt;
@@ -89,7 +89,7 @@ export function copiedEscaped(at: usize, end: usize): usize {
 
 function writePlaced(code: u32, place: i32, to: usize): usize {
   if (place == PLAIN) return writeCharacter(code, to);
-  // An array's own escape, whose backslash COPY text doubles.
+  // The array literal's own escape; COPY text doubles its backslash.
   if (place == ELEMENT && (code == QUOTE || code == BACKSLASH)) {
     store<u16>(to, BACKSLASHES);
     to += 2;
@@ -106,7 +106,7 @@ function writeEscaped(code: u32, to: usize): usize {
   return to + 2;
 }
 
-/** The letter by which COPY text escapes what it would take for its own; 0 for anything else. */
+/** The letter with which COPY text escapes a character that it would take for syntax; 0 for any other. */
 function copyLetter(code: u32): u32 {
   switch (code) {
     case BACKSLASH:

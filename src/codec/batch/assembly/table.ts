@@ -1,12 +1,14 @@
 /**
- * The table that a body is for: its columns, and the keys of records found among their names by bytes, without making
- * a string of any. Made of the program's bytes (`program.ts`), kept until the next program.
+ * The table that a body is for: its columns, and how a record's key finds its column by bytes, without a string. Built
+ * from the program's bytes (`program.ts`), and kept until the next program.
  */
 import { keyStops, QUOTE } from './bytes';
 import { hashFactor } from './host';
 import { aligned, reach } from './memory';
 
-/** A column: its kind, whether it has a default, its place in the data, the record it was met in last and its cell there. */
+/**
+ * A column: its kind, whether it has a default, its place in the data, the last record that gave it, its cell there.
+ */
 const KIND: usize = 0;
 const HAS_DEFAULT: usize = 4;
 const PLACE: usize = 8;
@@ -16,8 +18,8 @@ const CELL_END: usize = 28;
 const COLUMN_BYTES: usize = 32;
 
 /**
- * A spelling of a column's name, quotes included: its first sixteen bytes, a bit for each of them, its length, where all
- * of it stands, its column, and the spelling that came behind it the last time.
+ * A spelling of a column's name, quotes included: its first sixteen bytes, a bit for each of them, its length, the
+ * address of the whole, its column, and the spelling that followed it last time.
  */
 const HEAD: usize = 0;
 const HEAD_BITS: usize = 16;
@@ -31,36 +33,36 @@ const HEAD_BYTES: usize = 16;
 const NO_PLACE: i32 = -1;
 const NO_RECORD: u64 = u64.MAX_VALUE;
 
-/** Places of the hash table for each spelling, at least. */
+/** The least number of places in the hash table for each spelling. */
 const SPARE = 2;
 
 const HEADER_BYTES: usize = 16;
 
 export let isText: bool = false;
-/** A mark stands for a default, so that records may differ in which they leave out. */
+/** Marks stand for defaults, so that records may leave out different columns. */
 export let marksDefaults: bool = false;
 export let columnCount: i32 = 0;
-/** Columns that are part of the data, and how many of them have a default. */
+/** The number of columns in the data, and of those with a default. */
 export let placeCount: i32 = 0;
 export let defaultCount: i32 = 0;
 /** Changes when the set of data columns changes. */
 export let placement: i32 = 0;
-/** In the place of a spelling: the beginning of a record. */
+/** A pseudo-spelling: the beginning of a record. */
 export let beginning: usize = 0;
-/** Behind all of it. */
+/** The position after the table. */
 export let tableEnd: usize = 0;
 
 let columns: usize = 0;
-/** Addresses of spellings by the upper bits of their hash; 0: a free place. */
+/** Addresses of spellings, by the upper bits of their hash; 0: a free place. */
 let places: usize = 0;
 let hashBits: u32 = 0;
 /** Counts records over all batches, so that no two have the same number. */
 let recordNumber: u64 = 0;
 
 /**
- * Reads a program: u32 text or binary, with marks or without, columns, spellings; by column u32 kind, u32 default; by spelling u32 column, u32
- * length and the bytes.
- * @returns false where there is no memory for it
+ * Reads a program. u32 each: text or binary, with marks or without, number of columns, number of spellings; for each
+ * column u32 kind, u32 default; for each spelling u32 column, u32 length and the bytes.
+ * @returns false if there is no memory for it
  */
 export function setTable(program: usize, programEnd: usize): bool {
   isText = load<u32>(program) != 0;
@@ -112,8 +114,8 @@ function readSpellings(at: usize): void {
 }
 
 /**
- * Decides which columns the data has: those without a default, and those with one that was given since this record.
- * COPY writes its columns in every row, and a default stands where a column is left out.
+ * Decides which columns the data has: those without a default, and those with one that a record gave since this one.
+ * COPY needs all its columns in every row; Postgres fills in the default of a column that COPY does not list.
  */
 export function placeColumns(record: u64): void {
   placement++;
@@ -185,7 +187,7 @@ export function lengthOf(spelling: usize): usize {
   return load<usize>(spelling, LENGTH);
 }
 
-/** The spelling of a column's name that stands at `at`: mostly the one that came behind `previous` before; 0: none. */
+/** The spelling of a column's name at `at`: usually the one that followed `previous` last time; 0: none. */
 export function keyAt(at: usize, previous: usize): usize {
   const expected = load<usize>(previous, FOLLOWER);
   if (standsAt(expected, at)) return expected;
@@ -215,12 +217,14 @@ function standsAt(spelling: usize, at: usize): bool {
   return length != 0;
 }
 
-/** Whether of sixteen bytes those are the same whose bits are set. */
+/** Whether the bytes whose bits are set are the same in both groups of sixteen. */
 function areSame(a: usize, b: usize, bits: u32): bool {
   return (~i8x16.bitmask(i8x16.eq(v128.load(a), v128.load(b))) & bits) == 0;
 }
 
-/** The place of the key whose characters begin at `at`, by a hash of them: multiplicative, so the upper bits are good. */
+/**
+ * The place of the key whose characters begin at `at`. Its hash is multiplicative, so the upper bits are the good ones.
+ */
 function placeOf(at: usize): usize {
   let hash: u64 = 0;
   for (;;) {

@@ -1,5 +1,6 @@
 /**
- * Values as COPY text (Postgres manual, COPY, "Text Format"): for tables with columns whose binary form we do not write.
+ * Values as COPY text (Postgres manual, COPY, "Text Format"): for tables with columns whose binary form we do not
+ * write.
  */
 import { array } from './arrays';
 import { behindQuote, uuid } from './binary-cells';
@@ -18,7 +19,7 @@ const OFFSET_BYTES: usize = 6;
 /** `00:00:00` */
 const MIDNIGHT: u64 = 0x3030_3a30_303a_3030;
 
-/** As `binaryValue`. */
+/** Like `binaryValue`. */
 export function textValue(kind: i32, at: usize): usize {
   const isQuoted = load<u8>(at) == QUOTE;
   switch (kind) {
@@ -56,7 +57,7 @@ export function textValue(kind: i32, at: usize): usize {
   }
 }
 
-/** Written with its offset, so that it is read the same in any time zone of the session. */
+/** Writes the offset too, so that Postgres reads the same time in any time zone of the session. */
 function time(start: usize): usize {
   const end = timestamp(start);
   if (end == 0) return 0;

@@ -23,9 +23,9 @@ import { copy, reserveMore } from './memory';
 import { BACKSLASH, MINUS, POINT, QUOTE, writeField, writeOnOneLine, writeString, ZERO } from './text';
 import { writeDate, writeTimestamp, writeTimestampTz } from './times';
 
-/** One byte of text becomes `\u0000` at most. */
+/** The longest escape of one byte of text: `\u0000`. */
 export const LONGEST_ESCAPE: usize = 6;
-/** Room for a value that is not text, with what stands around one. */
+/** Room for a value that is not text, and the syntax around it. */
 export const FIXED_BYTES: usize = 48;
 
 const LOWER_T: u32 = 0x74;
@@ -34,7 +34,7 @@ const TRUE: u32 = 0x65757274;
 const FALS: u32 = 0x736c6166;
 const LOWER_E: u32 = 0x65;
 
-/** Those of 2^53 - 1: numbers of fewer before the point are numbers in JSON, those of more are strings. */
+/** Digits of 2^53 - 1: numbers with fewer before the point are numbers in JSON, those with more are strings. */
 const SAFE_DIGITS: usize = 16;
 const LARGEST_SAFE: u64 = 9_007_199_254_740_991;
 
@@ -51,7 +51,7 @@ export function writeCell(kind: u32, format: u32, column: u32, from: usize, end:
       return to + size;
     case JSON_LINES:
       if (isJson) return writeOnOneLine(from, end, to);
-      // What it becomes is as long.
+      // Its length does not change.
       writeOnOneLine(from, end, from);
       return writeField(from, end, format, to);
     case NUMBER:
@@ -111,12 +111,12 @@ export function writeCell(kind: u32, format: u32, column: u32, from: usize, end:
   return writeOther(format, column, from, end, to);
 }
 
-/** A sender of any other does not speak the protocol, and what follows it must not be shown. */
+/** With another size the sender does not speak the protocol, and the bytes that follow must not be shown. */
 function checkSize(size: usize, expected: usize): void {
   if (size != expected) unreachable();
 }
 
-/** Where the value goes that the host is asked for, and in which format it is to stand there. */
+/** Where the host's value goes, and in which format. */
 let valueTo: usize = 0;
 let valueAt: usize = 0;
 let isRaw: bool = false;
@@ -128,14 +128,16 @@ function writeOther(format: u32, column: u32, from: usize, end: usize, to: usize
   return isRaw ? to + size : writeField(valueAt, valueAt + size, format, to);
 }
 
-/** @returns where the host puts a value of so many bytes: in its place, or, to be quoted, after what that may become */
+/**
+ * @returns where the host puts a value of `length` bytes: in its place; if it must be quoted, after the room for that
+ */
 export function placeValue(length: usize): usize {
   reserveMore(valueTo, isRaw ? length : 3 * length + FIXED_BYTES);
   valueAt = isRaw ? valueTo : valueTo + 2 * length + FIXED_BYTES;
   return valueAt;
 }
 
-/** Digits before the point, as far as they count here: one where there are few. 0: it is no number. */
+/** Number of digits before the point; 1 stands for any small number of them, 0 for "not a number". */
 function integerDigits(from: usize, end: usize): usize {
   const first = load<u8>(from) == MINUS ? from + 1 : from;
   if (load<u8>(first) - ZERO > 9) return 0;
@@ -147,8 +149,9 @@ function integerDigits(from: usize, end: usize): usize {
 }
 
 /**
- * Of a number with as many digits before the point as 2^53 - 1.
- * @returns as if it had fewer where it is smaller, more where it is larger; 0 where the digits after the point decide
+ * Compares a number that has as many digits before the point as 2^53 - 1 with that.
+ * @returns a smaller count of digits if it is smaller, a larger one if it is larger; 0 if the digits after the point
+ *   decide
  */
 function safety(from: usize): usize {
   let at = load<u8>(from) == MINUS ? from + 1 : from;
@@ -181,7 +184,7 @@ function writeBytea(from: usize, end: usize, isJson: bool, to: usize): usize {
     const high = v128.and(i16x8.shr_u(bytes, 4), i8x16.splat(0x0f));
     const low = v128.and(bytes, i8x16.splat(0x0f));
     const digits = v128.shuffle<u8>(high, low, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-    // '0' to '9', and 'a' lies 39 after the character that follows '9'.
+    // '0' to '9'; 'a' comes 39 after the character that follows '9'.
     const letters = v128.and(i8x16.gt_u(digits, i8x16.splat(9)), i8x16.splat(39));
     v128.store(to + 2 * (at - from), i8x16.add(i8x16.add(digits, i8x16.splat(0x30)), letters));
   }

@@ -1,7 +1,7 @@
 /** Decimal digits. */
 import { MINUS, POINT, ZERO } from './text';
 
-/** 00 to 99, as they lie in memory. */
+/** 00 to 99 in memory order. */
 export function pair(number: u32): u32 {
   const tens = (number * 205) >> 11;
   return 0x3030 | tens | ((number - tens * 10) << 8);
@@ -46,9 +46,9 @@ const MILLION: f64 = 1_000_000;
 const BILLION: f64 = 1_000_000_000;
 
 /**
- * Writes a double below a billion that has at most six decimals, with the fewest digits that read back as it: of at
- * most 15 digits no two numbers are the same double, so what reads back is the shortest.
- * @returns the position after it, or 0 where the number is another
+ * Writes a double below a billion that has at most six decimals, with the fewest digits that read back as it: no two
+ * numbers of at most 15 digits are the same double, so the one that reads back is the shortest.
+ * @returns the position after it; 0 for any other number
  */
 export function writeFewDecimals(number: f64, to: usize): usize {
   const magnitude = Math.abs(number);
@@ -66,9 +66,9 @@ const SMALLEST_PLAIN: f64 = 0.001;
 const MAX_PLACES: u32 = 9;
 
 /**
- * Writes a real between a thousandth and a million with the fewest decimals that read back as it. Of two reals next to each
- * other, those of a power of two lie closer below than above, so that the nearest decimal need not be the shortest: it is left out.
- * @returns the position after it, or 0 where the number is another
+ * Writes a real between a thousandth and a million with the fewest decimals that read back as it. Not a power of two:
+ * its neighbor below is closer than the one above, so the nearest decimal need not be the shortest.
+ * @returns the position after it; 0 for any other number
  */
 export function writeReal(number: f32, to: usize): usize {
   const magnitude = f64(Math.abs(f64(number)));
@@ -76,7 +76,7 @@ export function writeReal(number: f32, to: usize): usize {
   if (!(magnitude >= SMALLEST_PLAIN && magnitude < MILLION) || (bits & 0x7fffff) == 0) return 0;
   let scale: f64 = 1;
   for (let places: u32 = 0; places <= MAX_PLACES; places++) {
-    // Exact: 24 bits and the 21 of 5^9. Of two that are as near the larger is taken, as JavaScript does.
+    // Exact: 24 bits and the 21 of 5^9. A tie goes to the larger number, as in JavaScript.
     const scaled = Math.floor(magnitude * scale + 0.5);
     if (f32(scaled / scale) == f32(magnitude)) {
       if (bits >> 31 != 0) store<u8>(to++, MINUS);

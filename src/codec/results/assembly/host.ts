@@ -1,8 +1,8 @@
-/** What the encoder asks of `row-encoder.ts`, which makes an instance of it. */
+/** What the encoder imports from `row-encoder.ts`, which instantiates it. */
 
 /**
- * A value that the encoder does not write: that of this column, from `start` to `end`. Writes it, as JSON or, for CSV,
- * without quotes, to where `placeValue` says.
+ * Writes a value that the encoder does not write itself: that of this column, from `start` to `end`. It goes to where
+ * `placeValue` says, as JSON or, for CSV, without quotes.
  * @returns the bytes written
  */
 export declare function writeValue(column: u32, start: usize, end: usize): usize;

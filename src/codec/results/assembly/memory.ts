@@ -7,7 +7,7 @@ const SLACK: usize = 64;
 const PAGE_BITS: usize = 16;
 const PAGE: usize = 1 << PAGE_BITS;
 
-/** Constants take less. */
+/** The constants before it take less. */
 export const plan: usize = 16 * 1024;
 export let messages: usize = 0;
 export let rows: usize = 0;
@@ -29,7 +29,7 @@ export function placeMessages(length: usize): usize {
   return messages;
 }
 
-/** Makes room at `to` for a row of this length at most. */
+/** Makes room at `to` for a row of at most this length. */
 export function reserve(to: usize, length: usize): void {
   reserved = length;
   reach(to + length);
@@ -40,7 +40,7 @@ export function reserveMore(to: usize, extra: usize): void {
   reach(to + extra + reserved);
 }
 
-/** Makes the memory reach beyond there. The host bounds messages, so that the most it may grow to is enough. */
+/** Grows the memory beyond `end`. The host bounds messages, so that its maximum size is enough. */
 function reach(end: usize): void {
   const size = usize(memory.size()) << PAGE_BITS;
   if (end + SLACK <= size) return;
@@ -52,7 +52,7 @@ function aligned(address: usize): usize {
   return (address + SLACK + 15) & ~15;
 }
 
-/** Copies forwards, up to 15 bytes too many, between parts of the memory. */
+/** Copies forwards between parts of the memory, up to 15 bytes too many. */
 export function copy(from: usize, to: usize, size: usize): void {
   if (size > 256) {
     memory.copy(to, from, size);

@@ -1,10 +1,11 @@
 /**
- * The encoder of rows: from DataRow messages (Postgres manual 54.7) to the bytes of JSON or CSV. Written in AssemblyScript,
- * which has the syntax of TypeScript and the types and loads of WebAssembly; `row-encoder.ts` is its host.
+ * The encoder of rows: from DataRow messages (Postgres manual 54.7) to the bytes of JSON or CSV. Written in
+ * AssemblyScript, which has the syntax of TypeScript and the types and loads of WebAssembly; `row-encoder.ts` is its
+ * host.
  *
- * The plan of a result: int32 count of columns, int32 what rows become, int32 bytes after a row, these four bytes, int32
- * bytes of all keys; for each column int32 kind, int32 bytes of the key; then the keys, one after the other, which stand before the
- * values.
+ * The plan of a result: int32 number of columns, int32 what rows become, int32 number of bytes after a row, these bytes
+ * in four, int32 length of all keys; for each column int32 kind, int32 length of its key; then the keys, which precede
+ * the values.
  */
 import { copy, messages, plan, reserve, rows } from './memory';
 import { FIXED_BYTES, LONGEST_ESCAPE, writeCell } from './cells';
@@ -28,13 +29,13 @@ export { rows };
 export { placeMessages, placePlan } from './memory';
 export { placeValue } from './cells';
 
-/** Of the last call: where the first message begins that was not taken, and how many were. */
+/** After the last call: the offset of the first message not taken, and the number of messages taken. */
 export let read: usize = 0;
 export let count: u32 = 0;
 
 /**
- * Writes rows of the messages up to `end`: at least one, however long it becomes, and at most `most` of them and about
- * `bytes` bytes. It stops before a message that is no row, or is not whole.
+ * Writes rows of the messages up to `end`: at least one, however long it becomes, but at most `most` rows and about
+ * `bytes` bytes. It stops before a message that is not a row, or is incomplete.
  * @returns bytes written
  */
 export function encode(end: usize, most: u32, bytes: usize): usize {

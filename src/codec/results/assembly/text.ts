@@ -11,7 +11,7 @@ export const POINT: u32 = 0x2e;
 export const ZERO: u32 = 0x30;
 export const BACKSLASH: u32 = 0x5c;
 
-/** Behind a backslash, for U+0000 to U+001F: `u` where four digits follow. */
+/** The letter after the backslash, for U+0000 to U+001F: `u` if four digits follow. */
 const ESCAPES = memory.data<u8>([
   0x75, 0x75, 0x75, 0x75, 0x75, 0x75, 0x75, 0x75, 0x62, 0x74, 0x6e, 0x75, 0x66, 0x72, 0x75, 0x75, 0x75, 0x75, 0x75,
   0x75, 0x75, 0x75, 0x75, 0x75, 0x75, 0x75, 0x75, 0x75, 0x75, 0x75, 0x75, 0x75,
@@ -27,7 +27,7 @@ export function writeString(from: usize, end: usize, to: usize): usize {
     const clean = min<usize>(ctz(stops), end - from);
     from += clean;
     to += clean;
-    // What ends within sixteen bytes, other than at their end, is to be escaped, and perhaps what follows it.
+    // A run that ends within the sixteen bytes ends at a byte to escape, and perhaps so is the next one.
     while (from < end && clean < 16) {
       const byte: u32 = load<u8>(from);
       if (byte >= SPACE && byte != QUOTE && byte != BACKSLASH) break;
@@ -57,7 +57,7 @@ function writeEscape(byte: u32, to: usize): usize {
   return to + 6;
 }
 
-/** JSON text, whose raw line breaks are white space. `to` may be `from`. */
+/** Writes JSON text without line breaks: raw ones are white space. `to` may be `from`. */
 export function writeOnOneLine(from: usize, end: usize, to: usize): usize {
   for (; from < end; from++) {
     const byte: u32 = load<u8>(from);
@@ -66,7 +66,7 @@ export function writeOnOneLine(from: usize, end: usize, to: usize): usize {
   return to;
 }
 
-/** Quoted only where it must be. */
+/** Quoted only if it must be. */
 export function writeField(from: usize, end: usize, format: u32, to: usize): usize {
   let specials: u32 = 0;
   for (let at = from; at < end; at += 16) {

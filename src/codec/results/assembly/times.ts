@@ -1,4 +1,4 @@
-/** Dates and times from 0001 to 9999, from Postgres's binary format; others are for the writers outside. */
+/** Dates and times from 0001 to 9999, from Postgres's binary format. Others are left to the encoders outside. */
 import { pair, writeMillionths } from './decimals';
 import { MINUS } from './text';
 
@@ -15,7 +15,7 @@ const MARCH_YEAR_0_TO_2000: i32 = 730_425;
 const FIRST_DAY: i32 = -730_119;
 const LAST_DAY: i32 = 2_921_939;
 
-/** RFC 3339 in UTC. @returns the position after it, 0 for another time; as all of these */
+/** RFC 3339 in UTC. @returns the position after it, 0 for another time, like all functions here */
 export function writeTimestampTz(microseconds: i64, to: usize): usize {
   const after = writeDateAndTime(microseconds, UPPER_T, to);
   if (after == 0) return 0;
@@ -56,10 +56,10 @@ export function writeDate(days: i32, to: usize): usize {
   const sinceMarchYear0 = u32(days + MARCH_YEAR_0_TO_2000);
   const cycle = sinceMarchYear0 / 146_097;
   const dayOfCycle = sinceMarchYear0 - cycle * 146_097;
-  // Of the days so far in the cycle, those that are leap days have to go: one in 4 years, not in 100.
+  // Subtract the leap days of the cycle so far: one every 4 years, none every 100.
   const yearOfCycle = (dayOfCycle - dayOfCycle / 1460 + dayOfCycle / 36_524 - dayOfCycle / 146_096) / 365;
   const dayOfYear = dayOfCycle - (365 * yearOfCycle + yearOfCycle / 4 - yearOfCycle / 100);
-  // Months from March on repeat lengths of 31 30 31 30 31 days, 153 in all.
+  // From March on, months repeat the lengths 31 30 31 30 31, 153 days in all.
   const marchMonth = (5 * dayOfYear + 2) / 153;
   const day = dayOfYear - (153 * marchMonth + 2) / 5 + 1;
   const month = marchMonth < 10 ? marchMonth + 3 : marchMonth - 9;
