@@ -1,17 +1,17 @@
-/** A Postgres server as an address: where it is, and what a login of any role needs there. */
+/** The address of a Postgres server: where it is, and what a login of any role needs there. */
 import { connect, type OnReadOpts, type Socket } from 'node:net';
 import type { ConnectionOptions } from 'node:tls';
 import { parse as parseConnectionString } from 'pg-connection-string';
 import { type Host, Hosts } from './hosts.js';
 
-/** What one login takes. */
+/** What one login needs. */
 export interface LoginOptions {
   /** Host name, IP address, or the folder of a Unix socket. */
   host: string;
   port: number;
   /** If the URL names more than one host; then `host` and `port` are those of the first. */
   hosts?: Hosts;
-  /** A standby will not do. */
+  /** Refuse a standby. */
   needsPrimary?: boolean;
   user: string;
   password: string;
@@ -24,7 +24,7 @@ export interface LoginOptions {
   client_encoding?: string;
   /** For the whole login. */
   connectionTimeoutMillis: number;
-  /** Silence after which the system checks whether the other side is still there (TCP keep-alive). */
+  /** Time without traffic after which the system checks whether the other side is still there (TCP keep-alive). */
   keepAliveMs?: number;
 }
 
@@ -34,7 +34,7 @@ export type ServerAddress = Omit<LoginOptions, 'options' | 'application_name' | 
 const CONNECT_TIMEOUT_MS = 5_000;
 const KEEP_ALIVE_MS = 10_000;
 
-/** Options of a URL that have an effect. Others are refused, because an operator would rely on them. */
+/** Options of a URL that have an effect. All others are refused, because an operator would rely on them. */
 const OPTIONS = new Set([
   'host',
   'port',
@@ -54,12 +54,12 @@ const OPTIONS = new Set([
 const VERIFYING = /([?&]sslmode=)(?:prefer|require|verify-ca)(?=&|$)/;
 
 /**
- * Values of `target_session_attrs` (Postgres manual 34.1.2) that the service, which writes, can use. Each means the primary:
- * whatever a standby is asked for, its answer would be an error.
+ * Values of `target_session_attrs` (Postgres manual 34.1.2) that suit a service that writes. Each of them means the
+ * primary.
  */
 const TARGETS = ['any', 'primary', 'read-write'];
 
-/** The hosts between the user and the path, if there are several, and what stands for them while the rest is read. */
+/** Several hosts between user and path. A placeholder replaces them while the rest is parsed. */
 const AUTHORITY = /^(\w+:\/\/(?:[^/?#]*@)?)([^@/?#]*,[^@/?#]*)/;
 const SEVERAL = 'several.invalid';
 
@@ -144,7 +144,7 @@ function portOf(text: string): number {
   return port;
 }
 
-/** @param seconds as in the URL; 0 means no limit to libpq, and the default here */
+/** @param seconds as in the URL; 0 means the default (in libpq: no limit) */
 function connectTimeout(seconds: string | undefined): number {
   if (seconds === undefined) return CONNECT_TIMEOUT_MS;
   if (!/^\d+$/.test(seconds)) throw new Error('DATABASE_URL: connect_timeout must be a number of seconds');

@@ -1,18 +1,18 @@
-/** What comes back for the statements of a pipeline. */
+/** What Postgres sends back for the statements of a pipeline. */
 import type { MessageHandler } from './framing.js';
 import { BACKEND, readTag, readTextRow } from './messages.js';
 
 /** A row as Postgres's text. */
 export type Row = (string | null)[];
 
-/** What came back for one step. */
+/** The result of one step. */
 export interface Result {
   /** Command tag, for instance `INSERT 0 250`. */
   readonly tag: string;
   readonly rows: Row[];
 }
 
-/** Gathers what comes back for the steps of a pipeline, in their order. */
+/** Collects the results of a pipeline's steps, in their order. */
 export class Answers {
   readonly results: Result[] = [];
   private rows: Row[] = [];

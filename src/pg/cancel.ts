@@ -1,4 +1,4 @@
-/** Cancels what runs on a connection, by another one (Postgres manual 54.2.8). */
+/** Cancels what runs on one connection, over another one (Postgres manual 54.2.8). */
 import { connectTo } from './address.js';
 import type { LoggedIn } from './login.js';
 import { cancelMessage } from './messages.js';
@@ -6,7 +6,7 @@ import { cancelMessage } from './messages.js';
 /** A cancel request that takes longer does not arrive. */
 const CANCEL_MS = 500;
 
-/** Whether it worked shows at the statement. Never rejects. */
+/** Only the statement's own outcome shows whether it worked. Never rejects. */
 export function cancel({
   address,
   processId,

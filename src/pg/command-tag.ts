@@ -1,4 +1,6 @@
-/** CommandComplete's tag (Postgres manual 54.7): `INSERT 0 5` is INSERT and 5. `count` is undefined where there is none. */
+/**
+ * CommandComplete's tag (Postgres manual 54.7): `INSERT 0 5` is INSERT and 5. `count` is undefined if there is none.
+ */
 export function readCommandTag(tag: string): { type: string; count: number | undefined } {
   const typeEnd = tag.search(/ \d/);
   if (typeEnd < 0) return { type: tag, count: undefined };

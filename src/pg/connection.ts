@@ -1,6 +1,7 @@
 /**
- * One logged-in connection as a queue of requests. A request is written up to one Sync, or one Query message; several may
- * be on their way, and the server answers them in order (Postgres manual 54.2.4). `session.ts` says what is written.
+ * One logged-in connection as a queue of requests. A request is written up to one Sync, or one Query message; several
+ * may be on their way, and the server answers them in order (Postgres manual 54.2.4). `session.ts` says what is
+ * written.
  */
 import type { Socket } from 'node:net';
 import { AnswerTimeout, CommitNotReplicated, ConnectionLost, MessageTooLarge, PostgresError } from './errors.js';
@@ -18,7 +19,7 @@ import {
 } from './messages.js';
 
 export interface RequestOptions {
-  /** Gets the rows; without it they are messages like others. */
+  /** Gets the rows; without it, they are messages like all others. */
   readonly takeRows?: RowTaker;
   /** The request contains a COPY … FROM STDIN and its data. */
   readonly copies?: boolean;
@@ -44,7 +45,7 @@ export interface ConnectionLimits {
   readonly timeoutMs?: number;
 }
 
-/** Bytes of a row, unless told otherwise. */
+/** Default limit for the bytes of a row. */
 const LONGEST_ROW = 64 * 1024 * 1024;
 /** Bytes of any other message: errors and notices, which statements write. */
 const LONGEST_MESSAGE = 8 * 1024 * 1024;
@@ -52,7 +53,7 @@ const LONGEST_MESSAGE = 8 * 1024 * 1024;
 /** After the Terminate message Postgres has this long to close the connection. */
 const CLOSE_MS = 5_000;
 
-/** Parts of a write below this length are joined: copying them costs less than another piece. */
+/** Parts of a write below this length are joined: copying them costs less than one more part. */
 const LARGE_PART = 16 * 1024;
 
 /** For a COPY … FROM STDIN that no data can follow. */
@@ -62,8 +63,8 @@ const NO_COPY = Buffer.concat([copyFail('COPY is not possible here'), SYNC]);
 const IDLE = 0x49; // 'I'
 
 /**
- * The field `F` of a notice from syncrep.c: the wait for a synchronous standby was canceled, and Postgres reports the commit
- * as a success all the same (Postgres manual 27.2.8). No text that a statement raises contains a zero byte.
+ * The field `F` of a notice from syncrep.c: the wait for a synchronous standby was canceled, and Postgres reports the
+ * commit as a success all the same (Postgres manual 27.2.8). No text that a statement raises contains a zero byte.
  */
 const FROM_SYNCREP = Buffer.from('\0Fsyncrep.c\0');
 
@@ -106,8 +107,8 @@ export abstract class Connection {
       try {
         if (!framing.feed(bytes, end)) this.destroy(new MessageTooLarge());
       } catch (error) {
-        // The reader of the rows gave up, or has a bug, which must not end the process: what is still coming cannot be
-        // read any more.
+        // The reader of the rows stopped, or has a bug, which must not end the process. The rest of the stream cannot
+        // be read any more.
         this.destroy(error as Error);
       }
     });
@@ -143,15 +144,18 @@ export abstract class Connection {
   }
 
   /**
-   * Asks Postgres, on a connection of its own, to cancel what is running (Postgres manual 54.2.8). It may take effect after
-   * the statement has ended, so a canceled session must not be used again. Whether it worked shows at the
-   * statement; never rejects.
+   * Asks Postgres, on a connection of its own, to cancel what is running (Postgres manual 54.2.8). It may take effect
+   * after the statement has ended, so a canceled session must not be used again. Only the statement's own outcome shows
+   * whether it worked. Never rejects.
    */
   cancel(): Promise<void> {
     return cancel(this.loggedIn);
   }
 
-  /** Sends Terminate. @returns when the server has closed the connection, and with it has released the session's locks */
+  /**
+   * Sends Terminate.
+   * @returns when the server has closed the connection, and with it has released the session's locks
+   */
   close(): Promise<void> {
     const { socket } = this;
     if (socket.closed) return Promise.resolve();
@@ -168,7 +172,7 @@ export abstract class Connection {
     });
   }
 
-  /** Hands the connection over to somebody else, who reads and closes it. Nothing may be in progress. */
+  /** Hands the connection over to the caller, who reads and closes it. Nothing may be in progress. */
   handOver(): LoggedIn {
     this.closeListener = null;
     this.end(new ConnectionLost('The connection was handed over'));
@@ -204,7 +208,7 @@ export abstract class Connection {
 
   /**
    * Writes more of the last request, which had no Sync yet.
-   * @returns when the server takes more; false: it does not, and the request fails
+   * @returns when the server accepts more; false: it does not, and the request fails
    */
   protected async more(parts: readonly Uint8Array[]): Promise<boolean> {
     const { socket } = this;
@@ -256,7 +260,7 @@ export abstract class Connection {
     return next;
   }
 
-  /** Some messages come unasked, too (Postgres manual 54.2.7). */
+  /** Some messages arrive without a request (Postgres manual 54.2.7). */
   private receive(type: number, buffer: Buffer, start: number, end: number): void {
     const current = this.requests[0];
     switch (type) {
@@ -267,7 +271,7 @@ export abstract class Connection {
         return;
       }
       case BACKEND.notice:
-        // An answer has no place for other notices.
+        // All other notices are dropped.
         if (current !== undefined && buffer.subarray(start, end).includes(FROM_SYNCREP)) {
           current.error ??= new CommitNotReplicated();
         }
@@ -275,7 +279,7 @@ export abstract class Connection {
       case BACKEND.error:
         return this.receiveError(current, PostgresError.fromFields(readErrorFields(buffer, start, end)));
       default:
-        // Else a late answer to nobody; the connection is about to be closed.
+        // Otherwise the answer is late; the connection is about to be closed.
         if (current !== undefined) this.receiveAnswer(current, type, buffer, start, end);
     }
   }

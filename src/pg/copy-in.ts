@@ -7,14 +7,14 @@ const BINARY_HEADER = Buffer.from('PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0', 'latin1'
 const BINARY_TRAILER = Buffer.from([0xff, 0xff]);
 
 /**
- * Bytes of one CopyData message, which need not end with a row. Postgres takes a message as a whole, into memory that it
- * copies the rows from, and reports progress after each: long data is sent in several.
+ * Bytes of one CopyData message, which need not end at the end of a row. Postgres reads a whole message into memory,
+ * and reports progress after each one, so long data is sent in several.
  */
 const MESSAGE_BYTES = 64 * 1024;
 
 /**
  * The messages after `COPY … FROM STDIN` that bring its rows.
- * @param rows in one format, without what COPY has before and after them
+ * @param rows in one format, without COPY's header and trailer
  */
 export function copyMessages(rows: readonly Uint8Array[], isBinary: boolean): Uint8Array[] {
   const data: readonly Uint8Array[] = isBinary ? [BINARY_HEADER, ...rows, BINARY_TRAILER] : rows;

@@ -1,6 +1,6 @@
-/** What COPY … TO STDOUT sends, on its way to a slower reader. */
+/** Buffers what COPY … TO STDOUT sends for a slower reader. */
 
-/** Who sends the rows, and can be made to wait. */
+/** The sender of the rows, which can be paused. */
 interface Sender {
   pause(): void;
   unpause(): void;
@@ -8,20 +8,20 @@ interface Sender {
 
 /** Bytes of rows that are handed on together. */
 const PART_BYTES = 64 * 1024;
-/** Parts that may wait before the sender has to. */
+/** Parts that may wait before the sender is paused. */
 const MOST_PARTS = 16;
 
 export class CopiedRows implements AsyncIterable<Buffer> {
   private part: Buffer = Buffer.allocUnsafe(PART_BYTES);
   private filled = 0;
   private readonly parts: Buffer[] = [];
-  /** undefined: there is more to come; null: that was all. */
+  /** undefined: more will come; null: all rows have come. */
   private ended: Error | null | undefined;
   private wake = (): void => {};
 
   constructor(private readonly sender: Sender) {}
 
-  /** Takes a copy of a row, which lies in `buffer` from `start` to `end`. */
+  /** Copies the row in `buffer` from `start` to `end`. */
   add(buffer: Buffer, start: number, end: number): void {
     if (this.filled + end - start > PART_BYTES) this.handOn();
     if (end - start > PART_BYTES) this.push(Buffer.from(buffer.subarray(start, end)));

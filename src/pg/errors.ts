@@ -12,7 +12,7 @@ export class PostgresError extends Error {
       detail?: string | undefined;
       hint?: string | undefined;
       position?: number | undefined;
-      /** Of a statement that a function of the caller's ran, and its text. */
+      /** The position in a statement that the caller's function ran, and that statement's text. */
       internalPosition?: number | undefined;
       internalQuery?: string | undefined;
       where?: string | undefined;
@@ -21,7 +21,7 @@ export class PostgresError extends Error {
       column?: string | undefined;
       dataType?: string | undefined;
       constraint?: string | undefined;
-      /** The file of Postgres's own source that raised it: independent of the server's language, and not for callers. */
+      /** The file of Postgres's source that raised it: independent of the server's language, and not for callers. */
       source?: string | undefined;
       line?: string | undefined;
       routine?: string | undefined;
@@ -72,11 +72,13 @@ export class PostgresError extends Error {
   }
 }
 
-/** Postgres was told to end the connection (admin_shutdown); what ran on it was rolled back. */
+/** An administrator ended the connection (admin_shutdown); what ran on it was rolled back. */
 export const isShutdown = (error: unknown): error is PostgresError =>
   error instanceof PostgresError && error.sqlstate === SQLSTATE.ADMIN_SHUTDOWN;
 
-/** The transaction is committed here, but was canceled while it waited for a synchronous standby, which may not have it. */
+/**
+ * The transaction is committed here, but its wait for a synchronous standby was canceled. The standby may not have it.
+ */
 export class CommitNotReplicated extends Error {
   constructor() {
     super('The commit was canceled while it waited for a synchronous standby');
@@ -96,10 +98,10 @@ export class ConnectionLost extends Error {
   }
 }
 
-/** No host that can be reached is the primary. */
+/** No reachable host is the primary. */
 export class NoPrimary extends ConnectionLost {}
 
-/** The time limit of a request passed without an answer. The connection is closed, since nobody knows its state. */
+/** The time limit of a request passed without an answer. The connection is closed, since its state is unknown. */
 export class AnswerTimeout extends ConnectionLost {
   constructor() {
     super('Postgres did not answer in time');

@@ -6,25 +6,25 @@ import { BACKEND, MESSAGE_HEADER } from './messages.js';
 export type MessageHandler = (type: number, buffer: Buffer, start: number, end: number) => void;
 
 /**
- * Gets DataRow messages: one that is there as a whole begins at `start`, and others may follow up to `end`. It takes as many
- * of them as it likes, at least one.
- * @returns where the first message begins that it has not taken
+ * Gets DataRow messages: a complete one begins at `start`, and more messages may follow up to `end`. It takes at least
+ * one of them.
+ * @returns the offset of the first message not taken
  */
 export type RowTaker = (buffer: Buffer, start: number, end: number) => number;
 
-/** Asked as soon as a message's header is there, before its body is kept: false gives the stream up. */
+/** Called when a message's header has arrived, before its body is kept: false abandons the stream. */
 type SizeCheck = (type: number, length: number) => boolean;
 
-/** A constant of this file, since an imported one would be looked up for each message. */
+/** A local constant, since an imported one would be looked up for each message. */
 const HEADER = MESSAGE_HEADER;
 const NOTHING: Buffer = Buffer.alloc(0);
 
 export class Framing {
-  /** Bytes of a message that has not wholly arrived: `pending[0..filled)`. */
+  /** Bytes of an incomplete message: `pending[0..filled)`. */
   private pending: Buffer = NOTHING;
   private filled = 0;
 
-  /** @param takeRows without it, rows are messages like others */
+  /** @param takeRows without it, rows are messages like all others */
   constructor(
     private readonly onMessage: MessageHandler,
     private readonly accepts: SizeCheck,
@@ -33,8 +33,8 @@ export class Framing {
 
   /**
    * Takes `chunk[0, end)`, which may change as soon as the call returns.
-   * @returns false once the stream has been given up; nothing may be fed afterwards
-   * @throws ConnectionLost for what is no message, with the same consequence
+   * @returns false if the stream was abandoned; nothing may be fed afterwards
+   * @throws ConnectionLost for bytes that are not a message, with the same consequence
    */
   feed(chunk: Buffer, end = chunk.length): boolean {
     let from = 0;
@@ -49,7 +49,7 @@ export class Framing {
     return true;
   }
 
-  /** Hands out every whole message of `chunk[at, end)`. @returns where the incomplete rest begins, -1 when given up */
+  /** Hands out each whole message of `chunk[at, end)`. @returns where the incomplete rest begins; -1 if abandoned */
   private cut(chunk: Buffer, at: number, end: number): number {
     while (end - at >= HEADER) {
       const type = chunk[at] as number;
@@ -66,8 +66,8 @@ export class Framing {
   }
 
   /**
-   * Messages almost always arrive whole; what did not is completed in one buffer of just its size.
-   * @returns how much of the chunk it has taken, -1 when given up
+   * Messages almost always arrive whole; an incomplete one is completed in a buffer of exactly its size.
+   * @returns how much of the chunk it has taken; -1 if abandoned
    */
   private complete(chunk: Buffer, end: number): number {
     let from = this.take(chunk, 0, end, HEADER);
@@ -85,7 +85,7 @@ export class Framing {
     return from;
   }
 
-  /** Fills `pending` up to `wanted` bytes. @returns the position behind what it has taken */
+  /** Fills `pending` up to `wanted` bytes. @returns the position after the bytes taken */
   private take(chunk: Buffer, from: number, end: number, wanted: number): number {
     if (this.filled >= wanted) return from;
     if (this.pending.length < wanted) {
@@ -100,17 +100,17 @@ export class Framing {
   }
 }
 
-/** Letters, and the digits of ParseComplete and the like. */
+/** Letters, and the digits of ParseComplete, BindComplete and CloseComplete. */
 const isType = (type: number): boolean => (type >= 0x41 && type <= 0x7a) || (type >= 0x31 && type <= 0x33);
 
-/** The length counts itself: one below 4 is no message's, and at -1 or less reading would never advance. */
+/** The length counts itself, so below 4 it is invalid; at -1 or less, reading would never advance. */
 function validSize(type: number, bytes: Buffer, at: number): number {
   const size = messageSize(bytes, at);
   if (size < HEADER || !isType(type)) throw protocolViolation();
   return size;
 }
 
-/** The size of the message at `at`, its type included. By hand, for a row after the other. */
+/** The size of the message at `at`, including its type. Faster than readInt32BE, which matters for each row. */
 export function messageSize(bytes: Buffer, at: number): number {
   const length =
     ((bytes[at + 1] as number) << 24) |

@@ -1,4 +1,4 @@
-/** The hosts of a cluster, one of which is the primary: where a login begins, and what a failover ends. */
+/** The hosts of a cluster, one of which is the primary: where a login begins, and which sessions a failover ends. */
 import { ConnectionLost } from './errors.js';
 
 export interface Host {
@@ -18,15 +18,15 @@ export class Hosts {
 
   constructor(readonly list: readonly Host[]) {}
 
-  /** As a login tries them: from the one that the last login found. */
+  /** In the order in which a login tries them: first the one that the last login found. */
   inTurn(): Host[] {
     const at = this.current === undefined ? 0 : this.list.indexOf(this.current);
     return [...this.list.slice(at), ...this.list.slice(0, at)];
   }
 
   /**
-   * A login found the primary. If that is another host than before, the sessions at the former one end: it is down, or it
-   * must no longer be written to, and questions about its backends would go to the new one.
+   * A login found the primary. If it has moved to another host, the sessions at the former one end: that host is down,
+   * or must not be written to, and queries about its backends would go to the new one.
    */
   found(host: Host): void {
     if (host === this.current) return;

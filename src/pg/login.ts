@@ -1,6 +1,7 @@
 /**
  * Opens a connection and logs in: TLS, password by SCRAM-SHA-256, MD5 or as it is, start-up parameters (Postgres manual
- * 54.2.1). The result is the bare socket of a session that is ready for its first query; `connection.ts` takes over there.
+ * 54.2.1). The result is the bare socket of a session that is ready for its first query; `connection.ts` takes over
+ * there.
  */
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
@@ -22,25 +23,26 @@ import {
 import { MECHANISM, Scram } from './scram.js';
 import { SQLSTATE } from './sqlstate.js';
 
-/** Gets what has arrived: `bytes[0, end)`, valid until the call returns. */
+/** Gets the bytes that arrived: `bytes[0, end)`, valid until the call returns. */
 type ReadListener = (bytes: Buffer, end: number) => void;
 
 export interface LoggedIn {
   readonly address: ServerAddress;
   readonly socket: Socket;
   readonly processId: number;
-  /** What a cancel request must show. */
+  /** The secret that a cancel request must contain. */
   readonly secretKey: Buffer;
-  /** What the server reported of its settings (ParameterStatus). */
+  /** The settings that the server reported (ParameterStatus). */
   readonly parameters: ReadonlyMap<string, string>;
-  /** From now on what arrives goes to `listener` and raises no `data` event of the socket. */
+  /** From now on arriving bytes go to `listener`, and the socket emits no `data` events. */
   read(listener: ReadListener): void;
 }
 
 /**
- * Of several hosts it takes the first that lets it in and is the primary. Each gets its share of the time.
- * @param signal aborted: the login breaks off
- * @throws PostgresError if the server refuses (28P01, 53300, 57P03 …); ConnectionLost if it cannot be reached; NoPrimary
+ * With several hosts, it takes the first that lets it in and is the primary. Each gets its share of the time.
+ * @param signal aborts the login
+ * @throws PostgresError if the server refuses (28P01, 53300, 57P03 …); ConnectionLost if it cannot be reached;
+ *   NoPrimary
  */
 export async function logIn(options: LoginOptions, signal?: AbortSignal): Promise<LoggedIn> {
   const { hosts } = options;
@@ -53,7 +55,7 @@ export async function logIn(options: LoginOptions, signal?: AbortSignal): Promis
       hosts.found(host);
       return loggedIn;
     } catch (error) {
-      // A server that answers with a refusal is there; another one would have to refuse as well.
+      // A server that refuses is up; the other ones would refuse as well.
       if (signal?.aborted || (error instanceof PostgresError && error.sqlstate !== SQLSTATE.CANNOT_CONNECT_NOW))
         throw error;
       reasons.push(error instanceof NoPrimary ? error.message : `${nameOf(host)}: ${reasonOf(error)}`);
@@ -66,7 +68,7 @@ async function logInAt(options: LoginOptions, signal?: AbortSignal): Promise<Log
   signal?.throwIfAborted();
   const transport = options.ssl || !READS_ONE_AT_A_TIME ? ownBufferSocket(options) : sharedBufferSocket(options);
   const { socket: plain } = transport;
-  /** The first reason to give up, which the socket's own error must not hide. */
+  /** The first failure, which the socket's own error must not hide. */
   let reason: Error | undefined;
   const giveUp = (error: Error) => {
     reason ??= error;
@@ -100,18 +102,18 @@ const asLost = (error: unknown): unknown =>
     ? error
     : new ConnectionLost(reasonOf(error), { cause: error });
 
-/** What fails at each of a host's addresses comes as one error without a message. */
+/** If all of a host's addresses fail, Node throws one error without a message. */
 const reasonOf = (error: unknown): string =>
   error instanceof AggregateError ? error.errors.map(reasonOf).join(', ') : (error as Error).message;
 
-/** Postgres answers with one letter whether it speaks TLS; more than that is somebody in between. */
+/** Postgres answers with one letter whether it speaks TLS. More bytes come from an attacker in between. */
 async function encrypted(socket: Socket, { host, ssl }: LoginOptions): Promise<Socket> {
   socket.write(SSL_REQUEST);
   const [answer] = (await Promise.race([once(socket, 'data'), closed(socket)])) as [Buffer];
   if (answer.length !== 1) throw protocolViolation();
   if (answer.toString('latin1') !== 'S') throw new ConnectionLost('The server does not support TLS connections');
   const servername = isIP(host) === 0 ? { servername: host } : {};
-  // Without its name or address Node would want the certificate of localhost.
+  // Without its name or address Node would expect the certificate of localhost.
   const secure = connectTls({ host, ...servername, ...(typeof ssl === 'object' ? ssl : {}), socket });
   secure.on('error', () => {});
   await Promise.race([once(secure, 'secureConnect'), closed(secure)]);
@@ -258,12 +260,12 @@ function ownBufferSocket(address: LoginOptions): ReadableSocket {
 
 const READ_BYTES = 128 * 1024;
 
-/** On Windows a buffer is handed to the system before anything has arrived, and several connections would share one. */
+/** Windows gets its buffer before any bytes arrive, so several connections would share one. */
 const READS_ONE_AT_A_TIME = process.platform !== 'win32';
 
 /**
- * What arrives on any connection lies here while its listener runs. Otherwise Node makes a new buffer for every read, and
- * for large results collecting that garbage takes a tenth of the time.
+ * Holds the bytes that arrive on any connection while its listener runs. Otherwise Node makes a new buffer for every
+ * read, and for large results collecting that garbage takes a tenth of the time.
  */
 const readBuffer = Buffer.allocUnsafeSlow(READ_BYTES);
 
@@ -271,7 +273,7 @@ const readBuffer = Buffer.allocUnsafeSlow(READ_BYTES);
 function sharedBufferSocket(address: LoginOptions): ReadableSocket {
   let listener: ReadListener | null = null;
   const callback = (size: number, bytes: Uint8Array): boolean => {
-    // During the login, messages are kept.
+    // Messages of the login are kept.
     if (listener === null) return socket.push(Buffer.from(bytes.subarray(0, size)));
     listener(readBuffer, size);
     return true;

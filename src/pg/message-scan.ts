@@ -1,27 +1,27 @@
 /**
- * Follows a stream of messages that somebody else reads: it looks at their headers, and hands out the bodies of a few types.
- * Nothing else is copied or kept.
+ * Follows a stream of messages on its way between two others: it looks at their headers, and hands out the bodies of a
+ * few types. It copies and keeps nothing else.
  */
 import { messageSize } from './framing.js';
 import { MESSAGE_HEADER } from './messages.js';
 
-/** Bytes of a body that is handed out; of a longer one these are the first. */
+/** The most bytes of a body that are handed out: the first ones of a longer body. */
 const KEPT = 64 * 1024;
 
 export class MessageScan {
-  /** Of the message that came last, or is under way. */
+  /** The type of the last message, complete or under way. */
   lastType = 0;
   private readonly header = Buffer.alloc(MESSAGE_HEADER);
   private headerFilled = 0;
   /** Bytes of the message under way that are still to come. */
   private left = 0;
-  /** What has come of a wanted body, when it is split. */
+  /** Parts of a wanted body that arrives in pieces. */
   private parts: Buffer[] | null = null;
   private kept = 0;
 
   /**
    * @param wanted types whose bodies are handed out
-   * @param onMessage called when such a message has come as a whole; `body` is valid until it returns
+   * @param onMessage called when such a message is complete; `body` is valid until it returns
    */
   constructor(
     private readonly wanted: ReadonlySet<number>,

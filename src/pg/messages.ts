@@ -1,4 +1,4 @@
-/** The messages of the protocol as bytes (Postgres manual 54.7): those that are sent are built, those that come are read. */
+/** The messages of the protocol as bytes (Postgres manual 54.7): builds those to send, and reads those that arrive. */
 import { protocolViolation } from './errors.js';
 import type { Param, Statement } from './sql.js';
 
@@ -13,7 +13,7 @@ const int32 = (value: number): Buffer => {
   return bytes;
 };
 
-/** What stands before a body of this length. */
+/** The header of a body of this length. */
 function header(type: string, length: number): Buffer {
   const bytes = Buffer.allocUnsafe(MESSAGE_HEADER);
   bytes.write(type, 0, 'latin1');
@@ -26,7 +26,7 @@ const message = (type: string, body: Buffer = EMPTY): Buffer => Buffer.concat([h
 /**
  * Parse; parameter types are left to Postgres.
  * @param name of the prepared statement; '' is the unnamed one
- * @throws Error for U+0000, which would end the text early, which is a bug in the caller
+ * @throws Error for U+0000, which would end the text early: a bug in the caller
  */
 export function parse(text: string, name = ''): Buffer {
   if (text.includes('\0')) throw new Error('SQL text with U+0000');
@@ -35,12 +35,12 @@ export function parse(text: string, name = ''): Buffer {
 }
 
 /**
- * Bind a prepared statement to the unnamed portal. `resultFormats` has one code per result column (0 text, 1 binary), or is
- * empty for text throughout.
+ * Bind a prepared statement to the unnamed portal. `resultFormats` has one code per result column (0 text, 1 binary),
+ * or is empty for text throughout.
  */
 export function bind(params: readonly Param[], resultFormats: readonly number[] = [], name = ''): Buffer {
   const encoded = params.map((value) => (typeof value === 'string' ? Buffer.from(value, 'utf8') : value));
-  // None means that all are text.
+  // No format codes: all are text.
   const formats = params.some((value) => value instanceof Uint8Array)
     ? params.map((value) => Number(value instanceof Uint8Array))
     : [];
@@ -87,13 +87,13 @@ export const EXECUTE_ALL = execute();
 /** A simple query: any number of statements without parameters, and a Sync of its own. */
 export const simpleQuery = (text: string): Buffer => message('Q', Buffer.from(`${text}\0`));
 
-/** Also the answers of SCRAM. */
+/** Also carries the answers of SCRAM. */
 export const passwordMessage = (text: string): Buffer => message('p', Buffer.from(text));
 
 export const saslInitialResponse = (mechanism: string, first: string): Buffer =>
   message('p', Buffer.concat([Buffer.from(`${mechanism}\0`), int32(Buffer.byteLength(first)), Buffer.from(first)]));
 
-/** A message without a type, of before or instead of a session. */
+/** A message without a type, sent before or instead of a session. */
 const untyped = (...parts: Buffer[]): Buffer =>
   Buffer.concat([int32(4 + parts.reduce((sum, part) => sum + part.length, 0)), ...parts]);
 
@@ -148,24 +148,24 @@ export const FRONTEND = {
 } as const;
 
 /*
- * What is read below lies in memory where other messages lie too, and behind `end` those of other sessions. Nothing is
- * read from there, even if the message gives wrong lengths.
+ * The messages read below share their memory with others, and the bytes after `end` may belong to other sessions. Nothing
+ * is read from there, even if a message gives wrong lengths.
  */
 
-/** Where the NUL of a string is. @throws ConnectionLost where it has none */
+/** Where the NUL of a string is. @throws ConnectionLost if there is none */
 function stringEnd(buffer: Buffer, start: number, end: number): number {
   const stop = buffer.indexOf(0, start);
   if (stop < 0 || stop >= end) throw protocolViolation();
   return stop;
 }
 
-/** A NUL-terminated string and the offset behind it. */
+/** A NUL-terminated string and the offset after it. */
 function cString(buffer: Buffer, start: number, end: number): [text: string, next: number] {
   const stop = stringEnd(buffer, start, end);
   return [buffer.toString('utf8', start, stop), stop + 1];
 }
 
-/** Of each field of an error: a statement can make one of any length. */
+/** Limit for each field of an error: a statement can make one of any length. */
 const FIELD_BYTES = 8 * 1024;
 
 /** ErrorResponse fields by their one-letter code (Postgres manual 54.8), the longest ones cut. */
@@ -181,10 +181,10 @@ export function readErrorFields(buffer: Buffer, start: number, end: number): Map
   return fields;
 }
 
-/** A result column as RowDescription tells it. */
+/** A result column as RowDescription describes it. */
 export interface FieldDescription {
   name: string;
-  /** The column of a table that it is; both 0 if it is none. */
+  /** The table's column that it shows; both are 0 if it shows none. */
   tableOid: number;
   columnNumber: number;
   typeOid: number;

@@ -1,4 +1,4 @@
-/** A few sessions of one role, for short queries: lent one at a time, opened when they are needed, closed when idle. */
+/** A few sessions of one role, for short queries: lent one at a time, opened when needed, closed when idle. */
 import type { Result, Row } from './answers.js';
 import { AnswerTimeout, ConnectionLost } from './errors.js';
 import type { PipelineOptions, Session, Step } from './session.js';
@@ -7,9 +7,9 @@ import type { Statement } from './sql.js';
 export interface PoolOptions {
   /** Sessions at most. */
   readonly max: number;
-  /** Sessions that stay open though nobody uses them. */
+  /** Idle sessions that stay open. */
   readonly kept?: number;
-  /** The others are closed once they were idle for this long. */
+  /** Closes the others after they have been idle for this long. */
   readonly idleMs: number;
   /** How long to wait for a session while all are in use. */
   readonly waitMs: number;
@@ -35,7 +35,7 @@ export class Pool {
   ) {}
 
   /**
-   * Lends a session. It goes back when `work` is done; if it is in a transaction then, it is closed.
+   * Lends a session until `work` is done; if it is in a transaction then, it is closed.
    * @throws what `connect` throws, ConnectionLost if none becomes free in time; what `work` throws
    */
   async use<T>(work: (session: Session) => Promise<T>): Promise<T> {
@@ -43,7 +43,7 @@ export class Pool {
     try {
       return await work(session);
     } catch (error) {
-      // The others are probably no better off, and each would cost a query its whole time.
+      // The idle ones are probably dead too, and each would cost a query its whole time limit.
       if (error instanceof AnswerTimeout) for (const other of this.idle.splice(0)) other.session.destroy(error);
       throw error;
     } finally {
@@ -66,7 +66,7 @@ export class Pool {
     return this.use((session) => session.run(steps, options));
   }
 
-  /** Closes what is idle now, and the others when they come back. @returns when all are closed */
+  /** Closes idle sessions now, and lent ones when they come back. @returns when all are closed */
   async close(): Promise<void> {
     this.closing ??= [];
     for (const { reject } of this.waiting.splice(0)) reject(new ConnectionLost('The pool was closed'));

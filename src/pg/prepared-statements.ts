@@ -3,13 +3,15 @@ import { randomBytes } from 'node:crypto';
 import type { Statement } from './sql.js';
 import { bind, closeStatement, EXECUTE_ALL, parse } from './messages.js';
 
-/** Limits of how many are kept, and of their texts: one that names all columns of a table may be a hundred thousand long. */
+/**
+ * Limits of their number and their texts: one that names all columns of a table may have a hundred thousand characters.
+ */
 const MOST = 100;
 const MAX_CHARACTERS = 512 * 1024;
 
 interface Prepared {
   readonly name: string;
-  /** The messages that run it without parameters, once they were needed. */
+  /** The messages that run it without parameters, after their first use. */
   run: Buffer | null;
 }
 
@@ -20,12 +22,12 @@ export class PreparedStatements {
   /** By their text, the oldest first. */
   private readonly known = new Map<string, Prepared>();
   /**
-   * A trigger that runs between two of them could put a statement of its own under the name of the second, by DEALLOCATE and
-   * PREPARE. So names cannot be guessed, and pg_prepared_statements is closed to projects (migration 009 of projects).
+   * A trigger that runs between two of them could replace the second with a statement of its own, by DEALLOCATE and
+   * PREPARE. So names are random, and projects cannot read pg_prepared_statements (migration 009 of projects).
    */
   private readonly prefix = randomBytes(12).toString('base64url');
   private count = 0;
-  /** Of all texts. */
+  /** In all texts. */
   private characters = 0;
 
   /** @returns the messages that run a statement, after those that prepare it if that was not done before */
@@ -51,8 +53,8 @@ export class PreparedStatements {
   }
 
   /**
-   * @returns the messages that close them on the server. After an error nobody knows which of them it has prepared;
-   * closing one that it has not does no harm.
+   * @returns the messages that close them on the server. After an error it is unknown which of them exist there;
+   *   closing one that does not exist is harmless
    */
   forget(...texts: readonly string[]): Buffer[] {
     return texts.flatMap((text) => {

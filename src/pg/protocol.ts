@@ -1,4 +1,7 @@
-/** The messages of Postgres's protocol themselves, for who stands between a client and a server: the Postgres port, and pg_dump's listener. */
+/**
+ * The raw messages of Postgres's protocol, for code between a client and a server: the Postgres port, pg_dump's
+ * listener.
+ */
 export { Framing } from './framing.js';
 export { MessageScan } from './message-scan.js';
 export { BACKEND, FRONTEND, MESSAGE_HEADER, parse, readErrorFields, simpleQuery, TERMINATE } from './messages.js';

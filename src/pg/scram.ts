@@ -50,7 +50,9 @@ export class Scram {
 const attributes = (text: string): Partial<Record<string, string>> =>
   Object.fromEntries(text.split(',').map((pair) => [pair.slice(0, 1), pair.slice(2)]));
 
-/** Of RFC 4013 what changes bytes: other spaces become a space, invisible characters go, NFKC. */
+/**
+ * The steps of RFC 4013 that change bytes: maps other spaces to a space, removes invisible characters, applies NFKC.
+ */
 const saslPrep = (password: string): string =>
   password
     .replace(/[\u00A0\u1680\u2000-\u200B\u202F\u205F\u3000]/g, ' ')

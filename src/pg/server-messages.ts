@@ -1,4 +1,4 @@
-/** The messages of a server (Postgres manual 54.7), for the clients of a port that speaks its protocol. */
+/** The messages of a server (Postgres manual 54.7), for clients of the Postgres port. */
 import { FRONTEND } from './messages.js';
 
 const text = (...values: string[]): Buffer => Buffer.from(values.map((value) => `${value}\0`).join(''));
@@ -27,11 +27,13 @@ export const parameterStatus = (name: string, value: string): Buffer => message(
 export const backendKeyData = (processId: number, secretKey: Buffer): Buffer =>
   message('K', int32(processId), secretKey);
 
-/** Of the protocol 3.0, to a client that wants more. @param options that it asked for, which are not known */
+/**
+ * Offers protocol 3.0 to a client that asked for a later one. @param options that the client asked for; all are unknown
+ */
 export const negotiateVersion = (options: readonly string[]): Buffer =>
   message('v', int32(3 << 16, options.length), text(...options));
 
-/** What an ErrorResponse says. */
+/** The contents of an ErrorResponse. */
 export interface ErrorFields {
   readonly severity: 'ERROR' | 'FATAL';
   readonly sqlstate: string;
@@ -46,13 +48,13 @@ export function errorResponse({ severity, sqlstate, message: said, hint }: Error
   return message('E', text(...fields), Buffer.alloc(1));
 }
 
-/** The body of a PasswordMessage without its zero byte; null: it is none. */
+/** The body of a PasswordMessage without its zero byte; null: it is another message. */
 export function readPassword(type: number, body: Buffer): string | null {
   if (type !== FRONTEND.password || body.indexOf(0) !== body.length - 1) return null;
   return body.toString('utf8', 0, body.length - 1);
 }
 
-/** The strings at the beginning of a message of a client. @throws Error if one has no end */
+/** The strings at the beginning of a client's message. @throws Error if one has no end */
 export function readStrings(body: Buffer, count: number): string[] {
   const strings: string[] = [];
   let at = 0;

@@ -1,6 +1,6 @@
 /**
- * A session of one role in one database, in the extended query protocol. Everything that can go at once is written in one
- * piece, up to one Sync; rows come as text, or as the bytes of their DataRow messages.
+ * A session of one role in one database, in the extended query protocol. All that can be sent at once is written at
+ * once, up to one Sync; rows come as text, or as the bytes of their DataRow messages.
  */
 import type { LoginOptions } from './address.js';
 import { Answers, type Result, type Row } from './answers.js';
@@ -32,10 +32,10 @@ import {
 import { PreparedStatements } from './prepared-statements.js';
 import { fixed, ROLLBACK, type Statement } from './sql.js';
 
-/** What a pipeline consists of: statements, a COPY … FROM STDIN with its data. */
+/** One step of a pipeline: a statement, or a COPY … FROM STDIN with its data. */
 export interface Step extends Statement {
   readonly data?: readonly Uint8Array[];
-  /** Of the data: rows alone. Default: text. */
+  /** Format of the data, which is only the rows. Default: text. */
   readonly format?: 'binary';
 }
 
@@ -43,8 +43,8 @@ export interface PipelineOptions {
   /** The session keeps the statements prepared, for pipelines that use the same texts. */
   readonly prepared?: boolean;
   /**
-   * Ends with a reset of the session, which needs the last step to end the transaction. Its failure is not reported, but
-   * the session is not {@link Connection.isClean} then.
+   * Ends with a reset of the session; the last step must end the transaction. A failed reset is not reported, but
+   * leaves the session not {@link Connection.isClean}.
    */
   readonly reset?: boolean;
   /** The session is destroyed if the answer takes longer. */
@@ -52,13 +52,13 @@ export interface PipelineOptions {
 }
 
 export interface Outcome {
-  /** Of the steps that came to their end, in order. What they did is not necessarily committed. */
+  /** Results of the completed steps, in order. What they did is not necessarily committed. */
   readonly results: Result[];
-  /** What ended the pipeline before all was done. */
+  /** What ended the pipeline early. */
   readonly error: Error | null;
 }
 
-/** What Postgres says of a statement before it runs. */
+/** What Postgres says about a statement before it runs. */
 export interface Described {
   /** Type oids of `$1`, `$2`, … */
   parameterOids: number[];
@@ -68,7 +68,9 @@ export interface Described {
 
 const DISCARD_ALL = fixed('DISCARD ALL');
 
-/** DISCARD ALL leaves the seed of random() as it is, and with it the next request's random numbers to this one's choice. */
+/**
+ * DISCARD ALL keeps the seed of random(): without a new one, this request could choose the next one's random numbers.
+ */
 const resetMessages = (): Buffer =>
   Buffer.concat([runUnnamed(DISCARD_ALL), runUnnamed(fixed(`SET seed = ${Math.random().toFixed(15)}`))]);
 
@@ -79,7 +81,7 @@ export class Session extends Connection {
 
   /**
    * Logs in.
-   * @param signal aborted: the login breaks off
+   * @param signal aborts the login
    * @throws PostgresError, ConnectionLost
    */
   static async connect(options: LoginOptions & ConnectionLimits, signal?: AbortSignal): Promise<Session> {
@@ -87,10 +89,10 @@ export class Session extends Connection {
   }
 
   /**
-   * Runs steps in order in one round trip. Without BEGIN they are one transaction, which ends with the last (Postgres manual
-   * 54.2.4). The first error skips the rest. COPY's data goes out without waiting for CopyInResponse; if the command or
-   * one before it fails, the server discards it.
-   * @returns never rejects: the outcome says how far it came
+   * Runs steps in order in one round trip. Without BEGIN they are one transaction, which ends with the last (Postgres
+   * manual 54.2.4). The first error skips the rest. COPY's data goes out without waiting for CopyInResponse; if the
+   * command or one before it fails, the server discards it.
+   * @returns never rejects: the outcome says how far it got
    */
   async pipeline(steps: readonly Step[], options: PipelineOptions = {}): Promise<Outcome> {
     const { prepared = false, reset = false, timeoutMs } = options;
@@ -117,7 +119,7 @@ export class Session extends Connection {
   }
 
   /**
-   * The same, for results.
+   * Like {@link pipeline}, but returns results.
    * @throws PostgresError of the failing statement, ConnectionLost
    */
   async run(steps: readonly Step[], options?: PipelineOptions): Promise<Result[]> {
@@ -132,7 +134,7 @@ export class Session extends Connection {
     return result?.rows ?? [];
   }
 
-  /** One statement. @returns the number of rows that its command tag tells; 0 if none. @throws PostgresError, ConnectionLost */
+  /** One statement. @returns the number of rows in its command tag; 0 if none. @throws PostgresError, ConnectionLost */
   async change(statement: Statement, options?: PipelineOptions): Promise<number> {
     const [result] = await this.run([statement], options);
     return readCommandTag(result?.tag ?? '').count ?? 0;
@@ -140,7 +142,7 @@ export class Session extends Connection {
 
   /**
    * Runs COPY … TO STDOUT. The server waits for the reader of the rows.
-   * @returns the rows in parts, none of which ends within a row. Who does not take all of them loses the session
+   * @returns the rows in parts, none of which ends within a row. A reader that stops early destroys the session
    * @throws PostgresError, ConnectionLost, MessageTooLarge
    */
   async *copyOut(statement: Statement): AsyncGenerator<Buffer, void, void> {
@@ -163,7 +165,7 @@ export class Session extends Connection {
 
   /**
    * Runs COPY … FROM STDIN.
-   * @param data is asked for no faster than the server takes it
+   * @param data is read only as fast as the server takes it
    * @returns the number of rows
    * @throws PostgresError, ConnectionLost; what `data` throws. No row is stored then
    */
@@ -184,15 +186,17 @@ export class Session extends Connection {
   }
 
   /**
-   * Any number of statements in one text, in one transaction unless they say otherwise; rows are dropped. A simple query
-   * (Postgres manual 54.2.3).
+   * Any number of statements in one text, in one transaction unless they say otherwise; rows are dropped. A simple
+   * query (Postgres manual 54.2.3).
    * @throws PostgresError, ConnectionLost
    */
   async script(text: string): Promise<void> {
     await this.request([simpleQuery(text)], ignore);
   }
 
-  /** Removes everything that statements left behind in the session: an open transaction, and prepared statements too. */
+  /**
+   * Removes everything that statements left behind in the session: an open transaction, and prepared statements too.
+   */
   async reset(): Promise<void> {
     const rollback = this.inTransaction ? [runUnnamed(ROLLBACK)] : [];
     this.prepared.clear();
@@ -201,7 +205,7 @@ export class Session extends Connection {
 
   /**
    * Runs `before`, then parses and describes a statement, in one round trip.
-   * @throws PostgresError of whichever failed, ConnectionLost
+   * @throws PostgresError of the statement that failed, ConnectionLost
    */
   async describe(text: string, before: readonly Statement[] = []): Promise<Described> {
     let described: Described = { parameterOids: [], columns: null };
@@ -229,14 +233,14 @@ export class Session extends Connection {
     return this.fetchRows([bind(params, formats), execute(maxRows), SYNC], takeRows);
   }
 
-  /** Goes on with a suspended portal, inside the same transaction. */
+  /** Continues a suspended portal, inside the same transaction. */
   fetchMore(maxRows: number, takeRows: RowTaker): Promise<string | null> {
     return this.fetchRows([execute(maxRows), SYNC], takeRows);
   }
 
   /**
-   * Parses, describes and runs a statement without parameters in one round trip; its rows come in text format. Only for a
-   * statement that provably leaves nothing in the session: a clean session stays clean.
+   * Parses, describes and runs a statement without parameters in one round trip; its rows come in text format. Only for
+   * a statement that provably leaves nothing in the session: a clean session stays clean.
    * @param describe called before the first row
    * @returns the command tag
    * @throws PostgresError, ConnectionLost
@@ -266,23 +270,23 @@ export class Session extends Connection {
     return tag;
   }
 
-  /** Unless it is to be prepared, it goes unnamed, so that nothing of it stays in the session. */
+  /** An unprepared statement stays unnamed, so that it leaves nothing in the session. */
   private messagesOf(step: Step, prepared: boolean): Uint8Array[] {
     const run = prepared ? this.prepared.run(step) : [runUnnamed(step)];
     return step.data === undefined ? run : [...run, ...copyMessages(step.data, step.format === 'binary')];
   }
 
-  /** After an error nobody knows which statements the server has prepared. */
+  /** After an error it is unknown which statements the server has prepared. */
   private async forget(steps: readonly Step[]): Promise<void> {
     const closing = this.prepared.forget(...steps.map(({ text }) => text));
-    // The pipeline's error is what the caller has to know.
+    // The caller gets the pipeline's error, not this one.
     if (!this.closed) await this.request([...closing, SYNC], ignore).catch(ignore);
   }
 }
 
 /**
  * One short-lived session.
- * @param signal aborted: the connection breaks at once, even while it waits
+ * @param signal aborted: closes the connection at once, even while it waits
  * @throws PostgresError, ConnectionLost; the signal's reason; what `work` throws
  */
 export async function withSession<T>(

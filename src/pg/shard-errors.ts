@@ -1,16 +1,17 @@
 /**
- * Errors that a Citus coordinator passes on from a worker. They speak of shards (`customers_pkey_102010`), lack the fields that
- * name table and constraint, and those of a COPY or an INSERT … SELECT lack their SQLSTATE too. Here they become what a table
- * on one server would have said, as far as the message tells it (`ReportResultError`, `ReportCopyError` in Citus's sources).
+ * Errors that a Citus coordinator passes on from a worker. They name shards (`customers_pkey_102010`) and lack the
+ * fields for table and constraint; those of a COPY or an INSERT … SELECT lack their SQLSTATE too. This file turns them
+ * into the error of a table on one server, as far as the message allows (`ReportResultError`, `ReportCopyError` in
+ * Citus's sources).
  */
 import { SQLSTATE } from './sqlstate.js';
 
-/** The functions of Citus that pass on an error of a worker (field R of an ErrorResponse). Nobody's SQL can claim their names. */
+/** The functions of Citus that pass on a worker's error (field R of an ErrorResponse). No SQL can claim their names. */
 const REPORTERS = new Set(['ReportResultError', 'ReportCopyError', 'ReportConnectionError']);
 
 export const isOfWorker = (routine: string | undefined): boolean => REPORTERS.has(routine ?? '');
 
-/** What surely carries the number of its shard. A check does only if it was added after the table was distributed. */
+/** Names that always end in a shard's number. A check's does only if it was added after the table was distributed. */
 const NUMBERED =
   /\b(?:(?:relation|table|index|unique constraint|exclusion constraint|foreign key constraint) "[^"]+_(\d{5,})"|check constraint "[^"]+_(\d{5,})" of relation)/g;
 
@@ -19,7 +20,7 @@ function withoutShards(text: string): string {
   return numbers.reduce((changed, number) => changed.replaceAll(`_${number}"`, '"'), text);
 }
 
-/** Messages of Postgres, in English, with the SQLSTATE that belongs to them and the fields that they tell. */
+/** Postgres's English messages, with their SQLSTATE and the fields they contain. */
 const VIOLATIONS: readonly (readonly [RegExp, string])[] = [
   [/^null value in column "(?<c>.+)" of relation "(?<t>.+)" violates not-null constraint$/, '23502'],
   [/^.+ on table "(?<t>[^"]+)" violates foreign key constraint "(?<n>[^"]+)"/, SQLSTATE.FOREIGN_KEY_VIOLATION],

@@ -20,7 +20,7 @@ export const BEGIN = fixed('BEGIN');
 export const COMMIT = fixed('COMMIT');
 export const ROLLBACK = fixed('ROLLBACK');
 
-/** Runs as it is, or goes into a larger one. */
+/** Runs as it is, or becomes part of a larger one. */
 class Fragment implements Statement {
   private flat: Statement | null = null;
 
@@ -57,8 +57,8 @@ export function ident(...path: string[]): Raw {
 }
 
 /**
- * A quoted string literal, for statements that take no parameters (COMMENT, CREATE ROLE, ALTER ROLE). Correct whatever
- * `standard_conforming_strings` says: a backslash switches to the E'' form (Postgres manual 4.1.2.2).
+ * A quoted string literal, for statements that take no parameters (COMMENT, CREATE ROLE, ALTER ROLE). Correct under any
+ * `standard_conforming_strings`: a backslash switches to the E'' form (Postgres manual 4.1.2.2).
  */
 export function literal(value: string): Raw {
   const quoted = value.replaceAll("'", "''");
@@ -76,7 +76,7 @@ export function trusted(text: string): Raw {
   return new Raw(text);
 }
 
-/** The caller's own SQL, the product of the free SQL endpoint. Only a connection logged in as the project may run it. */
+/** The caller's own SQL, from the free SQL endpoint. Only a connection logged in as the project may run it. */
 export function callerSql(text: string, params: readonly (string | null)[] = []): Statement {
   return { text, params };
 }
@@ -106,7 +106,7 @@ function encoded(value: Scalar | readonly Scalar[]): string | null {
   return `{${value.map(element).join(',')}}`;
 }
 
-/** Of an array (Postgres manual 8.15.2). */
+/** An element of an array (Postgres manual 8.15.2). */
 function element(value: Scalar): string {
   const text = encoded(value);
   return text === null ? 'NULL' : `"${text.replace(/["\\]/g, '\\$&')}"`;

@@ -1,4 +1,7 @@
-/** SQLSTATEs that the service knows, by the names of the Postgres manual (appendix A). What they mean to a caller: `tenancy/engine-error.ts`. */
+/**
+ * SQLSTATEs that the service knows, by the names of the Postgres manual (appendix A). What they mean to a caller:
+ * `tenancy/engine-error.ts`.
+ */
 export const SQLSTATE = {
   PROTOCOL_VIOLATION: '08P01',
   FEATURE_NOT_SUPPORTED: '0A000',

@@ -1,6 +1,8 @@
-/** What a client sends before a session: packets without a type byte (Postgres manual 54.2.1, 54.2.8 to 54.2.11, 54.7). */
+/**
+ * What a client sends before a session: packets without a type byte (Postgres manual 54.2.1, 54.2.8 to 54.2.11, 54.7).
+ */
 
-/** As in Postgres (MAX_STARTUP_PACKET_LENGTH). */
+/** The limit of Postgres (MAX_STARTUP_PACKET_LENGTH). */
 const LONGEST_START_UP = 10_000;
 
 const CODE = { cancel: 80877102, ssl: 80877103, gss: 80877104 } as const;
@@ -13,9 +15,9 @@ export type StartUp =
   | { readonly kind: 'unsupported'; readonly version: string };
 
 /**
- * @param bytes what has come so far
- * @returns the size of the packet that it begins with; null: that is not there yet
- * @throws Error if that can be no packet
+ * @param bytes all that has arrived
+ * @returns the size of the first packet; null: its length has not arrived yet
+ * @throws Error if this cannot be a packet
  */
 export function startUpSize(bytes: Buffer): number | null {
   if (bytes.length < 4) return null;
