@@ -1,12 +1,14 @@
-/** Columns of a result as columns of a Parquet file: the type for each, and its values from the JSON that the service sends. */
+/**
+ * Columns of a result as columns of a Parquet file: their types, and their values from the JSON that the service sends.
+ */
 import type { SchemaElement } from 'hyparquet';
 import { FileError } from '../import/file-error.js';
 
 export interface ParquetColumn {
   readonly element: SchemaElement;
-  /** @param json a value that is not null, as it is written @returns undefined if the type has no such value */
+  /** @param json the JSON text of a value that is not null @returns undefined if the type cannot hold the value */
   readonly toValue: (json: string) => unknown;
-  /** Whether the writer gets the bytes of JSON, which it would encode a second time. */
+  /** The writer gets the bytes of JSON, and must not encode them again. */
   readonly isJson?: boolean;
 }
 
@@ -49,7 +51,7 @@ const KINDS: Readonly<Record<string, readonly [Kind, (json: string) => unknown]>
   json: [JSON_TEXT, bytesOf],
 };
 
-/** A type without an own kind becomes text, as the service writes it; arrays become JSON. */
+/** A type that is not in the table becomes text, as the service writes it; arrays become JSON. */
 export function parquetColumn(name: string, type: string): ParquetColumn {
   const [kind, toValue] =
     KINDS[type] ?? decimal(type) ?? (type.endsWith('[]') ? [JSON_TEXT, bytesOf] : [STRING, textOf]);
@@ -60,10 +62,10 @@ export function parquetColumn(name: string, type: string): ParquetColumn {
   };
 }
 
-/** What Parquet can hold at most, in 16 bytes. */
+/** The most digits that Parquet can hold in 16 bytes. */
 const DECIMAL_DIGITS = 38;
 
-/** `numeric(10,2)`. Without a precision, every value may have a scale of its own. */
+/** Such as `numeric(10,2)`. Without a precision each value may have its own scale. */
 function decimal(type: string): readonly [Kind, (json: string) => unknown] | undefined {
   const [, precision, scale] = (/^numeric\((\d+),(\d+)\)$/.exec(type) ?? []).map(Number);
   if (precision === undefined || scale === undefined || precision > DECIMAL_DIGITS || scale > precision)

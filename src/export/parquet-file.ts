@@ -1,4 +1,4 @@
-/** The rows of a query as a Parquet file, one row group after another: what is in memory does not grow with the rows. */
+/** The rows of a query as a Parquet file, one row group after another: memory does not grow with the number of rows. */
 import { ByteWriter, type ColumnSource, ParquetWriter } from 'hyparquet-writer';
 import type { CdpClient } from '../client/client.js';
 import type { StreamOptions } from '../client/sql.js';
@@ -6,13 +6,13 @@ import { FileError } from '../import/file-error.js';
 import { membersOf } from '../import/json-records.js';
 import { type ParquetColumn, parquetColumns } from './parquet-columns.js';
 
-/** What ends a row group. */
+/** Either limit ends a row group. */
 const GROUP = { rows: 100_000, characters: 16 * 1024 * 1024 };
 
 /**
- * Runs the query twice: a stream has no types.
+ * Runs the query twice: a stream does not tell the types.
  * @param onRow called for each row
- * @throws FileError if a value has no place in the type of its column, such as `infinity`
+ * @throws FileError if the type of its column cannot hold a value, such as `infinity`
  */
 export async function* parquetRows(
   client: CdpClient,
@@ -47,7 +47,7 @@ export async function* parquetRows(
     if (rows % GROUP.rows === 0 || characters >= GROUP.characters) yield writeGroup();
   }
   if (characters > 0) yield writeGroup();
-  // What the writer is not to encode is marked for readers that know only the older form.
+  // Columns of JSON bytes need this mark for readers that know only the older form.
   writer.schema = schema.map((element) =>
     'logical_type' in element && element.logical_type?.type === 'JSON'
       ? { ...element, converted_type: 'JSON' }
@@ -60,7 +60,7 @@ export async function* parquetRows(
 type Group = (Omit<ColumnSource, 'data'> & { data: unknown[] })[];
 
 const emptyGroup = (columns: readonly ParquetColumn[]): Group =>
-  // The smallest and the largest document help nobody.
+  // The smallest and the largest JSON document are useless to readers.
   columns.map(({ element: { name }, isJson = false }) => ({ name, data: [], statistics: !isJson }));
 
 function addRow(group: Group, columns: readonly ParquetColumn[], line: string, row: number): void {

@@ -15,16 +15,16 @@ import {
   WITHOUT_ENCRYPTION,
 } from '../pg/protocol.js';
 
-/** A JWT may have a few thousand. */
+/** A JWT may have a few thousand bytes. */
 const LONGEST_PASSWORD = 16 * 1024;
 
-/** The first byte of a TLS handshake, where Postgres 17 and its clients begin at once. */
+/** The first byte of a TLS handshake, which clients of Postgres 17 and later may start without asking. */
 const TLS_HANDSHAKE = 0x16;
 
 /** The protocol's name in TLS (RFC 7301). */
 const ALPN = 'postgresql';
 
-/** What a client wants, and the socket on which it gets it. */
+/** What a client asks for, and its socket. */
 export interface StartupRequest {
   readonly socket: Socket;
   readonly startUp: Extract<StartUp, { kind: 'start-up' | 'cancel' }>;
@@ -46,13 +46,13 @@ export function isLoopback(address: string): boolean {
   return version !== 0 && LOOPBACK.check(address, version === 6 ? 'ipv6' : 'ipv4');
 }
 
-/** Reads a socket piece by piece; what was not asked for stays. */
+/** Reads a socket piece by piece, and keeps bytes that nobody has taken. */
 export class BufferedSocket {
   private bytes: Buffer = Buffer.alloc(0);
 
   constructor(readonly socket: Socket) {}
 
-  /** All that has come. */
+  /** All bytes that have arrived and were not taken. */
   rest(): Buffer {
     const { bytes } = this;
     this.bytes = Buffer.alloc(0);
@@ -60,7 +60,7 @@ export class BufferedSocket {
   }
 
   /**
-   * @param size says how long the next piece is; null: more has to come
+   * @param size the length of the next piece; null: more bytes are needed
    * @throws Error if the client leaves, and what `size` throws
    */
   async take(size: (bytes: Buffer) => number | null): Promise<Buffer> {
@@ -108,7 +108,7 @@ async function nextChunk(socket: Socket): Promise<Buffer> {
 }
 
 /**
- * Up to the start-up packet, or a cancel request, with TLS if the client asks for it.
+ * Reads up to the start-up packet, or a cancel request, with TLS if the client asks for it.
  * @throws SessionError to tell the client; Error if there is nothing to tell
  */
 export async function negotiate(
@@ -124,7 +124,7 @@ export async function negotiate(
     onSecured(current);
   };
   if (encryption.tls !== null && (await current.firstByte()) === TLS_HANDSHAKE) await secure(true);
-  // One question about TLS and one about GSS, in whichever order.
+  // One question about TLS and one about GSS, in any order.
   for (const asked = new Set<string>(); ;) {
     const startUp = readStartUp(await current.take(startUpSize));
     if (startUp.kind === 'ssl' || startUp.kind === 'gss') {
@@ -152,8 +152,9 @@ export async function negotiate(
 
 /**
  * @param isAtOnce the client has begun the handshake unasked
- * @throws Error for other bytes that came before the answer: whoever sent them is not inside the encryption (CVE-2021-23214);
- * for a handshake begun at once without the protocol's name, as Postgres 17 does: a browser's could be meant for another port (ALPACA)
+ * @throws Error for bytes before the answer, which an attacker outside the encryption may have sent (CVE-2021-23214);
+ *   and, like Postgres 17, for a direct handshake without the protocol's name: a browser may have meant another port
+ *   (ALPACA)
  */
 async function secured(
   client: BufferedSocket,

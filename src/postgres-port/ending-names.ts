@@ -1,13 +1,15 @@
 /**
- * Which prepared statements and portals of a client end a transaction when they are executed: COMMIT and its like, which a client may
- * parse in one group of messages and execute in a later one.
+ * Remembers which of a client's prepared statements and portals end a transaction: a client may parse a COMMIT in one
+ * group of messages and execute it in a later one.
  */
 import { SessionError } from '../engine/sessions/session-error.js';
 
-/** That are remembered. */
+/** Limit of the names to remember. */
 const MOST_NAMES = 1_000;
 
-/** Postgres cuts longer ones at 63 bytes, and reads other characters by the encoding: two names may be one. */
+/**
+ * Postgres cuts longer names at 63 bytes, and reads other characters by the encoding: two names may be the same to it.
+ */
 const NAME = /^[\x01-\x7f]{0,63}$/;
 
 interface Names {
@@ -15,10 +17,10 @@ interface Names {
   readonly portals: Set<string>;
 }
 
-/** Each method throws SessionError for a name that Postgres may read as another one. */
+/** Each method throws SessionError for a name that Postgres might read differently. */
 export class EndingNames {
   private names: Names = { statements: new Set(), portals: new Set() };
-  /** At the beginning of this group. */
+  /** The names at the beginning of this group. */
   private before: Names = this.names;
 
   /** @param ends whether the text of the statement ends a transaction */
@@ -39,7 +41,7 @@ export class EndingNames {
   }
 
   /**
-   * @param hasFailed after an error Postgres ignores the rest of a group: a name may mean what it meant before
+   * @param hasFailed after an error Postgres ignores the rest of a group: a name may have kept its old meaning
    * @throws SessionError if there are too many
    */
   endGroup(hasFailed: boolean): void {

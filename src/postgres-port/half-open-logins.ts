@@ -1,20 +1,20 @@
-/** Logins that are not over: each has a time, and a flood of them pushes out only the oldest. */
+/** Unfinished logins: each has a time limit, and a flood of them pushes out only the oldest. */
 import type { Socket } from 'node:net';
 import { Counts } from '../contract/counts.js';
 import { networkOf } from '../engine/access/wrong-tokens.js';
 
 const LOGIN_MS = 10_000;
 
-/** In all, and from one network, as wrong tokens are counted. */
+/** Limits: in total, and from one network (the same as for wrong tokens). */
 const MOST = 1_000;
 const MOST_OF_NETWORK = 200;
 
 export class HalfOpenLogins {
-  /** The oldest first. */
+  /** Oldest first. */
   private readonly open = new Map<Socket, string>();
   private readonly counts = new Counts();
 
-  /** @param late called before a login is broken off */
+  /** @param late called before a login is cut off */
   constructor(private readonly late: () => void) {}
 
   get size(): number {
@@ -35,7 +35,7 @@ export class HalfOpenLogins {
     };
   }
 
-  /** Breaks off all. */
+  /** Cuts off all. */
   close(): void {
     for (const socket of this.open.keys()) socket.destroy();
   }

@@ -1,6 +1,6 @@
 /**
- * The port that speaks Postgres's protocol: a client logs in with a token, and then has a connection of its project's own role
- * to itself (docs/decisions/0038-postgres-port.md).
+ * The port that speaks Postgres's protocol: a client logs in with a token, and then has a connection of its project's
+ * own role to itself (docs/decisions/0038-postgres-port.md).
  */
 import { randomBytes, randomInt, timingSafeEqual } from 'node:crypto';
 import { once } from 'node:events';
@@ -28,7 +28,7 @@ export interface PostgresPortSettings {
   readonly port: number;
   /** PEM; null: no TLS. */
   readonly certificate: { readonly cert: Buffer; readonly key: Buffer } | null;
-  /** Clients on other machines may do without TLS. */
+  /** Clients on other machines may connect without TLS. */
   readonly allowsPlain: boolean;
 }
 
@@ -82,7 +82,7 @@ export class PostgresPort {
     return (this.server.address() as AddressInfo).port;
   }
 
-  /** Takes no more clients, and ends those that are there. */
+  /** Accepts no more clients, and ends all sessions. */
   async close(): Promise<void> {
     this.server.close();
     this.halfOpen.close();
@@ -108,12 +108,12 @@ export class PostgresPort {
         client.socket.write(negotiateVersion(settings.protocolOptions));
       }
       const token = await askPassword(client);
-      // From here on the bounds of sessions hold.
+      // From here on the limits of sessions apply.
       loggedIn();
       await this.session(client, settings, token, address);
     } catch (error) {
       if (error instanceof SessionError) client.socket.write(errorResponse(fatal(error)));
-      // Sessions count theirs.
+      // `Sessions` has already counted its refusals.
       if (!(error instanceof LoginRefused))
         this.sessions.refuse(error instanceof SessionError ? error.code : 'malformed');
       client.socket.destroySoon();
@@ -146,7 +146,9 @@ export class PostgresPort {
     }
   }
 
-  /** Not that of Postgres: a project would learn of others on a shared server, and two servers may have the same. */
+  /**
+   * Not Postgres's own key: it would tell a project about others on a shared server, and two servers may use the same.
+   */
   private newKey(session: ClientSession): [processId: number, secretKey: Buffer] {
     let processId;
     do processId = randomInt(1, 2 ** 31 - 1);
@@ -156,7 +158,7 @@ export class PostgresPort {
     return [processId, secretKey];
   }
 
-  /** As Postgres does, it answers nothing, whether there is such a session or not. */
+  /** Like Postgres, it sends no answer, whether the session exists or not. */
   private cancel(processId: number, secretKey: Buffer): void {
     const found = this.keys.get(processId);
     if (found?.secretKey.length === secretKey.length && timingSafeEqual(found.secretKey, secretKey)) {
@@ -165,7 +167,7 @@ export class PostgresPort {
   }
 }
 
-/** It is counted already. */
+/** A refusal that is already counted. */
 class LoginRefused extends SessionError {
   constructor({ sqlstate, message, code, hint }: SessionError) {
     super(sqlstate, message, code, hint);

@@ -1,13 +1,15 @@
 /**
- * Between a client that logged in as `reader` and Postgres: keeps the session READ ONLY. A session begins with
- * default_transaction_read_only = on, and Postgres lets no transaction become READ WRITE after its first query. So a write would need
- * another transaction that begins READ WRITE, or a statement that changes the mode by itself. Therefore:
+ * Between Postgres and a client that logged in as `reader`: keeps the session READ ONLY. A session begins with
+ * default_transaction_read_only = on, and Postgres lets no transaction become READ WRITE after its first query. So a
+ * write would need another transaction that begins READ WRITE, or a statement that changes the mode by itself.
+ * Therefore:
  *
- * 1. Each text is classified before it is passed on. One that may change the mode is replaced by one that raises an error.
- * 2. A group of messages (a Query, or extended messages up to a Sync) holds one transaction. After the message that ends it,
- *    nothing is passed on that would begin another one.
- * 3. A group waits until Postgres has answered the one before (ReadyForQuery). Postgres reports a changed default before that
- *    (ParameterStatus), and then the session ends.
+ * 1. Each SQL text is classified before it is passed on. A text that raises an error replaces one that may change the
+ * mode.
+ * 2. A group of messages (a Query, or extended messages up to a Sync) holds one transaction. After the message that
+ * ends it, no message that would begin another one is passed on.
+ * 3. A group waits until Postgres has answered the previous one (ReadyForQuery). Before that, Postgres reports a
+ * changed default (ParameterStatus), and then the session ends.
  *
  * Why this is enough: docs/decisions/0038-postgres-port.md.
  */
@@ -17,17 +19,17 @@ import { literal } from '../pg/index.js';
 import { BACKEND, Framing, FRONTEND, MESSAGE_HEADER, parse, readStrings, simpleQuery } from '../pg/protocol.js';
 import { EndingNames } from './ending-names.js';
 
-/** Of one message: a text, or the parameters of a statement. */
+/** The longest message: a text, or the parameters of a statement. */
 const LONGEST_MESSAGE = 4 * 1024 * 1024;
 
-/** Encodings in which the service reads a text just as Postgres does. */
+/** Encodings in which the service reads a text exactly as Postgres does. */
 const READABLE: readonly (string | undefined)[] = ['UTF8', 'SQL_ASCII'];
 
 type Classify = (text: string, isPlain: boolean) => Classification | Promise<Classification>;
 
 interface Message {
   readonly type: number;
-  /** With its header. */
+  /** Including the header. */
   readonly bytes: Buffer;
 }
 
@@ -57,7 +59,7 @@ export class ReadOnlyFilter {
   private readonly framing: Framing;
   /** Messages of the client that have not been passed on. */
   private readonly incoming: Message[] = [];
-  /** Messages to Postgres, which are written together. */
+  /** Messages to Postgres, to be written together. */
   private outgoing: Buffer[] = [];
   private group = newGroup();
   private readonly endingNames = new EndingNames();
@@ -69,7 +71,7 @@ export class ReadOnlyFilter {
   /**
    * @param write to Postgres
    * @param fail ends the session
-   * @param pause whether nothing more may be read from the client
+   * @param pause stops (true) or resumes (false) reading from the client
    */
   constructor(
     reported: ReadonlyMap<string, string>,
@@ -93,7 +95,7 @@ export class ReadOnlyFilter {
     BACKEND.readyForQuery,
   ]);
 
-  /** Bytes of the client. */
+  /** Takes bytes of the client. */
   onClientData(chunk: Buffer): void {
     try {
       if (!this.framing.feed(chunk)) return this.fail(tooLong());
@@ -104,7 +106,7 @@ export class ReadOnlyFilter {
     this.applyBackpressure();
   }
 
-  /** @param body of a long message only the beginning */
+  /** @param body only the beginning of a long message */
   onServerMessage(type: number, body: Buffer): void {
     if (type === BACKEND.error) this.group.hasFailed = true;
     else if (type === BACKEND.parameterStatus) {
@@ -113,7 +115,9 @@ export class ReadOnlyFilter {
     } else if (type === BACKEND.readyForQuery) this.endGroup();
   }
 
-  /** In an error that the filter caused, the context would name its own code: it becomes a field that clients ignore. */
+  /**
+   * The context of an error that the filter caused would show its code, so that becomes a field that clients ignore.
+   */
   hideContext(chunk: Buffer): void {
     const at = this.group.isRefused ? chunk.indexOf(CONTEXT) : -1;
     if (at >= 0) chunk[at + 1] = UNKNOWN_FIELD;
@@ -176,7 +180,7 @@ export class ReadOnlyFilter {
       case FRONTEND.copyData:
       case FRONTEND.copyDone:
       case FRONTEND.copyFail:
-        // Outside of a COPY, which a reader cannot begin, Postgres ignores these.
+        // Postgres ignores these outside a COPY, which a reader cannot begin.
         return;
       case FRONTEND.close:
       case FRONTEND.flush:
@@ -193,7 +197,7 @@ export class ReadOnlyFilter {
     this.group.hasBegun = this.group.isComplete = true;
   }
 
-  /** Each of these begins a transaction if there is none: constants are evaluated by Parse, Bind and Describe too. */
+  /** Each of these begins a transaction if there is none: Parse, Bind and Describe evaluate constants too. */
   private passExtended(type: number, body: Buffer, bytes: Buffer): Promise<void> | void {
     if (this.group.hasEndedTransaction) throw notLast();
     this.group.hasBegun = true;
@@ -213,8 +217,8 @@ export class ReadOnlyFilter {
   }
 
   /**
-   * @param replacement of a text that is refused: it raises the refusal, so that Postgres itself deals with the error
-   * @param note told whether the text ends a transaction
+   * @param replacement for a refused text: it raises the refusal, so that Postgres itself handles the error
+   * @param note called with whether the text ends a transaction
    */
   private passText(
     text: string,
@@ -244,7 +248,7 @@ export class ReadOnlyFilter {
   }
 }
 
-/** A zero byte ends it, and the message. @throws Error */
+/** The text of a message, which ends with its zero byte. @throws Error */
 function textOf(body: Buffer): string {
   if (body.indexOf(0) !== body.length - 1) throw new Error('A message of the client is malformed');
   return body.toString('utf8', 0, body.length - 1);

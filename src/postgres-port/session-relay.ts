@@ -7,15 +7,15 @@ import { PostgresError } from '../pg/index.js';
 import { BACKEND, errorResponse, MessageScan, readErrorFields, TERMINATE } from '../pg/protocol.js';
 import { ReadOnlyFilter } from './read-only-filter.js';
 
-/** A client has this long to read why its session ends. */
+/** How long a client has to read why its session ends. */
 const LINGER_MS = 2_000;
 
 const ERRORS: ReadonlySet<number> = new Set([BACKEND.error]);
 
 /**
- * Until one side ends.
- * @param classify what a text of a reader may do
- * @param received what the client has sent behind its login
+ * Relays until one side ends.
+ * @param classify says what a reader's text may do
+ * @param received bytes that the client has sent after its login
  * @returns when the backend is gone
  */
 export async function relay(
@@ -27,7 +27,7 @@ export async function relay(
   const { loggedIn, owner } = session;
   const { socket: backend } = loggedIn;
   const isReader = owner.role === 'reader';
-  /** Postgres takes no more now; the filter takes no more now. */
+  /** Postgres, or the filter, takes no more bytes for now. */
   let [isFull, isPaused] = [false, false];
   const applyBackpressure = () => void (isFull || isPaused ? client.pause() : client.resume());
   const toBackend = (bytes: Buffer) => {
@@ -40,7 +40,7 @@ export async function relay(
     });
   };
   const fail = (error: SessionError) => session.end(error);
-  /** Nothing that either side sends may end more than the session. */
+  /** An error in what either side sends ends only the session. */
   const guarded = (work: () => void) => {
     try {
       work();
@@ -56,7 +56,7 @@ export async function relay(
   let hasTerminated = false;
   const read = (chunk: Buffer) => {
     if (session.ending !== null) return;
-    // Clients send more after it at times: node-postgres does if it ends with queries in its queue.
+    // Some clients send more after it: node-postgres does if it ends with queries in its queue.
     hasTerminated ||= chunk.subarray(0, TERMINATE.length).equals(TERMINATE);
     hasTerminated ||= chunk.subarray(-TERMINATE.length).equals(TERMINATE);
     session.received += chunk.length;
@@ -70,7 +70,7 @@ export async function relay(
     filter?.onServerMessage(type, body);
   });
   const toClient = (bytes: Buffer, end: number) => {
-    // It is written later than the call returns, and then other bytes are in its place.
+    // The socket may write it after this call returns, when the buffer holds other bytes.
     const chunk = Buffer.from(bytes.subarray(0, end));
     session.sent += end;
     filter?.hideContext(chunk);
@@ -120,13 +120,13 @@ export async function relay(
 export const fatal = ({ sqlstate, message, hint }: SessionError) =>
   ({ severity: 'FATAL', sqlstate, message, hint }) as const;
 
-/** @param body of a long error only the beginning: a zero byte ends the field that is cut */
+/** @param body only the beginning of a long error: a zero byte ends the field that is cut off */
 function asError(body: Buffer): PostgresError {
   const fields = Buffer.concat([body, Buffer.alloc(1)]);
   return PostgresError.fromFields(readErrorFields(fields, 0, fields.length));
 }
 
-/** It has told the client already. */
+/** Postgres has already sent the error to the client. */
 const asPostgresSaid = ({ sqlstate, message }: PostgresError): SessionError =>
   new SessionError(sqlstate, message, 'database_unavailable');
 

@@ -1,4 +1,4 @@
-/** What a client may say in its start-up packet, as settings of its session. */
+/** The settings of a session that a client may give in its start-up packet. */
 import { SessionError } from '../engine/sessions/session-error.js';
 
 export interface StartUpSettings {
@@ -6,16 +6,16 @@ export interface StartUpSettings {
   readonly database: string;
   readonly applicationName: string;
   readonly settings: Record<string, string>;
-  /** Options of the protocol, of which there are none. */
+  /** Options of the protocol: the service supports none. */
   readonly protocolOptions: string[];
 }
 
 const NAME = /^[a-z_][a-z0-9_.]*$/;
 
 const REFUSED = new Set([
-  // They say as whom the session runs, which the token does.
+  // They choose the session's role, which the token decides.
   ...['role', 'session_authorization', 'replication'],
-  // Its backend would sleep, for half an hour if it is to, after the login was given up and its place given back.
+  // The backend would sleep, for up to half an hour, after the login had timed out and released its slot.
   'post_auth_delay',
   // It loads code into the backend, and a library that does not exist ends the login.
   'local_preload_libraries',
