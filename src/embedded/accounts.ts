@@ -1,4 +1,6 @@
-/** The users that Postgres runs as. Postgres refuses root, so if the service is root, servers run as unprivileged users. */
+/**
+ * The users that Postgres runs as. Postgres refuses root, so if the service is root, servers run as unprivileged users.
+ */
 import { spawn } from 'node:child_process';
 import { lstat, stat } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -21,8 +23,8 @@ export function caller(): Account {
 export const calledByRoot = (): boolean => caller().uid === 0;
 
 /**
- * The account for the server of a data directory: this process's own, unless that is root. Then the owner of the directory; for a
- * new one the system's `postgres` user, or else `nobody`.
+ * The account for the server of a data directory: this process's own, unless that is root. Then it is the owner of the
+ * directory; for a new directory the system's user `postgres`, or else `nobody`.
  */
 export async function accountFor(data: string): Promise<Account> {
   const owner = await stat(data).catch(() => undefined);
@@ -55,7 +57,7 @@ export const ENVIRONMENT: Readonly<Record<string, string>> = {
 };
 
 /**
- * Runs a program as an account, without supplementary groups, and beyond Ctrl-C: it is up to the caller to stop.
+ * Runs a program as an account, without supplementary groups. Ctrl-C does not reach it: the caller must stop it.
  * @returns the exit code (null after a signal), and stdout with stderr
  * @throws Error if the program cannot be executed
  */
@@ -89,7 +91,7 @@ export interface UidRange {
 
 /** Gives each project's server a user id of its own, so that code in one server cannot reach the files of another. */
 export class ProjectAccounts {
-  /** By server, of those that this process has made: their data directories may not exist yet. */
+  /** By server, for those that this process has made: their data directories may not exist yet. */
   private readonly taken = new Map<string, number>();
 
   /** @param folders whose entries belong to servers that exist, or that archived WAL */
@@ -100,9 +102,9 @@ export class ProjectAccounts {
 
   /** The lowest user id that no server, no archive and no process has. @throws Error if all are taken */
   async take(server: string): Promise<Account> {
-    // A process that somebody left behind in a server must not find its user id given to another.
+    // A process that was left behind in a server must not share its user id with another server.
     const [owners, running] = await Promise.all([this.owners(), runningUids()]);
-    // No `await` from here on: a concurrent call gets another one.
+    // No `await` from here on, so that concurrent calls get different ids.
     const inUse = new Set([...owners, ...running, ...this.taken.values()]);
     for (let uid = this.uids.first; uid <= this.uids.last; uid++) {
       if (inUse.has(uid)) continue;

@@ -13,7 +13,7 @@ export interface Binaries {
   readonly bin: string;
   /** `18.4` */
   readonly version: string;
-  /** Of its processes. */
+  /** For its processes. */
   readonly environment: Readonly<Record<string, string>>;
 }
 
@@ -60,10 +60,10 @@ export async function tryBinaries(
     const libxml = await newerLibxml(native, libxmlFolders);
     let problem = '';
     for (const environment of libxml === null ? [ENVIRONMENT] : [{ ...ENVIRONMENT, ...libxml }, ENVIRONMENT]) {
-      // Otherwise missing symbols of a library would show only when the server calls them.
+      // Otherwise a missing symbol of a library would show only when the server calls it.
       const trial = { ...environment, LD_BIND_NOW: '1' };
       const { output } = await run(account, join(bin, 'postgres'), ['--version'], trial);
-      // If a library cannot be preloaded, the loader says so on another line and goes on.
+      // If a library cannot be preloaded, the loader says so on a line of its own and continues.
       const version = /^postgres \(PostgreSQL\) (\S+)\s*$/.exec(output)?.[1];
       if (version !== undefined) return { bin, version, environment };
       problem = output.trim();

@@ -5,11 +5,11 @@ import { softLimit } from './proc.js';
 
 interface Capacity {
   readonly servers: number;
-  /** What bounds it: `memory`, `processes`, `open files` or `shared memory segments`. */
+  /** The resource that limits it: `memory`, `processes`, `open files` or `shared memory segments`. */
   readonly bound: string;
 }
 
-/** A running server with a few connections; all of them together may take half of the memory. */
+/** Memory of a running server with a few connections. All servers together may take half of the machine's. */
 const SERVER_BYTES = 48 * 1024 * 1024;
 
 /** Postgres's own processes, and some connections. */
@@ -26,7 +26,7 @@ const OTHER_SEGMENTS = 8;
 /** SysV segments that a Mac allows (`kern.sysv.shmmni`). */
 const MACOS_SEGMENTS = 32;
 
-/** Limits that the system does not tell count as none. */
+/** A limit that the system does not report counts as no limit. */
 export async function capacityOf(): Promise<Capacity> {
   const [ids, segments, pids] = await Promise.all(
     ['/proc/sys/kernel/pid_max', '/proc/sys/kernel/shmmni', '/sys/fs/cgroup/pids.max'].map(numberIn),
@@ -37,7 +37,7 @@ export async function capacityOf(): Promise<Capacity> {
     { bound: 'memory', servers: memoryBytes() / 2 / SERVER_BYTES },
     { bound: 'processes', servers: (processes - OTHER_PROCESSES) / SERVER_PROCESSES },
     { bound: 'open files', servers: ((files ?? Infinity) - OTHER_FILES) / SERVER_FILES },
-    // Each Postgres marks its data directory as in use by one (manual 18.4.1).
+    // Each Postgres server holds one, which marks its data directory as in use (manual 18.4.1).
     {
       bound: 'shared memory segments',
       servers: (process.platform === 'darwin' ? MACOS_SEGMENTS : (segments ?? Infinity)) - OTHER_SEGMENTS,

@@ -1,6 +1,7 @@
 /**
- * A control group for each project's server: the kernel shares processors between projects and bounds their memory (cgroup v2).
- * Only if the service's own group is delegated to it, as by systemd's `Delegate=yes`; otherwise niceness has to do.
+ * A control group for each project's server: the kernel shares processors between projects and bounds their memory
+ * (cgroup v2). Works only if the service's own group is delegated to it, as by systemd's `Delegate=yes`; otherwise
+ * there is niceness.
  */
 import { mkdir, readFile, rmdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -16,7 +17,7 @@ const SERVICE = 'service';
 interface GroupLimits {
   /** 1 to 10,000; the kernel's default is 100. */
   readonly cpuWeight: number;
-  /** Beyond it the kernel kills a process of the group, which ends this project's server. */
+  /** Beyond this the kernel kills a process of the group, which ends this project's server. */
   readonly memoryMaxBytes: number;
   readonly pidsMax: number;
 }
@@ -25,7 +26,7 @@ export class ProjectCgroups {
   private constructor(private readonly folder: string) {}
 
   /**
-   * To be called before the service has started any process.
+   * Call this before the service has started any process.
    * @returns null if the group of the service is not delegated to it, or has other processes
    */
   static async open(root = '/sys/fs/cgroup', self = '/proc/self/cgroup'): Promise<ProjectCgroups | null> {
@@ -45,7 +46,7 @@ export class ProjectCgroups {
   }
 
   /**
-   * Moves a server into a group of its own, right after the start of its postmaster.
+   * Moves a server into a group of its own; call it right after the start of the postmaster.
    * @throws the system's error; the server stays where it is
    */
   async add(project: string, postmaster: number, limits: GroupLimits): Promise<void> {
@@ -56,12 +57,12 @@ export class ProjectCgroups {
     await write('memory.max', limits.memoryMaxBytes);
     await write('pids.max', limits.pidsMax);
     await write('cgroup.procs', postmaster);
-    // Later children are born in the group; these may have ended.
+    // Later children start in the group; these may have ended already.
     const children = await readProc(`${postmaster}/task/${postmaster}/children`);
     for (const pid of children.split(' ').filter(Boolean)) await write('cgroup.procs', pid).catch(() => {});
   }
 
-  /** After the stop of the server, whose processes may take a moment to go. */
+  /** Call this after the server has stopped. Its processes may take a moment to end. */
   async remove(project: string): Promise<void> {
     for (let attempt = 0; attempt < 100; attempt++) {
       const error: unknown = await rmdir(this.groupOf(project)).catch((error: unknown) => error);

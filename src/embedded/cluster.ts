@@ -1,4 +1,4 @@
-/** Making data directories: by initdb, and as copies of a template. */
+/** Makes data directories: with initdb, or as copies of a template. */
 import { chown, mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Account, caller, run } from './accounts.js';
@@ -6,8 +6,8 @@ import type { Binaries } from './binaries.js';
 import { SUPERUSER } from './config.js';
 
 /**
- * Collation by code point, built into Postgres: the order of text, and so every index over it, is the same on each machine and
- * after each upgrade of the system (decision 0002).
+ * Collation by code point, built into Postgres: the order of text, and so every index over it, is the same on each
+ * machine and after each upgrade of the system (decision 0002).
  */
 const LOCALE = ['--encoding=UTF8', '--locale=C', '--locale-provider=builtin', '--builtin-locale=C.UTF-8'];
 
@@ -38,8 +38,8 @@ export async function copyCluster(from: string, to: string, account: Account, du
 }
 
 /**
- * Makes an account the owner of a data directory, if the caller is root, and flushes it: Postgres takes it for granted that the
- * files of a server that was shut down are on the disk.
+ * Makes an account the owner of a data directory, if the caller is root, and flushes it: Postgres takes it for granted
+ * that the files of a server that was shut down are on the disk.
  */
 export async function giveTo(account: Account, data: string, durable = true): Promise<void> {
   const flush = durable ? ' && { sync -f "$1" 2>/dev/null || sync; }' : '';

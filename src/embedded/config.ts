@@ -4,7 +4,10 @@ import type { ServerFolder } from './server-folder.js';
 export const SUPERUSER = 'cdp_service';
 export const PORT = 5432;
 
-/** Who may log in (Postgres manual 20.1). Only the service can reach the socket, in a folder of mode 700. There is no TCP. */
+/**
+ * Who may log in (Postgres manual 20.1). Only the service can reach the socket, in a folder of mode 700. There is no
+ * TCP.
+ */
 export const HBA = `\
 # TYPE  DATABASE  USER  METHOD
 local   all       all   trust

@@ -1,6 +1,6 @@
 /**
- * The server of the control database, and the lock of the process that owns the data folder: an advisory lock, which ends
- * with that process. A server that a killed service has left is adopted.
+ * The server of the control database, and the lock of the process that owns the data folder: an advisory lock, which
+ * ends with that process. A server that a killed service has left behind is adopted.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ConnectionLost, PostgresError, Session, sql } from '../pg/index.js';
@@ -15,13 +15,16 @@ import type { Log } from './data-folder.js';
 /** The database that initdb makes. */
 const DATABASE = 'postgres';
 
-/** Held by the owner of the data folder, as long as that runs (Postgres manual 13.3.5). */
+/** Held by the owner of the data folder while it runs (Postgres manual 13.3.5). */
 const OWNER_LOCK = 4_014_252_904;
 
-/** An owner that runs until it is stopped. */
+/** The name of an owner that runs until it is stopped. */
 export const SERVICE = 'cdp serve';
 
-/** How long a service waits: Postgres needs a moment to notice that a killed owner is gone, and commands are short. */
+/**
+ * How long to wait for the owner: Postgres needs a moment to notice that a killed owner is gone, and commands are
+ * short.
+ */
 const OWNER_WAIT_MS = { forService: 3_000, forCommand: 10_000 };
 
 /** How long to retry while another process starts or stops the server. */
@@ -66,7 +69,9 @@ export class ControlServer {
     this.watch();
   }
 
-  /** Starts the server of an existing data directory, or adopts it, and takes the data folder. @throws DataFolderInUse */
+  /**
+   * Starts the server of an existing data directory, or adopts it, and takes the data folder. @throws DataFolderInUse
+   */
   static async open(
     folder: ServerFolder,
     binaries: Binaries,

@@ -1,4 +1,6 @@
-/** The folder of all embedded servers: `postgres` in the operator's data folder, or a link of that name to a place that they can reach. */
+/**
+ * The folder of all embedded servers: `postgres` in the data folder, or a link of that name to a place they can reach.
+ */
 import { createHash, randomBytes } from 'node:crypto';
 import { chmod, chown, lstat, mkdir, realpath, rmdir, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -18,7 +20,9 @@ export interface DataFolder {
   readonly sockets: string;
 }
 
-/** For root: what Postgres's user must reach if it cannot reach the data folder or the programs. */
+/**
+ * If the service runs as root: a folder for what Postgres's user cannot reach in the data folder or the installation.
+ */
 export const SYSTEM_FOLDER = '/var/lib/cdp-data-engine';
 
 /** `sun_path` has 104 bytes on macOS and 108 on Linux; the rest is reserve. */
@@ -94,8 +98,8 @@ async function socketFolder(folder: string, owner: Account): Promise<string> {
 }
 
 /**
- * Makes a folder of this mode and owner; one of the owner's stays as it is. A link or somebody else's folder is refused: in /tmp
- * anybody may have taken the name.
+ * Makes a folder with this mode and owner. A folder of the owner stays as it is; a link or another user's folder is
+ * refused, because in /tmp anyone may have taken the name.
  */
 export async function ownFolder(path: string, mode: number, owner: Account): Promise<void> {
   await mkdir(path, { mode }).catch((error: unknown) => {

@@ -25,8 +25,8 @@ export class DiskReserve {
   ) {}
 
   /**
-   * Measuring begins at twice the reserve, so that each one's growth is known when the reserve is reached.
-   * @returns the one that has grown most; null if the reserve is free, or none has grown
+   * Measuring begins at twice the reserve, so that the growth of each is known when the reserve is reached.
+   * @returns the one that has grown most; null if the reserve is still free, or none has grown
    */
   async greatestGrowth(candidates: readonly Candidate[]): Promise<Growth | null> {
     const { bavail, bsize } = await statfs(this.folder);

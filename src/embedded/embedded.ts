@@ -31,11 +31,11 @@ export interface Template {
 }
 
 export interface Embedded {
-  /** Of all servers. */
+  /** The folder of all servers. */
   readonly folder: string;
   readonly control: ControlServer;
   readonly binaries: Binaries;
-  /** Stops what an earlier service has left running, and manages the projects' servers. To be called once. */
+  /** Stops what an earlier service has left running, and manages the projects' servers. Call it once. */
   readonly openFleet: (template: Template, events: FleetEvents) => Promise<Fleet>;
 }
 

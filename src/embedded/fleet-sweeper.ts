@@ -19,7 +19,10 @@ export interface SweeperSettings {
 }
 
 export interface SweeperEvents {
-  /** Called before a running server is stopped. @returns false to let an idle one run on, for instance for autovacuum */
+  /**
+   * Called before a running server is stopped.
+   * @returns false to let an idle one run on, for instance for autovacuum
+   */
   beforeStop(id: string, idleMs: number): Promise<boolean>;
   /** A server was stopped because it grew while the disk was nearly full. */
   grew(id: string, bytes: number): void;

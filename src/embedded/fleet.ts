@@ -61,12 +61,12 @@ const BEFORE_STOP_MS = 2_000;
 /** The database that initdb creates, even if it was renamed (pg_database.dat of Postgres). */
 const DATABASE_OID = '5';
 
-/** One project takes no more than half of the memory, and as much of the processors as any other that wants them. */
+/** One project takes at most half of the memory, and an equal share of busy processors. */
 const GROUP_LIMITS = { cpuWeight: 100, memoryMaxBytes: Math.floor(memoryBytes() / 2), pidsMax: 256 };
 
 class ProjectServer extends SupervisedServer {
   postmaster: Postmaster | null = null;
-  /** It is starting within `maxServers`, and does not wait for its turn. */
+  /** It counts toward `maxServers` and is starting, not waiting for its turn. */
   hasRoom = false;
 }
 
@@ -103,17 +103,17 @@ export class Fleet {
       const [place, id = ''] = relative(this.data.folder, found.data).split(sep);
       const stop = () => stopPostmaster(found.pid, found.data);
       if (place === PROJECTS) this.of(id).awaitEnd(stop());
-      // A template that was being built.
+      // The server of a template that was being built.
       else if (place !== CONTROL) void stop().catch(() => {});
     }
-    // The next new project needs it.
+    // So that it is ready for the next new project.
     this.preparing = this.template().catch(() => {});
   }
 
   /** A new id: short, so that the paths of sockets stay short. */
   static newId = (): string => randomBytes(6).toString('hex');
 
-  /** The folders of archived WAL are in this one, by the ids of servers, some of which are gone. */
+  /** The folder of archived WAL, with a folder for each server's id. Some of these servers are gone. */
   get archives(): string {
     return join(this.data.folder, ARCHIVE);
   }
@@ -176,7 +176,7 @@ export class Fleet {
     return existingServerFolder(this.data, projectFolder(id));
   }
 
-  /** Stops a server, and removes everything of it. Every step may have been done before. */
+  /** Stops a server, and removes all its files. Any step may have been done before. */
   async remove(id: string): Promise<void> {
     await this.of(id).close();
     const folder = await this.folderOf(id).catch(() => serverFolder(this.data, projectFolder(id)));

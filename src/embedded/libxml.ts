@@ -1,6 +1,6 @@
 /**
- * Which libxml2 the embedded Postgres uses. The package bundles 2.9.4, which crashes on deeply nested XPath; the system's is used
- * instead if it is newer. Linux only.
+ * Which libxml2 the embedded Postgres uses. The package bundles 2.9.4, which crashes on deeply nested XPath; the
+ * system's is used instead if it is newer. Linux only.
  */
 import { readFile, realpath } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -8,7 +8,7 @@ import { readProc } from './proc.js';
 
 const NAME = 'libxml2.so.2';
 
-/** Debian and Ubuntu; Fedora and SUSE; Arch. libxml2 2.14 has another name, and does not fit. */
+/** Debian and Ubuntu; Fedora and SUSE; Arch. libxml2 2.14 has another file name, and is not compatible. */
 const FOLDERS = [`/usr/lib/${process.arch === 'arm64' ? 'aarch64' : 'x86_64'}-linux-gnu`, '/usr/lib64', '/usr/lib'];
 
 /** The first version that limits the recursion of XPath. */
@@ -16,7 +16,8 @@ export const BOUNDED = '2.9.11';
 
 /**
  * @param native folder of the programs' package
- * @returns variables for the environment of Postgres, which replace this one library (ld.so(8)); null if there is no newer one
+ * @returns variables for the environment of Postgres, which replace this one library (ld.so(8)); null if there is no
+ *   newer one
  */
 export async function newerLibxml(
   native: string,
@@ -32,7 +33,7 @@ export async function newerLibxml(
   return null;
 }
 
-/** The version that a process has loaded, and from where; null if the system does not say. */
+/** The version that a process has loaded, and its file; null if the system does not say. */
 export async function loadedLibxml(pid: number): Promise<{ version: string; path: string } | null> {
   const path = /\S*\/libxml2\.so\.2\S*$/m.exec(await readProc(`${pid}/maps`))?.[0];
   const version = path === undefined ? null : await versionOf(path);

@@ -1,6 +1,7 @@
 /**
- * Limits of the operating system for the processes of an embedded server (setrlimit(2)), and the defaults that follow from the
- * machine's memory. `work_mem` is a setting of the session, so Postgres cannot bound its memory itself; beyond RLIMIT_DATA it reports 53200.
+ * Limits of the operating system for the processes of an embedded server (setrlimit(2)), and the defaults that follow
+ * from the machine's memory. `work_mem` is a setting of the session, so Postgres cannot bound its memory itself; beyond
+ * RLIMIT_DATA it reports 53200.
  */
 import { totalmem } from 'node:os';
 import { softLimit } from './proc.js';
@@ -8,8 +9,8 @@ import { softLimit } from './proc.js';
 const MIB = 1024 * 1024;
 
 /**
- * Postgres checks its recursion against `max_stack_depth` (2 MB), but not everywhere, and its libraries not at all. A process that
- * exceeds its stack crashes the server, so there is a margin.
+ * Postgres checks its recursion against `max_stack_depth` (2 MB), but not everywhere, and its libraries not at all. A
+ * process that exceeds its stack crashes the server, so there is a margin.
  */
 const STACK_MIB = 256;
 
@@ -19,7 +20,10 @@ const SHARE = 1 / 16;
 /** Enough for a statement under Postgres's own defaults. */
 const MIN_MIB = 160;
 
-/** An idle connection keeps 3.5 MiB after a few inserts, more after free SQL. All of them may take this share of the memory … */
+/**
+ * An idle connection keeps 3.5 MiB after a few inserts, more after free SQL. All of them may take this share of the
+ * memory …
+ */
 const IDLE_MIB = 4;
 const IDLE_SHARE = 1 / 6;
 
@@ -38,16 +42,17 @@ export function defaultBackendMemory(): number {
   return Math.max(MIN_MIB, Math.floor((memoryBytes() * SHARE) / MIB));
 }
 
-/** Of the machine, or of the container if that has a limit. */
+/** The memory of the machine, or of the container if that has a limit. */
 export function memoryBytes(): number {
   const constrained = process.constrainedMemory();
-  // 0, or more than there is: no limit.
+  // 0, or more than the machine has: no limit.
   return constrained > 0 ? Math.min(constrained, totalmem()) : totalmem();
 }
 
 /**
- * A command that runs a program under these limits, which its children inherit. RLIMIT_DATA counts private writable memory, without
- * the stack: under RLIMIT_AS a stack could not grow, and the process would crash. Only Linux enforces it.
+ * A command that runs a program under these limits, which its children inherit. RLIMIT_DATA counts private writable
+ * memory, without the stack: under RLIMIT_AS a stack could not grow, and the process would crash. Only Linux enforces
+ * it.
  * @param backendMib memory of each process; a new one has 3 MiB
  */
 export function limited(program: string, args: string[], backendMib: number): [program: string, args: string[]] {

@@ -32,8 +32,9 @@ export async function findPostmaster(folder: ServerFolder): Promise<number | und
 }
 
 /**
- * Removes what keeps Postgres from starting: a postmaster or backends that outlived their service, and lock files whose process id
- * belongs to another process now. A lock file whose process is gone stays: Postgres learns from it about shared memory.
+ * Removes what keeps Postgres from starting: a postmaster or backends that outlived their service, and lock files whose
+ * process id belongs to another process now. A lock file whose process is gone stays: Postgres learns from it about
+ * shared memory.
  * @returns whether there was anything
  */
 export async function removeLeftovers(folder: ServerFolder): Promise<boolean> {

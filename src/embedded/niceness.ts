@@ -5,13 +5,15 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { hasCode } from '../files.js';
 import { cpuMs, readProc } from './proc.js';
 
-/** Others get nine times as much of a processor that both want. At 19 it would be 68 times: honest queries would starve. */
+/**
+ * Others get nine times as much of a processor that both want. At 19 it would be 68 times: honest queries would starve.
+ */
 export const LOW_PRIORITY_NICE = 10;
 
 /** Processor time in one request after which its process gets the low priority. */
 const GREEDY_MS = 100;
 
-/** Only root could raise the priority again, so after this time the connection is replaced. */
+/** Only root could raise the priority again, so the connection is replaced after this time. */
 const KEPT_MS = 5_000;
 
 /** Without CAP_SYS_ADMIN the kernel sets the niceness of one autogroup in 0.1 s, on the whole machine. */
@@ -24,7 +26,7 @@ interface Backend {
 }
 
 export class Niceness {
-  /** When the processes with the low priority got it. */
+  /** When each process with the low priority got it. */
   private readonly lowered = new WeakMap<Backend, number>();
   private autogroups: Promise<boolean> | undefined;
 
@@ -76,7 +78,10 @@ export class Niceness {
     return false;
   }
 
-  /** Then niceness counts within an autogroup only, and each Postgres process, which begins a session, has its own (sched(7)). */
+  /**
+   * If so, niceness counts only within an autogroup, and each Postgres process, which begins a session, has its own
+   * (sched(7)).
+   */
   private hasAutogroups(): Promise<boolean> {
     this.autogroups ??= readProc('sys/kernel/sched_autogroup_enabled').then((text) => text.trim() === '1');
     return this.autogroups;

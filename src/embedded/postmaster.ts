@@ -15,9 +15,11 @@ import { endOrphans, postmasterArguments, stopPostmaster } from './processes.js'
 /** A postmaster that accepts connections, and is a child of this process. */
 export interface Postmaster {
   readonly pid: number;
-  /** Resolves when it has ended, with the reason: `exit code 1`, `client backend was terminated by signal 11`. */
+  /**
+   * Resolves when the server has ended, with the reason: `exit code 1`, `client backend was terminated by signal 11`.
+   */
   readonly ended: Promise<string>;
-  /** Ends it: transactions are rolled back, connections closed. */
+  /** Stops the server: transactions are rolled back, connections closed. */
   stop(): Promise<void>;
 }
 
@@ -35,12 +37,13 @@ interface StartOptions {
 
 const POLL_MS = 5;
 
-/** How often to try, if a dead server has left something in the way. */
+/** How often to try if a dead server has left something in the way. */
 const ATTEMPTS = 3;
 
 /**
- * Starts a server and waits until it accepts connections, for as long as a recovery takes. Leftovers of a dead server are removed
- * only if the start fails: a lock file whose pid belongs to another process now, or a backend that outlived its postmaster.
+ * Starts a server and waits until it accepts connections, for as long as a recovery takes. Leftovers of a dead server
+ * are removed only if the start fails: a lock file whose pid belongs to another process now, or a backend that outlived
+ * its postmaster.
  * @param signal aborted: the server is stopped instead
  * @throws OtherPostmaster; Error; both with the end of Postgres's log
  */
@@ -91,7 +94,7 @@ const FOUND_OTHER = /FATAL: {2}lock file "postmaster\.pid" already exists/;
 
 const CLEAN_END = 'exit code 0';
 
-/** In its first moments its command line is not yet that of a postmaster. */
+/** In its first moments the process does not yet have the command line of a postmaster. */
 async function stopStarting(child: ChildProcess, folder: ServerFolder): Promise<void> {
   while (!hasEnded(child)) {
     await stopPostmaster(child.pid as number, folder.data);
@@ -113,7 +116,7 @@ async function spawnPostmaster(folder: ServerFolder, binaries: Binaries, backend
       detached: true,
       stdio: ['ignore', log.fd, log.fd],
     });
-    // Listened to at once: a server that finds another one running ends within milliseconds.
+    // Without a delay: a server that finds another one running ends within milliseconds.
     const exited = new Promise<string>((resolve) => {
       child.once('exit', (code, signal) => resolve(signal === null ? `exit code ${code}` : `ended by ${signal}`));
     });
@@ -141,8 +144,8 @@ async function isReady(folder: ServerFolder, child: ChildProcess, signal: AbortS
 const LOG_LIMIT_BYTES = 8 * 1024 * 1024;
 
 /**
- * Opens the log for the server, and truncates it if it exceeds its limit, even while the server appends to it. A link is not
- * followed: this may be root in another user's folder.
+ * Opens the log for the server, and truncates it if it exceeds its limit, even while the server appends to it. A link
+ * is not followed: this may be root in another user's folder.
  */
 async function openLog(folder: ServerFolder): Promise<FileHandle> {
   const { O_RDWR, O_APPEND, O_CREAT, O_NOFOLLOW } = constants;
@@ -165,7 +168,10 @@ async function logSince(folder: ServerFolder, start: number): Promise<string> {
   return log.subarray(log.length < start ? 0 : start).toString();
 }
 
-/** Postgres's words when one of its processes dies. The rest of the log is not passed on: it may contain a project's data. */
+/**
+ * Postgres's words when one of its processes dies. The rest of the log is not passed on: it may contain a project's
+ * data.
+ */
 const CRASH = /^\S+ \S+ \S+ \[\d+\] LOG: {2}((?:[a-z ]{1,40}) )\(PID \d+\) (was terminated by signal \d+)/;
 const PANIC = /^\S+ \S+ \S+ \[\d+\] PANIC:/;
 

@@ -1,4 +1,6 @@
-/** What the system says of processes: from /proc on Linux (proc(5)), elsewhere from `ps`. A process that is gone has nothing. */
+/**
+ * What the system says about processes: from /proc on Linux (proc(5)), elsewhere from `ps`. A dead process has nothing.
+ */
 import { execFile } from 'node:child_process';
 import { readdir, readFile } from 'node:fs/promises';
 import { promisify } from 'node:util';
@@ -34,7 +36,7 @@ export async function processes(): Promise<Process[]> {
 
 const allPids = async (): Promise<number[]> => (await readdir('/proc')).map(Number).filter(Number.isInteger);
 
-/** Everybody may read `cmdline`, but not `cwd` and `exe`: root in a container lacks CAP_SYS_PTRACE. */
+/** Any user may read `cmdline`, but not `cwd` and `exe`: root in a container lacks CAP_SYS_PTRACE. */
 export async function commandLine(pid: number): Promise<string> {
   if (isLinux) return (await readProc(`${pid}/cmdline`)).split('\0').join(' ').trim();
   const shown = await promisify(execFile)('ps', ['-ww', '-o', 'command=', '-p', String(pid)]).catch(() => null);
@@ -58,14 +60,16 @@ async function statOf(pid: number): Promise<string[]> {
   return stat === '' ? [] : stat.slice(stat.lastIndexOf(')') + 2).split(' ');
 }
 
-/** User ids that processes of the machine have; none without /proc. */
+/** The user ids of all processes of the machine; none without /proc. */
 export async function runningUids(): Promise<number[]> {
   if (!isLinux) return [];
   const statuses = await Promise.all((await allPids()).map((pid) => readProc(`${pid}/status`)));
   return statuses.flatMap((status) => (/^Uid:\s+(.*)$/m.exec(status)?.[1] ?? '').split(/\s+/).map(Number));
 }
 
-/** A soft limit of a process (getrlimit(2)), such as `Max open files`; Infinity: none; null if the system does not say. */
+/**
+ * A soft limit of a process (getrlimit(2)), such as `Max open files`; Infinity: none; null if the system does not say.
+ */
 export async function softLimit(pid: number | 'self', name: string): Promise<number | null> {
   const value = new RegExp(`^${name} +(\\S+)`, 'm').exec(await readProc(`${pid}/limits`))?.[1];
   return value === undefined ? null : value === 'unlimited' ? Infinity : Number(value);

@@ -1,10 +1,12 @@
-/** The Postgres processes of a data folder. A process id is trusted only if the command line is that of our postmaster. */
+/**
+ * The Postgres processes of a data folder. A process id is trusted only if the command line is that of our postmaster.
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { hasCode } from '../files.js';
 import { commandLine, processes } from './proc.js';
 import type { ServerFolder } from './server-folder.js';
 
-/** The arguments that start a postmaster, by which it is recognized. */
+/** The arguments that start a postmaster, and identify it. */
 export const postmasterArguments = ({ data, config }: ServerFolder): string[] => [
   '-D',
   data,
@@ -26,7 +28,7 @@ const STOP_STEPS = [
   ['SIGKILL', 5_000],
 ] as const;
 
-/** Stops the postmaster of a data directory and waits until it is gone. What it has committed is safe in every case. */
+/** Stops the postmaster of a data directory and waits until it is gone. Committed data is always safe. */
 export async function stopPostmaster(pid: number, data: string): Promise<void> {
   for (const [signal, waitMs] of STOP_STEPS) {
     if (!(await serves(pid, data))) return;
@@ -41,7 +43,8 @@ export async function stopPostmaster(pid: number, data: string): Promise<void> {
 }
 
 /**
- * Kills what is left of a server whose postmaster has died: a busy backend outlives it, and blocks the next start.
+ * Kills the remaining processes of a server whose postmaster has died: a busy backend outlives it, and blocks the next
+ * start.
  * @returns whether there was anything
  */
 export async function endOrphans({ data, clusterName }: ServerFolder): Promise<boolean> {

@@ -14,7 +14,9 @@ export interface ServerFolder {
   readonly data: string;
   readonly config: string;
   readonly hba: string;
-  /** Files with further settings, if they exist: of a recovery, of the WAL archive, of a move, and the operator's own. */
+  /**
+   * Files with further settings, if they exist: of a recovery, of the WAL archive, of a move, and the operator's own.
+   */
   readonly ownSettings: readonly string[];
   readonly log: string;
   readonly socketDir: string;
@@ -34,7 +36,9 @@ export const ARCHIVE_SETTINGS = 'archive.conf';
 /** In the folder of a server whose project moves away by a stream. */
 export const STREAM_SETTINGS = 'stream.conf';
 
-/** In the data folder: the control server, projects' servers by id, and archived WAL by id, which outlives the server. */
+/**
+ * In the data folder: the control server, projects' servers by id, and archived WAL by id, which outlives the server.
+ */
 export const CONTROL = 'control';
 export const PROJECTS = 'projects';
 export const ARCHIVE = 'archive';
@@ -71,7 +75,7 @@ export async function existingServerFolder(all: DataFolder, name: string): Promi
   return { ...folder, account: { uid, gid } };
 }
 
-/** Makes everything but the data directory. */
+/** Makes everything except the data directory. */
 export async function makeServerFolder({ root, socketDir, account, owner }: ServerFolder): Promise<void> {
   const around = [dirname(root), root, dirname(dirname(socketDir)), dirname(socketDir)];
   for (const folder of around) await ownFolder(folder, folderMode(), owner);
@@ -79,8 +83,8 @@ export async function makeServerFolder({ root, socketDir, account, owner }: Serv
 }
 
 /**
- * Builds a folder under another name and renames it, so that `target` is either absent or complete. Of two concurrent builders one
- * wins; what a killed one left is removed by the next.
+ * Builds a folder under another name and renames it, so that `target` is either absent or complete. One of two
+ * concurrent builders wins; the next builder removes what a killed one has left.
  */
 export async function buildFolder(target: string, fill: (folder: string) => Promise<void>): Promise<void> {
   const prefix = `.new-${basename(target)}-`;

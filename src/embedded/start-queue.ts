@@ -1,6 +1,6 @@
 /** Limits how many servers start at once; first come, first served. */
 
-/** A start that takes longer, for instance because of a recovery, no longer blocks the next one. */
+/** After this time a start, for instance one with a recovery, no longer blocks the next one. */
 const TURN_MS = 2_000;
 
 export class StartQueue {

@@ -1,13 +1,13 @@
 /**
- * One Postgres server under supervision: started on demand, stopped when idle, restarted with a backoff. One change of state runs at
- * a time, so a request that arrives during a stop waits for its end and starts the server again.
+ * One Postgres server under supervision: started on demand, stopped when idle, restarted with a backoff. One change of
+ * state runs at a time, so a request that arrives during a stop waits for its end and starts the server again.
  */
 import { EngineError } from '../contract/errors.js';
 
 type ServerState = 'stopped' | 'starting' | 'running' | 'stopping';
 
 export interface Running {
-  /** Resolves with the reason when it has ended. */
+  /** Resolves with the reason when the server has ended. */
   readonly ended: Promise<string>;
   stop(): Promise<void>;
 }
@@ -28,7 +28,7 @@ const LONGEST_PAUSE_MS = 30_000;
 
 export class SupervisedServer {
   state: ServerState = 'stopped';
-  /** Requests, backups and others that need it now. */
+  /** Number of requests, backups and others that need it now. */
   users = 0;
   /** When it lost its last user, by `performance.now()`. */
   idleSince = performance.now();
@@ -67,14 +67,16 @@ export class SupervisedServer {
     this.idleSince = performance.now();
   }
 
-  /** Stops it, or aborts its start. Its users lose their connections; those who wait for the start begin another one. */
+  /**
+   * Stops it, or aborts its start. Its users lose their connections; those who wait for the start begin another one.
+   */
   async stop(): Promise<void> {
     if (this.state === 'running') this.begin('stopping', () => this.end());
     else if (this.state === 'starting') this.starting.abort();
     await this.change.catch(() => {});
   }
 
-  /** Stops it for good: nobody can start it again. */
+  /** Stops it for good: it cannot be started again. */
   async close(): Promise<void> {
     this.closed = true;
     await this.stop();
@@ -102,7 +104,7 @@ export class SupervisedServer {
   private begin(state: ServerState, change: () => Promise<void>): void {
     this.state = state;
     this.change = change();
-    // Those who await it get the error.
+    // Callers that await it get the error.
     this.change.catch(() => {});
   }
 
@@ -120,7 +122,7 @@ export class SupervisedServer {
       state = 'running';
       void running.ended.then((reason) => this.hasEnded(running, reason));
     } catch (error) {
-      // Those who wait see that it is stopped, and start it again.
+      // The waiting callers find it stopped, and start it again.
       if (signal.aborted) return;
       if (error instanceof EngineError) throw error;
       this.fail(error);
