@@ -15,7 +15,7 @@ export interface IndexedRecord<Item> {
 const BRACKETS = 2;
 const utf8 = new TextEncoder();
 
-/** Bytes in the body: in UTF-8, with a comma. */
+/** Bytes that a record takes in the body: UTF-8 and a comma. */
 const bytesOf = (json: string): number => utf8.encode(json).length + 1;
 
 /** Cuts by the number of records and the bytes of the body. The same records always make the same batches. */

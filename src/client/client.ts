@@ -43,7 +43,7 @@ import { readIntegers, sqlCall, sqlTag } from './sql.js';
 import { type ArrayStream, readArrays, readBytes, readLines, readRows } from './stream.js';
 import { type Call, type ClientOptions, Transport } from './transport.js';
 
-/** The API's type names are case-insensitive; here they are the six names, so that an editor can list them. */
+/** The API accepts type names in any case; this type has the six names, so that an editor can list them. */
 export type CreateTable = wire.CreateTableBody & { columns: { type: ColumnType }[] };
 export type AddColumn = wire.AddColumnBody & { type: ColumnType };
 export type AlterColumn = wire.AlterColumnBody & { new_type?: ColumnType };
@@ -51,7 +51,7 @@ export type CreateIndex = CreateIndexBody;
 
 export interface CallOptions {
   signal?: AbortSignal;
-  /** Roll everything back; the answer has `impact`. For changes. */
+  /** Roll everything back; the answer has `impact`. Only for calls that change something. */
   dryRun?: true;
 }
 
@@ -71,11 +71,13 @@ export interface TableHandle<Item extends object> {
 }
 
 /**
- * A client for the project of its token. Every method rejects with a {@link CdpError}, or with a TypeError if a value cannot
- * be sent (an undefined parameter, a function).
+ * A client for the project of its token. Every method rejects with a {@link CdpError}, or with a TypeError if a value
+ * cannot be sent (an undefined parameter, a function).
  */
 export class CdpClient {
-  /** SQL with its values as parameters: ``await cdp.sql`SELECT * FROM t WHERE id = ${id}` ``. Runs when it is awaited. */
+  /**
+   * SQL with its values as parameters: ``await cdp.sql`SELECT * FROM t WHERE id = ${id}` ``. Runs when it is awaited.
+   */
   readonly sql: SqlTag = sqlTag((query) => this.query(query));
   readonly #transport: Transport;
 
@@ -220,8 +222,8 @@ export class CdpClient {
   }
 
   /**
-   * The rows of a query of any size, one at a time, as fast as the caller takes them; see {@link readLines}. Leaving the loop
-   * cancels the statement.
+   * The rows of a query of any size, one at a time, as fast as the caller takes them. Leaving the loop cancels the
+   * statement.
    */
   async *sqlStream<Row = DefaultRow>(...query: SqlArguments<StreamOptions>): AsyncGenerator<Row, void> {
     const { call } = sqlCall(query);
@@ -229,8 +231,8 @@ export class CdpClient {
   }
 
   /**
-   * The same, each row as JSON text with all digits of its numbers; with `columns`, names and types are the first line. The
-   * generator returns the number of rows, or of rows affected.
+   * The same, each row as JSON text with all digits of its numbers; with `columns`, names and types are the first line.
+   * The generator returns the number of rows, or of rows affected.
    */
   async *sqlLines(
     text: string,
@@ -242,8 +244,8 @@ export class CdpClient {
   }
 
   /**
-   * The same for a program that shows a result: its columns, then its rows as JSON texts of arrays, with all digits of their
-   * numbers. The batches must be read to their end, left or aborted.
+   * The same for a program that shows a result: its columns, then its rows as JSON texts of arrays, with all digits of
+   * their numbers. The batches must be read to their end, left or aborted.
    */
   async sqlArrays(
     text: string,
@@ -275,7 +277,7 @@ export class CdpClient {
     { signal, return: wanted, dryRun }: AlterOptions = {},
   ): Promise<Answer> {
     const query = [...(wanted === undefined ? [] : ['return=values']), ...(dryRun ? ['dry_run=true'] : [])].join('&');
-    // Under a key a change is made once, however often it is sent.
+    // A change under a key is made once, however often it is sent.
     const needsKey = method !== 'GET' && !dryRun;
     return this.#transport.json<Answer>({
       method,

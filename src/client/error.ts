@@ -34,7 +34,9 @@ export class CdpError extends Error {
   readonly code: CdpErrorCode;
   /** The HTTP status; 0 if there was no answer, or no request was sent. */
   readonly status: number;
-  /** Each error with its place, at most 50 entries. In an insert, `record` is the 0-based position in the whole input. */
+  /**
+   * Each error with its place, at most 50 entries. In an insert, `record` is the 0-based position in the whole input.
+   */
   readonly errors: readonly ErrorDetail[];
   /** The number of all errors; `errors` may contain only the first ones. */
   readonly errorCount: number;

@@ -1,4 +1,4 @@
-/** What several rehearsed requests would do, in one. */
+/** Adds up what several rehearsed requests would do. */
 import type { Impact } from '../contract/wire/rehearsal.js';
 
 /** @param sum of the requests before */

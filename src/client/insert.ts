@@ -1,6 +1,6 @@
 /**
- * Inserts any number of records, in batches. A few batches are in flight at a time, each with its own idempotency key, so
- * that a retry stores nothing twice.
+ * Inserts any number of records, in batches. A few batches are in flight at a time, each with its own idempotency key,
+ * so that a retry stores nothing twice.
  */
 import type { ErrorDetail } from '../contract/errors.js';
 import type { BatchAnswer, Resolution } from '../contract/wire/batch.js';
@@ -21,7 +21,9 @@ export interface StoreOptions {
    * `'ignore'`: the row stays.
    */
   resolution?: Resolution;
-  /** `'quarantine'`: the service stores the good records of a batch, and keeps the others in the project's quarantine. */
+  /**
+   * `'quarantine'`: the service stores the good records of a batch, and keeps the others in the project's quarantine.
+   */
   onError?: 'quarantine';
   /** Roll everything back; rows are only counted. */
   dryRun?: true;
@@ -74,11 +76,11 @@ export interface InsertResult extends InsertProgress {
   ids?: (string | null)[];
 }
 
-/** For one batch, sent as it is. */
+/** Options for one batch, sent as it is. */
 export interface BatchOptions extends StoreOptions {
   /**
-   * 1 to 255 printable ASCII characters; default: a random one. For 24 hours, the same batch under the same key is stored
-   * once, even if several processes send it.
+   * 1 to 255 printable ASCII characters; default: a random one. For 24 hours, the same batch under the same key is
+   * stored once, even if several processes send it.
    */
   idempotencyKey?: string;
   /** `'ids'`: the result holds the id of every record. */
@@ -162,10 +164,11 @@ const sendBatch = (
   });
 
 /**
- * Sends all records of the source to the table. The source is asked for more only when there is room for a batch. After a
- * failure no new batch is started and those in flight are waited for; after an abort they are not, and may still be stored.
+ * Sends all records of the source to the table. It reads the source only when there is room for another batch. After a
+ * failure it starts no new batch, and waits for those in flight; after an abort it does not, and they may still be
+ * stored.
  * @throws TypeError if the source or an option is invalid; CdpError with `inserted`, and `errors[].record` counted in
- * the whole input
+ *   the whole input
  */
 export async function insertAll<Item extends object>(
   transport: Transport,
@@ -257,7 +260,10 @@ class Insert<Item extends object> {
     onProgress?.({ ...result });
   }
 
-  /** Sends a refused batch again without its bad records. @throws CdpError if no record caused it, or without `onRefused` */
+  /**
+   * Sends a refused batch again without its bad records. @throws CdpError if no record caused it, or without
+   * `onRefused`
+   */
   async #sendGood(error: CdpError, batch: readonly IndexedRecord<Item>[]): Promise<void> {
     const partition = this.#options.onRefused === undefined ? undefined : partitionBatch(error, batch.length);
     if (partition === undefined) throw inInput(error, batch);

@@ -1,10 +1,10 @@
 /**
- * Values as JSON, none of them changed. `JSON.stringify` throws on a bigint and turns NaN, infinities and invalid dates into
- * null, which the service would store as NULL.
+ * Values as JSON, none of them changed. `JSON.stringify` throws on a bigint and turns NaN, infinities and invalid dates
+ * into null, which the service would store as NULL.
  */
 import { LIMITS } from '../contract/limits.js';
 
-/** JSON that is sent unchanged: a number with more digits than a double, a record that was read as text. */
+/** JSON that is sent unchanged: a number with more digits than a double has, a record that was read as text. */
 export class RawJson {
   constructor(readonly text: string) {}
 }
@@ -24,10 +24,10 @@ export class NotJsonError extends TypeError {
 export const rawJson = (text: string): RawJson => new RawJson(text);
 
 /**
- * A bigint becomes its digits, NaN and the infinities the strings that FLOAT accepts, a Date its ISO text (by `toJSON`). As in
- * `JSON.stringify`, an undefined member is left out.
- * @throws NotJsonError for values that JSON lacks: undefined elsewhere, functions, symbols, invalid dates, nesting deeper than
- * 100 levels (and so cycles), and objects whose values are not members: a Map, a Set, a Promise
+ * A bigint becomes its digits, NaN and the infinities the strings that FLOAT accepts, a Date its ISO text (by
+ * `toJSON`). As in `JSON.stringify`, an undefined member is left out.
+ * @throws NotJsonError for values that JSON lacks: undefined elsewhere, functions, symbols, invalid dates, nesting
+ *   deeper than 100 levels (and so cycles), and objects whose values are not members: a Map, a Set, a Promise
  */
 export function toJson(value: unknown, depth = 0): string {
   switch (typeof value) {

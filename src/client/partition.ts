@@ -2,7 +2,7 @@
 import type { ErrorCode, ErrorDetail } from '../contract/errors.js';
 import type { CdpError, CdpErrorCode } from './error.js';
 
-/** Errors caused by a record even if they do not name one. */
+/** Errors that a record causes although they may not name it. */
 const CAUSED_BY_A_RECORD: readonly CdpErrorCode[] = [
   'unique_violation',
   'constraint_violation',

@@ -14,12 +14,12 @@ import type { Transport } from './transport.js';
 
 const PATH = '/api/cdp/quarantine';
 
-/** Which records; all of what is given must hold. */
+/** Selects records; they must meet all conditions given. */
 export interface QuarantineFilter {
   table?: string;
   /** The code of one of their errors. */
   error?: string;
-  /** What one of their errors is about. */
+  /** A column that one of their errors names. */
   column?: string;
   since?: Date | string;
   until?: Date | string;
@@ -47,7 +47,7 @@ export interface ReplayResult {
   impact?: Impact;
 }
 
-/** The oldest first. */
+/** Oldest first. */
 export async function* readQuarantine(
   transport: Transport,
   filter: QuarantineFilter,
@@ -66,7 +66,7 @@ export async function* readQuarantine(
   }
 }
 
-/** In transactions of up to 250 records, until each has had its turn. */
+/** Retries every record once, in transactions of up to 250. */
 export async function replayQuarantine(
   transport: Transport,
   { onConflict, dryRun, signal, since, until, ...options }: ReplayOptions,
@@ -83,7 +83,7 @@ export async function replayQuarantine(
       method: 'POST',
       path: `${PATH}/replay${dryRun ? '?dry_run=true' : ''}`,
       body: toJson({ ...body, ...(next === '' ? {} : { after: next }) }),
-      // What is stored has left the quarantine.
+      // A record that was stored has left the quarantine, so a retry does not store it again.
       idempotent: true,
       signal,
     });

@@ -1,4 +1,4 @@
-/** SQL as a tagged template: every value becomes a parameter; names go in through `identifier`, text never. */
+/** SQL as a tagged template: every value becomes a parameter. Names need `identifier`; text cannot be spliced in. */
 import type { SqlAnswer, SqlBody } from '../contract/wire/sql.js';
 import { namedToJson, rawJson, toJson } from './json.js';
 import type { Call } from './transport.js';
@@ -11,14 +11,17 @@ export interface QueryOptions extends Omit<SqlBody, 'sql' | 'params' | 'numbers'
   /** Roll everything back; the answer has `impact`. */
   dryRun?: true;
   /**
-   * For SQL that writes: 1 to 255 printable ASCII characters. For 24 hours, the same request under the same key runs once, so
-   * that it is retried even if it may have run.
+   * For SQL that writes: 1 to 255 printable ASCII characters. For 24 hours, the same request under the same key runs
+   * once, so that it is retried even if it may have run.
    */
   idempotencyKey?: string;
   signal?: AbortSignal;
 }
 
-/** For rows as JSON text. `numbers: 'raw'`: every value of a bigint or numeric column is a JSON number with all its digits. */
+/**
+ * For rows as JSON text. `numbers: 'raw'`: every value of a bigint or numeric column is a JSON number with all its
+ * digits.
+ */
 export type AsText<Options> = Omit<Options, 'numbers'> & Pick<SqlBody, 'numbers'>;
 
 /** A stream has no row limit and no column types. */
@@ -72,7 +75,7 @@ export class SqlQuery<Row> extends SqlFragment implements Promise<QueryResult<Ro
     this.#run = run;
   }
 
-  // The library's types: a handler may say which errors it expects.
+  // The standard library's type of `then`.
   readonly then: Promise<QueryResult<Row>>['then'] = (onFulfilled, onRejected) => {
     this.#result ??= this.#run(this);
     return this.#result.then(onFulfilled, onRejected);
@@ -142,7 +145,7 @@ export function sqlCall([query, second, third]: SqlArguments<AsText<QueryOptions
     path: `/api/cdp/sql${dryRun ? '?dry_run=true' : ''}`,
     body: toJson({ sql, ...(params.length === 0 ? {} : { params: rawJson(`[${values}]`) }), ...options }),
     ...(idempotencyKey === undefined ? {} : { headers: { 'idempotency-key': idempotencyKey } }),
-    // A read-only transaction changes nothing, nor does a rehearsal.
+    // Neither a read-only transaction nor a rehearsal changes anything.
     idempotent: options.read_only === true || dryRun === true || idempotencyKey !== undefined,
     signal,
   };

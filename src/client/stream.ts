@@ -1,9 +1,9 @@
-/** Rows of a streamed answer as they arrive. While the caller works on one, the service has to wait. */
+/** Rows of a streamed answer as they arrive. The service waits while the caller works on one. */
 import type { ErrorBody } from '../contract/wire/failure.js';
 import { aborted, CdpError } from './error.js';
 import { fromBody, networkError } from './transport.js';
 
-/** The last line looks like this. So may a row: only if nothing follows is it the last line. */
+/** The last line looks like this. A row may look like it too, but only the last line has nothing after it. */
 const MAYBE_LAST = /^\{"(?:done|error)":/;
 
 export interface StreamEnd {
@@ -15,9 +15,9 @@ export interface StreamEnd {
 
 /** Rows as JSON texts of arrays, with what their elements are. */
 export interface ArrayStream {
-  /** The type is null if Postgres does not bring it; its values are then text. */
+  /** The type is null if it is not built into Postgres; its values are then text. */
   readonly columns: { name: string; type: string | null }[];
-  /** As many rows at once as have arrived. Leaving the loop early cancels the statement. */
+  /** Each batch has all rows that have arrived. Leaving the loop early cancels the statement. */
   readonly batches: AsyncGenerator<string[], StreamEnd, void>;
 }
 
@@ -25,7 +25,7 @@ export interface ArrayStream {
 export async function readArrays(response: Response, signal: AbortSignal | undefined): Promise<ArrayStream> {
   const batches = readBatches(response, signal, 1);
   const { value } = await batches.next();
-  // A stream without a line has no end either, and was interrupted.
+  // A stream without a line lacks its end too, so it was interrupted.
   const [first = '', ...rows] = value as string[];
   const { columns } = JSON.parse(first) as Pick<ArrayStream, 'columns'>;
   const rest = async function* () {
@@ -82,7 +82,7 @@ async function* readBatches(
       if (lines.length > 0) yield lines;
     }
   } catch (error) {
-    // The service may have written why before the connection broke.
+    // The service may have written the reason before the connection broke.
     if (!(error instanceof CdpError) || error.code !== 'network_error') throw error;
     cause = error;
   }
@@ -120,7 +120,8 @@ export async function* readRows<Row>(response: Response, signal: AbortSignal | u
 }
 
 /**
- * The bytes as they arrive. If the result is not complete, the service breaks the chunked encoding, so the end is the end.
+ * The bytes as they arrive. If the result is incomplete, the service breaks the chunked encoding, so a clean end is a
+ * complete result.
  * @throws CdpError network_error, aborted
  */
 export async function* readBytes(

@@ -14,7 +14,9 @@ export interface ClientOptions {
   headers?: () => Record<string, string>;
   /** Retries of one request before it counts as failed. Default 8, about 20 seconds in all. */
   maxRetries?: number;
-  /** Milliseconds for one attempt; for a stream, until it begins. Default 100,000, longer than the service itself takes. */
+  /**
+   * Milliseconds for one attempt; for a stream, until it begins. Default 100,000, longer than the service itself takes.
+   */
   timeoutMs?: number;
 }
 
@@ -51,7 +53,7 @@ export class Transport {
   readonly #headers: () => Record<string, string>;
   readonly #maxRetries: number;
   readonly #timeoutMs: number;
-  /** Of the last write, if its server has replicas: a bounded read sees it then. */
+  /** The position of the last write, if its server has replicas: a bounded read that sends it sees the write. */
   #position = '';
 
   /** @throws TypeError if the URL is invalid or the token is missing, as when an environment variable is not set */
@@ -130,7 +132,7 @@ export class Transport {
     }
   }
 
-  /** A browser does not tell a page of another origin why it gets no response. */
+  /** Browsers do not tell a page of another origin why a request failed. */
   #corsHint(): string {
     const { location } = globalThis as { location?: { origin: string } };
     if (location === undefined || location.origin === new URL(this.#base).origin) return '';
@@ -138,7 +140,7 @@ export class Transport {
   }
 }
 
-/** Positions of one server are the same up to their last dot, and have the order of their texts. */
+/** Positions of one server are the same up to their last dot, and sort as texts. */
 const later = (known: string, next: string): string =>
   next === '' || (next < known && timelineOf(next) === timelineOf(known)) ? known : next;
 
@@ -149,7 +151,7 @@ export function networkError(what: string, cause: unknown): CdpError {
   return new CdpError('network_error', what + (why === '' ? '' : `: ${why}`), { cause });
 }
 
-/** Node's "fetch failed" says nothing; its cause does: "connect ECONNREFUSED 127.0.0.1:8080". */
+/** Node's "fetch failed" says nothing; its cause says more: "connect ECONNREFUSED 127.0.0.1:8080". */
 function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return '';
   // OpenSSL's own message is a line of numbers and file names.
@@ -214,7 +216,9 @@ function mayRetry(error: CdpError, { idempotent }: Call): boolean {
   return OUTCOME_UNKNOWN.includes(error.code);
 }
 
-/** Exponential backoff with full jitter on top of `Retry-After`, so that many clients do not return at the same moment. */
+/**
+ * Exponential backoff with full jitter on top of `Retry-After`, so that many clients do not return at the same moment.
+ */
 const delayMs = ({ retryAfter = 0 }: CdpError, retries: number): number =>
   retryAfter * 1_000 + Math.random() * Math.min(BACKOFF_MAX_MS, BACKOFF_MS * 2 ** retries);
 

@@ -1,4 +1,6 @@
-/** The records of all files in turn, as batches. The same plan and files always make the same batches, in every process. */
+/**
+ * The records of all files in turn, as batches. The same plan and files always make the same batches, in every process.
+ */
 import { cutBatches } from '../client/batches.js';
 import { FileError } from './file-error.js';
 import { type EncodedRecord, type Encoder, encoderFor } from './record-encoder.js';

@@ -19,7 +19,10 @@ const LETTERS: Readonly<Record<string, string>> = {
   ð: 'd',
 };
 
-/** Postgres's reserved words, which need quotes as a column name; `user` without them is a function (manual, appendix C). */
+/**
+ * Postgres's reserved words, which need quotes as a column name; `user` without them is a function (manual, appendix
+ * C).
+ */
 export const RESERVED_WORDS: ReadonlySet<string> = new Set(
   (
     'all analyse analyze and any array as asc asymmetric authorization binary both case cast check collate collation column ' +

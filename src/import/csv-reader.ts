@@ -1,6 +1,6 @@
 /**
- * Records of delimited text (RFC 4180, with any delimiter and any line end). It distinguishes an empty field from `""`, which
- * the npm parsers do slowly or not at all (docs/decisions/0026).
+ * Records of delimited text (RFC 4180, with any delimiter and any line end). It distinguishes an empty field from `""`,
+ * which the npm parsers do slowly or not at all (docs/decisions/0026).
  */
 import { FileError } from './file-error.js';
 
@@ -50,7 +50,7 @@ export async function* csvRecords(
   let line = options.firstLine;
   /** Begins with a record. */
   let rest = '';
-  /** So that a long record is not read again with every piece that arrives. */
+  /** Length of `rest` at which to read it again, so that a long record is not read again for every chunk. */
   let enough = 0;
   let fields = 0;
 
@@ -62,7 +62,7 @@ export async function* csvRecords(
     );
   };
 
-  /** The record that begins there, and where the next one does; undefined if it has not arrived as a whole. */
+  /** The record at `start`, and where the next one begins; undefined if the record has not arrived completely. */
   const recordAt = (start: number, isLast: boolean): { cells: Cell[]; next: number } | undefined => {
     const cells: Cell[] = [];
     for (let at = start; ;) {
@@ -109,7 +109,7 @@ export async function* csvRecords(
   yield* complete(true);
 }
 
-/** For values at a position. An escape before any character but a quote or itself is text, as in Postgres. */
+/** Patterns for a value at a position. An escape before any character but a quote or itself is text, as in Postgres. */
 function patternsFor({ delimiter, escape }: CsvOptions) {
   const own = escape === undefined ? '' : escapedInPattern(escape);
   const pair = own === '' ? '""' : `""|${own}["${own}]`;

@@ -2,7 +2,7 @@
 import { COLUMN_TYPES, type ColumnType } from '../contract/column-types.js';
 import { isJson } from './json-records.js';
 
-/** `{"columns":[{"name":"n","type":"INTEGER"}]}`; what else begins like this is a record. */
+/** `{"columns":[{"name":"n","type":"INTEGER"}]}`; any other line that begins like this is a record. */
 const DECLARATION = /^\s*(\{"columns":\[\{"name":".*)/;
 
 /**

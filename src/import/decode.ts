@@ -47,7 +47,7 @@ export function decoderFor(encoding: string): Decoder {
 }
 
 /**
- * @param decoder default: as the first bytes say
+ * @param decoder default: the one that the first bytes indicate
  * @throws FileError naming the line if a byte does not belong to the encoding
  */
 export async function* decode(
@@ -55,7 +55,7 @@ export async function* decode(
   decoder: Decoder | undefined,
   path: string,
 ): AsyncGenerator<string, void> {
-  /** Where the chunk begins. */
+  /** Number of the line in which the chunk begins. */
   let line = 1;
   let chunk: Uint8Array = new Uint8Array();
   let text = '';

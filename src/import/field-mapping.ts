@@ -67,7 +67,7 @@ export function mapFields(
     const column = rename?.get(automatic) ?? rename?.get(field) ?? automatic;
     used.add(column);
     if (inference.isEmpty && isComplete) {
-      // From a delimiter at the end of each line.
+      // The result of a delimiter at the end of each line.
       if (field === '') return { field, column: null, type: null, reason: 'no name, no values' };
       // An object in some records, and null in others.
       if (flatten && fields.some(({ name }) => name.startsWith(`${field}_`)))
@@ -77,7 +77,7 @@ export function mapFields(
     const inferred = declared ?? (inference.isEmpty ? null : inference.type);
     const actual = table?.columns.find(({ name }) => name === column)?.type;
     const { dates, fitsDouble } = inference;
-    // A table that exists says nothing of the order of day and month.
+    // An existing table does not tell the order of day and month.
     const isUnread =
       actual === 'TIMESTAMP' && epoch === undefined && (inference.type === 'TEXT' || dates !== undefined);
     const reason =
@@ -105,7 +105,7 @@ export const withoutSkipped = (mappings: readonly Mapping[], skip: readonly stri
     namesOf(mapping).some((name) => skip.includes(name)) ? { field: mapping.field, column: null, type: null } : mapping,
   );
 
-/** What options may call the field. */
+/** The names by which options may refer to the field. */
 export const namesOf = ({ field, column, automatic }: Mapping): string[] =>
   [field, column, automatic].filter((name) => typeof name === 'string');
 

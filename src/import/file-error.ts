@@ -1,4 +1,4 @@
-/** Something that a person can mend: in the file, or in how it is to be read. */
+/** An error that a person can fix: in the file, or in the options. */
 export class FileError extends Error {
   /** @param hint what to do, with the options of `cdp import` */
   constructor(

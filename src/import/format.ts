@@ -1,4 +1,4 @@
-/** The format of a file: by its content, or if that does not tell, by its name. */
+/** The format of a file: by its content, or by its name if the content does not tell. */
 import { type Cell, csvRecords } from './csv-reader.js';
 import { isJson } from './json-records.js';
 
@@ -60,7 +60,7 @@ function hasLineOfJson(head: string): boolean {
   return others.length === 0 || isJson(first);
 }
 
-/** The one that cuts the first lines into the same number of fields, and the most of them. */
+/** The delimiter that cuts the first lines into the same number of fields, and into the most of them. */
 async function detectDelimiter(head: string, isAll: boolean, options: FormatOptions): Promise<string> {
   let best = { delimiter: ',', score: 0 };
   for (const delimiter of DELIMITERS) {

@@ -1,11 +1,11 @@
 /**
- * What has become of each batch of an import, as lines that are only appended, so that a later process can resume exactly
- * where this one ended (docs/decisions/0026). A line is kept before anything that follows from it is done.
+ * The state of each batch of an import, as lines that are only appended, so that a later process can resume exactly
+ * where this one ended (docs/decisions/0026). Each line is kept before anything is done that depends on it.
  */
 import { LIMITS } from '../contract/limits.js';
 import type { ImportPlan } from './plan.js';
 
-/** Changes with the lines, and with the way in which batches are cut, encoded or named. */
+/** Changes when the lines do, or when batches are cut, encoded or named differently. */
 export const JOURNAL_FORMAT = 5;
 
 /** Shorter than the service keeps keys, to allow for differing clocks and for retries. */
@@ -34,7 +34,7 @@ interface OpenBatch {
 
 const UNSPLIT: OpenBatch = { nextId: 1, parts: [{ id: 0, positions: null }] };
 
-/** What became of the records of a part. */
+/** The outcome of a part. */
 export interface Stored {
   inserted: number;
   updated: number;

@@ -1,4 +1,6 @@
-/** Records of JSON as text, so that no digit is lost: one per line, the items of an array, or objects of several lines. */
+/**
+ * Records of JSON as text, so that no digit is lost: one per line, the items of an array, or objects of several lines.
+ */
 import { FileError } from './file-error.js';
 import { RECORD_CHARACTERS } from './csv-reader.js';
 
@@ -40,7 +42,7 @@ export function membersOf(text: string): [name: string, value: string][] | undef
 /** A table has at most 500 columns, but fields may be left out. */
 const MAX_FIELDS = 10_000;
 
-/** @param count of different fields @throws FileError */
+/** @param count number of different fields @throws FileError */
 export function requireFewFields(count: number, line: number): void {
   if (count <= MAX_FIELDS) return;
   throw new FileError(
@@ -64,7 +66,7 @@ function endOfValue(text: string, start: number): number {
   return STRING_OR_BRACKET.lastIndex;
 }
 
-/** Such a record is most often an object around all records. */
+/** Such a record is usually an object around all records. */
 const tooLarge = (path: string, line: number): FileError =>
   new FileError(
     `${path}, line ${line}: a record does not end within ${RECORD_CHARACTERS / 2 ** 20} MiB`,

@@ -1,4 +1,7 @@
-/** The plan of an import: how each file is read and which columns its fields go to. It stays the same until the import ends. */
+/**
+ * The plan of an import: how each file is read and which columns its fields go to. It stays the same until the import
+ * ends.
+ */
 import { didYouMean } from '../contract/did-you-mean.js';
 import { LIMITS } from '../contract/limits.js';
 import type { Table } from '../contract/wire/tables.js';
@@ -143,7 +146,7 @@ function requireHeaderOfMost({ input: { label } }: Source, { fields, otherWidth 
   );
 }
 
-/** @throws FileError if two fields would go to one column, as only `--rename` can have it */
+/** @throws FileError if two fields would go to one column, which only `--rename` can cause */
 function requireDistinct({ input: { label } }: Source, mappings: readonly Mapping[]): void {
   for (const [i, { field, column }] of mappings.entries()) {
     const other = mappings.slice(0, i).find((each) => column !== null && each.column === column);
@@ -156,7 +159,7 @@ function requireDistinct({ input: { label } }: Source, mappings: readonly Mappin
 }
 
 /**
- * A name with a typing error would import what was to stay out. Files without any fields may lack the names.
+ * A misspelt name would import a field that should be left out. Files without any fields may lack the names.
  * @param mappings of all files
  * @throws FileError
  */
@@ -183,7 +186,7 @@ function requireHeader({ header, input: { label } }: Source, found: Scan, readin
   );
 }
 
-/** @throws FileError if the file is one object, and what is in it were all in one new column */
+/** @throws FileError if the file is one object, and all its records would go into one new column */
 function requireRecords(
   { header, types, input: { label } }: Source,
   path: string,
@@ -211,7 +214,7 @@ function looksLikeRecord(fields: readonly Field[]): boolean {
   );
 }
 
-/** The member with an array of objects if the file is one object, as from many an API. */
+/** The member with an array of objects, if the file is one object, as many APIs return it. */
 function memberWithRecords({ first: [only, second], isComplete }: Scan): string | undefined {
   if (only === undefined || second !== undefined || !isComplete) return undefined;
   return membersOf(only.text ?? '')?.find(([, value]) => /^\[\s*\{/.test(value))?.[0];

@@ -7,8 +7,8 @@ import type { Journal, Part } from './journal.js';
 const CLOCKS_DIFFER_MS = 3_600_000;
 
 /**
- * Asks for the receipts of the journal's outdated batches, and marks those that are stored as done. How many rows of them were
- * updated, ignored or quarantined, a receipt does not say.
+ * Asks for the receipts of the journal's outdated batches, and marks the stored ones as done. A receipt does not say
+ * how many rows were updated, ignored or quarantined.
  * @returns how many batches remain in doubt: they have no receipt, and were sent before receipts go back
  */
 export async function settleOutdated(client: CdpClient, journal: Journal, table: string): Promise<number> {

@@ -1,4 +1,7 @@
-/** Records of a file as the JSON that is sent. A value that does not fit its column goes as text, for the service to reject. */
+/**
+ * Records of a file as the JSON that is sent. A value that does not fit its column goes as text, for the service to
+ * reject.
+ */
 import type { ErrorDetail } from '../contract/errors.js';
 import { counted } from '../contract/message-text.js';
 import type { Mapping } from './field-mapping.js';
@@ -13,9 +16,9 @@ import { cellEncoder, type Notation } from './values.js';
 export interface EncodedRecord {
   readonly line: number;
   readonly json: string;
-  /** Why it cannot be sent; `json` then holds what is left of it, for someone to correct. */
+  /** Why it cannot be sent; `json` then holds what could be read, for a person to correct. */
   readonly problem?: ErrorDetail;
-  /** The same as an object, if `json` is none: what a file of refused records has, which can be imported. */
+  /** The same as an object, if `json` is not one: a file of refused records must be importable. */
   readonly object?: string;
 }
 

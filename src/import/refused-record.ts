@@ -1,4 +1,7 @@
-/** A record that was refused, and a line of the file that such records go to. Corrected, it can be imported (`source.ts`). */
+/**
+ * A refused record, and its line in the file of such records. After corrections that file can be imported
+ * (`source.ts`).
+ */
 import type { ErrorDetail } from '../contract/errors.js';
 import type { EncodedRecord } from './record-encoder.js';
 

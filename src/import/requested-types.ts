@@ -1,7 +1,7 @@
 /** What `--types` takes: the types of the API, and numbers that count from 1970, which become TIMESTAMP. */
 import { COLUMN_TYPES, type ColumnType } from '../contract/column-types.js';
 
-/** How many digits of the number are below the second. */
+/** The number of digits below the second. */
 const EPOCHS = { EPOCH_SECONDS: 0, EPOCH_MILLISECONDS: 3, EPOCH_MICROSECONDS: 6 } as const;
 
 export type EpochDigits = (typeof EPOCHS)[keyof typeof EPOCHS];

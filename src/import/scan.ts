@@ -40,7 +40,7 @@ export interface ScanOptions {
   notation: Notation;
   /** Number of records to infer types from. */
   sample: number;
-  /** Read the other records as well, so that a file that is broken there is rejected before any of it is sent. */
+  /** Also read the other records, so that a file that is broken there is rejected before any of it is sent. */
   toTheEnd: boolean;
   watch: Watch;
 }
@@ -117,7 +117,7 @@ class FieldProfile {
       const alike = this.otherWidths.get(cells.length);
       if (alike === undefined) this.otherWidths.set(cells.length, { count: 1, line });
       else alike.count++;
-      // It is refused, whatever its values are.
+      // The record will be refused, so its values do not count.
       return;
     }
     for (let i = 0; i < cells.length; i++) {

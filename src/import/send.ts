@@ -1,4 +1,4 @@
-/** Sends batches, each part under its own idempotency key. Without its bad records, the rest of a refused batch is sent again. */
+/** Sends batches, each part under its own idempotency key. The good records of a refused batch are sent again. */
 import type { CdpClient } from '../client/client.js';
 import { CdpError } from '../client/error.js';
 import type { StoreOptions } from '../client/insert.js';
@@ -40,7 +40,7 @@ export class BatchSender {
     private readonly options: SenderOptions,
   ) {}
 
-  /** Sends what the journal does not have as done. @throws CdpError; and what keeping the journal throws */
+  /** Sends the parts that are not done in the journal. @throws CdpError; the errors of the journal */
   async send(batch: Batch): Promise<void> {
     const { journal } = this;
     const [first] = journal.partsOf(batch.number);

@@ -1,4 +1,7 @@
-/** Dates and times as files write them, converted to RFC 3339, the only form that the service accepts (contract section 4). */
+/**
+ * Dates and times as files write them, converted to RFC 3339, the only form that the service accepts (contract section
+ * 4).
+ */
 
 /** Whether the day or the month comes first in `1/2/2024`. */
 export const DATE_ORDERS = ['dmy', 'mdy'] as const;
@@ -96,7 +99,7 @@ const [FIRST_SECOND, LAST_SECOND] = [-62_135_596_800, 253_402_300_799];
 const SECOND_DIGITS = 15;
 
 /**
- * The time so long after 1970, with all digits.
+ * The time this long after the beginning of 1970, with all digits.
  * @param below how many digits of the number, before its point, are below the second
  * @returns undefined if the text is not a number, or the year is not one from 1 to 9999
  */
@@ -112,7 +115,7 @@ export function epochTimestamp(text: string, below: number): string | undefined 
   const seconds = (sign === '-' ? -size : size) - (isBefore ? 1 : 0);
   if (seconds < FIRST_SECOND || seconds > LAST_SECOND) return undefined;
   const time = new Date(seconds * 1_000).toISOString().slice(0, 'YYYY-MM-DDTHH:MM:SS'.length);
-  // Counted from the second before.
+  // The fraction counts from the second before.
   const shown = isBefore ? String(10n ** BigInt(rest.length) - BigInt(rest)).padStart(rest.length, '0') : rest;
   return `${time}${shown === '' ? '' : `.${shown}`}Z`;
 }

@@ -1,4 +1,4 @@
-/** The types that a column of text may have, in order of preference, and what options would let it be read as another. */
+/** The types that a column of text may have, in order of preference, and the options that would allow another one. */
 import type { ColumnType } from '../contract/column-types.js';
 import { isJson } from './json-records.js';
 import { isExactDouble, isInteger, type Notation, type NumberNotation, numberReader, parseBoolean } from './values.js';
@@ -44,7 +44,7 @@ const numbersInOtherNotations = (current: NumberNotation): Candidate[] =>
     (notation) => numbers(notation).map((candidate) => withOptions(candidate, optionsFor(notation, current))),
   );
 
-/** Complete, so that they can replace those of the command. */
+/** All options about numbers, so that they can replace those of the command. */
 function optionsFor({ decimal, thousands }: NumberNotation, current: NumberNotation): string {
   return [
     ...(decimal === '.' && current.decimal === '.' ? [] : [`--decimal ${decimal}`]),

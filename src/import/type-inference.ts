@@ -14,7 +14,7 @@ const SHORT_INTEGER = /^(?:0|-?[1-9]\d{0,14})$/;
 
 /** A candidate with more different exceptions is dropped. */
 const MAX_EXCEPTIONS = 3;
-/** The records of so many mistakes are refused; with more, the column is TEXT. */
+/** The records of up to this many mistakes are refused; with more, the column is TEXT. */
 const MAX_MISTAKES = 3;
 const SHOWN_CHARACTERS = 40;
 
@@ -36,7 +36,7 @@ export class TypeInference {
   private scores: Score[];
   /** The first number that no numeric type holds with all its digits. */
   private inexact: string | undefined;
-  /** Of JSON: what JSON has no number for, or many programs would round. */
+  /** Strings in JSON that stand for numbers that JSON lacks, or that many programs would round. */
   private quotedNumbers = 0;
 
   constructor(candidates: readonly Candidate[]) {
@@ -70,7 +70,7 @@ export class TypeInference {
     this.areUuids &&= string !== undefined && UUID.test(string);
     if (string !== undefined) {
       this.areDigits = false;
-      // "12" in quotes is meant as text; a time has no other form, and neither have some numbers, beside numbers without quotes.
+      // "12" in quotes is meant as text. But a time is always a string, and so are some numbers of a column of numbers.
       const isLarge = isInteger(string) && !Number.isSafeInteger(Number(string));
       const fits = { TIMESTAMP: isTimestamp(string), INTEGER: isLarge, FLOAT: NOT_FINITE.test(string) };
       if (isLarge || fits.FLOAT) this.quotedNumbers++;
@@ -110,7 +110,7 @@ export class TypeInference {
     return this.count > 0 && this.areUuids;
   }
 
-  /** Whether the text could be a further value, with which the type need not become TEXT. */
+  /** Whether the text could be one more value without making the type TEXT. */
   matches(text: string): boolean {
     return this.matching.some(({ hint, matches }) => hint === undefined && matches(text));
   }
@@ -179,7 +179,7 @@ export class TypeInference {
 const shortened = (text: string): string =>
   text.length > SHOWN_CHARACTERS ? `${text.slice(0, SHOWN_CHARACTERS)}…` : text;
 
-/** Without those that need the options of an earlier one and more. */
+/** Leaves out hints that need the options of an earlier one and more. */
 function simplest(hints: readonly NonNullable<Candidate['hint']>[]): string {
   const needsMore = (options: string | undefined, i: number): boolean =>
     hints.slice(0, i).some((earlier) => options !== undefined && `${options} `.startsWith(`${earlier.options} `));
