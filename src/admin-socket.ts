@@ -1,6 +1,6 @@
 /**
- * The admin socket: finding, creating and removing it. The process that has the data directory listens there, whether the
- * service or a command that runs without one; all other commands call it.
+ * The admin socket: finding, creating and removing it. The process that owns the data directory listens there: the
+ * service, or a command if no service runs. All other commands call it.
  */
 import { chmod, lstat, mkdtemp, readlink, rename, rm, rmdir, symlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
@@ -72,7 +72,7 @@ async function listen(app: FastifyInstance, path: string): Promise<void> {
   const draft = `${path}.new`;
   await rm(draft, { force: true });
   const fits = Buffer.byteLength(draft) < SOCKET_PATH_BYTES;
-  // In the same place as the server's sockets in that case.
+  // Where the sockets of the servers go too in that case.
   const socket = fits ? draft : join(await mkdtemp('/tmp/cdp-'), 'admin.sock');
   await app.listen({ path: socket });
   await chmod(socket, 0o600);

@@ -19,7 +19,7 @@ export { DataFolderInUse, SERVICE };
 export interface Database {
   /** The control database, and the service's own login there. */
   readonly address: ServerAddress;
-  /** null with the operator's own server. */
+  /** null for the operator's own server. */
   readonly embedded: Embedded | null;
   /** Connections to projects' databases that this process may open. */
   readonly connections: number;
@@ -32,10 +32,10 @@ export interface Database {
 export const hasDatabase = async ({ databaseUrl, dataDir }: Config): Promise<boolean> =>
   databaseUrl !== null || hasServers(dataDir);
 
-/** The operator's own server may have other users, and other instances of the service. */
+/** Default for the operator's own server, which may serve other programs and other instances of the service too. */
 export const CONNECTIONS_ELSEWHERE = 80;
 
-/** The superuser's reserved ones, the service's own, a backup's and a repair's. */
+/** Connections reserved for the superuser, and those of the service, a backup and a repair. */
 const CONNECTIONS_OF_SERVICE = 10;
 
 /** Autovacuum runs at least twice before an idle server is stopped. */
@@ -44,7 +44,7 @@ const LONGEST_NAP_S = 60;
 
 /**
  * Opens the database of the settings; the process owns the data folder until it closes it.
- * @param owner the command that wants it, such as {@link SERVICE}, for those that come meanwhile
+ * @param owner the command that opens it, such as {@link SERVICE}, for the error message of others
  * @param starting called when an embedded server is about to start
  * @throws DataFolderInUse; Error that an operator can act on
  */
@@ -86,7 +86,7 @@ export async function openDatabase(
   };
 }
 
-/** For roles on servers that are added to an embedded installation. The process owns the folder, so no other process writes it. */
+/** The secret for roles on added servers. The process owns the folder, so no other process writes the file. */
 async function keptSecret(file: string): Promise<string> {
   if (!(await exists(file))) await replaceFile(file, randomBytes(32).toString('hex'), 0o600);
   return readFile(file, 'utf8');
@@ -97,7 +97,7 @@ function sizeOf(config: Config): ServerSize {
   const sessions = config.pgPort === null ? 0 : config.pgSessions;
   const nap = Math.floor(idleStopMs / NAPS_BEFORE_STOP / 1_000);
   return {
-    // As many of each kind as requests may run, see `Connections`.
+    // Each kind has as many as requests may run, see `Connections`.
     maxConnections: 2 * projectRunning - projectReserved + sessions + CONNECTIONS_OF_SERVICE,
     sharedBuffersMib,
     maxWalSizeMib,

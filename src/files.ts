@@ -38,8 +38,8 @@ export async function namesIn(folder: string): Promise<string[]> {
 }
 
 /**
- * Makes a folder of this mode if it is missing, and those above it. Not by Node's `recursive`, which never returns if the system says
- * that the folder above is missing although it exists, as in /proc.
+ * Makes a folder with this mode if it is missing, and those above it. Node's `recursive` would never return if the
+ * system says that an existing folder above is missing, as in /proc.
  * @throws Error naming the folder
  */
 export async function makeFolder(path: string, mode: number): Promise<void> {

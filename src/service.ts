@@ -1,6 +1,6 @@
 /**
- * The running service: opens database, engine and HTTP in this order, and closes them in reverse. The command line, the
- * tests and the benchmarks all start this.
+ * The running service: opens database, engine and HTTP in this order, and closes them in reverse. The command line,
+ * tests and benchmarks start it.
  */
 import { readFileSync } from 'node:fs';
 import type { FastifyInstance } from 'fastify';
@@ -26,7 +26,7 @@ export interface Service {
   readonly engine: Engine;
   /** Its address, such as `http://127.0.0.1:8080`. */
   readonly url: string;
-  /** Of the Postgres port; null: there is none. */
+  /** Number of the Postgres port; null: there is none. */
   readonly postgresPort: number | null;
   /** The token of the project that the first start on an embedded database creates; null at later starts. */
   readonly firstToken: string | null;
@@ -37,8 +37,8 @@ export interface Service {
 }
 
 /**
- * Connections that may wait to be accepted (Linux: at most `net.core.somaxconn`, 4,096). The system drops further ones, and
- * clients retry after 1, 3 and 7 s: Node's 511 are too few for 1,000 clients that connect at once.
+ * Connections that may wait to be accepted (Linux: at most `net.core.somaxconn`, 4,096). The system drops further ones,
+ * and clients retry after 1, 3 and 7 s: Node's 511 are too few for 1,000 clients that connect at once.
  */
 const BACKLOG = 4_096;
 
@@ -83,7 +83,7 @@ export async function startService(
     const postgres = await openPostgresPort(config, engine, closing);
     const url = await app.listen({ host: config.host, port: config.port, backlog: BACKLOG });
     let admin: AdminSocket | undefined;
-    // Commands are served until the last request is answered; later ones would have to wait for the exit.
+    // Commands are served until the last request has its response; later ones would have to wait for the exit.
     closing.add(async () => {
       const until = performance.now() + config.shutdownMs;
       await finish(app, config.shutdownMs);
@@ -92,7 +92,7 @@ export async function startService(
     if (database.embedded !== null) {
       admin = await openAdminSocket(config.dataDir, config, database, () => Promise.resolve(engine), logger);
     }
-    // Last: nobody would see a token that a failing start creates.
+    // Last, because nobody would see the token if the start failed after creating it.
     const firstToken = database.embedded !== null ? await bootstrap(engine) : null;
     const postgresPort = postgres?.port ?? null;
     const ports = postgresPort === null ? {} : { postgresPort };
@@ -108,7 +108,7 @@ export async function startService(
   }
 }
 
-/** null: it is not asked for. */
+/** @returns null if the settings ask for none */
 async function openPostgresPort(config: Config, engine: Engine, closing: Closing): Promise<PostgresPort | null> {
   const { pgPort, pgHost, host, tlsCert, tlsKey, pgPlain } = config;
   if (pgPort === null || engine.sessions === null) return null;
@@ -135,7 +135,7 @@ function readSettingFile(flag: string, path: string): Buffer {
   }
 }
 
-/** Projects on one server share its crashes and its load. An operator should know before the first crash. */
+/** Projects on one server share its crashes and its load. The operator should know before the first crash. */
 async function warnOfSharedServer({ projects }: Engine, logger: Logger): Promise<void> {
   const { length } = await projects.list();
   if (length < 2) return;
@@ -164,7 +164,10 @@ export class Closing {
   }
 }
 
-/** Without traces the SDK is not loaded. It closes last, because everything that closes before it may still create spans. */
+/**
+ * Without traces the SDK is not loaded. It closes last, because everything that closes before it may still create
+ * spans.
+ */
 async function openTracing(
   traces: TraceExport | null,
   config: Config,

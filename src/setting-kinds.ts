@@ -14,11 +14,11 @@ export interface SettingRow<T> extends Kind<T> {
   readonly default: T;
   /** For `--help` and docs/settings.md: an imperative that makes sense without the name of the setting. */
   readonly describe: string;
-  /** Its environment variable, if all programs call it something else than we would. */
+  /** Its environment variable, if that has an established name. */
   readonly env?: string;
   /** Never printed. */
   readonly secret?: boolean;
-  /** The value is made for the program; people are shown what they wrote. */
+  /** The parsed value is for the program; people see what they wrote. */
   readonly isShownAsWritten?: boolean;
 }
 
