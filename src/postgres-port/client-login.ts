@@ -151,7 +151,7 @@ export async function negotiate(
 }
 
 /**
- * @param isAtOnce the client has begun the handshake unasked
+ * @param isAtOnce the client has begun the handshake without a question
  * @throws Error for bytes before the answer, which an attacker outside the encryption may have sent (CVE-2021-23214);
  *   and, like Postgres 17, for a direct handshake without the protocol's name: a browser may have meant another port
  *   (ALPACA)
