@@ -4,9 +4,9 @@ A destination for dlt (https://dlthub.com) that stores each item exactly once.
     pipeline = dlt.pipeline("shop", destination=cdp_destination())
     pipeline.run(source())
 
-dlt repeats a load that was interrupted, from the files of its load package, and may cut it into other
-batches. Every item there has its own ``_dlt_id``; with a unique index on that column a row that is
-there already stays as it is. That holds however late the repeat is, unlike an Idempotency-Key.
+dlt repeats an interrupted load from the files of its load package, and may cut it into other
+batches. Every item has its own ``_dlt_id``; with a unique index on that column, a row that exists
+already stays as it is. Unlike an Idempotency-Key, that holds however late the repeat is.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cdp_data_engine import CdpClient, ConflictError, NotFoundError
 
 KEY = "_dlt_id"
 
-#: dlt's data types. What is missing here (text, date, time, decimal, wei, binary) is kept as text.
+#: dlt's data types. The others (text, date, time, decimal, wei, binary) are kept as text.
 TYPES = {
     "bigint": "INTEGER",
     "bool": "BOOLEAN",
@@ -31,7 +31,7 @@ def store(
     client: CdpClient, table: str, columns: Mapping[str, str], items: Sequence[Mapping[str, Any]]
 ) -> None:
     """
-    Stores what is not there yet.
+    Stores the items that are not stored yet.
 
     :param columns: names and dlt's data types, ``_dlt_id`` among them
     :param items: each with its ``_dlt_id``
@@ -43,7 +43,7 @@ def store(
 
 
 def _ensure_table(client: CdpClient, table: str, columns: Mapping[str, str]) -> None:
-    """Creates the table or its missing columns. Others may be doing the same."""
+    """Creates the table or its missing columns. Other loads may do the same at once."""
     wanted: List[Dict[str, Any]] = [
         {"name": name, "type": TYPES.get(kind, "TEXT"), "unique": name == KEY}
         for name, kind in columns.items()

@@ -1,4 +1,4 @@
-"""Connections to the service, kept for seconds; and how another thread ends a call that waits."""
+"""Connections to the service, kept for some seconds; and how another thread ends a waiting call."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Cancel:
         with self._lock:
             for sock in self._sockets:
                 try:
-                    # Past TLS, whose state belongs to the thread that reads.
+                    # Bypasses TLS, whose state belongs to the thread that reads.
                     socket.socket.shutdown(sock, socket.SHUT_RDWR)
                 except OSError:
                     pass  # It is closed already.

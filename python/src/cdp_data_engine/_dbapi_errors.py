@@ -1,4 +1,4 @@
-"""The exceptions of DB-API 2.0, and which of them an error of the service is."""
+"""The exceptions of DB-API 2.0, and which of them an error of the service becomes."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from ._operations import (
 from ._transport import Request
 from .errors import BadRequestError, CallerError, CdpError
 
-#: Errors caused by a record even if they do not name one.
+#: Errors that a record causes although they may not name it.
 _CAUSED_BY_A_RECORD = {"unique_violation", "constraint_violation", "row_too_large", "sql_error"}
 _RECORD = re.compile(r"^Record (\d+)")
 
@@ -154,7 +154,7 @@ class Insert:
             self._on_progress(replace(self.result))
 
     def failed(self, error: Exception) -> CdpError:
-        """What the call of insert raises: with the rows that were acknowledged."""
+        """The exception that insert raises, with the number of acknowledged rows."""
         if not isinstance(error, CdpError):
             message = f"The source of records or a callback failed: {error!r}"
             wrapped = CallerError("caller_error", message)
@@ -182,7 +182,7 @@ class Insert:
         ids[index] = row_id
 
     def _send_good(self, error: CdpError, batch: List[Item]) -> Operation[None]:
-        """A refused batch again without its bad records. :raises CdpError: if none caused it"""
+        """Sends a refused batch without its bad records. :raises CdpError: if none caused it"""
         partition = None if self._on_refused is None else partition_batch(error, len(batch))
         if partition is None:
             raise _in_input(error, batch)

@@ -34,7 +34,7 @@ def to_json(value: Any, member: Optional[str] = None) -> bytes:
             value, default=_plain, allow_nan=False, ensure_ascii=False, separators=(",", ":")
         ).encode()
     except (TypeError, ValueError, RecursionError):
-        # What json.dumps cannot write: a Decimal, NaN. Or it is wrong: this way finds out where.
+        # json.dumps cannot write a Decimal or NaN; or the value is wrong, and this finds where.
         pass
     if member is not None or not isinstance(value, Mapping):
         return _named(value, member).encode()

@@ -1,6 +1,6 @@
 """
-What each call sends and makes of the answer, without sending it: a generator that yields requests
-and is sent their answers. The sync and the async client drive the same ones.
+What each call sends, and how it reads the answers: generators that yield requests and receive their
+answers. The sync and the async client drive the same generators.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _QUARANTINE = "/api/cdp/quarantine"
 
 
 def drive(operation: Operation[T], send: Callable[[Request], Any]) -> T:
-    """Runs an operation to its end. :param send: what sends a request and returns its answer"""
+    """Runs an operation to its end. :param send: sends a request and returns its answer"""
     try:
         request = next(operation)
         while True:
@@ -71,7 +71,7 @@ def change(
     answer: Answer = yield Request(
         method,
         _schema_path(path) + query_text(query),
-        # Under a key a change is made once, however often it is sent.
+        # A change under a key is made once, however often it is sent.
         idempotent=True,
         body=None if body is None else to_json(dict(body)),
         headers={} if dry_run else {"Idempotency-Key": new_key()},
@@ -168,7 +168,7 @@ def replay(
     resolution: Optional[str],
     dry_run: bool,
 ) -> Operation[Answer]:
-    """In transactions of up to 250 records, until each has had its turn."""
+    """Retries every record once, in transactions of up to 250."""
     given = {
         **where,
         "table": table,
@@ -181,7 +181,7 @@ def replay(
     total: Answer = {"inserted": 0, "updated": 0, "ignored": 0, "refused": 0, "errors": []}
     while True:
         answer = yield Request(
-            # What is stored has left the quarantine.
+            # A record that was stored has left the quarantine, so a retry does not store it again.
             "POST",
             f"{_QUARANTINE}/replay{query_text({'dry_run': true_or_none(dry_run)})}",
             idempotent=True,
@@ -198,7 +198,7 @@ def replay(
 
 
 def add_impact(total: Optional[Answer], impact: Answer) -> Answer:
-    """What several rehearsed requests would do, in one. :param total: of the requests before"""
+    """Adds up what several rehearsed requests would do. :param total: of the requests before"""
     if total is None:
         return impact
     rows: Dict[str, Dict[str, Any]] = {}
@@ -244,7 +244,7 @@ def where(
     until: Moment,
     id: Optional[str],
 ) -> Where:
-    """Which records of the quarantine; all of what is given must hold."""
+    """Selects records of the quarantine; they must meet all conditions given."""
     return {
         "table": table,
         "error": error,

@@ -1,4 +1,4 @@
-"""SQL on its way out and back: parameters as JSON, rows as Python's types."""
+"""SQL requests and results: parameters as JSON, rows as Python's types."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ._transport import Request
 from ._values import Column, Row, converters, convert_rows
 
 _PANDAS_TYPES = {
-    # Those of pandas that have a NULL; int64 and bool do not.
+    # pandas' types that have a NULL; int64 and bool do not.
     "INTEGER": "Int64",
     "integer": "Int32",
     "smallint": "Int16",
@@ -44,7 +44,7 @@ class QueryResult:
         """
         A pandas.DataFrame. Integers and booleans keep their NULLs, numeric is Decimal.
 
-        :raises ValueError: if the result is truncated: nobody would see that in a DataFrame
+        :raises ValueError: if the result is truncated, since a DataFrame would not show that
         :raises ImportError: without pandas
         """
         names = self._complete_names()
@@ -95,7 +95,7 @@ def sql_request(
     return Request(
         "POST",
         "/api/cdp/sql" + query_text({"dry_run": true_or_none(dry_run)}),
-        # A read-only transaction changes nothing, nor does a rehearsal.
+        # Neither a read-only transaction nor a rehearsal changes anything.
         idempotent=given.get("read_only") is True or dry_run or idempotency_key is not None,
         body=b'%b,"params":[%b]}' % (body[:-1], values),
         headers={} if idempotency_key is None else {"Idempotency-Key": idempotency_key},

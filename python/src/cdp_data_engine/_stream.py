@@ -9,7 +9,7 @@ from ._transport import Stream
 from ._values import Column, converter, converters, convert_rows
 from .errors import NetworkError, error_from, network_error
 
-#: The last line looks like this. So may a row: only if nothing follows is it the last line.
+#: The last line looks like this. A row may too, but only the last line has nothing after it.
 _MAYBE_LAST = (b'{"done":', b'{"error":')
 
 
@@ -17,7 +17,7 @@ class RowStream:
     """
     The rows of NDJSON that begins with its columns.
 
-    :ivar columns: names and types, once the first rows are there
+    :ivar columns: names and types, known when the first rows have arrived
     """
 
     def __init__(self, stream: Stream, *, as_lists: bool = False) -> None:
@@ -42,7 +42,7 @@ class RowStream:
         try:
             chunk = self._stream.read()
         except NetworkError as error:
-            # The service may have written why before the connection broke.
+            # The service may have written the reason before the connection broke.
             chunk, cause = b"", error
         if chunk == b"":
             self._end(cause)

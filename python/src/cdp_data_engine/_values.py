@@ -17,8 +17,8 @@ _MODIFIER = re.compile(r"\([\d,-]+\)")
 
 def converter(column_type: Optional[str]) -> Optional[Convert]:
     """
-    None for a type whose values stay as JSON has them. Results are asked for with ``numbers:
-    "string"``, so bigint and numeric come as strings.
+    None for a type whose values stay as in the JSON. Requests have ``numbers: "string"``, so bigint
+    and numeric come as strings.
     """
     if column_type is None:
         return None

@@ -276,7 +276,7 @@ class AsyncCdpClient(AsyncSchemaMethods):
         return await self._in_thread(cancel, self._transport.json, request, cancel)
 
     async def _in_thread(self, cancel: Cancel, call: Callable[..., T], *args: Any) -> T:
-        """Runs a call that waits. Canceled, it leaves the thread to end by itself, at once."""
+        """Runs a call in a thread. If the task is canceled, the thread ends by itself, at once."""
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(self._executor, call, *args)

@@ -25,7 +25,7 @@ class CdpClient(SchemaMethods):
     :param url: address of the service; default: ``CDP_URL``
     :param token: default: ``CDP_TOKEN``
     :param timeout: seconds that an attempt may wait for the next bytes
-    :param max_retries: of one request, about 20 seconds in all
+    :param max_retries: for one request; the default takes about 20 seconds in all
     :param headers: called before each attempt for further headers, such as a traceparent
     :param ssl_context: default: ``ssl.create_default_context()``
     :raises ValueError: if the URL or the token is missing or cannot be one
@@ -119,7 +119,7 @@ class CdpClient(SchemaMethods):
     ) -> Answer:
         """
         1 to 250 records in one request, under your own key: for 24 hours the same batch under the
-        same key is stored once, whichever process sends it.
+        same key is stored once, even if several processes send it.
 
         :returns: the answer of the API: ``inserted_rows``, ``updated_rows``, ``ids``, ``impact``
         """

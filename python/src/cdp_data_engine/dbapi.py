@@ -1,9 +1,9 @@
 """
-DB-API 2.0 (PEP 249) over free SQL, for pandas.read_sql and what else expects it.
+DB-API 2.0 (PEP 249) over free SQL, for pandas.read_sql and other programs that expect it.
 
 Each ``execute`` is one request, and so one transaction that is committed when it returns:
 autocommit. ``commit`` does nothing; ``rollback`` raises NotSupportedError, since nothing can be
-taken back.
+undone.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class Connection:
 
 
 class Cursor:
-    """Takes the whole result in ``execute``; CdpClient.stream is for larger ones than memory."""
+    """``execute`` reads the whole result; for results larger than memory, use CdpClient.stream."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection

@@ -1,4 +1,4 @@
-"""What a call raises: the service's answer as an exception, or why there was none."""
+"""The exceptions of a call: the service's answer, or why there was none."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class CdpError(Exception):
         self.rows = rows
         #: The first ids of these rows, in order; none if the table has no column ``id``.
         self.ids = list(ids)
-        #: Values that cannot be converted, if ``alter_column`` was to return them.
+        #: Values that cannot be converted, if ``alter_column`` was called with ``return_values``.
         self.values = list(values)
         #: What Postgres said: sqlstate, position, table, column, constraint, detail.
         self.postgres = postgres
@@ -92,11 +92,11 @@ class InternalError(CdpError):
 
 
 class NetworkError(CdpError):
-    """No answer in time, or one that broke off. What was asked for may have been done."""
+    """No answer in time, or one that broke off. The request may have been carried out."""
 
 
 class UnexpectedAnswerError(CdpError):
-    """An answer that is not the service's, such as a proxy's page of HTML."""
+    """An answer that is not from the service, such as a proxy's HTML page."""
 
 
 class CallerError(CdpError):
