@@ -5,7 +5,7 @@ import { cpus } from 'node:os';
 /** USER_HZ, 100 wherever Linux runs on x86 and ARM. */
 const TICKS = 100;
 
-/** Fields of /proc/PID/stat behind the name, which may hold blanks: state is 0, ppid 1, utime 11, … cstime 14. */
+/** Fields of /proc/PID/stat after the name, which may contain blanks: state is 0, ppid 1, utime 11, … cstime 14. */
 function stat(pid) {
   try {
     const text = readFileSync(`/proc/${pid}/stat`, 'latin1');
@@ -23,8 +23,8 @@ export function cpuOf(pid) {
 }
 
 /**
- * CPU seconds of a postmaster and all its children. Those of a child that has ended are the postmaster's once it has
- * taken note of that; if this happens while the children are looked at, they are looked at again.
+ * CPU seconds of a postmaster and all its children. When a child ends, its time is added to the postmaster's; if that
+ * happens while the children are read, they are read again.
  */
 export function cpuOfTree(pid) {
   for (;;) {
@@ -43,7 +43,7 @@ function childrenOf(pid) {
   return all.map(stat).filter((fields) => fields !== null && fields[1] === pid);
 }
 
-/** CPU seconds that the whole machine was busy: everything of the first line of /proc/stat but idle and iowait. */
+/** CPU seconds that the whole machine was busy: all of the first line of /proc/stat except idle and iowait. */
 export function cpuOfMachine() {
   const [user, nice, system, , , irq, softirq, steal] = readFileSync('/proc/stat', 'latin1')
     .split('\n', 1)[0]
@@ -53,14 +53,14 @@ export function cpuOfMachine() {
   return (user + nice + system + irq + softirq + steal) / TICKS;
 }
 
-/** Memory of a process in MiB: what it holds now (VmRSS) and the most it ever held (VmHWM). */
+/** Memory of a process in MiB: now (VmRSS) and at its peak (VmHWM). */
 export function memoryOf(pid) {
   const status = readFileSync(`/proc/${pid}/status`, 'latin1');
   const mib = (name) => Number(new RegExp(`^${name}:\\s+(\\d+) kB$`, 'm').exec(status)?.[1]) / 1024;
   return { now: mib('VmRSS'), most: mib('VmHWM') };
 }
 
-/** Makes the most that a process held be what it holds now (proc(5), clear_refs). */
+/** Resets the peak of a process to what it holds now (proc(5), clear_refs). */
 export const resetMost = (pid) => writeFileSync(`/proc/${pid}/clear_refs`, '5');
 
 export const loadAverage = () => readFileSync('/proc/loadavg', 'latin1').split(' ').slice(0, 3).join(' ');

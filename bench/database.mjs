@@ -1,4 +1,6 @@
-/** A target's database as the benchmark itself sees it, as superuser and past the target: to set up and to check. */
+/**
+ * The benchmark's own access to a target's database, as superuser and not through the target: to set up and to check.
+ */
 import pg from 'pg';
 import { POSTGRES_TYPES } from './records.mjs';
 
@@ -30,14 +32,14 @@ export class Database {
     return (await this.client.query(sql, params)).rows;
   }
 
-  /** Empties a table, and those that reference it, and lets everybody start from the same state of the server. */
+  /** Empties a table, and those that reference it, so that all targets start from the same state of the server. */
   async reset(table) {
     await this.client.query(`TRUNCATE ${this.table(table)} CASCADE`);
     await this.client.query('CHECKPOINT');
   }
 
   /**
-   * Notes what the batches hold, as Postgres itself reads their JSON: the reference for {@link check}.
+   * Stores the contents of the batches, as Postgres itself reads their JSON: the reference for {@link check}.
    * @param {object[][]} batches
    */
   async expect(table, { columns }, batches) {
@@ -53,11 +55,11 @@ export class Database {
   }
 
   /**
-   * Every acknowledged record is there with the right value in every column, as often as it was acknowledged, and
-   * nothing else is there.
-   * @param {number[]} acknowledged how often each batch was
-   * @param {number} others rows that were there before and are not among the expected
-   * @throws Error telling the difference
+   * Checks that every acknowledged record is stored with the right value in every column, as often as it was
+   * acknowledged, and that there are no other rows.
+   * @param {number[]} acknowledged how often each batch was acknowledged
+   * @param {number} others rows from before that are not expected
+   * @throws Error with the difference
    */
   async check(table, { columns }, acknowledged, recordsPerBatch, others = 0) {
     const equal = columns.map(({ name }) => `t.${name} IS NOT DISTINCT FROM e.${name}`).join(' AND ');
@@ -87,7 +89,7 @@ export class Database {
   }
 }
 
-/** `CREATE TABLE` as the service would make it: an id that the server fills, then the columns. */
+/** `CREATE TABLE` as the service writes it: an id that the server fills, then the columns. */
 export function createTable(name, columns) {
   const list = columns.map((column) => `, ${column.name} ${POSTGRES_TYPES[column.type]}`);
   return `CREATE TABLE ${name} (id uuid PRIMARY KEY DEFAULT uuidv7()${list.join('')})`;

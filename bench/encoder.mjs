@@ -1,7 +1,7 @@
 /**
- * The encoder of batches alone, without HTTP and Postgres: `node bench/encoder.mjs [NAMES] [--seconds N]`. For each shape
- * of records the time for a record and for a byte of JSON, and how many batches the
- * encoder left to the checked path. The shapes are those of the benchmark and others for which nothing was made on purpose.
+ * The encoder of batches alone, without HTTP and Postgres: `node bench/encoder.mjs [NAMES] [--seconds N]`. For each
+ * shape of records it prints the time for a record and for a byte of JSON, and how many batches the encoder left to the
+ * checked path. The shapes are those of the benchmark, and others that the encoder was not tuned for.
  */
 import { parseArgs } from 'node:util';
 import { freeBuffer } from '../dist/buffers.js';
@@ -31,7 +31,7 @@ function prepared(name) {
   const other = { ...shapes[0], name: 'other', type: null };
   const all = [id, ...shapes, ...(values.text ? [other] : [])];
   const encoder = batchEncoder(all, false);
-  // Several bodies, so that nothing is learnt of one.
+  // Several bodies, so that the CPU cannot learn one by heart.
   const bodies = Array.from({ length: 8 }, (_, i) =>
     Buffer.from(json(Array.from({ length: count }, (_, n) => record(i * count + n)))),
   );

@@ -1,4 +1,4 @@
-/** Everything that runs during the benchmark: opened in order, closed in reverse, whatever happens in between. */
+/** Everything that runs during the benchmark: opened in order, and always closed in reverse. */
 import { randomBytes } from 'node:crypto';
 import { chmod, mkdir, mkdtemp } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -14,7 +14,7 @@ import { PostgRestTarget } from './targets/postgrest.mjs';
 import { RAW_ROLE, RawWire, UNPREPARED_ROLE, UnpreparedWire } from './targets/raw-wire.mjs';
 import { ServiceTarget } from './targets/service.mjs';
 
-/** What all targets do before they are measured, so that everything is compiled, cached and connected. */
+/** How long each target works before it is measured, so that everything is compiled, cached and connected. */
 const WARM_UP_SECONDS = 1;
 
 export class House {
@@ -28,7 +28,7 @@ export class House {
     this.options = options;
   }
 
-  /** Where the measurements of the service leave their CPU profiles; null: there are none. @type {string | null} */
+  /** The folder for CPU profiles of the service; null: there are none. @type {string | null} */
   profiles = null;
 
   async open() {
@@ -39,7 +39,7 @@ export class House {
     const service = await this.#serviceTarget(folder, 'service', http);
     this.service = service.service;
     const superuser = await this.service.superuser();
-    // The `dist` of another state of the project, on a Postgres of its own.
+    // The `dist` of another version of the project, on a Postgres of its own.
     const before =
       this.options.before === undefined
         ? {}
@@ -95,7 +95,7 @@ export class House {
     return Object.assign(new ServiceTarget(service, project, http), { name, postmaster: await service.postmaster() });
   }
 
-  /** Closes it in the end, or now where the end has come while it was being opened. */
+  /** Closes it at the end, or now if the end came while it was being opened. */
   #later(close) {
     if (this.#closed) void close();
     else this.#closers.push(close);
@@ -108,11 +108,11 @@ export class House {
   }
 
   /**
-   * Lets a target do its work once.
+   * Runs a target's work once.
    * @param {{ name: string, serverCpu: number, generator: Generator, run(order: object): Promise<object> }} target
-   * @param {number} unitsPerAnswer rows, requests or tables that an answer stands for
-   * @returns the counts with the speed in units a second, CPU seconds for a million units, and how many cores
-   * processes that do not belong to the benchmark have used meanwhile
+   * @param {number} unitsPerAnswer rows, requests or tables for each answer
+   * @returns the counts with the speed in units per second, CPU seconds for a million units, and how many cores
+   *   processes outside the benchmark have used meanwhile
    */
   async measure(target, order, unitsPerAnswer) {
     if (this.profiles !== null) await this.service.ask('startProfile');

@@ -1,5 +1,5 @@
 /**
- * A large file through `cdp import`: rows a second, and the most memory that the command takes. The service and its
+ * Imports a large file with `cdp import`: rows per second, and the peak memory of the command. The service and its
  * Postgres run on the same machine.
  *
  *     node bench/import.mjs [--rows N]
@@ -34,7 +34,7 @@ function* csv() {
 
 build();
 const folder = await mkdtemp(join(tmpdir(), 'cdp-import-'));
-// An unprivileged Postgres must get through it.
+// An unprivileged Postgres must be able to pass through it.
 await chmod(folder, 0o711);
 const program = join(import.meta.dirname, '../dist/cli/bin.js');
 const data = join(folder, 'data');
@@ -78,7 +78,7 @@ async function listening({ stdout }) {
   }
 }
 
-/** KiB, of which it has had this many at most. */
+/** The peak memory of a process, in KiB. */
 function memoryOf(pid) {
   try {
     return Number(/VmHWM:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? 0);

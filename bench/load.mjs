@@ -1,6 +1,6 @@
 /**
  * The load generator for HTTP, a process of its own: keep-alive connections over bare sockets. `generator.mjs` starts
- * it and tells it what to send; it knows nothing of what the requests mean.
+ * it and gives it the bytes to send; it does not know what the requests mean.
  */
 import { once } from 'node:events';
 import { connect } from 'node:net';
@@ -10,7 +10,7 @@ import { serve } from './load/serve.mjs';
 
 /**
  * @param {import('./load/closed-loop.mjs').Load & { port: number, connections: number, keepBody?: boolean }} order
- * @returns the counts, and the first body of the first connection where it is to be kept
+ * @returns the counts, and with `keepBody` the first body of the first connection
  */
 await serve(async ({ port, connections, keepBody = false, ...load }) => {
   const sockets = await Promise.all(Array.from({ length: connections }, () => open(port)));

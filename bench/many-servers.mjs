@@ -1,6 +1,6 @@
 /**
- * What the n-th Postgres server costs: the service's CPU for a request with 1, 2 and 4 servers, what they do together where each
- * commit takes 5 ms, and what the projects of the others notice while one of them is dead.
+ * What one more Postgres server costs: the service's CPU for a request with 1, 2 and 4 servers, their joint throughput
+ * if each commit takes 5 ms, and what projects on the other servers notice while one server is dead.
  *
  *     node bench/many-servers.mjs [--seconds N] [--rounds N]
  */
@@ -28,7 +28,7 @@ const MOST = 4;
 const TABLE = 'customers';
 const RECORD = [COMMON.record(0)];
 
-/** Of each measurement of CPU, and of each server whose commits are slow: these wait, and must not be bound by the CPU. */
+/** Connections of each measurement of CPU, and of each server with slow commits, which must not be bound by the CPU. */
 const [CONNECTIONS, SLOW_CONNECTIONS] = [8, 2];
 const COMMIT_MS = 5;
 const GOALS = { cpu: 1.05, throughput: 0.9, p99: 1.2 };
@@ -59,7 +59,7 @@ async function main() {
     await writeFile(file, server.url);
     await manage('servers', { name: `s${i}`, url_reference: `file:${file}` });
   }
-  /** Tokens of four projects on the first n servers: there are as many projects whatever n is. */
+  /** Tokens of four projects on the first n servers: the number of projects does not depend on n. */
   const tokens = new Map();
   for (const count of COUNTS) {
     const own = [];
@@ -81,7 +81,7 @@ async function main() {
   say(`Commits that take ${COMMIT_MS} ms …`);
   for (const server of servers) {
     const slow = `ALTER SYSTEM SET commit_delay = ${COMMIT_MS * 1_000}`;
-    // It waits whether others are active or not.
+    // The delay does not depend on other active transactions.
     await server.sql(slow, 'ALTER SYSTEM SET commit_siblings = 0', 'SELECT pg_reload_conf()');
   }
   const slow = await interleave(async (count) => {
@@ -138,7 +138,7 @@ const run = (order) => generator.run({ port: service.port, seconds, ...order });
 /** Each count in turn, in every round. @returns measurements by count */
 async function interleave(measure) {
   const measured = new Map(COUNTS.map((count) => [count, []]));
-  // The first turn compiles and connects.
+  // The first turn compiles and connects, and is not counted.
   for (let round = -1; round < rounds; round++) {
     for (const count of COUNTS) {
       const result = await measure(count);
@@ -150,7 +150,10 @@ async function interleave(measure) {
 
 const ASK_EVERY_MS = 50;
 
-/** @returns measurements of the others while the last server lives, and while it is dead; its project is asked all the time */
+/**
+ * @returns measurements of the others while the last server lives, and while it is dead; its project always gets
+ *   requests
+ */
 async function besideTheDead(tokens) {
   const [alive, dead] = [[], []];
   const requests = tokens.slice(0, -1).map((token) => service.request('/sql', { sql: 'SELECT 1' }, { token }));

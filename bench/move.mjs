@@ -1,5 +1,5 @@
 /**
- * A move of a large project under load: how long it takes, for how long a write waits, and what memory the service takes for it.
+ * Moves a large project under load: how long it takes, how long a write waits, and how much memory the service needs.
  *
  *     node bench/move.mjs [--rows N] [--mode stream|copy]
  */
@@ -21,7 +21,7 @@ const { mode } = values;
 const GOAL_ROWS = 10_000_000;
 const GOAL_PAUSE_MS = 2_000;
 
-/** Clients that write all the time, each a record, and again if it was refused. */
+/** Clients that write single records all the time, and repeat refused ones. */
 const WRITERS = 4;
 const EVERY_MS = 20;
 
@@ -104,7 +104,7 @@ async function main() {
   process.exitCode = 1;
 }
 
-/** Each record once, whatever it takes: a key makes sure of that. */
+/** Stores each record exactly once, with as many attempts as it takes: a key makes sure of that. */
 async function write(token, signal) {
   let [count, longestMs] = [0, 0];
   while (!signal.aborted) {

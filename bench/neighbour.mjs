@@ -1,6 +1,6 @@
 /**
- * What a hostile project costs its neighbour: the neighbour's times alone and under each attack, alternating, on one
- * service. Prints ratios. It ends with 1 where the service or its Postgres gave way, not where a ratio is bad.
+ * What a hostile project costs its neighbor: the neighbor's times alone and under each attack, alternating, on one
+ * service. Prints ratios. It exits with 1 if the service or its Postgres broke down, not if a ratio is bad.
  *
  *     node bench/neighbour.mjs [--only NAME,NAME] [--seconds N] [--rounds N] [--together]
  */
@@ -32,15 +32,15 @@ const { values } = parseArgs({
 const seconds = Number(values.seconds);
 const rounds = Number(values.rounds);
 
-/** Connections of an attack that does not say. */
+/** Default number of connections of an attack. */
 const CONNECTIONS = 64;
 
-/** What the attack has begun takes effect before the neighbour is measured. */
+/** Time for the attack to take effect before the neighbor is measured. */
 const SETTLE_MS = 700;
 
 const say = (text) => process.stderr.write(`${text}\n`);
 
-/** The neighbour: four connections, a fixed rate each. */
+/** The neighbor: four connections, each at a fixed rate. */
 const KINDS = [
   {
     name: '250 records',
@@ -86,7 +86,7 @@ class Neighbour {
     await this.service.call('/data/places', recordsOf(COMMON, 0, 250), this.token);
   }
 
-  /** Times and failures by kind, and how late the service's event loop was meanwhile. */
+  /** Times and failures by kind, and the delay of the service's event loop. */
   async measure() {
     await this.service.ask('loopDelay');
     resetMost(this.service.pid);
@@ -99,7 +99,7 @@ class Neighbour {
   }
 }
 
-/** A project of its own for each attack, so that none finds what another one has left. */
+/** A project of its own for each attack, so that none finds what another has left behind. */
 class Hostile {
   constructor(service, admin) {
     this.service = service;
@@ -130,7 +130,7 @@ class Hostile {
     await begun;
   }
 
-  /** @returns what the attacker got to see */
+  /** @returns what the attacker saw */
   async end() {
     this.child.send('report');
     const [counts] = await once(this.child, 'message');
@@ -237,7 +237,7 @@ async function measure(service, children, load) {
       ms(Math.max(...under.map(({ memory }) => memory))),
     ]);
     say(`  ${rows.at(-1).slice(1).join(' | ')}\n  attacker: ${JSON.stringify(counts)}`);
-    if ((await service.postmaster()) !== postmaster) throw new Error(`${name}: Postgres was started anew`);
+    if ((await service.postmaster()) !== postmaster) throw new Error(`${name}: Postgres was restarted`);
   }
   const head = [
     'attack',

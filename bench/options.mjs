@@ -13,12 +13,12 @@ const OPTIONS = {
     default: false,
     help: 'also measure 25 lines of Node that check nothing, and raw wire that prepares nothing',
   },
-  before: { type: 'string', help: 'the dist of another state of the project, measured in turn with this one' },
+  before: { type: 'string', help: 'the dist of another version of the project, measured in turn with this one' },
   profile: { type: 'boolean', default: false, help: 'measure the service alone, under the CPU profiler' },
   help: { type: 'boolean', default: false, help: 'this text' },
 };
 
-/** @throws TypeError for an unknown option, Error for a number that is none */
+/** @throws TypeError for an unknown option, Error for an invalid number */
 export function readOptions(args) {
   const { values } = parseArgs({ args, options: OPTIONS, strict: true });
   const number = (name) => {

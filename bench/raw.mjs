@@ -1,6 +1,6 @@
 /**
- * The raw wire, a process of its own: Postgres connections logged in by the driver, then bare sockets with bytes that
- * were built before. Nothing that speaks to this server can be faster, short of a better loop.
+ * The raw wire, a process of its own: Postgres connections logged in by the driver, then bare sockets with bytes built
+ * in advance. No client of this server can be faster, except with a better loop.
  */
 import { logIn } from '../dist/pg/login.js';
 import { SYNC } from '../dist/pg/messages.js';
@@ -44,8 +44,7 @@ async function open(options, prepare) {
 }
 
 /**
- * Only looks at the end of what comes: an answer is over with ReadyForQuery, and good where the expected tag stands
- * before that.
+ * Looks only at the end of the bytes: an answer ends with ReadyForQuery, and is good if the expected tag precedes that.
  */
 function wireReader(end, onAnswer) {
   let last = Buffer.alloc(0);

@@ -1,6 +1,6 @@
 /**
- * What is inserted and read: record shapes with a rule for their values. Every shape has a column `n`, the number of
- * the record, by which the check afterwards finds what should stand in the others.
+ * The records to insert and read: shapes with a rule for their values. Every shape has a column `n`, the number of the
+ * record, from which the check afterwards derives the values of the others.
  */
 
 /** The column types of the service and what they are in Postgres (contract section 4). */
@@ -24,7 +24,7 @@ const PLANS = ['free', 'team', 'business'];
 
 const pick = (list, n) => list[n % list.length];
 
-/** A number that looks like chance and is always the same for the same n. */
+/** A number that looks random and is always the same for the same n. */
 const scatter = (n, below) => (Math.imul(n + 1, 0x9e3779b1) >>> 0) % below;
 
 const time = (n) => new Date(Date.UTC(2024, 0, 1) + scatter(n, 63_072_000) * 1000 + scatter(n + 7, 1000)).toISOString();
@@ -35,7 +35,7 @@ const columns = (list) =>
     return { name, type };
   });
 
-/** As JSON 231 bytes, in every column type. */
+/** Its size as JSON. It has every column type. */
 const COMMON_BYTES = 231;
 
 /** @type {Shape} */
@@ -125,7 +125,7 @@ export const MIXED = {
   },
 };
 
-/** What is read: 8 columns. @type {Shape} */
+/** The records to read: 8 columns. @type {Shape} */
 export const READ = {
   columns: [...COMMON.columns, { name: 'city', type: 'TEXT' }],
   record: (n) => ({ ...COMMON.record(n), city: pick(CITIES, n) }),

@@ -2,7 +2,7 @@
 import { median, ratio } from './rounds.mjs';
 
 /**
- * @typedef {object} Row a work that was measured beside raw wire
+ * @typedef {object} Row a work that was compared with raw wire
  * @property {string} title
  * @property {string} unit
  * @property {Record<string, object[]>} measured by target
@@ -15,7 +15,7 @@ import { median, ratio } from './rounds.mjs';
  * @property {boolean | null} met null: not judged, for instance because it was measured smaller than the goal
  */
 
-/** Speeds, and what share of the others' the service has. @param {Row[]} rows */
+/** Speeds, and the service's as shares of the others'. @param {Row[]} rows */
 export function ratiosTable(rows) {
   const head = ['work', 'unit', 'raw wire', 'service', 'PostgREST', 'of raw wire', 'goal', 'of PostgREST', 'goal'];
   return table(
@@ -38,8 +38,8 @@ export function ratiosTable(rows) {
 }
 
 /**
- * Yardsticks for how hard the raw wire is to come near to on this machine: the same wire with statements that were not
- * prepared before, and twenty-five lines of Node that check nothing. @param {Row[]} rows
+ * Yardsticks for how close to raw wire a server can get on this machine: the same wire with unprepared statements, and
+ * twenty-five lines of Node that check nothing. @param {Row[]} rows
  */
 export function naiveTable(rows) {
   return table(
@@ -54,7 +54,7 @@ export function naiveTable(rows) {
   );
 }
 
-/** What a million rows (requests, tables) cost, and who else was busy. @param {Row[]} rows */
+/** What a million rows (requests, tables) cost, and how busy other processes were. @param {Row[]} rows */
 export function cpuTable(rows) {
   const head = ['CPU seconds per million', 'raw wire', 'service', 'PostgREST', 'cores used by others'];
   return table(
@@ -67,7 +67,9 @@ export function cpuTable(rows) {
   );
 }
 
-/** The service beside another state of it: speeds, CPU seconds for a million, and their ratios round by round. @param {Row[]} rows */
+/**
+ * The service compared with another version of it: speeds, CPU seconds for a million, and ratios. @param {Row[]} rows
+ */
 export function beforeTable(rows) {
   const head = ['service', 'before', 'now', 'speed', 'CPU before', 'now', 'service', 'Postgres'];
   const compared = rows.filter(({ measured }) => measured.before !== undefined);

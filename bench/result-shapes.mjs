@@ -1,9 +1,9 @@
 /**
- * What results are made of: for each kind of value a type and an expression of SQL over `n`, the number of the row, and
- * `c`, that of the column.
+ * The values of results: for each kind a type and an SQL expression over `n`, the number of the row, and `c`, that of
+ * the column.
  */
 
-/** As long as it says, of words. */
+/** Words, of this length in all. */
 const words = (bytes) => `left(repeat('word ' || (n * 31 + c) || ' and ', ${Math.ceil(bytes / 9)}), ${bytes})`;
 
 /** @type {Record<string, { type: string, value: string }>} */
@@ -82,7 +82,7 @@ const MIXTURE = [
 
 export const KINDS = [MIXED, ...Object.keys(VALUES)];
 
-/** `CREATE TABLE … AS` of so many columns and rows of one kind of value. */
+/** `CREATE TABLE … AS` with this many columns and rows of one kind of value. */
 export function createTableAs(name, kind, columns, rows) {
   const list = Array.from({ length: columns }, (_, c) => {
     const { type, value } = VALUES[kind === MIXED ? MIXTURE[c % MIXTURE.length] : kind];

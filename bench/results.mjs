@@ -1,6 +1,6 @@
 /**
  * Results of every type and shape: `node bench/results.mjs [options]`. For each, what a value costs the service and its
- * Postgres in CPU, beside raw wire, which asks for text. The worst come first.
+ * Postgres in CPU, compared with raw wire, which asks for text. The worst come first.
  */
 import { parseArgs } from 'node:util';
 import { build } from '../scripts/build.mjs';
@@ -18,7 +18,7 @@ const { values: given } = parseArgs({
     roles: { type: 'string', default: 'writer' },
     seconds: { type: 'string', default: '0.6' },
     rounds: { type: 'string', default: '1' },
-    /** The `dist` of another state of the project, measured in turn with this one. */
+    /** The `dist` of another version of the project, measured in turn with this one. */
     before: { type: 'string' },
   },
 });
@@ -33,7 +33,7 @@ build();
 const { House } = await import('./house.mjs');
 const house = new House({ seconds, profile: false, postgrest: false, before: given.before });
 
-/** Orders by target; each target has its own table of the same content. */
+/** Orders by target; each target has its own table with the same contents. */
 function orders(columns, rows, format, role) {
   const { raw, ...services } = house.targets;
   const names = columnList(columns);

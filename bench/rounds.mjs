@@ -1,4 +1,4 @@
-/** Measurements in rounds: in each, all targets one after the other, so that a slow minute of the machine hits all. */
+/** Measurements in rounds: each has all targets in turn, so that a slow minute of the machine affects all. */
 
 /**
  * @typedef {object} Work what is done to one target
@@ -6,7 +6,7 @@
  * @property {number} unitsPerAnswer
  * @property {(target: object) => Promise<object>} prepare once; @returns the order for its load generator
  * @property {(target: object) => Promise<void>} reset before each measurement
- * @property {(target: object, counted: object) => Promise<void>} check after each; throws where something is wrong
+ * @property {(target: object, counted: object) => Promise<void>} check after each; throws if something is wrong
  */
 
 /**
@@ -43,7 +43,7 @@ export function median(values) {
 
 /**
  * The ratio of two targets, taken round by round.
- * @returns {{ median: number, min: number, max: number } | null} null where one of them was not measured
+ * @returns {{ median: number, min: number, max: number } | null} null if one of them was not measured
  */
 export function ratio(of, to, value = ({ perSecond }) => perSecond) {
   if (of === undefined || to === undefined) return null;

@@ -1,6 +1,6 @@
 /**
- * The benchmark: the project beside raw wire and PostgREST on one Postgres, interleaved. Prints a table, and ends with
- * 1 where anything failed: a request, a check, a start. Missed goals are shown and do not fail.
+ * The benchmark: the project, raw wire and PostgREST on one Postgres, interleaved. Prints a table, and exits with 1 if
+ * anything failed: a request, a check, a start. Missed goals are shown and do not fail.
  */
 import { spawnSync } from 'node:child_process';
 import { existsSync, readdirSync } from 'node:fs';
@@ -18,7 +18,7 @@ async function main() {
   if (options.help) return void process.stdout.write(HELP);
   build();
   install();
-  // What reads dist, or what was installed, can be loaded only now.
+  // Modules that need dist, or what was just installed, can be loaded only now.
   const { House } = await import('./house.mjs');
   const { chosenWorks } = await import('./works/index.mjs');
   const works = chosenWorks(options.only);
@@ -64,7 +64,7 @@ async function measure(house, works, { seconds, rounds, naive, before }) {
   process.stdout.write(`\n${parts.join('\n\n')}\n`);
 }
 
-/** Of the last measurement, when everything was compiled. */
+/** The profile of the last measurement, when everything was compiled. */
 function showProfile(folder) {
   const number = (name) => Number.parseInt(name);
   const [last] = readdirSync(folder).sort((a, b) => number(b) - number(a));

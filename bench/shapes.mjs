@@ -1,8 +1,8 @@
 /**
- * Batches of many shapes beside COPY in binary of the same rows, to find those where the service falls off a cliff:
- * `node bench/shapes.mjs [NAMES] [--seconds N] [--rounds N] [--connections N] [--before DIST]`. For each shape the CPU time of a record, the share of it
- * that COPY takes, and which way the rows went into Postgres; the worst come last. All rows are looked up afterwards. With the `dist` of
- * another state of the project, what both take, in turn.
+ * Compares batches of many shapes with binary COPY of the same rows, to find shapes that are much slower than others:
+ * `node bench/shapes.mjs [NAMES] [--seconds N] [--rounds N] [--connections N] [--before DIST]`. For each shape it
+ * prints the CPU time of a record, the share of it that COPY takes, and how the rows went into Postgres; the worst come
+ * last. It checks all rows afterwards. With the `dist` of another version of the project, it measures both in turn.
  */
 import { parseArgs } from 'node:util';
 import { build } from '../scripts/build.mjs';

@@ -1,10 +1,10 @@
 /**
- * A long day in minutes: schema changes, inserts, SQL, disconnects and cancellations, and then whether memory, connections and file
- * handles are what they were.
+ * A long day in minutes: schema changes, inserts, SQL, disconnects and cancellations; then it checks whether memory,
+ * connections and file handles are what they were.
  *
  *     node bench/soak.mjs --minutes 10
  *
- * Runs the built program with an embedded Postgres in a folder of its own. Exit code 1 where something has grown.
+ * Runs the built program with an embedded Postgres in a folder of its own. Exit code 1 if something has grown.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -103,7 +103,7 @@ async function measured() {
   };
 }
 
-/** Idle connections are closed after their time; what is left then stays. */
+/** Idle connections are closed after their time; what is left then counts. */
 async function rested() {
   await sleep(Math.min(35_000, MS / 6));
   return measured();

@@ -6,7 +6,7 @@ const STATEMENT = 'bench';
 /** Parse of the statement that {@link runPrepared} and {@link copyBatch} run. */
 export const prepare = (sql) => parse(sql, STATEMENT);
 
-/** One statement prepared before, parameters as text. */
+/** One prepared statement, parameters as text. */
 export const runPrepared = (params) => Buffer.concat([bind(params, [], STATEMENT), execute(), SYNC]);
 
 /** One statement that comes with the request, the unnamed one; parameters as text. */

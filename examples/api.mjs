@@ -1,7 +1,7 @@
-/** All that the examples need to speak with the service: `fetch`, a base URL and a token. Copy it, it is yours. */
+/** All that the examples need to talk to the service: `fetch`, a base URL and a token. Feel free to copy it. */
 import { setTimeout as sleep } from 'node:timers/promises';
 
-/** The service said no; `answer` is the body of the failure: `error`, `message`, `errors`, `hint`, … */
+/** The service refused; `answer` is the body of the failure: `error`, `message`, `errors`, `hint`, … */
 export class Refused extends Error {
   constructor(answer) {
     super(`${answer.error}: ${answer.message}`);
@@ -30,7 +30,7 @@ export function connect(url, token) {
         body: JSON.stringify(body),
       });
       if (response.ok) return response;
-      // Retry-After stands only where a repeat is safe: nothing was changed, or the Idempotency-Key settles it.
+      // Retry-After means that a retry is safe: nothing was changed, or the Idempotency-Key settles it.
       const seconds = Number(response.headers.get('retry-after'));
       if (seconds === 0 || attempt === 5) throw new Refused(await response.json());
       await response.body.cancel();
@@ -45,7 +45,7 @@ export function connect(url, token) {
     addColumn: (table, column) => call('POST', `/api/cdp/schema/table/${table}/column`, column),
     alterColumn: (table, column, change) => call('PUT', `/api/cdp/schema/table/${table}/column/${column}`, change),
 
-    /** So that an example can be run again: a table that is not there is no failure. */
+    /** A missing table is not a failure, so that an example can be run again. */
     async dropTable(table) {
       await call('DELETE', `/api/cdp/schema/table/${table}`).catch((error) => {
         if (error.answer?.error !== 'table_not_found') throw error;
@@ -64,7 +64,9 @@ export function connect(url, token) {
 
     rows: async (sql, params) => (await call('POST', '/api/cdp/sql', { sql, params })).rows,
 
-    /** The rows one by one, without a limit to their number: NDJSON, whose last line says that the result is whole. */
+    /**
+     * The rows one by one, without a limit to their number: NDJSON, whose last line says that the result is complete.
+     */
     async *stream(sql) {
       const response = await send('POST', '/api/cdp/sql', { sql }, { accept: 'application/x-ndjson' });
       let line;
@@ -99,7 +101,7 @@ export async function inFlight(lanes, items, work) {
   await Promise.all(Array.from({ length: lanes }, lane));
 }
 
-/** Pieces of at most 250 records, what one insert takes. */
+/** Batches of at most 250 records, the limit of one insert. */
 export function batches(records) {
   return Array.from({ length: Math.ceil(records.length / 250) }, (_, i) => records.slice(i * 250, (i + 1) * 250));
 }

@@ -1,6 +1,6 @@
 /**
  * 3,201 films, messy: titles that are numbers, dates as people write them, nulls everywhere.
- * Shows: ids of the inserted records, a type change that is refused and how SQL mends it, a column added, CSV.
+ * Shows: ids of the inserted records, a type change that is refused and how SQL fixes it, a column added, CSV.
  *
  *   node examples/movies.mjs http://127.0.0.1:8080 TOKEN
  */
@@ -156,7 +156,7 @@ await checkEach(
   source.sort((a, b) => (a.id < b.id ? -1 : 1)),
 );
 
-/** RFC 4180, with NULL told from "" as Postgres's COPY does. @returns a list of values for each line */
+/** RFC 4180, with NULL and "" distinct as in Postgres's COPY. @returns a list of values for each line */
 function csvRecords(text) {
   const records = [[]];
   for (const [, quoted, plain, end] of text.matchAll(/(?:"((?:[^"]|"")*)"|([^",\n]*))(,|\n)/g)) {

@@ -1,4 +1,4 @@
-/** What an example prints, and its verdict: the process ends with 1 when any answer differs from the file. */
+/** What an example prints, and its verdict: the process exits with 1 if any answer differs from the file. */
 import { readFileSync } from 'node:fs';
 import { isDeepStrictEqual } from 'node:util';
 
@@ -13,7 +13,7 @@ export function dataset(file) {
   return JSON.parse(readFileSync(new URL(`../node_modules/vega-datasets/data/${file}`, import.meta.url), 'utf8'));
 }
 
-/** Map.groupBy, which Node 20 has not yet. */
+/** Map.groupBy, which Node 20 lacks. */
 export function groupBy(items, keyOf) {
   const groups = new Map();
   for (const item of items) {
@@ -44,7 +44,7 @@ export function check(question, answer, expected) {
   if (!same) say(`  but by the file${shown(expected)}`);
 }
 
-/** Several rows as a line each; one row, or what is no row, behind the question. */
+/** Several rows have a line each; a single row, or another value, follows the question. */
 function shown(answer) {
   const rows = [answer].flat();
   if (rows.length === 0 || Object(rows[0]) !== rows[0]) return `: ${cell(answer)}`;
@@ -64,7 +64,7 @@ function cell(value) {
 }
 
 /**
- * Every record in turn against its source, and how many there are.
+ * Compares every record with its source, and their number.
  * @param stored iterable of records, in the order of `source`
  */
 export async function checkEach(what, stored, source) {

@@ -1,13 +1,13 @@
 /**
- * The loop of both load generators: every connection sends a request, waits for its answer, sends the next. What is
- * sent was built before the clock starts.
+ * The loop of both load generators: every connection sends a request, waits for its answer, sends the next. Requests
+ * are built before the clock starts.
  */
 
 /**
  * @typedef {object} Load
  * @property {Uint8Array[]} requests sent in turn, over all connections together
- * @property {number} seconds no request is sent after this time; those under way are waited for
- * @property {number} [atMost] nor more requests than this
+ * @property {number} seconds no request is sent after this time; the loop waits for those under way
+ * @property {number} [atMost] the most requests to send
  *
  * @typedef {object} Counted
  * @property {number[]} acknowledged good answers to each of `requests`
@@ -15,16 +15,16 @@
  * @property {number} seconds from the first request to the last answer
  * @property {number} bytes of all answers, as the reader counts them
  * @property {number} p50 median time of an answer, in milliseconds
- * @property {number} p99 what 1 of 100 answers took at least, in milliseconds
+ * @property {number} p99 the time that 99 of 100 answers stay within, in milliseconds
  */
 
 /**
- * @param {import('node:net').Socket[]} sockets connected, nobody listening
+ * @param {import('node:net').Socket[]} sockets connected, without listeners
  * @param {Load} load
  * @param {(onAnswer: (bytes: number) => void, index: number) => (chunk: Buffer) => void} reader made for each socket;
- * it is fed what comes and throws for an answer that is a failure
+ *   it gets the bytes that arrive, and throws for an answer that is a failure
  * @returns {Promise<Counted>}
- * @throws Error for the first failure, whatever it is
+ * @throws Error for the first failure
  */
 export function closedLoop(sockets, { requests, seconds, atMost = Infinity }, reader) {
   return new Promise((resolve, reject) => {

@@ -5,7 +5,7 @@ import { cpuOf } from '../cpu.mjs';
 export class Generator {
   /** @param {string} file `load.mjs` or `raw.mjs` */
   constructor(file) {
-    // Advanced serialisation keeps bytes bytes.
+    // Advanced serialization keeps bytes as bytes.
     this.child = fork(new URL(`../${file}`, import.meta.url), { serialization: 'advanced' });
     this.child.on('error', () => {});
   }

@@ -1,4 +1,4 @@
-/** Reads HTTP/1.1 answers as cheaply as can be: the status, and where the body ends (RFC 9112 section 6). */
+/** Reads HTTP/1.1 answers as cheaply as possible: the status, and where the body ends (RFC 9112 section 6). */
 
 const EMPTY = Buffer.alloc(0);
 const END_OF_HEAD = Buffer.from('\r\n\r\n');
@@ -13,13 +13,13 @@ const SHOWN = 600;
  * @returns {(chunk: Buffer) => void} throws for a status other than 2xx
  */
 export function httpReader(onAnswer, onBody) {
-  /** What came and could not be used yet. */
+  /** Bytes that arrived and could not be used yet. */
   let rest = EMPTY;
   /** Bytes still to come of the body, or of its current chunk. */
   let left = 0;
   let size = 0;
 
-  /** Each step uses up a part of `rest` and names the next one; null where it needs more bytes. */
+  /** Each step uses up a part of `rest` and returns the next step; null if it needs more bytes. */
   const head = () => {
     const at = rest.indexOf(END_OF_HEAD);
     if (at < 0) return null;

@@ -1,5 +1,5 @@
 /**
- * The hostile client, a process of its own that gives way to everybody: what is measured is what its requests do to the
+ * The hostile client, a process of its own at the lowest priority: the benchmark measures what its requests do to the
  * service and to Postgres, not what sending them costs the machine.
  */
 import { writeFileSync } from 'node:fs';
@@ -40,7 +40,7 @@ function open(port, attack) {
     if (attack.manner === 'unread') socket.pause();
     send();
   });
-  // Reads no further than to know where an answer ends.
+  // Reads only what it needs to find the end of an answer.
   socket.on('data', (chunk) => {
     if (left > 0) {
       left -= chunk.length;
@@ -56,7 +56,7 @@ function open(port, attack) {
     counts.statuses[status] = (counts.statuses[status] ?? 0) + 1;
     if (status[0] !== '2') counts.refused++;
     head = '';
-    // A stream has no length, and is read for as long as it comes.
+    // A stream has no length, and is read until it ends.
     left = length === null ? Infinity : Number(length[1]) - (chunk.length - end - 4);
     if (left <= 0) send();
   });

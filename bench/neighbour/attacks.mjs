@@ -1,6 +1,6 @@
 /**
- * What a hostile project does, each attack by itself: through the HTTP API alone, with a valid token of its own project
- * and as many connections as it likes.
+ * The attacks of a hostile project: only through the HTTP API, with a valid token of its own project and any number of
+ * connections.
  *
  * @typedef {object} Attack
  * @property {string} name
@@ -8,15 +8,15 @@
  * @property {number} [connections]
  * @property {object[]} [requests] bodies for `POST /api/cdp/sql`, sent in turn and again and again
  * @property {(request: (path: string, body: unknown, options?: object) => Buffer) => Buffer[]} [raw] the requests as
- * bytes, where they are no ordinary SQL
- * @property {'repeat' | 'unread' | 'unfinished'} [manner] send and read in a closed loop; never read the answers; send all
- * but the last byte and wait. Default: repeat
+ *   bytes, if they are not ordinary SQL
+ * @property {'repeat' | 'unread' | 'unfinished'} [manner] send and read in a closed loop; never read the answers; send
+ *   all except the last byte and wait. Default: repeat
  */
 import { gzipSync } from 'node:zlib';
 
 const LONGEST = 60_000;
 
-/** An SQL request that runs for as long as it is let. */
+/** An SQL request with the longest time limit. */
 const sql = (text, rest = {}) => ({ sql: text, timeout_ms: LONGEST, ...rest });
 
 const INFINITE = 'SELECT count(*) FROM generate_series(1, 1000000000000)';
@@ -31,7 +31,7 @@ const WRONG_BATCH = Array.from({ length: 250 }, (_, i) => ({ n: 'x', email: { i 
 
 const DEEP = `${'[[1,"a",{"b":'.repeat(30)}1${'}]]'.repeat(30)}`;
 
-/** 10 MiB of JSON with as many values as can be. */
+/** 10 MiB of JSON with as many values as possible. */
 const tenMiB = (item) =>
   Array.from({ length: Math.floor((10 * 1024 * 1024 - 64) / (item.length + 1)) }, () => item).join(',');
 

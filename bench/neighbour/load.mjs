@@ -1,6 +1,6 @@
 /**
  * The well-behaved project, a process of its own: four connections, each with one kind of request at a fixed rate. A
- * request's time counts from the moment it was due, so that one that is late because of the one before is late too.
+ * request's time counts from the moment it was due, so that it includes the wait for a late request before it.
  */
 import { Agent, request as httpRequest } from 'node:http';
 import { setPriority } from 'node:os';
@@ -41,7 +41,7 @@ async function atRate({ perSecond, path, bodies, from }, { port, token, seconds 
     const failure = await send(agent, port, token, path, bodies[i % bodies.length].replaceAll('#N', String(from + i)));
     times.push(performance.now() - due);
     if (failure !== null) failures[failure] = (failures[failure] ?? 0) + 1;
-    // What is late by so much has been seen; the measurement must end.
+    // Requests this late are already counted; the measurement must end.
     if (performance.now() - started > seconds * 3000) break;
   }
   agent.destroy();

@@ -1,5 +1,5 @@
 /**
- * What one would write first: HTTP of Node and its Postgres driver. No authentication, no checks, no scopes, no log.
+ * The obvious first version: Node's HTTP and a Postgres driver. No authentication, no checks, no scopes, no log.
  */
 import { createServer } from 'node:http';
 import pg from 'pg';

@@ -6,7 +6,7 @@ import { freePort, ready, start, stop } from './process.mjs';
 
 const PROGRAM = fileURLToPath(new URL('naive-program.mjs', import.meta.url));
 
-/** As many as most loads here have connections; another size was not measured. */
+/** The number of connections of most loads here; no other size was measured. */
 const POOL = 8;
 
 /** Role, and database: the embedded server lets a role only into the database of its own name. */

@@ -1,4 +1,7 @@
-/** A Postgres server by address, as an operator adds it: Debian's, in a folder of its own, with a role that is no superuser. */
+/**
+ * A Postgres server by address, as an operator adds it: Debian's, in a folder of its own, with a role that is not a
+ * superuser.
+ */
 import { execFileSync } from 'node:child_process';
 import { chownSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -7,7 +10,7 @@ import { ready, start } from './process.mjs';
 
 const DEBIAN = '/usr/lib/postgresql';
 
-/** Of the newest that is installed. */
+/** The folder of the newest version that is installed. */
 function programs() {
   const majors = readdirSync(DEBIAN)
     .map(Number)
@@ -24,7 +27,7 @@ function account() {
 
 export class Postgres {
   /**
-   * @param {string} folder that everybody may enter
+   * @param {string} folder that any user may enter
    * @param {string[]} settings `name=value`
    */
   constructor(folder, settings = []) {
@@ -67,7 +70,7 @@ export class Postgres {
     return this.sql('CREATE ROLE cdp LOGIN CREATEDB CREATEROLE', 'CREATE DATABASE cdp OWNER cdp');
   }
 
-  /** Like a crash: nothing is said to anybody. */
+  /** Like a crash: clients get no message. */
   async kill() {
     await this.#end('SIGQUIT');
   }

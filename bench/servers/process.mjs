@@ -1,4 +1,4 @@
-/** Child processes of the benchmark: each leads a process group of its own, so that it is stopped whole. */
+/** Child processes of the benchmark: each leads a process group of its own, which is stopped as a whole. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, openSync, readFileSync } from 'node:fs';
@@ -9,7 +9,7 @@ const START_MS = 60_000;
 const STOP_MS = 30_000;
 
 /**
- * @param {string} log file that takes what it prints
+ * @param {string} log file for its output
  * @param {{ env: object, cwd: string, ipc?: boolean, account?: { uid?: number, gid?: number } }} options
  */
 export function start(program, args, log, { env, cwd, ipc = false, account = {} }) {
@@ -21,7 +21,7 @@ export function start(program, args, log, { env, cwd, ipc = false, account = {} 
   return child;
 }
 
-/** Asks with SIGTERM, insists after a while. */
+/** Sends SIGTERM, and SIGKILL after a while. */
 export async function stop(child) {
   if (hasEnded(child)) return;
   const ended = once(child, 'exit');
@@ -43,10 +43,10 @@ const hasEnded = (child) => child.pid === undefined || child.exitCode !== null |
 
 /**
  * Asks again until the answer is good.
- * @param {() => Promise<T>} ask rejects as long as it is not
+ * @param {() => Promise<T>} ask rejects until it is
  * @param {number} everyMs
  * @returns {Promise<T>}
- * @throws Error with the end of the log where the child ended or never became ready
+ * @throws Error with the end of the log if the child ended or never became ready
  * @template T
  */
 export async function ready(child, log, ask, everyMs = 20) {

@@ -1,6 +1,6 @@
 /**
- * The service as a user runs it: `cdp serve` with embedded Postgres servers in a data folder of its own. The server of the
- * project `default` also serves the other targets, so all of them share one server, one disk and one configuration.
+ * The service as a user runs it: `cdp serve` with embedded Postgres servers in a data folder of its own. The server of
+ * the project `default` also serves the other targets, so all of them share one server, one disk and one configuration.
  */
 import { execFile } from 'node:child_process';
 import { once } from 'node:events';
@@ -19,7 +19,7 @@ export const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 const PROGRAM = join(ROOT, 'dist/cli/bin.js');
 const PROBE = new URL('./probe.mjs', import.meta.url).href;
 
-/** The environment without whatever would configure the service. */
+/** The environment without variables that would configure the service. */
 const ENVIRONMENT = Object.fromEntries(
   Object.entries(process.env).filter(([name]) => !/^(CDP_|DATABASE_URL$|NODE_OPTIONS$)/.test(name)),
 );
@@ -27,10 +27,10 @@ const ENVIRONMENT = Object.fromEntries(
 export class Service {
   removed = false;
 
-  /** Flags beside the defaults, for a benchmark of a setting. @type {string[]} */
+  /** Flags in addition to the defaults, for a benchmark of a setting. @type {string[]} */
   settings = [];
 
-  /** Another state of the project may be measured beside this one. */
+  /** Another version of the project can be measured too. */
   program = PROGRAM;
 
   /** @param {string} folder for its data and its log */
@@ -109,7 +109,7 @@ export class Service {
 
   /** How the superuser of that server logs in. @returns what the driver takes, without a database */
   async superuser() {
-    // It runs from the first request on.
+    // The server starts with the first request.
     await this.call('/sql', { sql: 'SELECT 1' });
     const host = join(await this.server(), 'socket');
     return { host, port: PORT, user: SUPERUSER, password: '', connectionTimeoutMillis: 5_000 };
@@ -132,7 +132,7 @@ export class Service {
     if (this.child !== undefined) await stop(this.child);
   }
 
-  /** Stops what a service that came to a bad end has left running, and removes everything. */
+  /** Stops what a crashed service has left running, and removes everything. */
   async remove() {
     this.removed = true;
     await this.stop();
@@ -141,7 +141,7 @@ export class Service {
       process.kill(postmaster, 'SIGINT');
       for (let i = 0; i < 300 && (await this.postmaster().catch(() => undefined)) !== undefined; i++) await sleep(100);
     }
-    // Where the server cannot reach the data folder, its cluster is kept elsewhere behind a link.
+    // If the server cannot reach the data folder, its cluster is elsewhere, behind a link.
     for (const place of [realpathOf(join(this.dataDir, 'postgres')), this.folder]) {
       if (place !== null) await rm(place, { recursive: true, force: true });
     }

@@ -1,14 +1,17 @@
-/** Shapes of batches and tables, beside those that `run.mjs` measures: what people send, and what their tables are like. */
+/**
+ * Shapes of batches and tables, in addition to those of `run.mjs`: what people send, and what their tables are like.
+ */
 import { COMMON, DOCUMENT, MIXED, NARROW, WIDE } from '../records.mjs';
 import { SHAPES as RECORDS } from '../encoder-shapes.mjs';
 
 /**
- * @typedef {import('../records.mjs').Shape} TableShape columns of the service's types, or, behind those, of Postgres's own
+ * @typedef {import('../records.mjs').Shape} TableShape columns of the service's types, or, after those, of Postgres's
+ *   own
  * @property {(records: object[]) => string} [json] how the records are spelled
  * @property {number} [count] records of a batch
  * @property {string[]} [before] SQL before columns of Postgres's own are added
- * @property {(table: string) => string[]} [after] SQL behind the making of the table
- * @property {(table: string) => string[]} [expected] SQL that makes of what was sent what is to be stored
+ * @property {(table: string) => string[]} [after] SQL after the creation of the table
+ * @property {(table: string) => string[]} [expected] SQL that turns what was sent into what should be stored
  * @property {boolean} [isOnce] each batch can be sent only once
  * @property {string} [query] of the path
  * @property {boolean} [hasKeys] each request has an Idempotency-Key
@@ -32,7 +35,7 @@ const order = (n) => ({
   placed: `${day(n)}T10:20:30.123Z`,
 });
 const orders = (more = {}) => ({ columns: ORDER, record: order, ...more });
-/** The same with a column of Postgres's own behind. */
+/** The same, followed by a column of a type of Postgres's own. */
 const orderWith = (type, value, more = {}) =>
   orders({
     columns: [...ORDER, { name: 'extra', type }],
@@ -55,7 +58,7 @@ export const SHAPES = {
   ...of(['booleans', 'times micros', 'times offset', 'dates', 'json deep', 'json wide', 'json of coordinates']),
   ...of(['json small', 'json with escapes', 'pretty', 'spaced (python)', 'keys in any order', 'missing keys']),
   ...of(['times plain', '200 columns']),
-  // The API makes no column of such a name, but takes what has one.
+  // The API creates no column with such a name, but accepts records for one.
   'unicode keys': {
     columns: [...columns('n:INTEGER'), ...RECORDS['unicode keys'].columns.map(({ name }) => ({ name, type: 'text' }))],
     record: (n) => ({ n, ...RECORDS['unicode keys'].record(n) }),

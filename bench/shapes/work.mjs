@@ -1,20 +1,20 @@
-/** One shape as a work of the benchmark: what is sent, and whether Postgres then holds it. */
+/** One shape as a work of the benchmark: what it sends, and whether Postgres has stored it. */
 import { gzipSync } from 'node:zlib';
 import { COPY_DONE, bind, copyDataHeader, execute, SYNC } from '../../dist/pg/messages.js';
 import { POSTGRES_TYPES, recordsOf } from '../records.mjs';
 import { prepare } from '../wire.mjs';
 import { copyOut } from './copy-out.mjs';
 
-/** Different batches that are sent in turn, and where each may be sent only once. */
+/** The number of different batches to send in turn; and if each can be sent only once. */
 const BATCHES = 8;
 const BATCHES_ONCE = 320;
-/** What holds a value as it was sent: of documents the text. */
+/** Types that keep a value as it was sent: for documents, the text. */
 const SENT_TYPES = { ...POSTGRES_TYPES, JSONB: 'json' };
-/** How often it is looked what the service is doing in Postgres, in milliseconds. */
+/** Milliseconds between checks of what the service is doing in Postgres. */
 const LOOK_MS = 50;
 
 export class ShapeWork {
-  /** The ways that rows were seen to go into Postgres. @type {Set<string>} */
+  /** The observed ways of rows into Postgres. @type {Set<string>} */
   ways = new Set();
 
   /** @param {import('./shapes.mjs').TableShape} shape */
@@ -28,7 +28,7 @@ export class ShapeWork {
 
   async prepare(target) {
     const { table, shape } = this;
-    // Types that the shape makes are there.
+    // The types that the shape creates are in this schema.
     await target.database.client.query(`SET search_path TO ${target.database.schema}`);
     const own = shape.columns.filter(({ type }) => type in POSTGRES_TYPES);
     await target.createTable(table, own);
@@ -69,7 +69,7 @@ export class ShapeWork {
 
   async #copies({ database }) {
     const requests = [];
-    // Of a jsonb Postgres would write the keys in its own order, which spares it to bring them there when it reads them.
+    // As jsonb, Postgres would send the keys in its own order, and would not have to sort them when it reads them.
     const cells = this.#columns((name) => `convert_to(chr(1) || ${name}, 'UTF8')`);
     for (const batch of this.bodies.keys()) {
       const rows = `SELECT ${cells} FROM bench_expected.${this.table} WHERE batch = ${batch}`;
@@ -100,7 +100,7 @@ export class ShapeWork {
     return { requests };
   }
 
-  /** Until the measurement is over. */
+  /** Runs until the measurement is over. */
   #watch(database) {
     const sql = `SELECT query FROM pg_stat_activity
       WHERE pid <> pg_backend_pid() AND datname = current_database() AND query ~ $1`;
@@ -113,7 +113,7 @@ export class ShapeWork {
     }, LOOK_MS);
   }
 
-  /** The rows of every acknowledged batch are there, as often as it was acknowledged, and nothing else is. */
+  /** Checks that the rows of every acknowledged batch are stored, as often as it was acknowledged, and no others. */
   async check(target, { acknowledged }) {
     clearInterval(this.timer);
     await this.looking;
@@ -130,7 +130,7 @@ export class ShapeWork {
   }
 }
 
-/** As its statement tells. */
+/** The way, by its statement. */
 function wayOf(query) {
   if (query.startsWith('COPY'))
     return `COPY ${/FORMAT (\w+)/.exec(query)?.[1] ?? 'text'}${query.includes('DEFAULT') ? ' with defaults' : ''}`;

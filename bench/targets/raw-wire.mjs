@@ -1,4 +1,4 @@
-/** Postgres itself: COPY in binary, prepared statements, bytes that were built before. The limit of what is possible. */
+/** Postgres itself: COPY in binary, prepared statements, bytes built in advance. The limit of what is possible. */
 import { createTable } from '../database.mjs';
 import { Generator } from '../load/generator.mjs';
 import { POSTGRES_TYPES } from '../records.mjs';
@@ -18,7 +18,7 @@ export class RawWire {
     this.database = database;
   }
 
-  /** The server is Postgres alone. */
+  /** There is no server other than Postgres. */
   get serverCpu() {
     return 0;
   }
@@ -73,7 +73,7 @@ export class RawWire {
     return this.statement(sql, `SELECT ${rows}`, [params]);
   }
 
-  /** Prepared before. @param {string[][]} params of each request */
+  /** A prepared statement. @param {string[][]} params of each request */
   statement(sql, tag, params) {
     return { prepare: prepare(sql), tag, requests: params.map((values) => runPrepared(values)) };
   }
@@ -91,7 +91,7 @@ export class RawWire {
 /** An element of an array literal. */
 const quoted = (text) => `"${text.replace(/["\\]/g, '\\$&')}"`;
 
-/** The same for whoever does not know before what will be asked: each request brings its SQL. COPY stays prepared. */
+/** The same for requests that are not known in advance: each brings its SQL. COPY stays prepared. */
 export class UnpreparedWire extends RawWire {
   name = 'unprepared';
 

@@ -14,9 +14,9 @@ const read = (name, { title, unit, unitsPerAnswer, goals, order, checkBody }) =>
       prepare: order,
       reset: async () => {},
       check: async (target, { answers, bytes, body }) => {
-        if (body === undefined) return; // raw wire: the command tag told the rows
+        if (body === undefined) return; // raw wire: the command tag had the number of rows
         checkBody(target, Buffer.from(body).toString());
-        // The others are as long, and the load generator has seen their status.
+        // All must have the same length; the load generator has checked their status.
         if (bytes !== answers * body.length) throw new Error(`${target.name}: the answers differ in length`);
       },
     });

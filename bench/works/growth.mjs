@@ -1,4 +1,4 @@
-/** Whether inserts slow down as a table grows: W1 into a large table beside W1 into an empty one. */
+/** Whether inserts slow down as a table grows: W1 into a large table, compared with W1 into an empty one. */
 import { COMMON, POSTGRES_TYPES, recordsOf } from '../records.mjs';
 import { interleave, ratio } from '../rounds.mjs';
 

@@ -11,8 +11,8 @@ import { UPSERT } from './upsert.mjs';
 const WORKS = [...INSERTS, UPSERT, ...ANSWERS, STREAM, ...TABLES, GROWTH, PROJECTS, START];
 
 /**
- * @param {string[]} only beginnings of names in any case; none: all
- * @throws Error for a beginning that fits nothing
+ * @param {string[]} only beginnings of names, in any case; none: all
+ * @throws Error for a beginning that matches no name
  */
 export function chosenWorks(only) {
   const fits = (prefix) => (work) => work.name.toLowerCase().startsWith(prefix.toLowerCase());

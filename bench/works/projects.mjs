@@ -1,4 +1,4 @@
-/** Many projects: what it costs to write to them in turn, and what one costs the service while nobody uses it. */
+/** Many projects: what it costs to write to them in turn, and what an idle one costs the service. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { call } from '../http.mjs';
 import { COMMON } from '../records.mjs';
@@ -11,7 +11,7 @@ const GOAL_KIB = 32;
 const TABLE = 'customers';
 const RECORD = [COMMON.record(0)];
 
-/** Requests of a measurement, at least. */
+/** The least number of requests of a measurement. */
 const REQUESTS = 500;
 
 /** The service closes connections that were not used for a minute. */
@@ -22,7 +22,7 @@ export const PROJECTS = {
   async run(house) {
     const { service } = house.targets;
     const tokens = await makeProjects(house.service, house.options.projects);
-    await service.database.client.query('CHECKPOINT'); // the making is not what is measured
+    await service.database.client.query('CHECKPOINT'); // not to measure the creation
     const acknowledged = new Map(tokens.map((token) => [token, 0]));
     const write = async (to) => {
       const requests = to.map((token) => house.service.request(`/data/${TABLE}`, RECORD, { token }));
@@ -37,7 +37,7 @@ export const PROJECTS = {
     const before = await house.service.ask('memory');
     const one = [];
     const all = [];
-    // The first turn, and as many as were asked for.
+    // The first turn, and those of the option.
     for (let round = 0; round <= house.options.rounds; round++) {
       one.push(await write([first]));
       all.push(await write(tokens));
@@ -91,7 +91,7 @@ async function check(service, token, expected) {
   if (rows[0].rows !== expected) throw new Error(`a project has ${rows[0].rows} rows instead of ${expected}`);
 }
 
-/** @returns {Promise<number>} connections to projects that are left once they should have been closed */
+/** @returns {Promise<number>} connections to projects that are still open after they should have been closed */
 async function idleConnections(database) {
   const deadline = Date.now() + IDLE_MS;
   for (;;) {

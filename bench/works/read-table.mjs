@@ -1,4 +1,4 @@
-/** The table that W4b and the stream read, and what its rows have to be. */
+/** The table that W4b and the stream read, and its expected rows. */
 import { isDeepStrictEqual } from 'node:util';
 import { READ, recordsOf } from '../records.mjs';
 
@@ -9,7 +9,7 @@ export const DISTINCT = 10_000;
 
 const EXPECTED = recordsOf(READ, 0, DISTINCT).map(comparable);
 
-/** Makes the table, its rows by Postgres from the records' JSON. */
+/** Creates the table; Postgres makes its rows from the records' JSON. */
 export async function fill(target, rows) {
   const { database } = target;
   await target.createTable(TABLE, READ.columns);
@@ -24,7 +24,7 @@ export async function fill(target, rows) {
   await database.client.query(`VACUUM ANALYZE ${database.table(TABLE)}`);
 }
 
-/** Every distinct record once, with every value. @throws Error */
+/** Checks that every distinct record is there once, with every value. @throws Error */
 export function checkRows(rows) {
   const byNumber = rows.map(comparable).sort((a, b) => a.n - b.n);
   if (!isDeepStrictEqual(byNumber, EXPECTED)) throw new Error('other rows were answered than are in the table');

@@ -67,12 +67,12 @@ async function checkStream({ service }, rows) {
     const lines = (rest + decoder.decode(chunk, { stream: true })).split('\n');
     rest = lines.pop();
     for (const line of lines) {
-      if (done !== undefined) throw new Error('the stream goes on behind its last line');
+      if (done !== undefined) throw new Error('the stream continues after its last line');
       if (line.startsWith('{"done"')) done = JSON.parse(line);
       else note(line);
     }
   }
-  if (rest !== '' || done?.row_count !== rows || seen.includes(0)) throw new Error('the stream is not whole');
+  if (rest !== '' || done?.row_count !== rows || seen.includes(0)) throw new Error('the stream is incomplete');
   checkRows([...distinct].map(([n, values]) => JSON.parse(`{"n":${n}${values}`)));
   return bytes;
 

@@ -1,4 +1,4 @@
-/** W3: tables of 6 columns made one after the other. */
+/** W3: tables of 6 columns, created one after the other. */
 import { interleave } from '../rounds.mjs';
 
 const COLUMNS = ['TEXT', 'INTEGER', 'FLOAT', 'BOOLEAN', 'TIMESTAMP', 'JSONB'].map((type, i) => ({
@@ -6,10 +6,10 @@ const COLUMNS = ['TEXT', 'INTEGER', 'FLOAT', 'BOOLEAN', 'TIMESTAMP', 'JSONB'].ma
   type,
 }));
 
-/** More than can be made in a second. */
+/** More than can be created in a second. */
 const PER_SECOND = 1500;
 
-/** Each needs a handful of locks until the end of the transaction, and the server has room for some thousands. */
+/** Each needs a handful of locks until the end of the transaction, and the server has room for a few thousand. */
 const DROPPED_AT_ONCE = 200;
 
 export const TABLES = [
@@ -49,7 +49,7 @@ async function dropAll({ client, schema, rows }) {
   await client.query('CHECKPOINT');
 }
 
-/** As many tables as were acknowledged, each with its columns, their types and a primary key. */
+/** Checks that there are as many tables as were acknowledged, each with its columns, their types and a primary key. */
 async function check(database, acknowledged) {
   const [{ count }] = await database.rows(
     `SELECT count(*)::integer AS count FROM (

@@ -5,7 +5,7 @@ import { interleave } from '../rounds.mjs';
 const TABLE = 'upserts';
 const KEY = 'n';
 const RECORDS = 250;
-/** So many that two requests rarely change the same rows at the same time. */
+/** Enough batches that two requests rarely change the same rows at the same time. */
 const BATCHES = Array.from({ length: 64 }, (_, i) => recordsOf(COMMON, i * RECORDS, RECORDS));
 
 export const UPSERT = {
