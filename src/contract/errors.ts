@@ -291,8 +291,8 @@ export interface EngineErrorOptions {
   values?: ValueCount[];
   /** Seconds after which to try again; undefined: the default of the error exit; null: unknown. */
   retryAfter?: number | null;
-  /** What is unavailable, for a `database_unavailable`; default: the database. */
-  dependency?: Dependency;
+  /** What is unavailable, for a `database_unavailable`; default: the database; null: nothing, the request only has to wait. */
+  dependency?: Dependency | null;
   cause?: unknown;
 }
 
@@ -306,7 +306,7 @@ export class EngineError extends Error {
   readonly unconvertible: UnconvertibleRows | undefined;
   readonly values: ValueCount[] | undefined;
   readonly retryAfter: number | null | undefined;
-  dependency: Dependency | undefined;
+  dependency: Dependency | null | undefined;
 
   constructor(code: ErrorCode, message: string, options: EngineErrorOptions = {}) {
     super(message, { cause: options.cause });

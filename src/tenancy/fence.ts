@@ -82,7 +82,9 @@ export async function isFenced(session: Session, { writer, reader }: Placement):
 
 /** To a write while the project is copied. */
 export const moving = (): EngineError =>
-  new EngineError('database_unavailable', 'The project is being moved to another server; retry the write shortly');
+  new EngineError('database_unavailable', 'The project is being moved to another server; retry the write shortly', {
+    dependency: null,
+  });
 
 /** Repairs hold the same lock. @returns whether `work` was done */
 const locked = (

@@ -1,10 +1,31 @@
 /** What the log says of a database or a provider that is away: once that it went and why, and not each time. */
 import { pino } from 'pino';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { EngineError } from '../../src/contract/errors.js';
+import { createListener } from '../../src/http/listener.js';
 import { Outage } from '../../src/http/observability/outage.js';
+import { ErrorExit } from '../../src/http/response/error-exit.js';
+import { moving } from '../../src/tenancy/fence.js';
+import { call, failure } from '../support/service.js';
 
 beforeEach(() => vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'performance'] }));
 afterEach(() => void vi.useRealTimers());
+
+it('is none if a project moves; of an error without a cause its message is the reason', async () => {
+  const lines: Record<string, unknown>[] = [];
+  const logger = pino({ base: null }, { write: (line) => lines.push(JSON.parse(line) as Record<string, unknown>) });
+  const app = createListener(
+    { requestTimeoutMs: 30_000, streamStallMs: 30_000, trustProxy: null },
+    new ErrorExit(logger),
+  );
+  app.get('/moves', () => Promise.reject(moving()));
+  app.get('/stops', () => Promise.reject(new EngineError('database_unavailable', 'The service is being stopped')));
+  const url = await app.listen({ port: 0, host: '127.0.0.1' });
+  failure(await call(url, 'GET', '/moves'), 503, 'database_unavailable');
+  failure(await call(url, 'GET', '/stops'), 503, 'database_unavailable');
+  await app.close();
+  expect(lines).toMatchObject([{ msg: 'database unavailable', cause: 'The service is being stopped' }]);
+});
 
 it.each(['database', 'identity provider'] as const)(
   'tells an outage of a %s once, and its end with the requests that it cost',

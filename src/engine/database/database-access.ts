@@ -146,7 +146,7 @@ export class DatabaseAccess {
     if (!(answer instanceof EngineError) || answer.code !== 'database_unavailable') return answer;
     if (answer.cause instanceof PostgresError) await this.projects.requireActive(project);
     const { server, added } = project.placement;
-    if (added !== null) answer.dependency = `server ${server}`;
+    if (added !== null && answer.dependency !== null) answer.dependency = `server ${server}`;
     return answer;
   }
 }

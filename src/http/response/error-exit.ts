@@ -97,7 +97,7 @@ export class ErrorExit {
 
   private log(error: EngineError, request: FastifyRequest): void {
     if (error.code === 'internal') this.logger.error(circumstances(error, request), 'internal error');
-    else if (error.code === 'database_unavailable') {
+    else if (error.code === 'database_unavailable' && error.dependency !== null) {
       this.outageOf(error.dependency ?? 'database').refused(circumstances(error, request));
     }
   }
@@ -133,10 +133,10 @@ function circumstances(error: EngineError, request: FastifyRequest): object {
  * What an operator needs to find the reason, of a bug with the place in the code: never the fields of a Postgres error, which quote values. That of a caller's statement
  * may have been raised by the caller's own code, with any text.
  */
-function describe({ code, cause, postgres }: EngineError): string {
+function describe({ code, message, cause, postgres }: EngineError): string {
   if (postgres !== undefined) return `a statement failed with SQLSTATE ${postgres.sqlstate}`;
   if (code === 'internal' && cause instanceof Error) return cause.stack ?? cause.message;
-  return messageOf(cause);
+  return cause === undefined ? message : messageOf(cause);
 }
 
 /** The bytes of a whole HTTP answer, for what never became a request. */
