@@ -29,7 +29,7 @@ export async function main(argv: readonly string[]): Promise<void> {
   for (const command of await commandsFor(argv)) {
     program.addCommand(command.copyInheritedSettings(program));
   }
-  program.commands.flatMap((command) => command.commands).forEach((command) => command.exitOverride());
+  program.commands.flatMap(({ commands }) => commands).forEach((command) => command.copyInheritedSettings(program));
   try {
     await program.parseAsync(argv, { from: 'user' });
   } catch (error) {

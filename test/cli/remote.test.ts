@@ -174,7 +174,10 @@ describe('cdp console', () => {
 
 describe('commands in messages and help', () => {
   it('have one form of error, for wrong usage too', async () => {
-    expect((await ada.run(['tables', '--nothing'])).stderr).toMatch(/^cdp: unknown option '--nothing'$/m);
+    for (const command of [['tables'], ['quarantine', 'list'], ['server', 'add']]) {
+      const { code, stderr } = await ada.run([...command, '--nothing']);
+      expect([code, stderr]).toEqual([2, "cdp: unknown option '--nothing'\n(add --help for the options)\n"]);
+    }
   });
 
   it('are those that work where npm runs the program', async () => {
@@ -183,6 +186,7 @@ describe('commands in messages and help', () => {
     expect(await grace.output('import', '--help')).toMatch(
       /^Usage: npx cdp-data-engine import [^]*^ {2}npx cdp-data-engine import customers\.csv /m,
     );
+    expect(await grace.output('quarantine', 'list', '--help')).toMatch(/^Usage: npx cdp-data-engine quarantine list /);
     const installed = await person();
     expect((await installed.run(['tables'])).stderr).toContain('Log in with cdp login, or');
   });
