@@ -24,7 +24,7 @@ describe.runIf(hasCitus())('a project on Citus', () => {
   let project: TestProject;
 
   beforeAll(async () => {
-    [cluster, other] = [await startCitus(), await startAddedServer(false, 15)];
+    [cluster, other] = [await startCitus(), await startAddedServer(15)];
     // Its client programs are there with the server of the cluster's version.
     service = await startTestService({}, { major: 15, connection: other.connection });
     project = await citusProject(service, cluster);

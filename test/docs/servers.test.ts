@@ -20,7 +20,7 @@ describe.runIf(debianMajors().length > 0)("an operator's day", () => {
   let dataDir: string;
 
   beforeAll(async () => {
-    servers = [await startAddedServer(true), await startAddedServer(true)];
+    servers = [await startAddedServer(), await startAddedServer()];
     dataDir = await preparedDataDir();
     service = await startServe(['--data-dir', dataDir]);
     for (const name of ['bin', 'backups']) mkdirSync(join(folder, name));
