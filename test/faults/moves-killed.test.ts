@@ -187,7 +187,8 @@ it.each(Object.entries(VICTIMS))(
   async (victim, kill) => {
     const at = await Promise.all(fleet.shops.map((shop) => fleet.placeOf(shop)));
     const shops = fleet.shops.filter((_, i) => at[i]?.server === 'a');
-    while (shops.length < IN_TURN.flat().length) shops.push(await fleet.shop());
+    const missing = IN_TURN.flat().slice(shops.length);
+    shops.push(...(await Promise.all(missing.map(() => fleet.shop()))));
     const moves: Held[] = [];
     const begin = async (where: string) => void moves.push(await held(where, shops.pop() as Shop));
     for (const states of IN_TURN) await Promise.all(states.map(begin));

@@ -35,6 +35,7 @@ export class ThreeServers {
   readonly shops: Shop[] = [];
   readonly services: RunningService[] = [];
   private turn = 0;
+  private begun = 0;
   private readonly pool: pg.Pool;
 
   private constructor(
@@ -93,7 +94,7 @@ export class ThreeServers {
 
   /** A new project on the server `a`, with somebody who writes to its `ledger`, and not to `held`. */
   async shop(options: Partial<ClientOptions> = {}): Promise<Shop> {
-    const name = `shop-${this.shops.length}`;
+    const name = `shop-${this.begun++}`;
     const made = await this.send('POST', 'projects', { name, server: 'a' });
     const { id } = made.body.project as { id: string };
     const { token } = (await this.send('POST', `projects/${name}/tokens`, {})).body as { token: string };
