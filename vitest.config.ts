@@ -37,6 +37,9 @@ export const COMMON = {
 
 export const REPORTERS = ['default', './test/support/outcome-reporter.ts'];
 
+/** A test that takes longer is named, below the line of its file. */
+export const SLOW_MS = 10_000;
+
 let order = 0;
 
 /** Projects run one after the other, in the order in which they are listed. */
@@ -53,6 +56,7 @@ const project = (
 export default defineConfig({
   test: {
     reporters: REPORTERS,
+    slowTestThreshold: SLOW_MS,
     globalSetup: GLOBAL_SETUP,
     projects: [
       project('main', ['test/**/*.test.ts'], ['test/tools/**', 'test/faults/**', 'test/attacks/**', ...LONG]),

@@ -1,7 +1,13 @@
 /** The tests that need a browser, Python or other shells; `.ci/run` installs them and runs them. */
 import { defineConfig } from 'vitest/config';
-import { COMMON, GLOBAL_SETUP, REPORTERS } from './vitest.config.js';
+import { COMMON, GLOBAL_SETUP, REPORTERS, SLOW_MS } from './vitest.config.js';
 
 export default defineConfig({
-  test: { ...COMMON, reporters: REPORTERS, globalSetup: GLOBAL_SETUP, include: ['test/tools/**/*.test.ts'] },
+  test: {
+    ...COMMON,
+    reporters: REPORTERS,
+    slowTestThreshold: SLOW_MS,
+    globalSetup: GLOBAL_SETUP,
+    include: ['test/tools/**/*.test.ts'],
+  },
 });
