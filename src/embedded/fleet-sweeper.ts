@@ -12,7 +12,7 @@ const INTERVAL_MS = 500;
 const DISK_PAUSE_MS = 10_000;
 
 export interface SweeperSettings {
-  /** A server that nobody has used for this time is stopped. */
+  /** Stops a server that has been idle for this time. */
   readonly idleStopMs: number;
   /** Bytes of the disk that projects may not fill. */
   readonly diskReserve: number;

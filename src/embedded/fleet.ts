@@ -192,7 +192,7 @@ export class Fleet {
     return this.servers.get(id)?.stop() ?? Promise.resolve();
   }
 
-  /** Stops a server if nobody uses it now. */
+  /** Stops a server if it has no users now. */
   async stopIfUnused(id: string): Promise<void> {
     const server = this.servers.get(id);
     if (server?.users === 0) await server.stop();

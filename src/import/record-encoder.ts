@@ -22,7 +22,7 @@ export interface EncodedRecord {
   readonly object?: string;
 }
 
-/** A member of such an object. No table has such a column, so that nobody imports it by mistake. */
+/** A member of such an object. No table has a column of this name, so it cannot be imported by mistake. */
 const AS_READ = '(fields as read)';
 
 export type Encoder = (record: FileRecord) => EncodedRecord;

@@ -46,7 +46,7 @@ export function isLoopback(address: string): boolean {
   return version !== 0 && LOOPBACK.check(address, version === 6 ? 'ipv6' : 'ipv4');
 }
 
-/** Reads a socket piece by piece, and keeps bytes that nobody has taken. */
+/** Reads a socket piece by piece, and keeps the bytes that were not taken. */
 export class BufferedSocket {
   private bytes: Buffer = Buffer.alloc(0);
 
