@@ -22,6 +22,7 @@ import {
 import { deleteBatch, type DeleteOptions } from './delete.js';
 import { toJson } from './json.js';
 import {
+  type DropOptions,
   dropQuarantine,
   type QuarantineFilter,
   readQuarantine,
@@ -184,7 +185,7 @@ export class CdpClient {
   }
 
   /** Deletes records from the quarantine; `{ all: true }` deletes all. */
-  async dropQuarantine(filter: QuarantineFilter & { all?: true }, { signal }: CallOptions = {}): Promise<number> {
+  async dropQuarantine(filter: DropOptions, { signal }: CallOptions = {}): Promise<number> {
     return dropQuarantine(this.#transport, filter, signal);
   }
 

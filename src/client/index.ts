@@ -35,7 +35,7 @@ export type {
   StreamOptions,
 } from './sql.js';
 export type { ArrayStream, StreamEnd } from './stream.js';
-export type { QuarantineFilter, ReplayOptions, ReplayResult } from './quarantine.js';
+export type { DropOptions, QuarantineFilter, ReplayOptions, ReplayResult } from './quarantine.js';
 export type { Impact } from '../contract/wire/rehearsal.js';
 export type { ClientOptions } from './transport.js';
 export type { ColumnType } from '../contract/column-types.js';

@@ -66,6 +66,13 @@ export async function* readQuarantine(
   }
 }
 
+export interface DropOptions extends QuarantineFilter {
+  /** Instead of a filter: all of them. */
+  all?: true;
+  /** Only count them. */
+  dryRun?: true;
+}
+
 /** Retries every record once, in transactions of up to 250. */
 export async function replayQuarantine(
   transport: Transport,
@@ -101,15 +108,15 @@ export async function replayQuarantine(
 /** @returns how many there were */
 export async function dropQuarantine(
   transport: Transport,
-  filter: QuarantineFilter & { all?: true },
+  { dryRun, ...filter }: DropOptions,
   signal?: AbortSignal,
 ): Promise<number> {
-  const path = `${PATH}?${queryOf(filter)}`;
+  const path = `${PATH}?${queryOf({ ...filter, ...(dryRun ? { dry_run: true } : {}) })}`;
   return (await transport.json<DropQuarantineAnswer>({ method: 'DELETE', path, idempotent: true, signal }))
     .deleted_rows;
 }
 
-function queryOf(filter: QuarantineFilter & { after?: string; all?: true }): string {
+function queryOf(filter: QuarantineFilter & { after?: string; all?: true; dry_run?: true }): string {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(filter)) {
     if (value !== undefined) query.set(name, value instanceof Date ? timeText(value) : String(value));

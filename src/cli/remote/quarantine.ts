@@ -1,6 +1,6 @@
 /** `cdp quarantine list|show|replay|drop`: records that were refused and kept. */
 import { Command, InvalidArgumentError } from 'commander';
-import type { QuarantineFilter, ReplayOptions } from '../../client/quarantine.js';
+import type { DropOptions, QuarantineFilter, ReplayOptions } from '../../client/quarantine.js';
 import type { QuarantinedRecord } from '../../contract/wire/quarantine.js';
 import { EXIT, ExitError, UsageError } from '../exit.js';
 import { fitting } from '../terminal/grid.js';
@@ -8,6 +8,8 @@ import { print } from '../terminal/output.js';
 import { countedRows, grouped } from '../terminal/progress.js';
 import { connect } from './connection.js';
 import { conflictOptions, remoteOptions, renames, requireKeyOf } from './options.js';
+
+const ROLLED_BACK = 'Everything was rolled back';
 
 export function quarantineCommand(): Command {
   return new Command('quarantine')
@@ -78,13 +80,14 @@ function replay(): Command {
       new Command('replay')
         .description('Retry the refused records of a table')
         .option('--rename <LIST>', 'Rename keys before storing: old=new,b=c (repeatable)', renames)
-        .option('--set <COLUMN=VALUE>', 'Set these columns in every record (repeatable)', values),
+        .option('--set <COLUMN=VALUE>', 'Set these columns in every record (repeatable)', values)
+        .option('--dry-run', 'Roll everything back: show what would be stored'),
     ),
   );
   return command.action(async () => {
     const { table, ...filter } = filterOf(command);
     if (table === undefined) throw new UsageError('--table is missing', 'Records are stored table by table');
-    const { rename, set, ...conflict } = command.opts<Replay>();
+    const { rename, set, dryRun, ...conflict } = command.opts<Replay>();
     requireKeyOf(conflict);
     const { onConflict, resolution } = conflict;
     const result = await (
@@ -96,17 +99,18 @@ function replay(): Command {
       ...(set === undefined ? {} : { set: Object.fromEntries(set) }),
       ...(onConflict === undefined ? {} : { onConflict }),
       ...(resolution === undefined ? {} : { resolution }),
+      ...(dryRun === undefined ? {} : { dryRun }),
     });
     const { inserted, updated, ignored, refused, errors } = result;
     print(command, result, [
-      `${countedRows(inserted)} inserted, ${grouped(updated)} updated, ${grouped(ignored)} ignored, ${grouped(refused)} refused again`,
+      `${countedRows(inserted)} inserted, ${grouped(updated)} updated, ${grouped(ignored)} ignored, ${grouped(refused)} refused again${dryRun ? `. ${ROLLED_BACK}` : ''}`,
       ...errors.flatMap(({ id, errors: places }) => places.map(({ message }) => `  ${id}: ${message}`)),
     ]);
     if (refused > 0) process.exitCode = EXIT.someRefused;
   });
 }
 
-interface Replay extends Pick<ReplayOptions, 'onConflict' | 'resolution'> {
+interface Replay extends Pick<ReplayOptions, 'onConflict' | 'resolution' | 'dryRun'> {
   rename?: ReadonlyMap<string, string>;
   set?: ReadonlyMap<string, Value>;
 }
@@ -135,14 +139,20 @@ function uuid(id: string): string {
 
 function drop(): Command {
   const command = filtered(
-    new Command('drop').description('Delete refused records').option('--all', 'Delete all of them'),
+    new Command('drop')
+      .description('Delete refused records')
+      .option('--all', 'Delete all of them')
+      .option('--dry-run', 'Only count them'),
   );
   return command.action(async () => {
     const filter = filterOf(command);
-    const { all } = command.opts<{ all?: true }>();
+    const { all, dryRun } = command.opts<DropOptions>();
     if (all === undefined && Object.keys(filter).length === 0)
       throw new UsageError('Say which records to delete', 'Add an option such as --table, or --all');
-    const deleted = await (await connect(command)).dropQuarantine({ ...filter, ...(all === undefined ? {} : { all }) });
-    print(command, { deleted }, [`${countedRows(deleted)} deleted from the quarantine`]);
+    const options = { ...filter, ...(all === undefined ? {} : { all }), ...(dryRun === undefined ? {} : { dryRun }) };
+    const deleted = await (await connect(command)).dropQuarantine(options);
+    print(command, { deleted }, [
+      `${countedRows(deleted)} deleted from the quarantine${dryRun ? `. ${ROLLED_BACK}` : ''}`,
+    ]);
   });
 }

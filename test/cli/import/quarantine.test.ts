@@ -47,7 +47,14 @@ it('keeps refused records, lists, shows, stores and deletes them', async () => {
   const again = await ada.run(['quarantine', 'replay', '--table', 'people']);
   expect(again).toMatchObject({ code: 4, stdout: expect.stringContaining('1 refused again') as string });
   const options = ['--rename', 'email=age', '--rename', 'age=email', '--set', 'email=a,b=c', '--set', 'age=9'];
-  const replayed = await ada.output('quarantine', 'replay', '--table', 'people', ...options);
+  const replay = ['quarantine', 'replay', '--table', 'people', ...options];
+  expect(await ada.output(...replay, '--dry-run')).toContain(
+    '1 row inserted, 0 updated, 0 ignored, 0 refused again. Ev',
+  );
+  expect(await ada.output('quarantine', 'drop', '--all', '--dry-run')).toContain(
+    '1 row deleted from the quarantine. Ev',
+  );
+  const replayed = await ada.output(...replay);
   expect(replayed).toContain('1 row inserted, 0 updated');
   expect(await people()).toEqual([
     { email: 'a', age: 1 },
