@@ -17,19 +17,14 @@ const LOOK_MS = 250;
 /** How often to say what is copied, on a terminal and elsewhere. */
 const [TELL_MS, TELL_ELSEWHERE_MS] = [1_000, 10_000];
 
-interface Options {
-  to: string;
+export interface MoveOptions {
   mode: MoveMode;
   verify: Verification;
   maxPause?: string;
-  dryRun?: boolean;
 }
 
-export function moveCommand(): Command {
-  const command = new Command('move')
-    .description('Move a project to another Postgres server while it is in use')
-    .argument('<NAME>')
-    .requiredOption('--to <SERVER>', 'Target server, by its name in `cdp server list`')
+export const moveOptions = (command: Command): Command =>
+  command
     .addOption(
       new Option(
         '--mode <MODE>',
@@ -46,14 +41,30 @@ export function moveCommand(): Command {
     .option(
       '--max-pause <DURATION>',
       'Undo the move if writes would be refused for longer than this, such as 30s or 5m',
-    )
-    .option('--dry-run', 'Show what prevents the move; change nothing');
+    );
+
+/** @throws UsageError */
+export function wayOf({ mode, verify, maxPause }: MoveOptions): Omit<MoveProjectBody, 'to'> {
+  return { mode, verify, ...(maxPause !== undefined && { max_pause: secondsOf(maxPause) }) };
+}
+
+interface Options extends MoveOptions {
+  to: string;
+  dryRun?: boolean;
+}
+
+export function moveCommand(): Command {
+  const command = moveOptions(
+    new Command('move')
+      .description('Move a project to another Postgres server while it is in use')
+      .argument('<NAME>')
+      .requiredOption('--to <SERVER>', 'Target server, by its name in `cdp server list`'),
+  ).option('--dry-run', 'Show what prevents the move; change nothing');
   return managementOptions(command).action((name: string) => {
-    const { to, mode, verify, maxPause, dryRun } = command.opts<Options>();
-    const pause = maxPause === undefined ? undefined : secondsOf(maxPause);
+    const { to, dryRun, ...options } = command.opts<Options>();
+    const body = { to, ...wayOf(options) };
     return withAdmin(command, async (admin) => {
-      if (dryRun) return showPlan(command, admin, name, { to, mode });
-      const body = { to, mode, verify, ...(pause !== undefined && { max_pause: pause }) };
+      if (dryRun) return showPlan(command, admin, name, { to, mode: options.mode });
       const ended = await abortOnSignals((signal) => moveAndWait(admin, name, body, signal));
       const pauseOf = ended.pause_ms === null ? '' : `, ${(ended.pause_ms / 1_000).toFixed(1)} s without writes`;
       print(command, ended, [`Project ${name} lives on ${ended.to} (${copied(ended)}${pauseOf})`]);

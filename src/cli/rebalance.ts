@@ -3,20 +3,24 @@ import { Command } from 'commander';
 import { messageOf } from '../contract/operator-message.js';
 import type { PlannedMove, RebalanceAnswer } from '../contract/wire/moves.js';
 import { managementOptions, withAdmin } from './management.js';
-import { moveAndWait } from './project-move.js';
+import { moveAndWait, type MoveOptions, moveOptions, wayOf } from './project-move.js';
 import { abortOnSignals } from './signals.js';
 import { list as listOf } from './terminal/grid.js';
 import { print, warn } from './terminal/output.js';
 
 export function rebalanceCommand(): Command {
-  const command = new Command('rebalance')
-    .description('Move projects off draining servers, and from full servers to empty ones')
-    .option('--plan', 'List the moves; change nothing (default)')
-    .option('--apply', 'Carry out the moves, one after the other');
-  return managementOptions(command).action(() =>
-    withAdmin(command, async (admin) => {
+  const command = moveOptions(
+    new Command('rebalance')
+      .description('Move projects off draining servers, and from full servers to empty ones')
+      .option('--plan', 'List the moves; change nothing (default)')
+      .option('--apply', 'Carry out the moves, one after the other'),
+  );
+  return managementOptions(command).action(() => {
+    const { apply, ...options } = command.opts<MoveOptions & { apply?: boolean }>();
+    const way = wayOf(options);
+    return withAdmin(command, async (admin) => {
       const { moves } = await admin.call<RebalanceAnswer>('GET', 'admin/rebalance');
-      if (!command.opts<{ apply?: boolean }>().apply) {
+      if (!apply) {
         print(command, moves, moves.length === 0 ? ['No project has to move'] : tableOf(moves));
         return;
       }
@@ -27,7 +31,7 @@ export function rebalanceCommand(): Command {
           try {
             if (signal.aborted) throw new Error(`Project ${project} stays where it is: the command was interrupted`);
             if (to === null) throw new Error(`Project ${project}: no other server takes it`);
-            await moveAndWait(admin, project, { to }, signal);
+            await moveAndWait(admin, project, { to, ...way }, signal);
             done++;
           } catch (error) {
             failed.push(messageOf(error));
@@ -37,8 +41,8 @@ export function rebalanceCommand(): Command {
       });
       print(command, { moved: done, failed }, [`${done} ${done === 1 ? 'project' : 'projects'} moved`]);
       if (failed.length > 0) process.exitCode = 1;
-    }),
-  );
+    });
+  });
 }
 
 const tableOf = (moves: readonly PlannedMove[]): string[] =>

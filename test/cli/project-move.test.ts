@@ -47,12 +47,13 @@ async function sql(text: string): Promise<unknown[]> {
 
 interface Move {
   state: string;
+  mode: string;
   to: string;
 }
 
-async function moves(): Promise<Move[]> {
+async function moves(project = 'shop'): Promise<Move[]> {
   const headers = { authorization: `Bearer ${admin}` };
-  const response = await fetch(`${url}/api/cdp/admin/moves?project=shop`, { headers });
+  const response = await fetch(`${url}/api/cdp/admin/moves?project=${project}`, { headers });
   return ((await response.json()) as { moves: Move[] }).moves;
 }
 
@@ -97,4 +98,14 @@ it('Ctrl-C before the switch undoes the move, after it the command says that the
   });
   await eventually('it is gone there', async () => (await moves()).every(({ state }) => state !== 'switched'));
   expect(await sql('SELECT count(*)::int AS n FROM a')).toEqual([{ n: 1000 }]);
+});
+
+it('a rebalance moves projects in the way that it is told', async () => {
+  await run('project', 'create', 'blog', '--server', 'eu-1');
+  await run('server', 'drain', 'eu-1');
+  const refused = await run('rebalance', '--apply', '--max-pause', 'soon');
+  expect([refused.code, refused.stderr]).toEqual([2, 'cdp: --max-pause takes a duration such as 30s or 5m\n']);
+  const { code, stdout } = await run('rebalance', '--apply', '--mode', 'stream', '--max-pause', '5m');
+  expect([code, stdout]).toEqual([0, '1 project moved\n']);
+  expect(await moves('blog')).toMatchObject([{ to: 'default', mode: 'stream' }]);
 });
