@@ -114,6 +114,9 @@ describe('refuses', () => {
       'body.sql must be a string',
       'body.timeout_ms must be at most 60000',
     ]);
+    const misspelt = failure(await sql('SELECT 1', { readonly: true }), 400, 'invalid_request');
+    expect(misspelt.hint).toBe('Did you mean "read_only"?');
+    expect(failure(await sql('SELECT 1', { more: 1 }), 400, 'invalid_request').hint).toBeUndefined();
     failure(await project.call('POST', '/api/cdp/sql', { body: { sql: 5 } }), 400, 'invalid_request');
     failure(await project.call('POST', '/api/cdp/sql', { body: {} }), 400, 'invalid_request');
     await run('SELECT 1', { timeout_ms: 60_000, max_rows: 100_000, row_mode: 'object', read_only: false, params: [] });

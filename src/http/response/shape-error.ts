@@ -13,19 +13,20 @@ export function shapeError(error: FastifyError): EngineError {
     const place = `${root}${complaint.instancePath.replaceAll('/', '.')}`;
     errors.add('invalid_request', () => ({
       message: `${place} ${inWords(complaint, alternatives)}`,
-      ...(root === 'query' ? hintFor(complaint) : {}),
+      ...hintFor(root, complaint),
     }));
   }
   const options = { cause: error };
   return errors.toError(options) ?? new EngineError('invalid_request', `The ${root} is not valid`, options);
 }
 
-/** For a misspelt parameter. */
-function hintFor({ params: { additionalProperty, known } }: Complaint): { hint?: string } {
+/** For a misspelt parameter, or field of the body itself. */
+function hintFor(root: string, { instancePath, params: { additionalProperty, known } }: Complaint): { hint?: string } {
   const names = known as string[] | undefined;
-  if (typeof additionalProperty !== 'string' || names === undefined || names.length === 0) return {};
+  if (typeof additionalProperty !== 'string' || instancePath !== '' || !names?.length) return {};
   const near = didYouMean(additionalProperty, names);
-  return { hint: near === undefined ? `The parameters are ${names.join(', ')}` : `Did you mean "${near}"?` };
+  if (near !== undefined) return { hint: `Did you mean "${near}"?` };
+  return root === 'query' ? { hint: `The parameters are ${names.join(', ')}` } : {};
 }
 
 /** A value that fits none of several schemas comes with a complaint of each, before that of `anyOf`: they become one. */
