@@ -228,16 +228,16 @@ describe('a running server, refuses:', () => {
       setTimeout(() => silent.abort(new Error('no more')), 100);
     };
     let stopped = 0;
-    const held = vi.waitFor(
-      async () => {
-        const rows = await server.rows<{ pid: number }>(
-          `SELECT pid FROM pg_stat_activity WHERE application_name = 'cdp backup'`,
-        );
-        expect(rows).toHaveLength(1);
-        return rows;
-      },
-      { timeout: 60_000, interval: 5 },
-    );
+    const sessions = async (count: number) => {
+      const rows = await server.rows<{ pid: number }>(
+        `SELECT pid FROM pg_stat_activity WHERE application_name = 'cdp backup'`,
+      );
+      expect(rows).toHaveLength(count);
+      return rows;
+    };
+    // Those of the copies before may still be ending.
+    await vi.waitFor(() => sessions(0), { timeout: 60_000 });
+    const held = vi.waitFor(() => sessions(1), { timeout: 60_000, interval: 5 });
     const waiting = (saved: Saved): AddFile => {
       const midway = during(stop)(saved);
       return async (path, content) => {
