@@ -1,4 +1,7 @@
-/** How the tables of a project are spread over the workers of a Citus cluster (docs/citus.md): noted, and made again where they are empty. */
+/**
+ * How the tables of a project are spread over the workers of a Citus cluster (docs/citus.md): noted, and made again where
+ * they are empty.
+ */
 import { type Static, Type } from '../contract/schema.js';
 import { ident, type Session, sql } from '../pg/index.js';
 import { isOnCitus, type Placement } from '../tenancy/placement.js';
@@ -14,7 +17,10 @@ export const DistributedTable = Type.Object({
 });
 export type DistributedTable = Static<typeof DistributedTable>;
 
-/** In the order in which their groups were made. Partitions are distributed with their table. @param session in the project's database */
+/**
+ * In the order in which their groups were made. Partitions are distributed with their table.
+ * @param session in the project's database
+ */
 export async function distributedTables(session: Session, placement: Placement): Promise<DistributedTable[]> {
   if (!isOnCitus(placement)) return [];
   const rows = await session.query(sql`
@@ -49,7 +55,8 @@ export async function distributeAgain(
       column === null
         ? sql`SELECT pg_catalog.create_reference_table(${name}::regclass)`
         : first === undefined
-          ? sql`SELECT pg_catalog.create_distributed_table(${name}::regclass, ${column}, colocate_with => 'none', shard_count => ${shards})`
+          ? sql`SELECT pg_catalog.create_distributed_table(${name}::regclass, ${column}, colocate_with => 'none',
+              shard_count => ${shards})`
           : sql`SELECT pg_catalog.create_distributed_table(${name}::regclass, ${column}, colocate_with => ${first})`,
     );
   }

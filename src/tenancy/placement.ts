@@ -33,8 +33,9 @@ export interface AddedServer {
 export const isOnCitus = ({ added }: Pick<Placement, 'added'>): boolean => added?.engine === 'citus';
 
 /**
- * A setting of sessions that change or lock several tables at once: Citus refuses to do that with a distributed table and a reference table
- * that it refers to, unless it takes one shard after another. Other servers take it for the setting of an extension that is not there.
+ * A setting of sessions that change several tables at once: Citus refuses to do that with a distributed table and a
+ * reference table that it refers to, unless it takes one shard after another. Other servers take it for the setting of an
+ * extension that is not there.
  */
 export const SHARD_BY_SHARD = { 'citus.multi_shard_modify_mode': 'sequential' };
 

@@ -1,4 +1,7 @@
-/** The lock on a project's database, or on a template, of whoever brings it up to date, repairs it, or changes the fence of a move. */
+/**
+ * The lock on a project's database, or on a template, that is held while it is brought up to date or repaired, or while a
+ * move changes its fence.
+ */
 import { type Session, sql } from '../pg/index.js';
 import { ADVISORY_LOCKS } from './advisory-locks.js';
 

@@ -1,4 +1,6 @@
-/** Where the URL of a server or of a replica is: in a variable of the environment, or in a file. Each instance reads its own. */
+/**
+ * Where the URL of a server or of a replica is: in a variable of the environment, or in a file. Each instance reads its own.
+ */
 import { readFileSync, statSync } from 'node:fs';
 import { addressOfUrl, type ServerAddress } from '../pg/index.js';
 
@@ -29,7 +31,10 @@ function urlIn(file: string): string {
   return readFileSync(file, 'utf8').trim();
 }
 
-/** A file that cannot be read, or holds no URL, changes nothing: somebody may be writing it. @param known null: there was none */
+/**
+ * A file that cannot be read, or holds no URL, changes nothing: somebody may be writing it.
+ * @param known null: there was none
+ */
 export function hasOtherUrl(known: string | null, urlReference: string): boolean {
   try {
     const url = urlAt(urlReference);

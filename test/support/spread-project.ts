@@ -1,4 +1,7 @@
-/** A project whose tables are spread over the workers of a Citus cluster in every way there is, and what is to be the same of its copies. */
+/**
+ * A project whose tables are spread over the workers of a Citus cluster in every way there is, and what is to be the same
+ * of its copies.
+ */
 import { expect } from 'vitest';
 import { failure, type TestProject } from './service.js';
 
@@ -6,7 +9,8 @@ export async function spread(project: TestProject): Promise<void> {
   await project.rows(`
     CREATE TABLE customers (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), name text);
     CREATE TABLE countries (code text PRIMARY KEY);
-    CREATE TABLE orders (id uuid DEFAULT gen_random_uuid(), customer uuid NOT NULL, country text, n integer, PRIMARY KEY (id, customer));
+    CREATE TABLE orders (id uuid DEFAULT gen_random_uuid(), customer uuid NOT NULL, country text, n integer,
+      PRIMARY KEY (id, customer));
     CREATE TABLE notes (id serial PRIMARY KEY, country text REFERENCES countries);
     CREATE TABLE plain (a text)`);
   for (const [table, body] of [

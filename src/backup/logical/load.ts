@@ -55,7 +55,8 @@ export function programsFor(
 /**
  * Rights, policies and the contents of materialized views follow as statements of our own, because they name roles, which have
  * other names here, and because pg_restore would not fill a view that a policy applies to.
- * @returns what is left out, in words: rights that were given to roles which do not exist here, and the distribution of tables
+ * @returns what is left out, in words: rights that were given to roles which do not exist here, and how tables were
+ * distributed
  * @throws ProgramFailed, PostgresError; Error if the rows are not those of the dump
  */
 export async function loadDump(

@@ -16,13 +16,14 @@ export const shownName = ({ schema, name }: ProjectTable, placement: Placement):
   schema === placement.schema ? name : `${schema}.${name}`;
 
 /**
- * Workers of a Citus cluster share no snapshot, so nobody may write to distributed tables until the end. The lock is not passed on to the
- * workers: the transactions there would begin, and with them their snapshots, before it is granted.
+ * Workers of a Citus cluster share no snapshot, so nobody may write to distributed tables until the end. The lock is not
+ * passed on to the workers: the transactions there would begin, and with them their snapshots, before it is granted.
  */
 const ON_COORDINATOR = sql`SET LOCAL citus.enable_ddl_propagation = off`;
 
 /**
- * Holds a snapshot open, with every table locked against ALTER and DROP, and those that Citus distributes against writes.
+ * Holds a snapshot open, with every table locked against ALTER and DROP, and those that Citus distributes against
+ * writes.
  * @param work gets the session that holds it, its name for others, and the tables
  */
 export async function withSnapshot<T>(

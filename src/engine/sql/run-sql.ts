@@ -119,7 +119,9 @@ export async function runStatements<T, Stored = never>(
   return outcome.replayed ? { answer: kept?.restore(outcome.answer) ?? [], replayed: true } : outcome;
 }
 
-/** The writer may not log in during a move. Queries are tried as the reader: Postgres refuses those that turn out to write. */
+/**
+ * The writer may not log in during a move. Queries are tried as the reader: Postgres refuses those that turn out to write.
+ */
 const mayReadWhileMoving = (
   { isFenced, rehearsal }: Project,
   { readOnly, modes }: SqlWork,
