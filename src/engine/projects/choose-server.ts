@@ -55,6 +55,6 @@ export function noServer({ server, labels = {} }: PlacementRequest): EngineError
       ? `No server${wanted.length > 0 ? ` with ${wanted.join(', ')}` : ''} accepts another project`
       : `The server "${server}" accepts no more projects`;
   return new EngineError('invalid_request', message, {
-    hint: 'cdp server list shows which are full, draining or closed.',
+    hint: 'cdp server list shows which are full, draining or closed; cdp server check measures their sizes.',
   });
 }
