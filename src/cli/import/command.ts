@@ -164,7 +164,9 @@ function report(result: ImportResult, files: readonly string[], options: ImportO
       ? `${JSON.stringify({ table, inserted, ...(isUpsert ? { updated, ignored } : {}), refused, quarantined, refused_file: refusedFile, seconds: Number(seconds.toFixed(3)), retries })}\n`
       : `${countedRows(inserted)} ${options.rehearse ? 'could be stored' : 'stored'} in ${table}${others}, ${grouped(refused)} refused${kept}, ${seconds.toFixed(1)} s${speedOf(storedNow, seconds)}\n`,
   );
-  if (refusedFile !== null) {
+  if (refusedFile !== null && options.rehearse) {
+    warn(`The records that would be refused are in ${refusedFile}, each with the reason`);
+  } else if (refusedFile !== null) {
     const next = commandFor([refusedFile], options, storing);
     warn(`The refused records are in ${refusedFile}\nCorrect them there, then import them with:\n  ${next}`);
   }
