@@ -253,7 +253,7 @@ describe.each(testServers().map(({ major }) => ({ major })))('from Postgres $maj
     }
   });
 
-  it.each([
+  const changes = [
     ['CREATE TABLE later (a integer PRIMARY KEY)', 'the columns of its tables are others'],
     ['ALTER TABLE t ADD COLUMN c integer', 'the columns of its tables are others'],
     [
@@ -264,10 +264,16 @@ describe.each(testServers().map(({ major }) => ({ major })))('from Postgres $maj
     [`COMMENT ON TABLE t IS 'x'`, 'data.TABLE t (COMMENT): is not the same'],
     ['CREATE FUNCTION f() RETURNS integer LANGUAGE sql RETURN 1', 'data.f() (FUNCTION): is not the same'],
     ['SELECT lo_create(4714)', 'it has large objects'],
-  ])('refuses a schema that is changed at the end: %s', async (change, reason) => {
-    await write('CREATE TABLE t (a integer PRIMARY KEY, b integer)');
-    expect(await refusal(() => write(change).then(() => {}))).toContain(reason);
-  });
+  ] as const;
+
+  // Each is a stream of its own. What a schema is, each major is asked by the next test.
+  it.each(major === 18 ? changes : changes.slice(0, 1))(
+    'refuses a schema that is changed at the end: %s',
+    async (change, reason) => {
+      await write('CREATE TABLE t (a integer PRIMARY KEY, b integer)');
+      expect(await refusal(() => write(change).then(() => {}))).toContain(reason);
+    },
+  );
 
   it('a dump and an emptied table change no catalog, and a right or a function does', async () => {
     await write('CREATE TABLE t (a integer PRIMARY KEY)');
