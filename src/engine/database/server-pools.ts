@@ -1,7 +1,7 @@
 /** What requests share of each Postgres server. What hangs on one server takes nothing from the others. */
-import type { ProjectSessions } from '../../tenancy/connections/project-session.js';
-import { Connections } from '../../tenancy/connections/connections.js';
 import { serverName } from '../../contract/servers.js';
+import { Connections } from '../../tenancy/connections/connections.js';
+import type { ProjectSessions } from '../../tenancy/connections/project-session.js';
 import type { AddedServer, Placement } from '../../tenancy/placement.js';
 import type { Replica } from '../../tenancy/replicas.js';
 import type { Servers } from '../../tenancy/servers.js';
@@ -53,11 +53,11 @@ export class ServerPools {
     const server = placement.added === null ? null : this.servers.serverOf(placement);
     if (known?.maxConnections === maxConnections && known.replica === replica && known.server === server) return known;
     const { host } = (replica?.server ?? this.servers.serverOf(placement)).address;
-    const capacity = { ...this.open(maxConnections, host.startsWith('/'), replica), server };
-    this.known.set(name, capacity);
+    const pool = this.open(maxConnections, server, replica, host.startsWith('/'));
+    this.known.set(name, pool);
     // The operator has changed the bound, the address, or the replica. Requests that run end on what they have.
     known?.connections.close();
-    return capacity;
+    return pool;
   }
 
   /** Connections to the projects of a server. @param added null: the installation began with it */
@@ -67,15 +67,10 @@ export class ServerPools {
   }
 
   get connections(): { server: string; open: number; most: number }[] {
-    return Array.from(
-      this.known,
-      ([
-        server,
-        {
-          connections: { open, most },
-        },
-      ]) => ({ server, open, most }),
-    );
+    return Array.from(this.known, ([server, { connections }]) => {
+      const { open, most } = connections;
+      return { server, open, most };
+    });
   }
 
   /** Requests running and waiting now. @param project undefined: of all projects */
@@ -94,7 +89,7 @@ export class ServerPools {
     for (const { connections } of this.known.values()) connections.close();
   }
 
-  private open(maxConnections: number, isLocal: boolean, replica: Replica | null): Omit<ServerPool, 'server'> {
+  private open(maxConnections: number, server: Server | null, replica: Replica | null, isLocal: boolean): ServerPool {
     const { running, projectRunning, projectReserved, projectWaiting, idleConnectionMs } = this.settings;
     const slots = new Slots({
       total: Math.min(running, maxConnections),
@@ -112,6 +107,6 @@ export class ServerPools {
       idleMs: idleConnectionMs,
       isLocal,
     });
-    return { maxConnections, replica, slots, connections };
+    return { maxConnections, server, replica, slots, connections };
   }
 }

@@ -16,7 +16,8 @@ import { writeOnce } from '../write/write.js';
 import { lockTable, rowsStored } from './checked-insert.js';
 import { insertAnswer, type Inserted, rowsChanged, upsertAnswer } from './insert-answer.js';
 import { insertStatements } from './insert-statement.js';
-import { placeOf, recordErrorCode, storeWhatFits } from './refused-records.js';
+import { placeOf, recordErrorCode } from './record-error.js';
+import { storeWhatFits } from './refused-records.js';
 import { countStored, findKey, type StoredRows, type UpsertRule, upsertStatements } from './upsert.js';
 
 interface PartialOptions {

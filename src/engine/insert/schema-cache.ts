@@ -10,7 +10,7 @@ import { errorCode } from '../../tenancy/engine-error.js';
 import { schemaUnchanged, type Table } from '../catalog/catalog.js';
 import { resultsOf } from '../write/transaction.js';
 import { type CopyOutcome, CopyTarget } from './copy-queue.js';
-import { NO_RECORDS_FAULT } from './refused-records.js';
+import { NO_RECORDS_FAULT } from './record-error.js';
 
 export interface CachedSchema {
   readonly table: Table;

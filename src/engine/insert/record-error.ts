@@ -1,0 +1,41 @@
+/** What an error of Postgres says of a record: its code, and what its place in the answer names. */
+import type { ErrorCode } from '../../contract/errors.js';
+import { type PostgresError, SQLSTATE } from '../../pg/index.js';
+import { errorCode } from '../../tenancy/engine-error.js';
+
+/** Errors that the state of the server or the time causes, not a record. */
+export const NO_RECORDS_FAULT: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
+  'query_timeout',
+  'table_busy',
+  'overloaded',
+  'database_unavailable',
+  'internal',
+]);
+
+/** In a batch, an error of the SQL we made is an error of the value we put in, or of the project's own check. */
+export function recordErrorCode(error: PostgresError): ErrorCode {
+  const code = errorCode(error);
+  const { sqlstate } = error;
+  if (code !== 'sql_error') return code;
+  return sqlstate.startsWith('22') || sqlstate === SQLSTATE.GENERATED_ALWAYS ? 'invalid_value' : 'constraint_violation';
+}
+
+export interface RefusedRecord {
+  record: number;
+  /** undefined: none is to blame, or several, or nobody knows which. */
+  column?: string | undefined;
+  /** Several, of one constraint. */
+  columns?: string[];
+  error: PostgresError;
+}
+
+export function placeOf({ record, column, columns, error: { sqlstate, fields, message } }: RefusedRecord) {
+  const { constraint } = fields;
+  const about = sqlstate === SQLSTATE.UNIQUE_VIOLATION ? (column ?? constraint) : (constraint ?? column);
+  return {
+    record,
+    ...(column === undefined ? {} : { column }),
+    ...(columns === undefined ? {} : { columns }),
+    message: `Record ${record}${about === undefined ? '' : `, "${about}"`}: ${message}`,
+  };
+}
