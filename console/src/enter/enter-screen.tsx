@@ -3,6 +3,7 @@ import './enter.css';
 import { useSignal } from '@preact/signals';
 import { useLayoutEffect, useRef } from 'preact/hooks';
 import { CdpError } from '../../../src/client/index.js';
+import { Field } from '../parts/fields.js';
 import { Icon } from '../parts/icon.js';
 import { ThemeButton } from '../parts/theme-button.js';
 import { enter, farewell, leave, rememberedToken } from '../session.js';
@@ -52,8 +53,7 @@ export function EnterScreen() {
           <h1>CDP Data Engine</h1>
           <ThemeButton />
         </header>
-        <label class="field">
-          <span class="field-label">Token</span>
+        <Field label="Token">
           <input
             ref={field}
             type="password"
@@ -66,7 +66,7 @@ export function EnterScreen() {
             aria-describedby="enter-help enter-error"
             aria-invalid={message !== ''}
           />
-        </label>
+        </Field>
         <p id="enter-error" class="enter-error" role="alert">
           {message}
         </p>

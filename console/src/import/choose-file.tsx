@@ -1,6 +1,7 @@
 /** The beginning: a place for a file, and the imports that were not finished. */
 import { useSignal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
+import { Field } from '../parts/fields.js';
 import { Dialog } from '../parts/dialog.js';
 import { Icon } from '../parts/icon.js';
 import { ago, count, counted } from '../parts/numbers.js';
@@ -54,8 +55,7 @@ function PasteDialog({ onFile, onClose }: Pick<ChooseFileProps, 'onFile'> & { on
           onFile(pastedFile(text.value));
         }}
       >
-        <label class="field">
-          <span class="field-label">Rows from a spreadsheet, or CSV, NDJSON or JSON</span>
+        <Field label="Rows from a spreadsheet, or CSV, NDJSON or JSON">
           <textarea
             class="mono"
             rows={12}
@@ -64,7 +64,7 @@ function PasteDialog({ onFile, onClose }: Pick<ChooseFileProps, 'onFile'> & { on
             value={text.value}
             onInput={(event) => (text.value = event.currentTarget.value)}
           />
-        </label>
+        </Field>
         <p class="quiet">
           The first line has the names of the columns. You see types and columns before anything is sent.
         </p>

@@ -1,14 +1,15 @@
 /** What an import would do: how the file is read, and the column and type of each field, all of it to correct. */
 import { useSignal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
+import { Field } from '../parts/fields.js';
 import type { ApiRequest } from '../parts/api-request.js';
 import { Curl, send } from '../parts/api-request.js';
-import { Icon } from '../parts/icon.js';
+import { IconButton } from '../parts/icon.js';
 import { count, counted } from '../parts/numbers.js';
 import { formatName } from '../../../src/import/format.js';
 import type { ImportFile } from '../../../src/import/source.js';
 import { readCatalog, tables } from '../schema/catalog.js';
-import { NAME } from '../schema/create-table.js';
+import { API_NAME } from '../schema/fields.js';
 import { may } from '../session.js';
 import type { Draft } from './draft.js';
 import { FieldTable } from './field-table.js';
@@ -68,21 +69,17 @@ export function PlanView({ draft, onFile, onBegin, onClose }: PlanViewProps) {
           <FileButton class="button" label="Choose another file" onFile={onFile}>
             Other file
           </FileButton>
-          <button type="button" class="button is-icon" aria-label="Close" title="Close" onClick={onClose}>
-            <Icon name="close" />
-          </button>
+          <IconButton icon="close" label="Close" onClick={onClose} />
         </div>
       </header>
       <div class="import-target">
-        <label class="field">
-          <span class="field-label">Into table</span>
+        <Field label="Into table">
           <input
             class="mono"
             list="import-tables"
             value={table.value}
             required
-            pattern={NAME}
-            title="Letters, digits and underscores; not a digit first"
+            {...API_NAME}
             autocomplete="off"
             spellcheck={false}
             onChange={(event) => {
@@ -90,7 +87,7 @@ export function PlanView({ draft, onFile, onBegin, onClose }: PlanViewProps) {
               void draft.read();
             }}
           />
-        </label>
+        </Field>
         <datalist id="import-tables">
           {tables.value
             ?.filter(({ kind }) => kind === 'table')

@@ -1,8 +1,8 @@
 /** How the file is read, if the guesses from its content are wrong. */
-import type { ComponentChildren } from 'preact';
 import type { FileFormat } from '../../../src/import/format.js';
 import type { PlanOptions } from '../../../src/import/plan.js';
 import type { DateOrder } from '../../../src/import/timestamps.js';
+import { Check, Choice, Field } from '../parts/fields.js';
 import type { Draft } from './draft.js';
 
 /** In place of undefined, which a select cannot have. */
@@ -22,7 +22,7 @@ export function ReadOptionsForm({ draft }: { draft: Draft }) {
     <details class="read-options">
       <summary>How it is read</summary>
       <div class="read-options-form">
-        <Choose
+        <Choice
           label="Format"
           value={format ?? GUESS}
           items={[
@@ -33,7 +33,7 @@ export function ReadOptionsForm({ draft }: { draft: Draft }) {
           ]}
           onChange={(value) => set({ format: value === GUESS ? undefined : (value as FileFormat) })}
         />
-        <Choose
+        <Choice
           label="Delimiter"
           value={delimiter ?? GUESS}
           items={[
@@ -45,7 +45,7 @@ export function ReadOptionsForm({ draft }: { draft: Draft }) {
           ]}
           onChange={(value) => set({ delimiter: value === GUESS ? undefined : value })}
         />
-        <Choose
+        <Choice
           label="First line"
           value={columns === undefined ? 'header' : 'record'}
           items={[
@@ -60,7 +60,7 @@ export function ReadOptionsForm({ draft }: { draft: Draft }) {
           inputMode="numeric"
           onChange={(value) => set({ skipLines: Number.parseInt(value) || 0 })}
         />
-        <Choose
+        <Choice
           label="Encoding"
           value={encoding ?? GUESS}
           items={[
@@ -74,7 +74,7 @@ export function ReadOptionsForm({ draft }: { draft: Draft }) {
           ]}
           onChange={(value) => set({ encoding: value === GUESS ? undefined : value })}
         />
-        <Choose
+        <Choice
           label="Decimals"
           value={decimal}
           items={[
@@ -85,7 +85,7 @@ export function ReadOptionsForm({ draft }: { draft: Draft }) {
             set({ decimal: value as '.' | ',', thousands: thousands === value ? undefined : thousands });
           }}
         />
-        <Choose
+        <Choice
           label="Thousands"
           value={thousands ?? GUESS}
           items={(
@@ -99,7 +99,7 @@ export function ReadOptionsForm({ draft }: { draft: Draft }) {
           ).filter(([value]) => value !== decimal)}
           onChange={(value) => set({ thousands: value === GUESS ? undefined : value })}
         />
-        <Choose
+        <Choice
           label="Dates"
           value={dates ?? GUESS}
           items={[
@@ -118,7 +118,7 @@ export function ReadOptionsForm({ draft }: { draft: Draft }) {
             set({ null: words.length === 0 ? undefined : words });
           }}
         />
-        <Choose
+        <Choice
           label="Escape in quotes"
           value={options.value.escape ?? GUESS}
           items={[
@@ -138,32 +138,6 @@ export function ReadOptionsForm({ draft }: { draft: Draft }) {
   );
 }
 
-const Field = ({ label, children }: { label: string; children: ComponentChildren }) => (
-  <label class="field">
-    <span class="field-label">{label}</span>
-    {children}
-  </label>
-);
-
-interface ChooseProps {
-  label: string;
-  value: string;
-  items: readonly (readonly [value: string, label: string])[];
-  onChange: (value: string) => void;
-}
-
-const Choose = ({ label, value, items, onChange }: ChooseProps) => (
-  <Field label={label}>
-    <select value={value} onChange={(event) => onChange(event.currentTarget.value)}>
-      {items.map(([each, text]) => (
-        <option key={each} value={each}>
-          {text}
-        </option>
-      ))}
-    </select>
-  </Field>
-);
-
 interface TypedProps {
   label: string;
   hint?: string;
@@ -172,6 +146,7 @@ interface TypedProps {
   onChange: (value: string) => void;
 }
 
+/** Told when the person leaves it. */
 const Typed = ({ label, hint, value, inputMode, onChange }: TypedProps) => (
   <Field label={label}>
     <input
@@ -181,17 +156,4 @@ const Typed = ({ label, hint, value, inputMode, onChange }: TypedProps) => (
       onChange={(event) => onChange(event.currentTarget.value)}
     />
   </Field>
-);
-
-interface CheckProps {
-  label: string;
-  isChecked: boolean;
-  onChange: (isChecked: boolean) => void;
-}
-
-const Check = ({ label, isChecked, onChange }: CheckProps) => (
-  <label class="check">
-    <input type="checkbox" checked={isChecked} onChange={(event) => onChange(event.currentTarget.checked)} />
-    {label}
-  </label>
 );

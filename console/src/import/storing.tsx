@@ -1,5 +1,6 @@
 /** What becomes of records whose key a row has already, and of those that the service refuses. */
 import type { StoreOptions } from '../../../src/client/index.js';
+import { Choice } from '../parts/fields.js';
 import type { Draft } from './draft.js';
 
 const RESOLUTIONS = [
@@ -7,6 +8,7 @@ const RESOLUTIONS = [
   ['replace', 'replace it, with defaults elsewhere'],
   ['ignore', 'leave it as it is'],
 ] as const;
+type Resolution = (typeof RESOLUTIONS)[number][0];
 
 export function Storing({ draft }: { draft: Draft }) {
   const keys = draft.keys.value;
@@ -15,52 +17,36 @@ export function Storing({ draft }: { draft: Draft }) {
   return (
     <div class="import-storing">
       {keys.length > 0 && (
-        <label class="field">
-          <span class="field-label">Key</span>
-          <select
-            value={keyName(onConflict)}
-            onChange={({ currentTarget: { selectedIndex } }) => change({ onConflict: keys[selectedIndex - 1] ?? [] })}
-          >
-            <option value="">None: each record is a new row</option>
-            {keys.map((key) => (
-              <option key={keyName(key)} value={keyName(key)}>
-                {keyName(key)}
-              </option>
-            ))}
-          </select>
-        </label>
+        <Choice
+          label="Key"
+          value={keyName(onConflict)}
+          items={[
+            ['', 'None: each record is a new row'],
+            ...keys.map((key): [string, string] => [keyName(key), keyName(key)]),
+          ]}
+          onChange={(name) => change({ onConflict: keys.find((key) => keyName(key) === name) ?? [] })}
+        />
       )}
       {onConflict !== undefined && (
-        <label class="field">
-          <span class="field-label">If a row has that key</span>
-          <select
-            value={resolution}
-            onChange={({ currentTarget: { selectedIndex } }) => {
-              const [chosen] = RESOLUTIONS[selectedIndex] ?? RESOLUTIONS[0];
-              change({ resolution: chosen });
-            }}
-          >
-            {RESOLUTIONS.map(([value, label]) => (
-              <option key={value} value={value}>
-                {label}
-              </option>
-            ))}
-          </select>
-        </label>
+        <Choice
+          label="If a row has that key"
+          value={resolution ?? 'merge'}
+          items={RESOLUTIONS}
+          onChange={(value) => change({ resolution: value as Resolution })}
+        />
       )}
-      <label class="field">
-        <span class="field-label">Refused records</span>
-        <select
-          value={onError ?? ''}
-          onChange={({ currentTarget: { value } }) => {
-            const { onError: _, ...others } = draft.wantedStoring.value;
-            draft.wantedStoring.value = value === '' ? others : { ...others, onError: 'quarantine' };
-          }}
-        >
-          <option value="">wait here to be corrected</option>
-          <option value="quarantine">go into the quarantine</option>
-        </select>
-      </label>
+      <Choice
+        label="Refused records"
+        value={onError ?? ''}
+        items={[
+          ['', 'wait here to be corrected'],
+          ['quarantine', 'go into the quarantine'],
+        ]}
+        onChange={(value) => {
+          const { onError: _, ...others } = draft.wantedStoring.value;
+          draft.wantedStoring.value = value === '' ? others : { ...others, onError: 'quarantine' };
+        }}
+      />
     </div>
   );
 }

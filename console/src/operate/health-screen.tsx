@@ -2,7 +2,9 @@
 import './operate.css';
 import { useSignal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
+import { Alert } from '../parts/alert.js';
 import { count, duration, size } from '../parts/numbers.js';
+import { Screen } from '../parts/screen.js';
 import { type Look, look, OF_API, quantile, rate, total } from './metrics.js';
 import { Sparkline } from './sparkline.js';
 
@@ -47,22 +49,36 @@ export function HealthScreen() {
   const now = (name: string) => seen.map((each) => total(each, name) ?? null);
   const last = seen.at(-1);
   const isUp = last === undefined ? undefined : total(last, 'cdp_postgres_up') === 1;
+  const p99 = between((_before, after, i) => {
+    const before = seen[Math.max(0, i - WINDOW)] as Look;
+    const seconds = quantile(before, after, 'cdp_http_request_duration_seconds', 0.99);
+    return seconds === null ? null : seconds * 1_000;
+  });
+  const rates = (name: string, of?: RegExp) => between((before, after) => rate(before, after, name, of));
+  const charts: readonly [label: string, (number | null)[], format: (value: number) => string, hint: string][] = [
+    ['Requests', rates(REQUESTS, OF_API), perSecond, 'All API requests, including refused ones'],
+    ['Server errors', rates(REQUESTS, SERVER_ERROR), perSecond, 'Responses with a status of 500 or more'],
+    ['Response time, p99', p99, duration, '99 of 100 requests of the last 30 s were faster'],
+    ['Rows inserted', rates('cdp_inserted_rows_total'), perSecond, 'By batches, in all projects'],
+    ['Running in Postgres', now('cdp_requests_running'), count, 'Requests that hold a slot; the others wait'],
+    ['Running servers', now('cdp_project_servers_running'), count, 'Postgres servers of projects; they stop when idle'],
+    ['Connections', now('cdp_project_connections'), count, 'Open to projects’ databases'],
+    ['Memory', now('process_resident_memory_bytes'), size, 'Of the service itself, without its Postgres servers'],
+  ];
   return (
-    <main class="operate" tabIndex={0} aria-busy={last === undefined && error.value === ''}>
-      <header class="operate-head">
-        <div>
-          <h1>Health</h1>
-          <p class="quiet">The last five minutes of this instance, as long as this page is open</p>
-        </div>
-        {isUp !== undefined && (
+    <Screen
+      title="Health"
+      about="The last five minutes of this instance, as long as this page is open"
+      isBusy={last === undefined && error.value === ''}
+      actions={
+        isUp !== undefined && (
           <span class="status" data-status={isUp ? 'active' : 'down'}>
             {isUp ? 'Postgres responds' : 'Postgres does not respond'}
           </span>
-        )}
-      </header>
-      <p class="bad" role="alert">
-        {error.value}
-      </p>
+        )
+      }
+    >
+      <Alert>{error.value}</Alert>
       {last === undefined && error.value !== '' && (
         <p class="quiet">
           The charts come from <code>/metrics</code>. A proxy in front of the service may keep it to itself; Prometheus
@@ -70,67 +86,10 @@ export function HealthScreen() {
         </p>
       )}
       <div class="charts">
-        <Sparkline
-          label="Requests"
-          values={between((before, after) => rate(before, after, REQUESTS, OF_API))}
-          room={ROOM}
-          format={perSecond}
-          hint="All API requests, including refused ones"
-        />
-        <Sparkline
-          label="Server errors"
-          values={between((before, after) => rate(before, after, REQUESTS, SERVER_ERROR))}
-          room={ROOM}
-          format={perSecond}
-          hint="Responses with a status of 500 or more"
-        />
-        <Sparkline
-          label="Response time, p99"
-          values={between((_before, after, i) => {
-            const before = seen[Math.max(0, i - WINDOW)] as Look;
-            const seconds = quantile(before, after, 'cdp_http_request_duration_seconds', 0.99);
-            return seconds === null ? null : seconds * 1_000;
-          })}
-          room={ROOM}
-          format={duration}
-          hint="99 of 100 requests of the last 30 s were faster"
-        />
-        <Sparkline
-          label="Rows inserted"
-          values={between((before, after) => rate(before, after, 'cdp_inserted_rows_total'))}
-          room={ROOM}
-          format={perSecond}
-          hint="By batches, in all projects"
-        />
-        <Sparkline
-          label="Running in Postgres"
-          values={now('cdp_requests_running')}
-          room={ROOM}
-          format={count}
-          hint="Requests that hold a slot; the others wait"
-        />
-        <Sparkline
-          label="Running servers"
-          values={now('cdp_project_servers_running')}
-          room={ROOM}
-          format={count}
-          hint="Postgres servers of projects; they stop when idle"
-        />
-        <Sparkline
-          label="Connections"
-          values={now('cdp_project_connections')}
-          room={ROOM}
-          format={count}
-          hint="Open to projects’ databases"
-        />
-        <Sparkline
-          label="Memory"
-          values={now('process_resident_memory_bytes')}
-          room={ROOM}
-          format={size}
-          hint="Of the service itself, without its Postgres servers"
-        />
+        {charts.map(([label, values, format, hint]) => (
+          <Sparkline key={label} label={label} values={values} room={ROOM} format={format} hint={hint} />
+        ))}
       </div>
-    </main>
+    </Screen>
   );
 }

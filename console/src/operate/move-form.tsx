@@ -2,6 +2,7 @@
 import { useSignal } from '@preact/signals';
 import type { Server } from '../../../src/contract/wire/servers.js';
 import { ActionForm } from '../parts/action-form.js';
+import { Check, Choice } from '../parts/fields.js';
 import { useLoaded } from '../parts/loaded.js';
 import { size } from '../parts/numbers.js';
 import { goTo } from '../route.js';
@@ -34,17 +35,12 @@ export function MoveForm({ project, from, to, servers, onClose, onDone }: MoveFo
         goTo('servers');
       }}
     >
-      <label class="field">
-        <span class="field-label">From {from} to</span>
-        <select value={target.value} onChange={(event) => (target.value = event.currentTarget.value)}>
-          {others.map(({ name, status }) => (
-            <option key={name} value={name}>
-              {name}
-              {status === 'active' ? '' : ` (${status})`}
-            </option>
-          ))}
-        </select>
-      </label>
+      <Choice
+        label={`From ${from} to`}
+        value={target.value}
+        items={others.map(({ name, status }) => [name, status === 'active' ? name : `${name} (${status})`])}
+        onChange={(name) => (target.value = name)}
+      />
       <div role="status" aria-busy={plan === undefined && error === ''}>
         {plan === undefined && error === '' && <p class="quiet">Checking what prevents the move …</p>}
         {plan?.obstacles.length === 0 && (
@@ -66,14 +62,11 @@ export function MoveForm({ project, from, to, servers, onClose, onDone }: MoveFo
         Reads continue. Writes fail with 503 while the rows are copied. If the move fails before the switch, it is
         undone, and the project stays on {from}.
       </p>
-      <label class="check">
-        <input
-          type="checkbox"
-          checked={verify.value === 'full'}
-          onChange={(event) => (verify.value = event.currentTarget.checked ? 'full' : 'counts')}
-        />
-        <span>Compare the rows themselves before the switch, not only their number. Writes wait longer.</span>
-      </label>
+      <Check
+        label="Compare the rows themselves before the switch, not only their number. Writes wait longer."
+        isChecked={verify.value === 'full'}
+        onChange={(isFull) => (verify.value = isFull ? 'full' : 'counts')}
+      />
     </ActionForm>
   );
 }

@@ -1,6 +1,9 @@
 /** One project: its size and quota, its tokens, and what can be done with it. */
 import { useSignal } from '@preact/signals';
+import type { JSX } from 'preact';
 import type { Project } from '../../../src/contract/wire/projects.js';
+import { useDialog } from '../parts/dialog.js';
+import { Check, TextField } from '../parts/fields.js';
 import { useLoaded } from '../parts/loaded.js';
 import { size } from '../parts/numbers.js';
 import { Icon } from '../parts/icon.js';
@@ -19,19 +22,22 @@ import { Status } from './status.js';
 import { day } from '../parts/times.js';
 import { Tokens } from './tokens.js';
 
-type Action = 'rename' | 'quota' | 'move' | 'activate' | 'deactivate' | 'delete';
-
 interface ProjectProps {
   project: Project;
   reload: () => Promise<void>;
 }
 
 export function ProjectView({ project, reload }: ProjectProps) {
-  const action = useSignal<Action | null>(null);
+  const { dialog, open } = useDialog();
   const { name, status, quota, size_bytes, created_at, id, server } = project;
   const { value: servers = [] } = useLoaded(listServers, '');
   const isActive = status === 'active';
-  const close = () => (action.value = null);
+  const form = (Form: (props: FormProps) => JSX.Element) => () =>
+    open((close) => <Form project={project} reload={reload} onClose={close} />);
+  const move = () =>
+    open((close) => (
+      <MoveForm project={name} from={server} servers={servers} onClose={close} onDone={() => void reload()} />
+    ));
   return (
     <main class="operate">
       <header class="operate-head">
@@ -45,13 +51,13 @@ export function ProjectView({ project, reload }: ProjectProps) {
           </h1>
         </div>
         <div class="actions">
-          <button type="button" class="button" onClick={() => (action.value = 'rename')}>
+          <button type="button" class="button" onClick={form(Rename)}>
             Rename
           </button>
-          <button type="button" class="button" onClick={() => (action.value = isActive ? 'deactivate' : 'activate')}>
+          <button type="button" class="button" onClick={form(isActive ? Deactivate : Activate)}>
             {isActive ? 'Deactivate' : 'Activate'}
           </button>
-          <button type="button" class="button is-danger" onClick={() => (action.value = 'delete')}>
+          <button type="button" class="button is-danger" onClick={form(Delete)}>
             Delete
           </button>
         </div>
@@ -65,7 +71,7 @@ export function ProjectView({ project, reload }: ProjectProps) {
           <dt>Quota</dt>
           <dd>
             {quota === 'default' ? 'the service’s default' : quota}{' '}
-            <button type="button" class="button is-quiet" onClick={() => (action.value = 'quota')}>
+            <button type="button" class="button is-quiet" onClick={form(Quota)}>
               Change
             </button>
           </dd>
@@ -75,7 +81,7 @@ export function ProjectView({ project, reload }: ProjectProps) {
           <dd>
             {server}{' '}
             {servers.length > 1 && (
-              <button type="button" class="button is-quiet" onClick={() => (action.value = 'move')}>
+              <button type="button" class="button is-quiet" onClick={move}>
                 Move
               </button>
             )}
@@ -96,30 +102,25 @@ export function ProjectView({ project, reload }: ProjectProps) {
         <a href={`${linkTo('audit')}?project=${encodeURIComponent(name)}`}>What was done in this project</a>
       </p>
       <Tokens project={name} />
-      {action.value === 'rename' && <Rename project={project} reload={reload} onClose={close} />}
-      {action.value === 'quota' && <Quota project={project} reload={reload} onClose={close} />}
-      {action.value === 'move' && (
-        <MoveForm project={name} from={server} servers={servers} onClose={close} onDone={() => void reload()} />
-      )}
-      {action.value === 'activate' && (
-        <ActionForm
-          title={`Activate ${name}`}
-          action="Activate"
-          done={`Project ${name} is active`}
-          request={activateProject(name)}
-          onClose={close}
-          onDone={() => void reload()}
-        >
-          <p>Its tokens work again within a second.</p>
-        </ActionForm>
-      )}
-      {action.value === 'deactivate' && <Deactivate project={project} reload={reload} onClose={close} />}
-      {action.value === 'delete' && <Delete project={project} reload={reload} onClose={close} />}
+      {dialog}
     </main>
   );
 }
 
 type FormProps = ProjectProps & { onClose: () => void };
+
+const Activate = ({ project: { name }, reload, onClose }: FormProps) => (
+  <ActionForm
+    title={`Activate ${name}`}
+    action="Activate"
+    done={`Project ${name} is active`}
+    request={activateProject(name)}
+    onClose={onClose}
+    onDone={() => void reload()}
+  >
+    <p>Its tokens work again within a second.</p>
+  </ActionForm>
+);
 
 function Rename({ project: { name }, reload, onClose }: FormProps) {
   const next = useSignal(name);
@@ -133,16 +134,7 @@ function Rename({ project: { name }, reload, onClose }: FormProps) {
       onClose={onClose}
       onDone={() => void reload().then(() => goTo('projects', next.value))}
     >
-      <label class="field">
-        <span class="field-label">New name</span>
-        <input
-          class="mono"
-          autocomplete="off"
-          spellcheck={false}
-          value={next.value}
-          onInput={(event) => (next.value = event.currentTarget.value)}
-        />
-      </label>
+      <TextField label="New name" text={next} />
       <p class="quiet">Its data and tokens stay as they are. JWTs that name the old project are rejected.</p>
     </ActionForm>
   );
@@ -159,16 +151,7 @@ function Quota({ project: { name, quota }, reload, onClose }: FormProps) {
       onClose={onClose}
       onDone={() => void reload()}
     >
-      <label class="field">
-        <span class="field-label">Disk quota</span>
-        <input
-          class="mono"
-          autocomplete="off"
-          spellcheck={false}
-          value={next.value}
-          onInput={(event) => (next.value = event.currentTarget.value)}
-        />
-      </label>
+      <TextField label="Disk quota" text={next} />
       <p class="quiet">
         A size such as <code>500MB</code> or <code>10GB</code>, <code>default</code> for the setting of the service, or{' '}
         <code>none</code>. A project over its quota can still read and delete.
@@ -189,10 +172,11 @@ function Deactivate({ project: { name }, reload, onClose }: FormProps) {
       onDone={() => void reload()}
     >
       <p>Its requests are rejected until it is activated again. Nothing is deleted.</p>
-      <label class="check">
-        <input type="checkbox" checked={now.value} onChange={(event) => (now.value = event.currentTarget.checked)} />
-        <span>End the requests that are running. Otherwise this waits for them, about 70 s at most.</span>
-      </label>
+      <Check
+        label="End the requests that are running. Otherwise this waits for them, about 70 s at most."
+        isChecked={now.value}
+        onChange={(isNow) => (now.value = isNow)}
+      />
     </ActionForm>
   );
 }
@@ -216,18 +200,14 @@ function Delete({ project: { name, size_bytes }, reload, onClose }: FormProps) {
         All of its tables{size_bytes === undefined ? '' : ` (${size(size_bytes)})`} and tokens go with it. This cannot
         be undone, except from a backup.
       </p>
-      <label class="field">
-        <span class="field-label">
-          Type <code>{name}</code> to confirm
-        </span>
-        <input
-          class="mono"
-          autocomplete="off"
-          spellcheck={false}
-          value={typed.value}
-          onInput={(event) => (typed.value = event.currentTarget.value)}
-        />
-      </label>
+      <TextField
+        label={
+          <>
+            Type <code>{name}</code> to confirm
+          </>
+        }
+        text={typed}
+      />
     </ActionForm>
   );
 }

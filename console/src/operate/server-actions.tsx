@@ -2,7 +2,7 @@
 import type { CheckedServerAnswer } from '../../../src/contract/wire/servers.js';
 import type { ServerStatus } from '../../../src/contract/servers.js';
 import { ActionForm } from '../parts/action-form.js';
-import { Dialog } from '../parts/dialog.js';
+import { Notice } from '../parts/dialog.js';
 import { checkServer, setServerStatus } from './admin-api.js';
 
 interface Change {
@@ -55,7 +55,7 @@ export const CheckServer = ({ server, ...events }: FormProps<CheckedServerAnswer
 );
 
 export const Findings = ({ checked, onClose }: { checked: CheckedServerAnswer; onClose: () => void }) => (
-  <Dialog title={`What the check of ${checked.server.name} found`} onClose={onClose}>
+  <Notice title={`What the check of ${checked.server.name} found`} onClose={onClose}>
     <dl class="findings">
       {checked.findings.map(({ subject, health, found, advice }, i) => (
         <div key={i}>
@@ -67,10 +67,5 @@ export const Findings = ({ checked, onClose }: { checked: CheckedServerAnswer; o
         </div>
       ))}
     </dl>
-    <div class="dialog-actions">
-      <button type="button" class="button is-primary" onClick={onClose}>
-        Done
-      </button>
-    </div>
-  </Dialog>
+  </Notice>
 );

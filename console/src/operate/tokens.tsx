@@ -3,102 +3,94 @@ import { useSignal } from '@preact/signals';
 import { type Scope, SCOPES } from '../../../src/contract/names.js';
 import type { CreateTokenAnswer, Token } from '../../../src/contract/wire/tokens.js';
 import { copyText } from '../parts/clipboard.js';
-import { Dialog } from '../parts/dialog.js';
+import { Alert } from '../parts/alert.js';
+import { Notice, useDialog } from '../parts/dialog.js';
+import { Check, Choice, TextField } from '../parts/fields.js';
 import { Icon } from '../parts/icon.js';
 import { ago } from '../parts/numbers.js';
 import { ActionForm } from '../parts/action-form.js';
 import { createToken, listTokens, revokeToken } from './admin-api.js';
 import { useLoaded } from '../parts/loaded.js';
+import { Table } from '../parts/table.js';
 import { day } from '../parts/times.js';
 
 export function Tokens({ project }: { project: string }) {
   const { value: tokens, error, reload } = useLoaded(() => listTokens(project), project);
-  const isMaking = useSignal(false);
-  const made = useSignal('');
-  const revoking = useSignal<Token | null>(null);
+  const { dialog, open } = useDialog();
+  const create = () =>
+    open((close) => (
+      <NewToken
+        project={project}
+        onClose={close}
+        onDone={({ token }) => {
+          open((done) => <ShownOnce token={token} onClose={done} />);
+          void reload();
+        }}
+      />
+    ));
+  const revoke = (token: Token) =>
+    open((close) => <Revoke project={project} token={token} onClose={close} onDone={() => void reload()} />);
   return (
     <section aria-labelledby="tokens-title" aria-busy={tokens === undefined}>
       <header class="operate-head">
         <h2 id="tokens-title">Tokens</h2>
-        <button type="button" class="button" onClick={() => (isMaking.value = true)}>
+        <button type="button" class="button" onClick={create}>
           <Icon name="plus" />
           New token
         </button>
       </header>
-      <p class="bad" role="alert">
-        {error}
-      </p>
+      <Alert>{error}</Alert>
       {tokens?.length === 0 && <p class="quiet">No tokens yet. Without one, nobody can use this project.</p>}
-      {tokens !== undefined && tokens.length > 0 && (
-        <div class="scroll" tabIndex={0} role="region" aria-label="List of tokens">
-          <table class="list">
-            <thead>
-              <tr>
-                <th scope="col">Name</th>
-                <th scope="col" class="wide-only">
-                  Scopes
-                </th>
-                <th scope="col" class="wide-only">
-                  Last used
-                </th>
-                <th scope="col">Expires</th>
-                <th scope="col">
-                  <span class="sr-only">Actions</span>
-                </th>
-              </tr>
-            </thead>
-            <tbody>
-              {tokens.map((token) => (
-                <tr key={token.id} class={stateOf(token) === 'good' ? '' : 'is-over'}>
-                  <th scope="row" class="is-text" title={token.id}>
-                    {token.name}
-                    <p class="narrow-only quiet">{scopesOf(token)}</p>
-                  </th>
-                  <td class="is-text wide-only">{scopesOf(token)}</td>
-                  <td class="wide-only">
-                    {token.last_used_at === null ? 'never' : ago(Date.parse(token.last_used_at))}
-                  </td>
-                  <td>{endOf(token)}</td>
-                  <td class="is-end">
-                    {stateOf(token) === 'good' && (
-                      <button
-                        type="button"
-                        class="button is-quiet"
-                        aria-label={`Revoke ${token.name}`}
-                        onClick={() => (revoking.value = token)}
-                      >
-                        Revoke
-                      </button>
-                    )}
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
-      )}
-      {isMaking.value && (
-        <NewToken
-          project={project}
-          onClose={() => (isMaking.value = false)}
-          onDone={({ token }) => {
-            made.value = token;
-            void reload();
-          }}
-        />
-      )}
-      {made.value !== '' && <ShownOnce token={made.value} onClose={() => (made.value = '')} />}
-      {revoking.value !== null && (
-        <Revoke
-          project={project}
-          token={revoking.value}
-          onClose={() => (revoking.value = null)}
-          onDone={() => void reload()}
-        />
-      )}
+      {tokens !== undefined && tokens.length > 0 && <TokenTable tokens={tokens} onRevoke={revoke} />}
+      {dialog}
     </section>
   );
 }
+
+const TokenTable = ({ tokens, onRevoke }: { tokens: readonly Token[]; onRevoke: (token: Token) => void }) => (
+  <Table
+    label="List of tokens"
+    rows={tokens}
+    keyOf={({ id }) => id}
+    classOf={(token) => (stateOf(token) === 'good' ? '' : 'is-over')}
+    columns={[
+      {
+        title: 'Name',
+        cells: 'is-text',
+        hint: ({ id }) => id,
+        cell: (token) => (
+          <>
+            {token.name}
+            <p class="narrow-only quiet">{scopesOf(token)}</p>
+          </>
+        ),
+      },
+      { title: 'Scopes', class: 'wide-only', cells: 'is-text', cell: scopesOf },
+      {
+        title: 'Last used',
+        class: 'wide-only',
+        cell: ({ last_used_at: at }) => (at === null ? 'never' : ago(Date.parse(at))),
+      },
+      { title: 'Expires', cell: endOf },
+      {
+        title: 'Actions',
+        isTitleHidden: true,
+        cells: 'is-end',
+        cell: (token) =>
+          stateOf(token) === 'good' && (
+            <button
+              type="button"
+              class="button is-quiet"
+              aria-label={`Revoke ${token.name}`}
+              onClick={() => onRevoke(token)}
+            >
+              Revoke
+            </button>
+          ),
+      },
+    ]}
+  />
+);
 
 const scopesOf = ({ scopes }: Token): string => (scopes.length === SCOPES.length ? 'all scopes' : scopes.join(', '));
 
@@ -113,13 +105,13 @@ function endOf(token: Token): string {
   return token.expires_at === null ? 'never' : day(token.expires_at);
 }
 
-/** Days; null: never. */
-const LIFETIMES: readonly [string, number | null][] = [
-  ['Never', null],
-  ['After a day', 1],
-  ['After 30 days', 30],
-  ['After a year', 365],
-];
+/** In days. */
+const LIFETIMES = [
+  ['', 'Never'],
+  ['1', 'After a day'],
+  ['30', 'After 30 days'],
+  ['365', 'After a year'],
+] as const;
 
 const WHAT: Readonly<Record<Scope, string>> = {
   'schema:read': 'see tables and columns',
@@ -138,14 +130,11 @@ interface NewTokenProps {
 function NewToken({ project, onClose, onDone }: NewTokenProps) {
   const name = useSignal('');
   const scopes = useSignal<readonly Scope[]>(SCOPES);
-  const expiresAt = useSignal<string | null>(null);
+  const days = useSignal('');
   const toggle = (scope: Scope) =>
     (scopes.value = SCOPES.filter((each) => scopes.value.includes(each) !== (each === scope)));
-  const choose = (index: number) => {
-    const days = LIFETIMES[index]?.[1] ?? null;
-    expiresAt.value = days === null ? null : new Date(Date.now() + days * 86_400_000).toISOString();
-  };
-  const wanted = { name: name.value.trim(), scopes: scopes.value, expiresAt: expiresAt.value };
+  const expiresAt = days.value === '' ? null : new Date(Date.now() + Number(days.value) * 86_400_000).toISOString();
+  const wanted = { name: name.value.trim(), scopes: scopes.value, expiresAt };
   return (
     <ActionForm<CreateTokenAnswer>
       title={`New token for ${project}`}
@@ -155,41 +144,29 @@ function NewToken({ project, onClose, onDone }: NewTokenProps) {
       onClose={onClose}
       onDone={onDone}
     >
-      <label class="field">
-        <span class="field-label">Name</span>
-        <input
-          autocomplete="off"
-          maxLength={200}
-          placeholder="Who will use it?"
-          value={name.value}
-          onInput={(event) => (name.value = event.currentTarget.value)}
-        />
-      </label>
+      <TextField label="Name" class="" text={name} maxLength={200} placeholder="Who will use it?" />
       <fieldset class="scopes">
         <legend class="field-label">It may</legend>
         {SCOPES.map((scope) => (
-          <label key={scope} class="check">
-            <input type="checkbox" checked={scopes.value.includes(scope)} onChange={() => toggle(scope)} />
-            <span>
-              {WHAT[scope]} <code class="quiet">{scope}</code>
-            </span>
-          </label>
+          <Check
+            key={scope}
+            label={
+              <>
+                {WHAT[scope]} <code class="quiet">{scope}</code>
+              </>
+            }
+            isChecked={scopes.value.includes(scope)}
+            onChange={() => toggle(scope)}
+          />
         ))}
       </fieldset>
-      <label class="field">
-        <span class="field-label">Expires</span>
-        <select onChange={(event) => choose(event.currentTarget.selectedIndex)}>
-          {LIFETIMES.map(([label]) => (
-            <option key={label}>{label}</option>
-          ))}
-        </select>
-      </label>
+      <Choice label="Expires" value={days.value} items={LIFETIMES} onChange={(chosen) => (days.value = chosen)} />
     </ActionForm>
   );
 }
 
 const ShownOnce = ({ token, onClose }: { token: string; onClose: () => void }) => (
-  <Dialog title="The new token" onClose={onClose}>
+  <Notice title="The new token" onClose={onClose}>
     <p>Copy it now. The service keeps only its hash, so it cannot be shown again.</p>
     <div class="curl-body">
       <pre tabIndex={0} data-token>
@@ -200,12 +177,7 @@ const ShownOnce = ({ token, onClose }: { token: string; onClose: () => void }) =
         Copy
       </button>
     </div>
-    <div class="dialog-actions">
-      <button type="button" class="button is-primary" onClick={onClose}>
-        Done
-      </button>
-    </div>
-  </Dialog>
+  </Notice>
 );
 
 interface RevokeProps {
@@ -228,10 +200,7 @@ function Revoke({ project, token: { id, name }, onClose, onDone }: RevokeProps) 
       onDone={onDone}
     >
       <p>Programs that use it are refused within a second. A revoked token cannot be restored.</p>
-      <label class="check">
-        <input type="checkbox" checked={now.value} onChange={(event) => (now.value = event.currentTarget.checked)} />
-        <span>End its running requests too</span>
-      </label>
+      <Check label="End its running requests too" isChecked={now.value} onChange={(isNow) => (now.value = isNow)} />
     </ActionForm>
   );
 }

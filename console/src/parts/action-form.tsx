@@ -1,6 +1,7 @@
 /** A dialog that changes something: what will be sent, as curl too, and why it was refused. */
 import { useSignal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
+import { Alert } from './alert.js';
 import { type ApiRequest, Curl, send } from './api-request.js';
 import { Dialog } from './dialog.js';
 import { say } from './toast.js';
@@ -50,9 +51,7 @@ export function ActionForm<Answer>(props: ActionFormProps<Answer>) {
       <form class="dialog-form" onSubmit={(event) => void submit(event)} aria-busy={isBusy.value}>
         {children}
         {request !== null && <Curl request={request} />}
-        <p class="bad" role="alert">
-          {error.value}
-        </p>
+        <Alert>{error.value}</Alert>
         <div class="dialog-actions">
           <button type="button" class="button" onClick={onClose}>
             {keep}

@@ -2,7 +2,7 @@
 import { Transport } from '../../../src/client/transport.js';
 import { entered, watchedFetch } from '../session.js';
 import { copyText } from './clipboard.js';
-import { Icon } from './icon.js';
+import { IconButton } from './icon.js';
 
 export interface ApiRequest {
   readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE';
@@ -39,15 +39,11 @@ export const Curl = ({ request }: { request: ApiRequest }) => (
     <summary>The request as curl</summary>
     <div class="curl-body">
       <pre tabIndex={0}>{curlOf(request)}</pre>
-      <button
-        type="button"
-        class="button is-icon"
-        aria-label="Copy the command"
-        title="Copy the command"
+      <IconButton
+        icon="copy"
+        label="Copy the command"
         onClick={() => void copyText(curlOf(request), 'Command copied')}
-      >
-        <Icon name="copy" />
-      </button>
+      />
     </div>
   </details>
 );

@@ -1,7 +1,8 @@
 /** A modal dialog: the browser's own, which keeps the focus and closes with Escape. Its first field has the focus. */
+import { useSignal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
 import { useId, useLayoutEffect, useRef } from 'preact/hooks';
-import { Icon } from './icon.js';
+import { IconButton } from './icon.js';
 
 interface DialogProps {
   title: string;
@@ -30,12 +31,34 @@ export function Dialog({ title, onClose, children }: DialogProps) {
       <div class="dialog-body">
         <header class="dialog-head">
           <h2 id={id}>{title}</h2>
-          <button type="button" class="button is-icon" aria-label="Close" onClick={onClose}>
-            <Icon name="close" />
-          </button>
+          <IconButton icon="close" label="Close" onClick={onClose} />
         </header>
         {children}
       </div>
     </dialog>
   );
 }
+
+type Make = (close: () => void) => ComponentChildren;
+
+/** A place for one dialog at a time. One that opens another and then closes leaves the other open. */
+export function useDialog(): { readonly dialog: ComponentChildren; readonly open: (make: Make) => void } {
+  const shown = useSignal<{ readonly make: Make } | null>(null);
+  const current = shown.value;
+  const close = () => {
+    if (shown.value === current) shown.value = null;
+  };
+  return { dialog: current?.make(close), open: (make) => void (shown.value = { make }) };
+}
+
+/** A dialog that is only read. */
+export const Notice = ({ title, onClose, children }: DialogProps) => (
+  <Dialog title={title} onClose={onClose}>
+    {children}
+    <div class="dialog-actions">
+      <button type="button" class="button is-primary" onClick={onClose}>
+        Done
+      </button>
+    </div>
+  </Dialog>
+);

@@ -1,5 +1,6 @@
 /** Filters of a list, as a form. They are part of the address, so that a filtered list can be bookmarked. */
 import type { ComponentChildren } from 'preact';
+import { Field } from './fields.js';
 import { linkTo, routeQuery } from '../route.js';
 
 /** The names of its fields are those in the address. */
@@ -37,8 +38,7 @@ interface FilterProps {
 }
 
 export const TextFilter = ({ name, label, list }: FilterProps & { list?: string }) => (
-  <label class="field">
-    <span class="field-label">{label}</span>
+  <Field label={label}>
     <input
       name={name}
       class="mono"
@@ -47,13 +47,12 @@ export const TextFilter = ({ name, label, list }: FilterProps & { list?: string 
       spellcheck={false}
       value={routeQuery.value.get(name) ?? ''}
     />
-  </label>
+  </Field>
 );
 
 /** The empty choice is all. */
 export const ChoiceFilter = ({ name, label, choices }: FilterProps & { choices: readonly string[] }) => (
-  <label class="field">
-    <span class="field-label">{label}</span>
+  <Field label={label}>
     <select name={name}>
       {['', ...choices].map((choice) => (
         <option key={choice} value={choice} selected={choice === (routeQuery.value.get(name) ?? '')}>
@@ -61,17 +60,16 @@ export const ChoiceFilter = ({ name, label, choices }: FilterProps & { choices: 
         </option>
       ))}
     </select>
-  </label>
+  </Field>
 );
 
 /** `since` and `until`, in the person's time zone. */
 export const TimeFilters = () => (
   <>
     {(['since', 'until'] as const).map((name) => (
-      <label key={name} class="field">
-        <span class="field-label">{name === 'since' ? 'From' : 'To'}</span>
+      <Field key={name} label={name === 'since' ? 'From' : 'To'}>
         <input type="datetime-local" name={name} value={local(routeQuery.value.get(name))} />
-      </label>
+      </Field>
     ))}
   </>
 );

@@ -1,4 +1,6 @@
 /** Line drawings on a grid of 16, in the colour of the text around them. Names for screen readers are next to them. */
+import type { HTMLAttributes } from 'preact';
+
 const PATHS = {
   database:
     'M3 4c0-1.1 2.2-2 5-2s5 .9 5 2-2.2 2-5 2-5-.9-5-2Zm0 0v8c0 1.1 2.2 2 5 2s5-.9 5-2V4M3 8c0 1.1 2.2 2 5 2s5-.9 5-2',
@@ -36,4 +38,17 @@ export const Icon = ({ name }: { name: IconName }) => (
   <svg class="icon" viewBox="0 0 16 16" aria-hidden="true" focusable="false">
     <path d={PATHS[name]} />
   </svg>
+);
+
+interface IconButtonProps extends Pick<HTMLAttributes<HTMLButtonElement>, 'title' | 'onClick' | 'aria-expanded'> {
+  readonly icon: IconName;
+  /** For screen readers, and for the mouse if there is no title. */
+  readonly label: string;
+  readonly disabled?: boolean;
+}
+
+export const IconButton = ({ icon, label, ...button }: IconButtonProps) => (
+  <button type="button" class="button is-icon" aria-label={label} title={label} {...button}>
+    <Icon name={icon} />
+  </button>
 );

@@ -2,12 +2,14 @@
 import '../operate/operate.css';
 import '../results/result-view.css';
 import './quarantine.css';
-import { useSignal } from '@preact/signals';
 import type { QuarantineAnswer, QuarantinedRecord } from '../../../src/contract/wire/quarantine.js';
+import { Alert } from '../parts/alert.js';
 import { send } from '../parts/api-request.js';
-import { Dialog } from '../parts/dialog.js';
+import { Dialog, useDialog } from '../parts/dialog.js';
 import { Filters, filtersIn, TextFilter, TimeFilters } from '../parts/filters.js';
 import { usePages } from '../parts/pages.js';
+import { Empty, More, Screen } from '../parts/screen.js';
+import { Table } from '../parts/table.js';
 import { dayAndTime } from '../parts/times.js';
 import { oneLine } from '../results/cells.js';
 import { JsonTree } from '../results/json-tree.js';
@@ -21,7 +23,7 @@ const FILTERS = ['table', 'error', 'column', 'since', 'until', 'id'] as const;
 /** Which records an action is about: by the names of the API. */
 export type Filter = Readonly<Partial<Record<(typeof FILTERS)[number], string>>>;
 
-type Action = { readonly kind: 'replay' | 'drop'; readonly filter: Filter };
+type Action = 'replay' | 'drop';
 
 export function QuarantineScreen() {
   const query = routeQuery.value;
@@ -34,83 +36,65 @@ export function QuarantineScreen() {
     const { records, next } = await send<QuarantineAnswer>({ method: 'GET', path });
     return { items: records, next };
   }, key);
-  const shown = useSignal<QuarantinedRecord | null>(null);
-  const action = useSignal<Action | null>(null);
+  const { dialog, open } = useDialog();
   const hasRecords = items !== null && items.length > 0;
+  const act = (kind: Action, on: Filter) =>
+    open((close) => {
+      if (kind === 'drop') return <Drop filter={on} onClose={close} onDone={reload} />;
+      const tables = [...new Set(items?.map(({ table }) => table))];
+      return <Replay filter={on} tables={tables} onClose={close} onDone={reload} />;
+    });
+  const show = (record: QuarantinedRecord) =>
+    open((close) => (
+      <RecordDialog
+        record={record}
+        onClose={close}
+        onAction={(kind) => act(kind, { id: record.id, table: record.table })}
+      />
+    ));
 
   return (
-    <main class="operate is-wide" aria-busy={items === null}>
-      <header class="operate-head">
-        <div>
-          <h1>Quarantine</h1>
-          <p class="quiet">Records that were refused and kept, the oldest first.</p>
-        </div>
-        {hasRecords && may('data:write') && (
+    <Screen
+      title="Quarantine"
+      about="Records that were refused and kept, the oldest first."
+      isWide
+      isBusy={items === null}
+      actions={
+        hasRecords &&
+        may('data:write') && (
           <div class="actions">
-            <button type="button" class="button" onClick={() => (action.value = { kind: 'replay', filter })}>
+            <button type="button" class="button" onClick={() => act('replay', filter)}>
               Try again …
             </button>
-            <button type="button" class="button is-danger" onClick={() => (action.value = { kind: 'drop', filter })}>
+            <button type="button" class="button is-danger" onClick={() => act('drop', filter)}>
               Drop …
             </button>
           </div>
-        )}
-      </header>
+        )
+      }
+    >
       <Filters key={key} screen="quarantine">
         <TextFilter name="table" label="Table" />
         <TextFilter name="error" label="Error code" />
         <TextFilter name="column" label="Column" />
         <TimeFilters />
       </Filters>
-      <p class="bad" role="alert">
-        {error}
-      </p>
-      {items?.length === 0 && <Nothing isFiltered={key !== ''} />}
-      {hasRecords && <Records records={items} onOpen={(record) => (shown.value = record)} />}
-      {loadMore !== null && (
-        <div class="more">
-          <button type="button" class="button" onClick={loadMore}>
-            Load newer records
-          </button>
-        </div>
-      )}
-      {shown.value !== null && (
-        <RecordDialog
-          record={shown.value}
-          onClose={() => (shown.value = null)}
-          onAction={(kind) => {
-            const { id, table } = shown.value as QuarantinedRecord;
-            shown.value = null;
-            action.value = { kind, filter: { id, table } };
-          }}
-        />
-      )}
-      {action.value?.kind === 'replay' && (
-        <Replay
-          filter={action.value.filter}
-          tables={[...new Set(items?.map(({ table }) => table))]}
-          onClose={() => (action.value = null)}
-          onDone={reload}
-        />
-      )}
-      {action.value?.kind === 'drop' && (
-        <Drop filter={action.value.filter} onClose={() => (action.value = null)} onDone={reload} />
-      )}
-    </main>
+      <Alert>{error}</Alert>
+      {items?.length === 0 &&
+        (key === '' ? (
+          <Empty title="Nothing is in quarantine">
+            With <code>on_error=quarantine</code> an insert stores the good records of a batch and keeps the others
+            here, with what is wrong with each. An import can send them here, too.
+          </Empty>
+        ) : (
+          <Empty title="No record matches these filters" />
+        ))}
+      {hasRecords && <Records records={items} onOpen={show} />}
+      <More label="Load newer records" load={loadMore} />
+      {dialog}
+    </Screen>
   );
 }
-
-const Nothing = ({ isFiltered }: { isFiltered: boolean }) => (
-  <div class="empty">
-    <h2>{isFiltered ? 'No record matches these filters' : 'Nothing is in quarantine'}</h2>
-    {!isFiltered && (
-      <p>
-        With <code>on_error=quarantine</code> an insert stores the good records of a batch and keeps the others here,
-        with what is wrong with each. An import can send them here, too.
-      </p>
-    )}
-  </div>
-);
 
 interface RecordsProps {
   readonly records: readonly QuarantinedRecord[];
@@ -118,43 +102,43 @@ interface RecordsProps {
 }
 
 const Records = ({ records, onOpen }: RecordsProps) => (
-  <div class="scroll" tabIndex={0} role="region" aria-label="Records">
-    <table class="list quarantined">
-      <thead>
-        <tr>
-          <th scope="col">Time</th>
-          <th scope="col" class="wide-only">
-            Table
-          </th>
-          <th scope="col">What is wrong</th>
-          <th scope="col" class="wide-only">
-            Record
-          </th>
-        </tr>
-      </thead>
-      <tbody>
-        {records.map((record) => (
-          <tr key={record.id}>
-            <th scope="row">
-              <button type="button" class="link" title={record.time} onClick={() => onOpen(record)}>
-                {dayAndTime(record.time)}
-              </button>
-              <p class="narrow-only mono">{record.table}</p>
-            </th>
-            <td class="mono wide-only">{record.table}</td>
-            <td class="is-text bad">{record.errors.map(({ message }) => message).join('; ')}</td>
-            <td class="mono quarantined-record wide-only">{oneLine(record.record)}</td>
-          </tr>
-        ))}
-      </tbody>
-    </table>
-  </div>
+  <Table
+    label="Records"
+    class="list quarantined"
+    rows={records}
+    keyOf={({ id }) => id}
+    columns={[
+      {
+        title: 'Time',
+        cell: (record) => (
+          <>
+            <button type="button" class="link" title={record.time} onClick={() => onOpen(record)}>
+              {dayAndTime(record.time)}
+            </button>
+            <p class="narrow-only mono">{record.table}</p>
+          </>
+        ),
+      },
+      { title: 'Table', class: 'wide-only', cells: 'mono', cell: ({ table }) => table },
+      {
+        title: 'What is wrong',
+        cells: 'is-text bad',
+        cell: ({ errors }) => errors.map(({ message }) => message).join('; '),
+      },
+      {
+        title: 'Record',
+        class: 'wide-only',
+        cells: 'mono quarantined-record',
+        cell: ({ record }) => oneLine(record),
+      },
+    ]}
+  />
 );
 
 interface RecordDialogProps {
   readonly record: QuarantinedRecord;
   readonly onClose: () => void;
-  readonly onAction: (kind: Action['kind']) => void;
+  readonly onAction: (kind: Action) => void;
 }
 
 const RecordDialog = ({ record: { table, time, record, errors }, onClose, onAction }: RecordDialogProps) => (

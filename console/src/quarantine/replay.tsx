@@ -2,7 +2,8 @@
 import { useSignal } from '@preact/signals';
 import type { ReplayResult } from '../../../src/client/index.js';
 import { ActionForm } from '../parts/action-form.js';
-import { Icon } from '../parts/icon.js';
+import { Choice, Field } from '../parts/fields.js';
+import { Icon, IconButton } from '../parts/icon.js';
 import { counted } from '../parts/numbers.js';
 import { entered } from '../session.js';
 import type { Filter } from './quarantine-screen.js';
@@ -39,14 +40,12 @@ export function Replay({ filter, tables, onClose, onDone }: ReplayProps) {
       onDone={onDone}
     >
       {filter.table === undefined && (
-        <label class="field">
-          <span class="field-label">Table</span>
-          <select value={table.value} onChange={(event) => (table.value = event.currentTarget.value)}>
-            {tables.map((name) => (
-              <option key={name}>{name}</option>
-            ))}
-          </select>
-        </label>
+        <Choice
+          label="Table"
+          value={table.value}
+          items={tables.map((name) => [name, name])}
+          onChange={(name) => (table.value = name)}
+        />
       )}
       <p>
         {filter.id === undefined && 'Every record for this table that the filters match is tried. '}
@@ -68,8 +67,7 @@ function Changes({ changes, onChange }: { changes: readonly Change[]; onChange: 
           {(['key', 'to'] as const).map((part) => {
             const label = part === 'key' ? (kind === 'set' ? 'Column' : 'Key') : kind === 'set' ? 'Value' : 'New name';
             return (
-              <label key={part} class="field">
-                <span class="field-label">{label}</span>
+              <Field key={part} label={label}>
                 <input
                   class="mono"
                   autocomplete="off"
@@ -77,17 +75,14 @@ function Changes({ changes, onChange }: { changes: readonly Change[]; onChange: 
                   value={part === 'key' ? key : to}
                   onInput={(event) => change(i, { [part]: event.currentTarget.value })}
                 />
-              </label>
+              </Field>
             );
           })}
-          <button
-            type="button"
-            class="button is-icon"
-            aria-label={`Remove the change of ${key}`}
+          <IconButton
+            icon="close"
+            label={`Remove the change of ${key}`}
             onClick={() => onChange(changes.filter((_, other) => other !== i))}
-          >
-            <Icon name="close" />
-          </button>
+          />
         </div>
       ))}
       <div class="actions">

@@ -30,7 +30,8 @@ export interface ChangeProps {
   readonly request: SchemaRequest | null;
   /** @param isRehearsal whether everything is rolled back; the answer then has the impact */
   readonly send: (isRehearsal: boolean) => Promise<{ impact?: Impact; message: string }>;
-  readonly onDone: () => void;
+  /** Called before the dialog closes. */
+  readonly onDone?: () => void;
   readonly onClose: () => void;
   readonly onValues?: (values: readonly ValueCount[]) => void;
   readonly children?: ComponentChildren;
@@ -50,7 +51,8 @@ export function ChangeDialog(props: ChangeProps) {
       if (isRehearsal) impact.value = answer.impact ?? null;
       else {
         say(sentence(answer.message));
-        onDone();
+        onDone?.();
+        onClose();
         void readCatalog(true);
       }
     } catch (thrown) {

@@ -2,44 +2,17 @@
 import { useSignal } from '@preact/signals';
 import type { Column, ValueCount } from '../../../src/client/index.js';
 import type { ColumnType } from '../../../src/contract/column-types.js';
+import { Check, TextField } from '../parts/fields.js';
 import { counted } from '../parts/numbers.js';
 import { entered, may } from '../session.js';
 import { ChangeDialog } from './change-dialog.js';
 import { RuleFields, type RulesChange } from './column-rules.js';
-import { NAME, TypeSelect } from './create-table.js';
+import { CommentField, NameField, TypeSelect } from './fields.js';
 import type { ColumnRules } from './table-details.js';
 
 interface FormProps {
   readonly table: string;
   readonly onClose: () => void;
-}
-
-function NameAndComment({ name, comment }: { name: { value: string }; comment: { value: string } }) {
-  return (
-    <>
-      <label class="field">
-        <span class="field-label">Name</span>
-        <input
-          class="mono"
-          value={name.value}
-          required
-          pattern={NAME}
-          title="Letters, digits and underscores; not a digit first"
-          autocomplete="off"
-          spellcheck={false}
-          onInput={(event) => (name.value = event.currentTarget.value)}
-        />
-      </label>
-      <label class="field">
-        <span class="field-label">Comment</span>
-        <input
-          value={comment.value}
-          maxLength={2_000}
-          onInput={(event) => (comment.value = event.currentTarget.value)}
-        />
-      </label>
-    </>
-  );
 }
 
 export function AddColumn({ table, onClose }: FormProps) {
@@ -59,18 +32,19 @@ export function AddColumn({ table, onClose }: FormProps) {
       action="Add column"
       request={name.value === '' ? null : { method: 'POST', path: ['table', table, 'column'], body }}
       send={(isRehearsal) => entered().client.addColumn(table, body, isRehearsal ? { dryRun: true } : {})}
-      onDone={onClose}
       onClose={onClose}
     >
-      <NameAndComment name={name} comment={comment} />
+      <NameField text={name} />
+      <CommentField text={comment} />
       <div class="field">
         <span class="field-label">Type</span>
         <TypeSelect label="Type" value={type.value} onChange={(chosen) => (type.value = chosen)} />
       </div>
-      <label class="check">
-        <input type="checkbox" checked={unique.value} onChange={() => (unique.value = !unique.value)} />
-        Unique: no two rows have the same value
-      </label>
+      <Check
+        label="Unique: no two rows have the same value"
+        isChecked={unique.value}
+        onChange={(isUnique) => (unique.value = isUnique)}
+      />
     </ChangeDialog>
   );
 }
@@ -119,10 +93,10 @@ export function AlterColumn({ table, column, rules, isUnique, onClose }: AlterCo
         })
       }
       onValues={(values) => (inTheWay.value = values)}
-      onDone={onClose}
       onClose={onClose}
     >
-      <NameAndComment name={name} comment={comment} />
+      <NameField text={name} />
+      <CommentField text={comment} />
       <div class="field">
         <span class="field-label">Type</span>
         <TypeSelect
@@ -172,7 +146,7 @@ export function AlterColumn({ table, column, rules, isUnique, onClose }: AlterCo
 }
 
 /** @param props.column undefined to drop the whole table */
-export function Drop({ table, column, onClose, onDone }: FormProps & { column?: string; onDone: () => void }) {
+export function Drop({ table, column, onClose, onDone }: FormProps & { column?: string; onDone?: () => void }) {
   const typed = useSignal('');
   const name = column ?? table;
   const { client } = entered();
@@ -190,21 +164,17 @@ export function Drop({ table, column, onClose, onDone }: FormProps & { column?: 
         const options = isRehearsal ? ({ dryRun: true } as const) : {};
         return column === undefined ? client.dropTable(table, options) : client.dropColumn(table, column, options);
       }}
-      onDone={onDone}
+      {...(onDone === undefined ? {} : { onDone })}
       onClose={onClose}
     >
-      <label class="field">
-        <span class="field-label">
-          All of its values are lost. To continue, type <code>{name}</code>.
-        </span>
-        <input
-          class="mono"
-          autocomplete="off"
-          spellcheck={false}
-          value={typed.value}
-          onInput={(event) => (typed.value = event.currentTarget.value)}
-        />
-      </label>
+      <TextField
+        label={
+          <>
+            All of its values are lost. To continue, type <code>{name}</code>.
+          </>
+        }
+        text={typed}
+      />
     </ChangeDialog>
   );
 }
@@ -232,7 +202,8 @@ export function AlterTable({
       onDone={() => onDone(name.value)}
       onClose={onClose}
     >
-      <NameAndComment name={name} comment={comment} />
+      <NameField text={name} />
+      <CommentField text={comment} />
     </ChangeDialog>
   );
 }

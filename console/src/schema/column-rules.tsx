@@ -1,6 +1,7 @@
 /** What values a column takes beyond its type: NOT NULL, unique, and its default. */
 import { useSignal } from '@preact/signals';
 import type { Index } from '../../../src/client/index.js';
+import { Choice, Field } from '../parts/fields.js';
 import type { ColumnRules } from './table-details.js';
 
 export interface RulesChange {
@@ -53,23 +54,15 @@ export function RuleFields({ type, rules, isUnique, onChange }: RuleFieldsProps)
     );
   };
   const pick = (label: string, signal: { value: string }, options: Readonly<Record<string, string>>) => (
-    <label class="field">
-      <span class="field-label">{label}</span>
-      <select
-        value={signal.value}
-        onChange={({ currentTarget }) => {
-          signal.value = currentTarget.value;
-          tell();
-        }}
-      >
-        <option value="">as it is</option>
-        {Object.entries(options).map(([value, name]) => (
-          <option key={value} value={value}>
-            {name}
-          </option>
-        ))}
-      </select>
-    </label>
+    <Choice
+      label={label}
+      value={signal.value}
+      items={[['', 'as it is'], ...Object.entries(options)]}
+      onChange={(chosen) => {
+        signal.value = chosen;
+        tell();
+      }}
+    />
   );
   const isKnown = rules !== undefined;
   return (
@@ -84,8 +77,7 @@ export function RuleFields({ type, rules, isUnique, onChange }: RuleFieldsProps)
         ...(isKnown && rules.default === null ? {} : { none: 'none' }),
       })}
       {fallback.value === 'value' && (
-        <label class="field">
-          <span class="field-label">Default value</span>
+        <Field label="Default value">
           <input
             class="mono"
             value={text.value}
@@ -96,7 +88,7 @@ export function RuleFields({ type, rules, isUnique, onChange }: RuleFieldsProps)
               tell();
             }}
           />
-        </label>
+        </Field>
       )}
     </div>
   );

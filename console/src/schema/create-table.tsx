@@ -1,39 +1,17 @@
 /** A form for a new table: its columns are rows of the form. */
 import { useSignal } from '@preact/signals';
-import { COLUMN_TYPES, type ColumnType } from '../../../src/contract/column-types.js';
-import { NAME_PATTERN } from '../../../src/contract/names.js';
-import { Icon } from '../parts/icon.js';
+import type { ColumnType } from '../../../src/contract/column-types.js';
+import { Icon, IconButton } from '../parts/icon.js';
 import { goTo } from '../route.js';
 import { entered } from '../session.js';
 import { ChangeDialog } from './change-dialog.js';
+import { API_NAME, CommentField, NameField, TypeSelect } from './fields.js';
 
 interface Draft {
   readonly name: string;
   readonly type: ColumnType;
   readonly unique?: true;
 }
-
-/** What an API name looks like, for a field's own check. */
-export const NAME = NAME_PATTERN.slice(1, -1);
-
-export const TypeSelect = ({
-  value,
-  label,
-  onChange,
-}: {
-  value: string;
-  label: string;
-  onChange: (type: ColumnType) => void;
-}) => (
-  <select aria-label={label} value={value} onChange={(event) => onChange(event.currentTarget.value as ColumnType)}>
-    {!COLUMN_TYPES.some((type) => type === value) && <option value={value}>{value}</option>}
-    {COLUMN_TYPES.map((type) => (
-      <option key={type} value={type}>
-        {type}
-      </option>
-    ))}
-  </select>
-);
 
 export function CreateTable({ onClose }: { onClose: () => void }) {
   const name = useSignal('');
@@ -55,25 +33,10 @@ export function CreateTable({ onClose }: { onClose: () => void }) {
       action="Create table"
       request={isWhole ? { method: 'POST', path: ['table'], body } : null}
       send={(isRehearsal) => entered().client.createTable(body, isRehearsal ? { dryRun: true } : {})}
-      onDone={() => {
-        onClose();
-        goTo('tables', name.value);
-      }}
+      onDone={() => goTo('tables', name.value)}
       onClose={onClose}
     >
-      <label class="field">
-        <span class="field-label">Name</span>
-        <input
-          class="mono"
-          value={name.value}
-          required
-          pattern={NAME}
-          title="Letters, digits and underscores; not a digit first"
-          autocomplete="off"
-          spellcheck={false}
-          onInput={(event) => (name.value = event.currentTarget.value)}
-        />
-      </label>
+      <NameField text={name} />
       <fieldset class="columns-form">
         <legend class="field-label">Columns</legend>
         {columns.value.map((column, i) => (
@@ -83,8 +46,7 @@ export function CreateTable({ onClose }: { onClose: () => void }) {
               value={column.name}
               aria-label={`Name of column ${i + 1}`}
               placeholder="name"
-              pattern={NAME}
-              title="Letters, digits and underscores; not a digit first"
+              {...API_NAME}
               autocomplete="off"
               spellcheck={false}
               onInput={(event) => change(i, { name: event.currentTarget.value })}
@@ -106,15 +68,12 @@ export function CreateTable({ onClose }: { onClose: () => void }) {
               />
               unique
             </label>
-            <button
-              type="button"
-              class="button is-icon"
-              aria-label={`Remove column ${i + 1}`}
+            <IconButton
+              icon="close"
+              label={`Remove column ${i + 1}`}
               disabled={columns.value.length === 1}
               onClick={() => (columns.value = columns.value.filter((_, other) => other !== i))}
-            >
-              <Icon name="close" />
-            </button>
+            />
           </div>
         ))}
         <button
@@ -129,14 +88,7 @@ export function CreateTable({ onClose }: { onClose: () => void }) {
           Every table also gets an <code>id</code>, made by the service.
         </p>
       </fieldset>
-      <label class="field">
-        <span class="field-label">Comment</span>
-        <input
-          value={comment.value}
-          maxLength={2_000}
-          onInput={(event) => (comment.value = event.currentTarget.value)}
-        />
-      </label>
+      <CommentField text={comment} />
     </ChangeDialog>
   );
 }

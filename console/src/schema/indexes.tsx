@@ -2,10 +2,13 @@
 import { useSignal } from '@preact/signals';
 import type { Column, Index } from '../../../src/client/index.js';
 import { NAME_PATTERN } from '../../../src/contract/names.js';
-import { Icon } from '../parts/icon.js';
+import { useDialog } from '../parts/dialog.js';
+import { Check, TextField } from '../parts/fields.js';
+import { Icon, IconButton } from '../parts/icon.js';
+import { type Column as TableColumn, Table } from '../parts/table.js';
 import { entered } from '../session.js';
 import { ChangeDialog } from './change-dialog.js';
-import { NAME } from './create-table.js';
+import { API_NAME } from './fields.js';
 
 interface IndexesProps {
   readonly table: string;
@@ -14,71 +17,57 @@ interface IndexesProps {
   readonly canChange: boolean;
 }
 
-const API_NAME = new RegExp(NAME_PATTERN);
+const IS_API_NAME = new RegExp(NAME_PATTERN);
 
 export function Indexes({ table, columns, indexes, canChange }: IndexesProps) {
-  const open = useSignal<'new' | Index | null>(null);
-  const close = () => (open.value = null);
+  const { dialog, open } = useDialog();
+  const create = () => open((close) => <CreateIndex table={table} columns={columns} onClose={close} />);
+  const drop = (index: Index) => open((close) => <DropIndex table={table} index={index} onClose={close} />);
   return (
     <section class="indexes" aria-labelledby="indexes-title">
       <div class="table-head">
         <h2 id="indexes-title">Indexes</h2>
         {canChange && (
-          <button type="button" class="button" onClick={() => (open.value = 'new')}>
+          <button type="button" class="button" onClick={create}>
             <Icon name="plus" />
             New index
           </button>
         )}
       </div>
       {indexes.length > 0 && (
-        <div class="table-columns" tabIndex={0} role="region" aria-label="List of indexes">
-          <table>
-            <thead>
-              <tr>
-                <th scope="col">Index</th>
-                <th scope="col">Columns</th>
-                <th scope="col">What</th>
-                {canChange && (
-                  <th scope="col">
-                    <span class="sr-only">Drop</span>
-                  </th>
-                )}
-              </tr>
-            </thead>
-            <tbody>
-              {indexes.map((index) => (
-                <tr key={index.name}>
-                  <th scope="row" class="mono">
-                    {index.name}
-                  </th>
-                  <td class="mono">{index.columns.map((column) => column ?? '(expression)').join(', ')}</td>
-                  <td class={index.valid ? 'quiet' : 'bad'}>{kindOf(index)}</td>
-                  {canChange && (
-                    <td class="table-change">
-                      {!index.primary && API_NAME.test(index.name) && (
-                        <button
-                          type="button"
-                          class="button is-icon"
-                          aria-label={`Drop the index ${index.name}`}
-                          title="Drop"
-                          onClick={() => (open.value = index)}
-                        >
-                          <Icon name="trash" />
-                        </button>
-                      )}
-                    </td>
-                  )}
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
+        <Table
+          label="List of indexes"
+          class=""
+          frame="table-columns"
+          rows={indexes}
+          keyOf={({ name }) => name}
+          columns={[
+            { title: 'Index', cells: 'mono', cell: ({ name }) => name },
+            {
+              title: 'Columns',
+              cells: 'mono',
+              cell: (index) => index.columns.map((column) => column ?? '(expression)').join(', '),
+            },
+            { title: 'What', cells: ({ valid }) => (valid ? 'quiet' : 'bad'), cell: kindOf },
+            ...(canChange ? [dropColumn(drop)] : []),
+          ]}
+        />
       )}
-      {open.value === 'new' && <CreateIndex table={table} columns={columns} onClose={close} />}
-      {open.value !== null && open.value !== 'new' && <DropIndex table={table} index={open.value} onClose={close} />}
+      {dialog}
     </section>
   );
 }
+
+const dropColumn = (drop: (index: Index) => void): TableColumn<Index> => ({
+  title: 'Drop',
+  isTitleHidden: true,
+  cells: 'table-change',
+  cell: (index) =>
+    !index.primary &&
+    IS_API_NAME.test(index.name) && (
+      <IconButton icon="trash" label={`Drop the index ${index.name}`} title="Drop" onClick={() => drop(index)} />
+    ),
+});
 
 function kindOf({ primary, unique, partial, valid }: Index): string {
   const kinds = [
@@ -111,7 +100,6 @@ function CreateIndex({ table, columns, onClose }: CreateIndexProps) {
       action="Create index"
       request={chosen.value.length === 0 ? null : { method: 'POST', path: ['table', table, 'index'], body }}
       send={(isRehearsal) => entered().client.createIndex(table, body, isRehearsal ? { dryRun: true } : {})}
-      onDone={onClose}
       onClose={onClose}
     >
       <fieldset class="columns-form">
@@ -138,23 +126,12 @@ function CreateIndex({ table, columns, onClose }: CreateIndexProps) {
           </select>
         ))}
       </fieldset>
-      <label class="check">
-        <input type="checkbox" checked={unique.value} onChange={() => (unique.value = !unique.value)} />
-        Unique: no two rows have the same values
-      </label>
-      <label class="field">
-        <span class="field-label">Name</span>
-        <input
-          class="mono"
-          value={name.value}
-          placeholder="chosen by Postgres"
-          pattern={NAME}
-          title="Letters, digits and underscores; not a digit first"
-          autocomplete="off"
-          spellcheck={false}
-          onInput={(event) => (name.value = event.currentTarget.value)}
-        />
-      </label>
+      <Check
+        label="Unique: no two rows have the same values"
+        isChecked={unique.value}
+        onChange={(isUnique) => (unique.value = isUnique)}
+      />
+      <TextField label="Name" text={name} placeholder="chosen by Postgres" {...API_NAME} />
     </ChangeDialog>
   );
 }
@@ -166,7 +143,6 @@ const DropIndex = ({ table, index, onClose }: { table: string; index: Index; onC
     isDangerous
     request={{ method: 'DELETE', path: ['table', table, 'index', index.name] }}
     send={(isRehearsal) => entered().client.dropIndex(table, index.name, isRehearsal ? { dryRun: true } : {})}
-    onDone={onClose}
     onClose={onClose}
   >
     <p>

@@ -2,7 +2,7 @@
 import './schema.css';
 import { useSignal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
-import { Icon } from '../parts/icon.js';
+import { Icon, IconButton } from '../parts/icon.js';
 import { useLoaded } from '../parts/loaded.js';
 import { count, counted, size } from '../parts/numbers.js';
 import { goTo, linkTo } from '../route.js';
@@ -30,15 +30,12 @@ export function SchemaScreen({ path: [name] }: ScreenProps) {
             </button>
           )}
           {may('schema:read') && (
-            <button
-              type="button"
-              class="button is-icon"
+            <IconButton
+              icon="refresh"
+              label="Read the list again"
               title="Read again"
-              aria-label="Read the list again"
               onClick={() => void readCatalog(true)}
-            >
-              <Icon name="refresh" />
-            </button>
+            />
           )}
         </div>
         <TableTree withColumns={false} current={name} onPick={(picked) => goTo('tables', picked)} />

@@ -3,7 +3,7 @@ import './shell.css';
 import { useSignal } from '@preact/signals';
 import type { FunctionComponent } from 'preact';
 import { useEffect } from 'preact/hooks';
-import { Icon } from '../parts/icon.js';
+import { Icon, IconButton } from '../parts/icon.js';
 import { ThemeButton } from '../parts/theme-button.js';
 import { Toast } from '../parts/toast.js';
 import { linkTo, replaceRoute, route } from '../route.js';
@@ -49,15 +49,7 @@ export function Shell() {
             <Icon name="keyboard" />
           </button>
           <ThemeButton />
-          <button
-            type="button"
-            class="button is-icon"
-            title="Leave: forget the token"
-            aria-label="Leave"
-            onClick={() => leave()}
-          >
-            <Icon name="leave" />
-          </button>
+          <IconButton icon="leave" label="Leave" title="Leave: forget the token" onClick={() => leave()} />
         </div>
       </header>
       {screen === undefined ? <NothingToShow /> : <Loaded key={screen.path} screen={screen} path={path} />}

@@ -1,5 +1,6 @@
 /** The name under which a query is saved. */
 import { useRef } from 'preact/hooks';
+import { Field } from '../parts/fields.js';
 import type { ChartState } from '../chart/choice.js';
 import { Dialog } from '../parts/dialog.js';
 import { say } from '../parts/toast.js';
@@ -25,10 +26,9 @@ export function SaveDialog({ name, text, chart, onClose }: SaveDialogProps) {
   return (
     <Dialog title="Save this query" onClose={onClose}>
       <form class="dialog-form" onSubmit={submit}>
-        <label class="field">
-          <span class="field-label">Name</span>
+        <Field label="Name">
           <input ref={field} value={name} required maxLength={100} autocomplete="off" />
-        </label>
+        </Field>
         <p class="quiet">
           It is kept in this browser, for this project{chart?.isShown && ', with its chart'}. A query of the same name
           is replaced.

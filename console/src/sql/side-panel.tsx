@@ -1,6 +1,6 @@
 /** Next to the editor: tables to insert, saved queries, and what was run. */
 import { useSignal } from '@preact/signals';
-import { Icon } from '../parts/icon.js';
+import { IconButton } from '../parts/icon.js';
 import { ago, counted, duration } from '../parts/numbers.js';
 import { TableTree } from '../schema/table-tree.js';
 import { clearHistory, forget, history, openTab, saved } from './tabs.js';
@@ -40,14 +40,7 @@ function Saved() {
           <button type="button" class="side-entry" title={text} onClick={() => openTab(text, name, chart)}>
             <span class="side-text">{name}</span>
           </button>
-          <button
-            type="button"
-            class="button is-icon"
-            aria-label={`Delete the saved query ${name}`}
-            onClick={() => void forget(id)}
-          >
-            <Icon name="trash" />
-          </button>
+          <IconButton icon="trash" label={`Delete the saved query ${name}`} onClick={() => void forget(id)} />
         </li>
       ))}
     </ul>

@@ -3,7 +3,7 @@ import './sql.css';
 import { useComputed, useSignal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
 import { copyText } from '../parts/clipboard.js';
-import { Icon } from '../parts/icon.js';
+import { Icon, IconButton } from '../parts/icon.js';
 import { replaceRoute, routeQuery } from '../route.js';
 import { readCatalog } from '../schema/catalog.js';
 import { entered, may } from '../session.js';
@@ -127,24 +127,8 @@ export function SqlScreen() {
       {hasSide.value && <SidePanel onInsert={(text) => editor.current?.insert(text)} />}
       <div class="sql-main">
         <TabStrip hasSide={hasSide}>
-          <button
-            type="button"
-            class="button is-icon"
-            title="Save"
-            aria-label="Save this query"
-            onClick={() => (isSaving.value = true)}
-          >
-            <Icon name="star" />
-          </button>
-          <button
-            type="button"
-            class="button is-icon"
-            title="Copy a link"
-            aria-label="Copy a link to this text"
-            onClick={share}
-          >
-            <Icon name="link" />
-          </button>
+          <IconButton icon="star" label="Save this query" title="Save" onClick={() => (isSaving.value = true)} />
+          <IconButton icon="link" label="Copy a link to this text" title="Copy a link" onClick={share} />
         </TabStrip>
         <div class="sql-bar" role="toolbar" aria-label="Run">
           {isRunning ? (

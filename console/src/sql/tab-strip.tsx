@@ -1,21 +1,17 @@
 /** The tabs of the editor, and at the end what can be done with the current one. */
 import type { Signal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
-import { Icon } from '../parts/icon.js';
+import { Icon, IconButton } from '../parts/icon.js';
 import { closeTab, currentId, openTab, tabs } from './tabs.js';
 
 export const TabStrip = ({ hasSide, children }: { hasSide: Signal<boolean>; children: ComponentChildren }) => (
   <div class="tabs">
-    <button
-      type="button"
-      class="button is-icon"
-      aria-label="Tables and queries"
-      title="Tables and queries"
+    <IconButton
+      icon={hasSide.value ? 'left' : 'table'}
+      label="Tables and queries"
       aria-expanded={hasSide.value}
       onClick={() => (hasSide.value = !hasSide.value)}
-    >
-      <Icon name={hasSide.value ? 'left' : 'table'} />
-    </button>
+    />
     <ul class="tabs-list" aria-label="Queries">
       {tabs.value.map(({ id, title }) => (
         <li key={id} class={id === currentId.value ? 'tab is-current' : 'tab'}>
@@ -33,9 +29,7 @@ export const TabStrip = ({ hasSide, children }: { hasSide: Signal<boolean>; chil
         </li>
       ))}
     </ul>
-    <button type="button" class="button is-icon" aria-label="New query" title="New query" onClick={() => openTab()}>
-      <Icon name="plus" />
-    </button>
+    <IconButton icon="plus" label="New query" onClick={() => openTab()} />
     <div class="tabs-end">{children}</div>
   </div>
 );

@@ -1,0 +1,59 @@
+/** Fields of forms, each with its label. */
+import type { ComponentChildren, PartialInputHTMLAttributes } from 'preact';
+
+interface Labeled {
+  readonly label: ComponentChildren;
+}
+
+export const Field = ({ label, children }: Labeled & { children: ComponentChildren }) => (
+  <label class="field">
+    <span class="field-label">{label}</span>
+    {children}
+  </label>
+);
+
+type Input = Omit<PartialInputHTMLAttributes<HTMLInputElement>, 'label' | 'role' | 'type' | 'value' | 'onInput'>;
+
+/** @param props.text a signal that has what is typed; all else goes to the input */
+export const TextField = ({ label, text, ...input }: Labeled & Input & { readonly text: { value: string } }) => (
+  <Field label={label}>
+    <input
+      class="mono"
+      autocomplete="off"
+      spellcheck={false}
+      {...input}
+      value={text.value}
+      onInput={(event) => (text.value = event.currentTarget.value)}
+    />
+  </Field>
+);
+
+interface ChoiceProps extends Labeled {
+  readonly value: string;
+  readonly items: readonly (readonly [value: string, text: string])[];
+  readonly onChange: (value: string) => void;
+}
+
+export const Choice = ({ label, value, items, onChange }: ChoiceProps) => (
+  <Field label={label}>
+    <select value={value} onChange={(event) => onChange(event.currentTarget.value)}>
+      {items.map(([each, text]) => (
+        <option key={each} value={each}>
+          {text}
+        </option>
+      ))}
+    </select>
+  </Field>
+);
+
+interface CheckProps extends Labeled {
+  readonly isChecked: boolean;
+  readonly onChange: (isChecked: boolean) => void;
+}
+
+export const Check = ({ label, isChecked, onChange }: CheckProps) => (
+  <label class="check">
+    <input type="checkbox" checked={isChecked} onChange={(event) => onChange(event.currentTarget.checked)} />
+    <span>{label}</span>
+  </label>
+);

@@ -1,0 +1,62 @@
+/** A list of things as a table, which scrolls where it is too wide. */
+import type { ComponentChildren } from 'preact';
+
+export interface Column<Row> {
+  readonly title: string;
+  /** Of buttons: only screen readers say the title. */
+  readonly isTitleHidden?: true;
+  /** Its cells are the headers of their rows; without such a column, those of the first are. */
+  readonly isHeader?: true;
+  /** Classes of the title and the cells, and those that only the cells have. */
+  readonly class?: string;
+  readonly cells?: string | ((row: Row) => string);
+  readonly hint?: (row: Row) => string;
+  readonly cell: (row: Row) => ComponentChildren;
+}
+
+interface TableProps<Row> {
+  readonly label: string;
+  readonly rows: readonly Row[];
+  readonly keyOf: (row: Row) => string;
+  readonly columns: readonly Column<Row>[];
+  readonly classOf?: (row: Row) => string;
+  /** Classes of the table, and of what scrolls it. */
+  readonly class?: string;
+  readonly frame?: string;
+}
+
+export function Table<Row>(props: TableProps<Row>) {
+  const { label, rows, keyOf, columns, classOf, class: look = 'list', frame = 'scroll' } = props;
+  const header = columns.find(({ isHeader }) => isHeader) ?? columns[0];
+  return (
+    <div class={frame} tabIndex={0} role="region" aria-label={label}>
+      <table class={look}>
+        <thead>
+          <tr>
+            {columns.map(({ title, isTitleHidden, class: name }) => (
+              <th key={title} scope="col" class={name}>
+                {isTitleHidden ? <span class="sr-only">{title}</span> : title}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((row) => (
+            <tr key={keyOf(row)} class={classOf?.(row)}>
+              {columns.map((column) => {
+                const { title, class: name = '', cells = '', hint } = column;
+                const looks = `${name} ${typeof cells === 'string' ? cells : cells(row)}`;
+                const Cell = column === header ? 'th' : 'td';
+                return (
+                  <Cell key={title} class={looks} title={hint?.(row)} {...(Cell === 'th' ? { scope: 'row' } : {})}>
+                    {column.cell(row)}
+                  </Cell>
+                );
+              })}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
