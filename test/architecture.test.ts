@@ -249,7 +249,7 @@ describe('imports', () => {
 
 describe('one place alone', () => {
   it('reads the command line and the environment: cli/, and the URL of an added server that the environment has', () => {
-    expect(filesWith(/\bprocess\.(env|argv)\b/, 'cli/')).toEqual(['tenancy/servers.ts']);
+    expect(filesWith(/\bprocess\.(env|argv)\b/, 'cli/')).toEqual(['tenancy/server-url.ts']);
   });
 
   it('writes a status of 400 or more: the table of codes, through http/response/error-exit.ts', () => {
