@@ -70,6 +70,7 @@ export function HealthScreen() {
       title="Health"
       about="The last five minutes of this instance, as long as this page is open"
       isBusy={last === undefined && error.value === ''}
+      isFocusable
       actions={
         isUp !== undefined && (
           <span class="status" data-status={isUp ? 'active' : 'down'}>

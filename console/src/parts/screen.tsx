@@ -8,11 +8,13 @@ interface ScreenProps {
   readonly actions?: ComponentChildren;
   readonly isBusy: boolean;
   readonly isWide?: boolean;
+  /** Nothing in it takes the focus: it does itself, so that keys can scroll it. */
+  readonly isFocusable?: boolean;
   readonly children: ComponentChildren;
 }
 
-export const Screen = ({ title, about, actions, isBusy, isWide, children }: ScreenProps) => (
-  <main class={isWide ? 'operate is-wide' : 'operate'} aria-busy={isBusy}>
+export const Screen = ({ title, about, actions, isBusy, isWide, isFocusable, children }: ScreenProps) => (
+  <main class={isWide ? 'operate is-wide' : 'operate'} tabIndex={isFocusable ? 0 : undefined} aria-busy={isBusy}>
     <header class="operate-head">
       <div>
         <h1>{title}</h1>
