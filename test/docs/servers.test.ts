@@ -23,7 +23,8 @@ describe.runIf(debianMajors().length > 0)("an operator's day", () => {
   let dataDir: string;
 
   beforeAll(async () => {
-    servers = [await startAddedServer(), await startAddedServer()];
+    const durable = ['fsync=on', 'full_page_writes=on'];
+    servers = [await startAddedServer(undefined, durable), await startAddedServer(undefined, durable)];
     dataDir = await preparedDataDir();
     service = await startServe(['--data-dir', dataDir]);
     for (const name of ['bin', 'backups']) mkdirSync(join(folder, name));
