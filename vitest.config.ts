@@ -12,16 +12,18 @@ const LONG = [
   ...['backup', 'citus', 'embedded', 'isolation', 'process', 'properties', 'tenancy/connections'].map(
     (name) => `test/${name}/**`,
   ),
-  'test/cli/{doctor,management}.test.ts',
-  'test/cli/import/import.test.ts',
+  'test/cli/{doctor,management,project-move,remote,server}.test.ts',
+  'test/cli/import/{binary-files,import,quarantine}.test.ts',
   'test/client/faults.test.ts',
   'test/codec/batch/differential.test.ts',
   'test/deploy.test.ts',
-  'test/docs/tutorial.test.ts',
+  'test/docs/{servers,tutorial}.test.ts',
   'test/engine/{audit-outage,moves,moves-lock-lost,moves-stream}.test.ts',
   'test/engine/sql/splitter.test.ts',
+  'test/examples.test.ts',
   'test/postgres-port/{ends,prepared,sessions,stopwatch}.test.ts',
-  'test/http/{audit,columns-protected,hard-http,indexes,insert-races,jwt,own-schemas,quota,repair,servers}.test.ts',
+  'test/http/{audit,columns-protected,hard-http,indexes,insert-races,jwt,own-schemas,quota,repair,servers,upsert-order}.test.ts',
+  'test/tenancy/replicas.test.ts',
   'test/http/{slows-no-one,sql-leaves-nothing,sql-stream-clients}.test.ts',
 ];
 
