@@ -22,7 +22,7 @@ import { columnsAtFault, type KnownConstraints } from './columns-at-fault.js';
 import { NO_RECORDS_FAULT, placeOf, recordErrorCode, type RefusedRecord } from './record-error.js';
 
 /** What stores records. */
-export type BuildStatements = (rows: readonly Row[]) => readonly Statement[];
+type BuildStatements = (rows: readonly Row[]) => readonly Statement[];
 
 /**
  * @param hidesRow the row that Postgres shows in its detail may hold values that the caller has not sent
