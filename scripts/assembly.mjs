@@ -1,6 +1,6 @@
 /**
- * Compiles AssemblyScript, each folder `assembly` of the sources to a file beside it, once for each state of it. From there
- * the tests take it, which run from the sources, and the build copies it into dist.
+ * Compiles AssemblyScript, each folder `assembly` of the sources to a file beside it, once for each state of it. From
+ * there the tests take it, which run from the sources, and the build copies it into dist.
  */
 import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
@@ -12,7 +12,8 @@ import { fail, root, say } from './prepare.mjs';
 const MODULES = [
   // 64 MiB: a body of 10 MiB, its rows, and a row of it once more.
   { folder: join(root, 'src/codec/batch'), name: 'encode', memory: ['--maximumMemory', '1024'] },
-  // 256 MiB: a message of 16 MiB, each byte of which becomes six, and once more as much for a value that is written outside.
+  // 256 MiB: a message of 16 MiB, each byte of which becomes six, and once more as much for a value that is written
+  // outside.
   { folder: join(root, 'src/codec/results'), name: 'rows', memory: ['--maximumMemory', '4096'] },
 ];
 

@@ -56,8 +56,8 @@ function test(...command) {
 const NOT_RUN = { passed: 0, failed: [] };
 
 /**
- * Known defects of what is installed with the service. A registry that does not answer says nothing, good or bad: that is
- * told, and not counted.
+ * Known defects of what is installed with the service. A registry that does not answer says nothing, good or bad: that
+ * is told, and not counted.
  */
 function audit() {
   console.log('\n> npm audit --omit dev');
@@ -99,8 +99,8 @@ const POSTGRES = [
 ];
 
 /**
- * Citus is in no registry. Where a build of it is kept beside the project, it is unpacked; elsewhere its tests say that they do
- * not run.
+ * Citus is in no registry. Where a build of it is kept beside the project, it is unpacked; elsewhere its tests say that
+ * they do not run.
  */
 function installCitus() {
   const folder = join(root, '../shared/citus');

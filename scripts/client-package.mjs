@@ -1,4 +1,6 @@
-/** Fills packages/client with what the client consists of: its files in dist, and those of contract that they import. */
+/**
+ * Fills packages/client with what the client consists of: its files in dist, and those of contract that they import.
+ */
 import fs from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';

@@ -1,7 +1,7 @@
 /**
- * `npm run fuzz -- [minutes] [seed]`: the properties of test/properties, and those of the fast path for batches against its
- * reference, with other random values than `npm test` has, for so many minutes (default: 5). Prints the seed; with the same
- * seed the same values come in the same order.
+ * `npm run fuzz -- [minutes] [seed]`: the properties of test/properties, and those of the fast path for batches against
+ * its reference, with other random values than `npm test` has, for so many minutes (default: 5). Prints the seed; with
+ * the same seed the same values come in the same order.
  */
 import { startVitest } from 'vitest/node';
 import { build } from './build.mjs';

@@ -1,6 +1,7 @@
 /**
- * Fetches node-postgres' own tests, which no package of npm contains, from Debian's source package `node-postgres`, with a
- * configuration of apt of its own. Where they are not to be had, the test says so: test/tools/node-postgres-suite.test.ts.
+ * Fetches node-postgres' own tests, which no package of npm contains, from Debian's source package `node-postgres`,
+ * with a configuration of apt of its own. Where they are not to be had, the test says so:
+ * test/tools/node-postgres-suite.test.ts.
  */
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';

@@ -1,6 +1,6 @@
 /**
- * `npm run --silent sbom`: npm's bill of materials from the lockfile, and in it what the embedded Postgres of this platform
- * is made of, which npm knows nothing of. Versions are read from the files that are installed.
+ * `npm run --silent sbom`: npm's bill of materials from the lockfile, and in it what the embedded Postgres of this
+ * platform is made of, which npm knows nothing of. Versions are read from the files that are installed.
  */
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -8,7 +8,10 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 
-/** Of each: the file, and where its version is: in the file's name, or as text in the file. `cpe` is how scanners know it. */
+/**
+ * Of each: the file, and where its version is: in the file's name, or as text in the file. `cpe` is how scanners know
+ * it.
+ */
 const PARTS = [
   { name: 'postgresql', cpe: 'postgresql:postgresql', file: /^postgres$/, inside: /PostgreSQL\) (\d+\.\d+)/ },
   { name: 'libxml2', cpe: 'xmlsoft:libxml2', file: /^libxml2\./, inside: /(?<!\d)(2)(\d\d)(\d\d)\0/ },

@@ -1,7 +1,7 @@
 /**
- * `npm test`: the tests that take minutes, on the embedded Postgres. `npm run test:all`: every test, on every major of Postgres
- * that the machine has. Both install and build what is missing first (some tests run the built program). Further arguments are
- * vitest's: `npm test -- test/http`.
+ * `npm test`: the tests that take minutes, on the embedded Postgres. `npm run test:all`: every test, on every major of
+ * Postgres that the machine has. Both install and build what is missing first (some tests run the built program).
+ * Further arguments are vitest's: `npm test -- test/http`.
  */
 import { spawn } from 'node:child_process';
 import { join } from 'node:path';

@@ -1,4 +1,7 @@
-/** `cdp project archive`: archiving of the WAL of a project's server, so that a backup can be restored to any time since. */
+/**
+ * `cdp project archive`: archiving of the WAL of a project's server, so that a backup can be restored to any time
+ * since.
+ */
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { EngineError } from '../contract/errors.js';

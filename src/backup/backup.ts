@@ -1,6 +1,6 @@
 /**
- * `cdp backup`: writes projects into one file, each as a dump or as the files of its server, and what the control database knows of
- * them. The file gets its name when it is complete and flushed.
+ * `cdp backup`: writes projects into one file, each as a dump or as the files of its server, and what the control
+ * database knows of them. The file gets its name when it is complete and flushed.
  */
 import { randomBytes } from 'node:crypto';
 import { type FileHandle, lstat, open, rename, rm } from 'node:fs/promises';

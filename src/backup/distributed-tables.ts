@@ -1,6 +1,6 @@
 /**
- * How the tables of a project are spread over the workers of a Citus cluster (docs/citus.md): noted, and made again where
- * they are empty.
+ * How the tables of a project are spread over the workers of a Citus cluster (docs/citus.md): noted, and made again
+ * where they are empty.
  */
 import { type Static, Type } from '../contract/schema.js';
 import { ident, type Session, sql } from '../pg/index.js';

@@ -1,4 +1,7 @@
-/** The project that the first start of a service creates, as long as nobody has used it. A restore of all projects replaces it. */
+/**
+ * The project that the first start of a service creates, as long as nobody has used it. A restore of all projects
+ * replaces it.
+ */
 import { FIRST_PROJECT } from '../contract/projects.js';
 import { sql } from '../pg/index.js';
 import type { ProjectRow } from '../tenancy/control-rows.js';

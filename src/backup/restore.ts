@@ -1,6 +1,6 @@
 /**
- * `cdp restore`: makes projects from a backup. Everything that can be refused is refused before anything is changed; a project that
- * fails on the way is removed again.
+ * `cdp restore`: makes projects from a backup. Everything that can be refused is refused before anything is changed; a
+ * project that fails on the way is removed again.
  */
 import { EngineError } from '../contract/errors.js';
 import { PROJECT_NAME_PATTERN } from '../contract/names.js';
@@ -35,7 +35,8 @@ export interface RestoreOptions {
 }
 
 /**
- * @throws Error with what to do, EngineError not_found, unique_violation, invalid_name, invalid_request: nothing was changed
+ * @throws Error with what to do, EngineError not_found, unique_violation, invalid_name, invalid_request: nothing was
+ * changed
  */
 export async function restore(installation: Installation, options: RestoreOptions): Promise<RestoreDone> {
   const { progress, signal } = options;
@@ -121,7 +122,10 @@ const storedToken = (token: Control['projects'][number]['tokens'][number]): Stor
   lastUsedAt: date(token.last_used_at),
 });
 
-/** The untouched project of the first start makes room, unless the backup has this very project and only missing ones are wanted. */
+/**
+ * The untouched project of the first start makes room, unless the backup has this very project and only missing ones
+ * are wanted.
+ */
 async function replacedProject(
   installation: Installation,
   wanted: readonly Chosen[],

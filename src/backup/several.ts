@@ -1,4 +1,7 @@
-/** Several projects at once into one tar file: each into a file of its own first, as members of a tar file follow each other. */
+/**
+ * Several projects at once into one tar file: each into a file of its own first, as members of a tar file follow each
+ * other.
+ */
 import { open, rm } from 'node:fs/promises';
 import { type Add, readMember, TarWriter } from './tar.js';
 
@@ -42,7 +45,10 @@ export async function throughFile<T>(tar: TarWriter, file: string, save: SaveInt
   }
 }
 
-/** Up to `jobs` at a time. The first failure aborts the others, which are waited for. @throws it, or the reason of the signal */
+/**
+ * Up to `jobs` at a time. The first failure aborts the others, which are waited for. @throws it, or the reason of the
+ * signal
+ */
 export async function forEachAtOnce<T>(
   items: readonly T[],
   jobs: number,

@@ -1,7 +1,7 @@
 /**
- * The container of a backup: a tar file (POSIX.1-1988 ustar) of plain files, which any `tar` unpacks. No library: they want a
- * member's size before its content, so a dump would have to be written twice; and they read from the start, so that one project of
- * a large file could not be read without all others.
+ * The container of a backup: a tar file (POSIX.1-1988 ustar) of plain files, which any `tar` unpacks. No library: they
+ * want a member's size before its content, so a dump would have to be written twice; and they read from the start, so
+ * that one project of a large file could not be read without all others.
  */
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';

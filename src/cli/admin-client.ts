@@ -34,7 +34,9 @@ export class AdminClient {
     }
   }
 
-  /** The result of long work, which reports its progress line by line. @throws as `call`, and the reason of the signal */
+  /**
+   * The result of long work, which reports its progress line by line. @throws as `call`, and the reason of the signal
+   */
   async watch<T>(path: string, body: object, { signal, progress }: Watching): Promise<T> {
     try {
       for await (const line of linesOf(await this.send('POST', path, body, signal))) {

@@ -1,6 +1,6 @@
 /**
- * `cdp completion bash|zsh|fish`: prints the script for a shell. The script runs `cdp completion SHELL -- WORDS`, which prints
- * what the last word could be, one candidate a line, or `:files`. So there is one list of commands and options.
+ * `cdp completion bash|zsh|fish`: prints the script for a shell. The script runs `cdp completion SHELL -- WORDS`, which
+ * prints what the last word could be, one candidate a line, or `:files`. So there is one list of commands and options.
  */
 import { Argument, Command, Option } from 'commander';
 import { NAME_PATTERN } from '../contract/names.js';

@@ -23,8 +23,8 @@ const WAIT_MS = 10_000;
 type Work<T> = (admin: AdminClient) => Promise<T>;
 
 /**
- * Calls the service or command that has the data directory; if there is none, or with DATABASE_URL, this process opens the
- * database and answers itself.
+ * Calls the service or command that has the data directory; if there is none, or with DATABASE_URL, this process opens
+ * the database and answers itself.
  * @param work starts again if the process called has just ended, so its first call must be its only change
  * @param opensLate whether the engine opens only when a request needs it
  */

@@ -1,6 +1,9 @@
 /** What to type for this program where its messages are read. */
 
-/** npm says that it started this process: then `cdp` need not be in the PATH, and `npx cdp` could be a package of that name. */
+/**
+ * npm says that it started this process: then `cdp` need not be in the PATH, and `npx cdp` could be a package of that
+ * name.
+ */
 const { npm_command: npmCommand } = process.env;
 
 export const PROGRAM = npmCommand === undefined ? 'cdp' : 'npx cdp-data-engine';

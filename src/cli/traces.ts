@@ -7,8 +7,8 @@ import type { TraceExport } from '../service.js';
 type Environment = Readonly<Record<string, string | undefined>>;
 
 /**
- * Naming a collector, or the exporter `otlp`, turns traces on. A wrong value is reported on standard error and turns them
- * off: platforms set these variables for everything that they run, and the service must start all the same.
+ * Naming a collector, or the exporter `otlp`, turns traces on. A wrong value is reported on standard error and turns
+ * them off: platforms set these variables for everything that they run, and the service must start all the same.
  * @returns null: no traces
  */
 export function tracesFrom(environment: Environment): TraceExport | null {

@@ -22,9 +22,10 @@ export function didYouMean(name: string, candidates: Iterable<string>): string |
 }
 
 /**
- * Three rows of the table of distances, each from the diagonal's place less {@link MAX_ERRORS} to that place more, between two
- * places that are never reached: what lies further away has more errors. A project may have thousands of names that are
- * nearly the same, and the whole table for each of them would keep the event loop from others for a minute.
+ * Three rows of the table of distances, each from the diagonal's place less {@link MAX_ERRORS} to that place more,
+ * between two places that are never reached: what lies further away has more errors. A project may have thousands of
+ * names that are nearly the same, and the whole table for each of them would keep the event loop from others for a
+ * minute.
  */
 const FIRST = 1;
 const LAST = FIRST + 2 * MAX_ERRORS;

@@ -1,6 +1,6 @@
 /**
- * The closed table of error codes (contract section 1), and the one error class that carries them: nothing else writes a
- * status of 400 or more. The error exit in `http/` turns an {@link EngineError} into the one response shape.
+ * The closed table of error codes (contract section 1), and the one error class that carries them: nothing else writes
+ * a status of 400 or more. The error exit in `http/` turns an {@link EngineError} into the one response shape.
  */
 import type { UnconvertibleRows, ValueCount } from './unconvertible-values.js';
 
@@ -291,7 +291,7 @@ export interface EngineErrorOptions {
   values?: ValueCount[];
   /** Seconds after which to try again; undefined: the default of the error exit; null: unknown. */
   retryAfter?: number | null;
-  /** What is unavailable, for a `database_unavailable`; default: the database; null: nothing, the request only has to wait. */
+  /** What is unavailable, for a `database_unavailable`; default: the database; null: nothing, it only has to wait. */
   dependency?: Dependency | null;
   cause?: unknown;
 }

@@ -1,4 +1,7 @@
-/** The fixed limits of the specification (section 8) and of the contract. What an operator may change is in `settings.ts`. */
+/**
+ * The fixed limits of the specification (section 8) and of the contract. What an operator may change is in
+ * `settings.ts`.
+ */
 export const LIMITS = {
   /** Records in one batch (specification 8). */
   recordsPerBatch: 250,

@@ -1,4 +1,6 @@
-/** States of a project (contract section 2). `creating` and `deleting` are passed through, and seen only after a crash. */
+/**
+ * States of a project (contract section 2). `creating` and `deleting` are passed through, and seen only after a crash.
+ */
 export const PROJECT_STATUSES = ['creating', 'active', 'inactive', 'deleting'] as const;
 
 export type ProjectStatus = (typeof PROJECT_STATUSES)[number];

@@ -5,7 +5,9 @@
 
 /** Known to the compiler alone: the type of the values that a schema describes. */
 declare const DESCRIBED: unique symbol;
-/** Marks a property that may be missing, and holds its schema. A symbol, so that neither a validator nor JSON sees it. */
+/**
+ * Marks a property that may be missing, and holds its schema. A symbol, so that neither a validator nor JSON sees it.
+ */
 export const OPTIONAL = Symbol('optional');
 /** Keywords for the OpenAPI document alone: a value that they exclude is refused with an error code of its own. */
 export const DOCUMENTED = Symbol('documented');

@@ -2,7 +2,9 @@
 
 const UNSTORABLE = /[\u0000\p{Surrogate}]/u;
 
-/** Why Postgres cannot store a text: it holds U+0000 or half of a surrogate pair, which JSON can send as `\u` escapes. */
+/**
+ * Why Postgres cannot store a text: it holds U+0000 or half of a surrogate pair, which JSON can send as `\u` escapes.
+ */
 export function unstorable(text: string): string | undefined {
   const found = UNSTORABLE.exec(text);
   if (found === null) return undefined;

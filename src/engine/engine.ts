@@ -97,8 +97,8 @@ export class Engine implements Omit<EngineParts, 'shared'> {
   }
 
   /**
-   * Requests by kind, connections to projects' databases and projects over their disk quota, now; how many requests were
-   * ended from outside since the start.
+   * Requests by kind, connections to projects' databases and projects over their disk quota, now; how many requests
+   * were ended from outside since the start.
    */
   get load(): EngineLoad {
     const { database, quotas } = this.shared;

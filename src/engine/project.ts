@@ -125,12 +125,18 @@ export class Project {
     return this.shared.throttle.pause(this.id, bytes);
   }
 
-  /** To be called before anything that makes the project larger. @throws EngineError quota_exceeded, database_unavailable */
+  /**
+   * To be called before anything that makes the project larger. @throws EngineError quota_exceeded,
+   * database_unavailable
+   */
   requireRoom(): Promise<void> | undefined {
     return this.shared.quotas.requireRoom(this.row);
   }
 
-  /** Whether, and how, the project is over its disk quota; null at once if it has none. @throws EngineError database_unavailable */
+  /**
+   * Whether, and how, the project is over its disk quota; null at once if it has none. @throws EngineError
+   * database_unavailable
+   */
   overQuota(): Promise<OverQuota | null> | null {
     return this.shared.quotas.overQuota(this.row);
   }

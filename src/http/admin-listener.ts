@@ -1,6 +1,6 @@
 /**
- * The listener of the admin socket: admin routes without a token, since anyone who can open the socket is an operator. It
- * adds no audit entries: a change writes its own, and commands that only look leave none.
+ * The listener of the admin socket: admin routes without a token, since anyone who can open the socket is an operator.
+ * It adds no audit entries: a change writes its own, and commands that only look leave none.
  */
 import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';

@@ -1,6 +1,6 @@
 /**
- * What a request passes before a byte of its body is read: its token (401), its rate, what the token may do (403), the queue, and
- * memory (contract section 1).
+ * What a request passes before a byte of its body is read: its token (401), its rate, what the token may do (403), the
+ * queue, and memory (contract section 1).
  */
 import type { IncomingHttpHeaders } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
@@ -18,7 +18,10 @@ export class Admission {
 
   constructor(private readonly engine: Engine) {}
 
-  /** @throws EngineError unauthorized, token_expired, rate_limited, insufficient_scope, cdp_inactive, database_unavailable, overloaded */
+  /**
+   * @throws EngineError unauthorized, token_expired, rate_limited, insufficient_scope, cdp_inactive,
+   * database_unavailable, overloaded
+   */
   async admit(request: FastifyRequest, reply: FastifyReply, route: UndocumentedRoute): Promise<void> {
     const { context, headers } = request;
     context.route = route;

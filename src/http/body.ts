@@ -1,4 +1,7 @@
-/** The body of a request: read into memory that is freed with the request, decompressed, and parsed as JSON if the route has a schema for it. */
+/**
+ * The body of a request: read into memory that is freed with the request, decompressed, and parsed as JSON if the route
+ * has a schema for it.
+ */
 import type { IncomingMessage } from 'node:http';
 import { promisify } from 'node:util';
 import { gunzip } from 'node:zlib';
@@ -11,8 +14,8 @@ import { LIMITS } from '../contract/limits.js';
 const FIRST_BYTES = 16 * 1024;
 
 /**
- * Reads a body for Fastify, as the parser of its content type. Fastify's own parser would keep every chunk, however small,
- * and join them at the end.
+ * Reads a body for Fastify, as the parser of its content type. Fastify's own parser would keep every chunk, however
+ * small, and join them at the end.
  */
 export function readBody(
   request: FastifyRequest,

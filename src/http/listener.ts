@@ -1,6 +1,6 @@
 /**
- * What every listener of the service shares: the limits of HTTP itself, the id and the headers of each answer, and one shape
- * of error answer, also for what never becomes a request.
+ * What every listener of the service shares: the limits of HTTP itself, the id and the headers of each answer, and one
+ * shape of error answer, also for what never becomes a request.
  */
 import { randomUUID } from 'node:crypto';
 import { type IncomingMessage, maxHeaderSize, METHODS } from 'node:http';
@@ -142,8 +142,8 @@ function requestIdOf({ headers }: IncomingMessage): string {
 }
 
 /**
- * The address of the socket, or if that is a proxy of the setting `trust-proxy`, the nearest one in X-Forwarded-For that is
- * none. If the proxy passed on something that is no address, the proxy's own.
+ * The address of the socket, or if that is a proxy of the setting `trust-proxy`, the nearest one in X-Forwarded-For
+ * that is none. If the proxy passed on something that is no address, the proxy's own.
  */
 const clientAddress = ({ ip, socket }: FastifyRequest): string => (isIP(ip) === 0 ? (socket.remoteAddress ?? '') : ip);
 
@@ -169,7 +169,9 @@ export async function finish(app: FastifyInstance, ms: number): Promise<void> {
   clearTimeout(late);
 }
 
-/** Defines routes, and answers every other method of their paths with 405 and `Allow`, before authentication and body. */
+/**
+ * Defines routes, and answers every other method of their paths with 405 and `Allow`, before authentication and body.
+ */
 export function defineRoutes(app: FastifyInstance, define: () => void): void {
   const allowed = new Map<string, Set<HTTPMethods>>();
   app.addHook('onRoute', ({ url, method }) => {

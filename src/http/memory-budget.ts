@@ -1,6 +1,7 @@
 /**
- * Memory that projects may use in the service: bodies that arrive, wait or are processed, and answers that their clients
- * have not read yet. A request reserves memory before its body is read, so that whatever has to wait stays with the client.
+ * Memory that projects may use in the service: bodies that arrive, wait or are processed, and answers that their
+ * clients have not read yet. A request reserves memory before its body is read, so that whatever has to wait stays with
+ * the client.
  */
 import type { IncomingHttpHeaders } from 'node:http';
 import { Counts } from '../contract/counts.js';

@@ -1,4 +1,6 @@
-/** One request from its head to the last byte of its answer: what the edge knows about it, and what it holds meanwhile. */
+/**
+ * One request from its head to the last byte of its answer: what the edge knows about it, and what it holds meanwhile.
+ */
 import type { JsonNode } from '../codec/index.js';
 import type { EngineError, ErrorCode } from '../contract/errors.js';
 import type { Caller } from '../engine/access/tokens.js';
@@ -58,7 +60,9 @@ export class RequestContext {
     private readonly onEnd: () => void,
   ) {}
 
-  /** Aborted when the connection closes before the answer has been sent, or with the EngineError that ends the request. */
+  /**
+   * Aborted when the connection closes before the answer has been sent, or with the EngineError that ends the request.
+   */
   get signal(): AbortSignal {
     return this.controller.signal;
   }

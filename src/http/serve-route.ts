@@ -1,6 +1,6 @@
 /**
- * A request of a route, step by step: its admission, its body, the schemas of the route, its handler and the response. Every
- * failure leaves through the error exit.
+ * A request of a route, step by step: its admission, its body, the schemas of the route, its handler and the response.
+ * Every failure leaves through the error exit.
  */
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { EngineError } from '../contract/errors.js';
@@ -60,8 +60,8 @@ export function inputOf(route: Pick<UndocumentedRoute, 'body' | 'query' | 'rawBo
 }
 
 /**
- * `X-Consistency`: the position of the server after a write, for reads at a replica that are to see it. The write is done; the
- * response waits for one question to the server.
+ * `X-Consistency`: the position of the server after a write, for reads at a replica that are to see it. The write is
+ * done; the response waits for one question to the server.
  */
 async function setPositionHeader({ request, reply }: Call): Promise<void> {
   const { project, sql } = request.context;
@@ -79,7 +79,8 @@ const liveRequest = ({ id, context }: FastifyRequest, caller: Caller, { audit }:
 });
 
 /**
- * A change that would be done again under the same key must not look as if it was done once. A read may be repeated anyway.
+ * A change that would be done again under the same key must not look as if it was done once. A read may be repeated
+ * anyway.
  * @throws EngineError invalid_request
  */
 function refuseUnusedKey({ headers }: FastifyRequest, route: UndocumentedRoute): void {

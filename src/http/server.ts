@@ -1,4 +1,6 @@
-/** The HTTP server of the service, put together: its routes and pages. Each request is logged, counted and audited once. */
+/**
+ * The HTTP server of the service, put together: its routes and pages. Each request is logged, counted and audited once.
+ */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
 import type { Engine } from '../engine/engine.js';

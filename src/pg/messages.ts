@@ -148,8 +148,8 @@ export const FRONTEND = {
 } as const;
 
 /*
- * The messages read below share their memory with others, and the bytes after `end` may belong to other sessions. Nothing
- * is read from there, even if a message gives wrong lengths.
+ * The messages read below share their memory with others, and the bytes after `end` may belong to other sessions.
+ * Nothing is read from there, even if a message gives wrong lengths.
  */
 
 /** Where the NUL of a string is. @throws ConnectionLost if there is none */

@@ -1,4 +1,7 @@
-/** The table `cdp.audit` of the control database: writing, reading and retention. What is recorded is decided in `engine/`. */
+/**
+ * The table `cdp.audit` of the control database: writing, reading and retention. What is recorded is decided in
+ * `engine/`.
+ */
 import type { AuditActor } from '../contract/audit.js';
 import { EngineError } from '../contract/errors.js';
 import {
@@ -125,8 +128,8 @@ export class AuditLog {
   }
 
   /**
-   * Removes older entries in batches, also while other instances do the same. How old they are the server's clock says: that of
-   * one instance may be ahead.
+   * Removes older entries in batches, also while other instances do the same. How old they are the server's clock says:
+   * that of one instance may be ahead.
    * @returns the number of entries
    */
   async removeOlderThan(days: number): Promise<number> {

@@ -1,7 +1,7 @@
 /**
- * A Citus cluster by the address of its coordinator, for one project spread over several machines. The project lives in the
- * operator's database there, which has Citus and nothing else (docs/citus.md). Nothing is cloned: the migrations run in that
- * database. Tables are ordinary ones on the coordinator until they are distributed.
+ * A Citus cluster by the address of its coordinator, for one project spread over several machines. The project lives in
+ * the operator's database there, which has Citus and nothing else (docs/citus.md). Nothing is cloned: the migrations
+ * run in that database. Tables are ordinary ones on the coordinator until they are distributed.
  */
 import { EngineError } from '../contract/errors.js';
 import { ident, type Session, sql, trusted } from '../pg/index.js';

@@ -1,6 +1,7 @@
 /**
- * Statements of the service's own that Postgres ended because another session was in the way: a deadlock, or a row of its
- * catalog that somebody else changed or made at the same moment. Nothing of them was done, and they can be run again.
+ * Statements of the service's own that Postgres ended because another session was in the way: a deadlock, or a row of
+ * its catalog that somebody else changed or made at the same moment. Nothing of them was done, and they can be run
+ * again.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { PostgresError, SQLSTATE } from '../pg/index.js';

@@ -45,7 +45,8 @@ export class ControlDatabase {
   ) {}
 
   /**
-   * Migrates the control schema and checks that this instance has the installation's secret, or replaces the previous one.
+   * Migrates the control schema and checks that this instance has the installation's secret, or replaces the previous
+   * one.
    * @param pool of the service's own role on the control database, which is that of `address`
    * @param prepare makes ready what projects are made from, as one instance at a time; what it returns is returned
    * @throws Error when the secret differs or the schema is newer than this program
@@ -85,7 +86,10 @@ export class ControlDatabase {
     await this.query(sql`UPDATE cdp.instance SET welcomed_at = now()`);
   }
 
-  /** Whether Postgres can write a temporary file, which it cannot on a full disk. @throws EngineError database_unavailable */
+  /**
+   * Whether Postgres can write a temporary file, which it cannot on a full disk. @throws EngineError
+   * database_unavailable
+   */
   async canWriteFiles(): Promise<boolean> {
     const steps = [BEGIN, fixed(`SET LOCAL work_mem = '64kB'`), LARGE_RESULT, ROLLBACK];
     const isFull = (error: unknown) => error instanceof PostgresError && error.sqlstate.startsWith('53');
@@ -279,7 +283,9 @@ export class ControlDatabase {
     return rows.map(([id]) => id ?? '');
   }
 
-  /** What a project that is being restored was before. It has schemas of its own only if the server here allows them. */
+  /**
+   * What a project that is being restored was before. It has schemas of its own only if the server here allows them.
+   */
   async adoptHistory(
     id: string,
     { createdAt, quotaBytes, ownSchemas }: Pick<ProjectRow, 'createdAt' | 'quotaBytes'> & { ownSchemas: boolean },
@@ -301,7 +307,10 @@ export class ControlDatabase {
     await this.query(sql`UPDATE cdp.tokens SET last_used_at = now() WHERE id = ANY (${ids})`);
   }
 
-  /** A change and its entry in the audit log, see {@link withEntry}. @throws EngineError outcome_unknown, database_unavailable */
+  /**
+   * A change and its entry in the audit log, see {@link withEntry}. @throws EngineError outcome_unknown,
+   * database_unavailable
+   */
   private change(change: Fragment, entry: AuditRow | null): Promise<Row[]> {
     return serviceChange(this.pool, entry === null ? change : withEntry(change, entry));
   }

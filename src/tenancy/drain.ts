@@ -47,7 +47,10 @@ export async function drain(
   }
 }
 
-/** Every transaction holds a lock on its own virtual id. The state of other roles' sessions is not for every role to see. */
+/**
+ * Every transaction holds a lock on its own virtual id. The state of other roles' sessions is not for every role to
+ * see.
+ */
 const transactionsOf = (roles: readonly string[]): Fragment =>
   sql`FROM pg_stat_activity WHERE usename = ANY (${roles}::name[])
         AND pid IN (SELECT pid FROM pg_locks WHERE locktype = 'virtualxid')`;

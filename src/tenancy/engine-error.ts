@@ -1,4 +1,7 @@
-/** What an error of Postgres, or of the way to it, means to a caller: the one table from SQLSTATE to the contract's codes. */
+/**
+ * What an error of Postgres, or of the way to it, means to a caller: the one table from SQLSTATE to the contract's
+ * codes.
+ */
 import { type Dependency, EngineError, type ErrorCode, type PostgresDetails } from '../contract/errors.js';
 import { LIMITS } from '../contract/limits.js';
 import { ConnectionLost, MessageTooLarge, PostgresError, SQLSTATE } from '../pg/index.js';
@@ -43,7 +46,10 @@ export function errorCode(error: PostgresError): ErrorCode {
   return BY_SQLSTATE[sqlstate] ?? BY_CLASS[sqlstate.slice(0, 2)] ?? 'sql_error';
 }
 
-/** Where Citus refuses a statement about a distributed table, before it does anything: `ErrorIfUnsupportedIndexStmt` and others. */
+/**
+ * Where Citus refuses a statement about a distributed table, before it does anything: `ErrorIfUnsupportedIndexStmt` and
+ * others.
+ */
 const isCitusLimit = ({ sqlstate, fields: { routine } }: PostgresError): boolean =>
   (sqlstate === SQLSTATE.FEATURE_NOT_SUPPORTED || sqlstate === SQLSTATE.INTERNAL_ERROR) &&
   /^Error(If|OutFor)[A-Z]/.test(routine ?? '');
@@ -52,9 +58,9 @@ const isCitusLimit = ({ sqlstate, fields: { routine } }: PostgresError): boolean
 const STORAGE = new Set(['md.c', 'smgr.c', 'fd.c', 'buffile.c', 'copydir.c', 'slru.c', 'storage.c']);
 
 /**
- * Failing writes that Postgres knows no state for: it calls them XX000 (too large for the file system, a quota), or, of a
- * read-only file system, 42501. What else comes from there has a state of its own (53100, 53400). The message would say it
- * in the server's language.
+ * Failing writes that Postgres knows no state for: it calls them XX000 (too large for the file system, a quota), or, of
+ * a read-only file system, 42501. What else comes from there has a state of its own (53100, 53400). The message would
+ * say it in the server's language.
  */
 const isOfStorage = ({ sqlstate, fields: { source } }: PostgresError): boolean =>
   (sqlstate === SQLSTATE.INTERNAL_ERROR || sqlstate === SQLSTATE.INSUFFICIENT_PRIVILEGE) &&
@@ -64,7 +70,10 @@ const isOfStorage = ({ sqlstate, fields: { source } }: PostgresError): boolean =
 /** States whose hints are for the operator: settings to raise, a log to look into. */
 const HINTS_FOR_THE_OPERATOR = new Set<string>([SQLSTATE.OUT_OF_MEMORY, SQLSTATE.DEADLOCK_DETECTED]);
 
-/** Where Postgres shares out the memory that all sessions have in common, and where code of a project raises the state by hand. */
+/**
+ * Where Postgres shares out the memory that all sessions have in common, and where code of a project raises the state
+ * by hand.
+ */
 const NOT_OWN_MEMORY = new Set(['lock.c', 'predicate.c', 'shmem.c', 'pl_exec.c']);
 
 /** The statement was too greedy: its process may take no more memory. The same state stands for shared memory, too. */

@@ -1,6 +1,6 @@
 /**
- * Ends all writes to a project where it lives, so that its copy is complete: its writer may no longer log in. That holds for
- * every instance of the service, also for one that has slept and does not know of the move.
+ * Ends all writes to a project where it lives, so that its copy is complete: its writer may no longer log in. That
+ * holds for every instance of the service, also for one that has slept and does not know of the move.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { EngineError } from '../contract/errors.js';
@@ -18,15 +18,16 @@ const CHECK_MS = 50;
 const END_MS = 30_000;
 
 /**
- * Whether a move is still where a step of it belongs, asked under the lock that all changes of the fence take. A process that has lost
- * the project's lock may learn it too late: without the question it would raise the fence of a move that is undone already, or lower
- * that of the next one.
+ * Whether a move is still where a step of it belongs, asked under the lock that all changes of the fence take. A
+ * process that has lost the project's lock may learn it too late: without the question it would raise the fence of a
+ * move that is undone already, or lower that of the next one.
  */
 type IsStill = () => Promise<boolean>;
 
 /**
  * Resolves when no session of the role is left.
- * @param role the writer: what it had not committed is rolled back. The reader: at the end, so that nobody reads what is old
+ * @param role the writer: what it had not committed is rolled back. The reader: at the end, so that nobody reads what
+ * is old
  * @returns false, and nothing is changed, unless `isStill`
  * @throws PostgresError, Error if its sessions do not end
  */
@@ -45,7 +46,9 @@ export const raiseFence = (tenancy: Tenancy, placement: Placement, role: Role, i
     }
   });
 
-/** Sessions that are being started hold a lock on their database, and are listed with their role before they release it. */
+/**
+ * Sessions that are being started hold a lock on their database, and are listed with their role before they release it.
+ */
 async function loggingIn(session: Session): Promise<number> {
   const [[count] = []] = await session.query(
     sql`SELECT count(*) FROM pg_locks WHERE locktype = 'object' AND classid = 'pg_database'::regclass

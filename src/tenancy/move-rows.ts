@@ -1,4 +1,7 @@
-/** The table `cdp.moves` of the control database: where each move of a project is, so that a crash leaves none unfinished. */
+/**
+ * The table `cdp.moves` of the control database: where each move of a project is, so that a crash leaves none
+ * unfinished.
+ */
 import type { MoveMode, MoveState } from '../contract/moves.js';
 import { BEGIN, COMMIT, type Fragment, type Pool, type Row, sql, trusted } from '../pg/index.js';
 import { type AuditRow, withEntry } from './audit-log.js';

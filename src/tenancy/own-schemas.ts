@@ -1,6 +1,7 @@
 /**
- * Lets a project create schemas besides `data`, as migration tools do. Postgres has one privilege for schemas, publications and
- * trusted extensions; event triggers take the other two away again (docs/decisions/0039-own-schemas.md).
+ * Lets a project create schemas besides `data`, as migration tools do. Postgres has one privilege for schemas,
+ * publications and trusted extensions; event triggers take the other two away again
+ * (docs/decisions/0039-own-schemas.md).
  */
 import { BEGIN, COMMIT, ident, ROLLBACK, type Session, sql, trusted } from '../pg/index.js';
 import { EXTENSIONS_SCHEMA } from './extensions.js';
@@ -34,9 +35,10 @@ export async function grantOwnSchemas(session: Session, placement: Placement): P
 }
 
 /**
- * Names: a backup tells schemas by them in the list of pg_restore, and some are the service's. Extensions and publications: the
- * right is gone while such a statement runs, so it does what it does without it; `IF NOT EXISTS` of an extension that is there
- * succeeds. One at a time takes and gives it, by a lock on a table that a reader cannot take: it may hold any advisory lock.
+ * Names: a backup tells schemas by them in the list of pg_restore, and some are the service's. Extensions and
+ * publications: the right is gone while such a statement runs, so it does what it does without it; `IF NOT EXISTS` of
+ * an extension that is there succeeds. One at a time takes and gives it, by a lock on a table that a reader cannot
+ * take: it may hold any advisory lock.
  */
 function limits({ database, writer }: Placement): string {
   const created = (verb: string, role: string): string =>

@@ -34,8 +34,8 @@ export const isOnCitus = ({ added }: Pick<Placement, 'added'>): boolean => added
 
 /**
  * A setting of sessions that change several tables at once: Citus refuses to do that with a distributed table and a
- * reference table that it refers to, unless it takes one shard after another. Other servers take it for the setting of an
- * extension that is not there.
+ * reference table that it refers to, unless it takes one shard after another. Other servers take it for the setting of
+ * an extension that is not there.
  */
 export const SHARD_BY_SHARD = { 'citus.multi_shard_modify_mode': 'sequential' };
 

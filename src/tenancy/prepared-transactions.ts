@@ -1,6 +1,6 @@
 /**
- * Transactions that a session has prepared for two-phase commit. They outlive the session with all their locks, and keep a database
- * from being dropped. There are none unless the operator has set max_prepared_transactions.
+ * Transactions that a session has prepared for two-phase commit. They outlive the session with all their locks, and
+ * keep a database from being dropped. There are none unless the operator has set max_prepared_transactions.
  */
 import { literal, PostgresError, type Session, sql, startupOptions, withSession, SQLSTATE } from '../pg/index.js';
 import type { Placement } from './placement.js';

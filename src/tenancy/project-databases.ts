@@ -1,6 +1,6 @@
 /**
- * What a project's database holds for the service, in either tenancy: migrations, extensions, rights. It is put right if
- * the project, a half restored backup or an older program left it otherwise.
+ * What a project's database holds for the service, in either tenancy: migrations, extensions, rights. It is put right
+ * if the project, a half restored backup or an older program left it otherwise.
  */
 import { type Session, sql, startupOptions, trusted, withSession } from '../pg/index.js';
 import { retryOnContention } from './contention.js';
@@ -64,7 +64,8 @@ export class ProjectDatabases {
   /**
    * Undoes what a project did to its roles and their rights: passwords, `ALTER ROLE … SET`, `DROP OWNED` and the like.
    * @param isHealthy looks again if another instance was at it, which has mostly put right all there was
-   * @throws PostgresError, also if the project goes on getting in the way; EngineError database_unavailable while it is moved
+   * @throws PostgresError, also if the project goes on getting in the way; EngineError database_unavailable while it is
+   * moved
    */
   restoreRights(
     tenancy: Tenancy,

@@ -1,4 +1,6 @@
-/** The lock of a project in the control database: it is held while the project is created, moved, repaired or deleted. */
+/**
+ * The lock of a project in the control database: it is held while the project is created, moved, repaired or deleted.
+ */
 import { EngineError } from '../contract/errors.js';
 import { PostgresError, type ServerAddress, sql, SQLSTATE } from '../pg/index.js';
 import { withServiceSession } from './service-pool.js';

@@ -1,5 +1,6 @@
 /**
- * The rights that a project's roles have in its database: granting them, and telling whether the project has changed them.
+ * The rights that a project's roles have in its database: granting them, and telling whether the project has changed
+ * them.
  */
 import { type Fragment, ident, join, type Session, sql, trusted } from '../pg/index.js';
 import { areInstalled } from './extensions.js';
@@ -24,9 +25,9 @@ export async function ensureRoles(
 }
 
 /**
- * A member of a role may see and end its sessions, without being a superuser. To change the role, Postgres 16 wants the ADMIN
- * option, which it gives to whoever creates a role and is no superuser, and to nobody else: not to a superuser that is none any
- * more, nor to a role whose server was upgraded.
+ * A member of a role may see and end its sessions, without being a superuser. To change the role, Postgres 16 wants the
+ * ADMIN option, which it gives to whoever creates a role and is no superuser, and to nobody else: not to a superuser
+ * that is none any more, nor to a role whose server was upgraded.
  */
 async function joinRoles(session: Session, { writer, reader }: Pick<Placement, 'writer' | 'reader'>): Promise<void> {
   const [[hasNoOption] = []] = await session.query(
@@ -37,7 +38,10 @@ async function joinRoles(session: Session, { writer, reader }: Pick<Placement, '
   await session.query(sql`GRANT ${ident(writer)}, ${ident(reader)} TO CURRENT_USER ${option}`);
 }
 
-/** Undoes what was done to a project's roles: passwords, the service's membership, and settings for all logins or for those to its database. */
+/**
+ * Undoes what was done to a project's roles: passwords, the service's membership, and settings for all logins or for
+ * those to its database.
+ */
 export async function resetRoles(
   session: Session,
   { database, writer, reader }: Placement,
@@ -85,7 +89,10 @@ const DEFAULTS = [
   ['SCHEMAS', 'USAGE'],
 ] as const;
 
-/** Gives the writer all rights to everything it creates, and lets the reader see it, at once. @param writing a session of the writer */
+/**
+ * Gives the writer all rights to everything it creates, and lets the reader see it, at once. @param writing a session
+ * of the writer
+ */
 export async function grantDefaults(writing: Session, placement: Placement): Promise<void> {
   const [writer, reader] = [ident(placement.writer), ident(placement.reader)];
   const kinds = ['TABLES', 'SEQUENCES'].map(trusted);
@@ -99,7 +106,9 @@ export async function grantDefaults(writing: Session, placement: Placement): Pro
   for (const kind of kinds) await writing.query(sql`GRANT SELECT ON ALL ${kind} IN SCHEMA ${all} TO ${reader}`);
 }
 
-/** The names of the project's schemas: `data` and those that the writer has made, or these alone; null: there are none. */
+/**
+ * The names of the project's schemas: `data` and those that the writer has made, or these alone; null: there are none.
+ */
 async function schemasOf(session: Session, placement: Placement): Promise<{ all: Fragment; own: Fragment | null }> {
   const rows = await session.query(sql`SELECT nspname FROM pg_namespace WHERE ${isOfProject(placement)}`);
   const all = rows.map(([name]) => name ?? '');
@@ -117,8 +126,8 @@ export const isOfProject = ({ schema, writer }: Pick<Placement, 'schema' | 'writ
   sql`(nspname = ${schema} OR nspowner = ${writer}::regrole)`;
 
 /**
- * Whether the writer has all rights to what it makes, and the reader sees it, as a condition on a database of any role: tables,
- * sequences and schemas.
+ * Whether the writer has all rights to what it makes, and the reader sees it, as a condition on a database of any role:
+ * tables, sequences and schemas.
  */
 export const hasDefaults = ({ writer, reader }: Placement): Fragment => sql`3 = (SELECT pg_catalog.count(*)
   FROM pg_catalog.pg_default_acl d
@@ -161,8 +170,9 @@ export async function ensureSchema(session: Session, schema: string): Promise<st
 }
 
 /**
- * Everything in the project's schemas is the writer's; a dump that was restored without owners leaves it to the service.
- * Not the functions behind a range type: Postgres gives them to the superuser of initdb, which the service may be.
+ * Everything in the project's schemas is the writer's; a dump that was restored without owners leaves it to the
+ * service. Not the functions behind a range type: Postgres gives them to the superuser of initdb, which the service may
+ * be.
  * @returns what was wrong, in words
  */
 export async function giveToWriter(session: Session, placement: Placement): Promise<string[]> {

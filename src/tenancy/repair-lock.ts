@@ -1,6 +1,6 @@
 /**
- * The lock on a project's database, or on a template, that is held while it is brought up to date or repaired, or while a
- * move changes its fence.
+ * The lock on a project's database, or on a template, that is held while it is brought up to date or repaired, or while
+ * a move changes its fence.
  */
 import { type Session, sql } from '../pg/index.js';
 import { ADVISORY_LOCKS } from './advisory-locks.js';

@@ -1,4 +1,7 @@
-/** What a server says of itself, for `cdp doctor` and backups, and how large a database is: nothing here changes anything. */
+/**
+ * What a server says of itself, for `cdp doctor` and backups, and how large a database is: nothing here changes
+ * anything.
+ */
 import { type Pool, PostgresError, type Row, type ServerAddress, sql, SQLSTATE } from '../pg/index.js';
 import { appliedVersion } from './migrate.js';
 import { withServiceSession } from './service-pool.js';
@@ -91,8 +94,8 @@ const GONE = new Set<string>([SQLSTATE.INVALID_CATALOG_NAME, SQLSTATE.UNDEFINED_
 
 /**
  * Bytes of one database: tables, indexes, large objects and temporary tables, in all tablespaces, with what running
- * transactions have written; not the write-ahead log nor the temporary files of sorts. Takes 1 to 2 ms, and some 30 ms more
- * for each thousand of tables.
+ * transactions have written; not the write-ahead log nor the temporary files of sorts. Takes 1 to 2 ms, and some 30 ms
+ * more for each thousand of tables.
  * @param pool of the service's own role, which may ask for the size of any project's database
  * @returns null if there is no such database
  * @throws EngineError database_unavailable

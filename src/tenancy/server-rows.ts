@@ -113,8 +113,8 @@ export class ServerRows {
   }
 
   /**
-   * Servers that may take a new project, the least loaded first: by the number of their projects over their weight. A Citus
-   * cluster takes only the one that asks for it by name.
+   * Servers that may take a new project, the least loaded first: by the number of their projects over their weight. A
+   * Citus cluster takes only the one that asks for it by name.
    * @param labels which it must have
    */
   candidates(labels: Readonly<Record<string, string>>): Promise<ServerRow[]> {

@@ -1,5 +1,6 @@
 /**
- * Where the URL of a server or of a replica is: in a variable of the environment, or in a file. Each instance reads its own.
+ * Where the URL of a server or of a replica is: in a variable of the environment, or in a file. Each instance reads its
+ * own.
  */
 import { readFileSync, statSync } from 'node:fs';
 import { addressOfUrl, type ServerAddress } from '../pg/index.js';

@@ -1,6 +1,6 @@
 /**
- * All Postgres servers of an installation: the one that it began with, and those that the operator has added. A project's
- * placement says which one is its own.
+ * All Postgres servers of an installation: the one that it began with, and those that the operator has added. A
+ * project's placement says which one is its own.
  */
 import { CitusTenancy } from './citus-tenancy.js';
 import { unavailable } from './engine-error.js';

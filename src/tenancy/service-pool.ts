@@ -9,8 +9,8 @@ import { CircuitBreaker } from './health/circuit-breaker.js';
 export const CONNECTIONS_BESIDE_PROJECTS = 10;
 
 /**
- * A network that swallows what is sent breaks no connection: without a time limit a query would wait for ever. The first
- * is for short queries, and for a free connection; the second for work such as the making of a database.
+ * A network that swallows what is sent breaks no connection: without a time limit a query would wait for ever. The
+ * first is for short queries, and for a free connection; the second for work such as the making of a database.
  */
 const QUERY_MS = 3_000;
 const WORK_MS = 120_000;
@@ -22,9 +22,9 @@ const IDLE_MS = 30_000;
 
 /**
  * The service's own role resolves names in pg_catalog alone, so that nothing a project made can stand in for a function
- * or an operator, and reports times in one form. Shorter time limits that an operator has given the role would end the making
- * of a database, or a session that only holds a lock. A backend must not go on waiting for a lock when its client has given
- * up: with new ones for each attempt there would soon be no connection left.
+ * or an operator, and reports times in one form. Shorter time limits that an operator has given the role would end the
+ * making of a database, or a session that only holds a lock. A backend must not go on waiting for a lock when its
+ * client has given up: with new ones for each attempt there would soon be no connection left.
  */
 const SETTINGS = {
   search_path: 'pg_catalog',

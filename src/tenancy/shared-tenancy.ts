@@ -1,7 +1,7 @@
 /**
  * One Postgres server by address, shared by projects: each has a database, cloned from a template, and two login
- * roles with random names and derived passwords. Nobody reads or changes another project's data; who can run SQL can slow
- * or crash the server for all on it (docs/security.md).
+ * roles with random names and derived passwords. Nobody reads or changes another project's data; who can run SQL can
+ * slow or crash the server for all on it (docs/security.md).
  */
 import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -21,8 +21,8 @@ import { lockDatabase, randomName, TenancyByAddress } from './tenancy-by-address
 const REVOKES = readFileSync(new URL('./shared-tenancy.sql', import.meta.url), 'utf8');
 
 /**
- * Connections one role may hold, over all instances of the service together. An instance opens at most 14 for a project (8
- * for inserts and schema calls, 6 for free SQL), so this leaves room for nine of them.
+ * Connections one role may hold, over all instances of the service together. An instance opens at most 14 for a project
+ * (8 for inserts and schema calls, 6 for free SQL), so this leaves room for nine of them.
  */
 const CONNECTION_LIMIT = 128;
 
@@ -176,8 +176,8 @@ async function requireRights(session: Session): Promise<void> {
 }
 
 /**
- * Drops a database and ends what uses it. While autovacuum, which is the superuser's, works there, Postgres refuses FORCE
- * to anybody else. Without FORCE it ends autovacuum itself, and waits some seconds for sessions that end.
+ * Drops a database and ends what uses it. While autovacuum, which is the superuser's, works there, Postgres refuses
+ * FORCE to anybody else. Without FORCE it ends autovacuum itself, and waits some seconds for sessions that end.
  */
 async function dropDatabase(session: Session, database: string): Promise<void> {
   try {

@@ -1,4 +1,7 @@
-/** What the tenancies share that find a Postgres server by its address: the operator starts and stops it, and the service logs in. */
+/**
+ * What the tenancies share that find a Postgres server by its address: the operator starts and stops it, and the
+ * service logs in.
+ */
 import { randomBytes } from 'node:crypto';
 import { DEFAULT_SERVER } from '../contract/servers.js';
 import { type Fragment, literal, type ServerAddress, type Session, sql, trusted } from '../pg/index.js';

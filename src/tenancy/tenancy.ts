@@ -1,6 +1,7 @@
 /**
- * How projects live on what the operator has: each on a server of its own (`own-server-tenancy.ts`), with others on one server by
- * address (`shared-tenancy.ts`), or alone on a Citus cluster (`citus-tenancy.ts`). An installation may have several (`servers.ts`).
+ * How projects live on what the operator has: each on a server of its own (`own-server-tenancy.ts`), with others on one
+ * server by address (`shared-tenancy.ts`), or alone on a Citus cluster (`citus-tenancy.ts`). An installation may have
+ * several (`servers.ts`).
  */
 import type { ProjectRow } from './control-rows.js';
 import { CircuitBreaker } from './health/circuit-breaker.js';
@@ -48,11 +49,16 @@ export interface Tenancy {
   previousPassword(role: string): string | null;
   /** Closes, in a project's database, what Postgres shows there of others; as often as it is called. */
   hideOthers(session: Session): Promise<void>;
-  /** Bytes on disk of the project's database; null if it is unknown, or gone. @throws EngineError database_unavailable */
+  /**
+   * Bytes on disk of the project's database; null if it is unknown, or gone. @throws EngineError database_unavailable
+   */
   sizeOf(project: Pick<ProjectRow, 'placement' | 'sizeBytes'>): Promise<number | null>;
   /** Names of the extensions that a new project has. */
   extensions(): Promise<string[]>;
-  /** Projects may create schemas besides `data`: the service can limit that right. @throws EngineError database_unavailable */
+  /**
+   * Projects may create schemas besides `data`: the service can limit that right. @throws EngineError
+   * database_unavailable
+   */
   mayOwnSchemas(): Promise<boolean>;
   /** The major version of Postgres. @throws EngineError database_unavailable */
   major(): Promise<number>;

@@ -1,6 +1,6 @@
 /**
- * A hostile project beside a neighbour, on an embedded data folder: whatever `alice` does, each request of `bob` succeeds and
- * each of his rows is there, and alice's own project answers again afterwards. How fast bob is meanwhile,
+ * A hostile project beside a neighbour, on an embedded data folder: whatever `alice` does, each request of `bob`
+ * succeeds and each of his rows is there, and alice's own project answers again afterwards. How fast bob is meanwhile,
  * `bench/neighbour.mjs` measures.
  */
 import { readdir, stat } from 'node:fs/promises';

@@ -1,4 +1,6 @@
-/** Backups of projects that live on added servers, and restores there: on a server by name, by label, and not elsewhere. */
+/**
+ * Backups of projects that live on added servers, and restores there: on a server by name, by label, and not elsewhere.
+ */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type AddedServer, startAddedServer, variableWith } from '../support/added-server.js';

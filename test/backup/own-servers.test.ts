@@ -1,4 +1,6 @@
-/** Backup and restore of projects that have a server of their own: files of the server, its log, and times in between. */
+/**
+ * Backup and restore of projects that have a server of their own: files of the server, its log, and times in between.
+ */
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';

@@ -1,4 +1,7 @@
-/** The tar file of a backup: `tar` reads what we write, sizes that octal digits do not hold included, and we read it too. */
+/**
+ * The tar file of a backup: `tar` reads what we write, sizes that octal digits do not hold included, and we read it
+ * too.
+ */
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';

@@ -1,4 +1,6 @@
-/** A backup of a project on Citus: its tables are distributed again on another cluster, and are ordinary ones elsewhere. */
+/**
+ * A backup of a project on Citus: its tables are distributed again on another cluster, and are ordinary ones elsewhere.
+ */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';

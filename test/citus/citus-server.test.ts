@@ -1,4 +1,6 @@
-/** The place of a project on a Citus cluster: made, refused where it cannot be, measured on all nodes, and taken away. */
+/**
+ * The place of a project on a Citus cluster: made, refused where it cannot be, measured on all nodes, and taken away.
+ */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { CitusTenancy } from '../../src/tenancy/citus-tenancy.js';
 import { Credentials } from '../../src/tenancy/credentials.js';

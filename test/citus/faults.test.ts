@@ -1,4 +1,7 @@
-/** A worker that is killed, and a shard that moves, while batches are written: nothing acknowledged is lost, nothing is stored twice. */
+/**
+ * A worker that is killed, and a shard that moves, while batches are written: nothing acknowledged is lost, nothing is
+ * stored twice.
+ */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { type CitusCluster, citusProject, hasCitus, startCitus } from '../support/citus-cluster.js';

@@ -1,4 +1,7 @@
-/** The way of a project that has outgrown its server: an ordinary move to a Citus cluster, then its tables are distributed one by one. */
+/**
+ * The way of a project that has outgrown its server: an ordinary move to a Citus cluster, then its tables are
+ * distributed one by one.
+ */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type AddedServer, startAddedServer, variableWith } from '../support/added-server.js';
 import { type CitusCluster, citusServer, hasCitus, startCitus } from '../support/citus-cluster.js';

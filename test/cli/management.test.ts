@@ -1,4 +1,6 @@
-/** The management commands, with a running service and without one: what they print, what they change, what they refuse. */
+/**
+ * The management commands, with a running service and without one: what they print, what they change, what they refuse.
+ */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -195,7 +197,10 @@ describe('on the running service', () => {
 
   const ask = () => call(service.url, 'GET', '/api/cdp/schema', { token });
 
-  /** The service has just been asked, so it remembers what held before. How soon it knows, test/faults/instances measures. */
+  /**
+   * The service has just been asked, so it remembers what held before. How soon it knows, test/faults/instances
+   * measures.
+   */
   async function answersAfter(status: number, ...args: string[]) {
     await ask();
     await lines(...args);

@@ -1,4 +1,7 @@
-/** The makers of schemas and the one validator: what a schema says, what it lets pass, and what the compiler knows of it. */
+/**
+ * The makers of schemas and the one validator: what a schema says, what it lets pass, and what the compiler knows of
+ * it.
+ */
 import { describe, expect, expectTypeOf, it } from 'vitest';
 import { type Schema, type Static, Type } from '../../src/contract/schema.js';
 import { describes, thoroughValidator, validator } from '../../src/contract/validator.js';

@@ -1,4 +1,6 @@
-/** The snippets of docs/client.md are one program: it compiles against the built package, runs, and prints what it says. */
+/**
+ * The snippets of docs/client.md are one program: it compiles against the built package, runs, and prints what it says.
+ */
 import { execFile } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

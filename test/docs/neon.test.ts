@@ -1,4 +1,7 @@
-/** The snippets of docs/neon.md are one program: it compiles against the packages of others, runs, and prints what it says. */
+/**
+ * The snippets of docs/neon.md are one program: it compiles against the packages of others, runs, and prints what it
+ * says.
+ */
 import { execFile } from 'node:child_process';
 import { mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,6 +1,6 @@
 /**
- * An operator's day in docs/servers.md: its commands run one after the other, against two real servers, and print what the
- * page says.
+ * An operator's day in docs/servers.md: its commands run one after the other, against two real servers, and print what
+ * the page says.
  */
 import { execFile } from 'node:child_process';
 import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';

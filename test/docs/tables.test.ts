@@ -6,7 +6,9 @@ import { ERROR_CODES } from '../../src/contract/errors.js';
 import { RECOMMENDED_SETTINGS } from '../../src/engine/servers/recommended-settings.js';
 import { SETTINGS } from '../../src/settings.js';
 
-/** The cells of a table of a page, without its head; @param first cell of the head, of the page's only table by default */
+/**
+ * The cells of a table of a page, without its head; @param first cell of the head, of the page's only table by default
+ */
 function tableOf(page: string, first = ''): string[][] {
   const text = readFileSync(new URL(`../../docs/${page}`, import.meta.url), 'utf8');
   const [, rest = ''] = text.split(`\n\n| ${first}`);

@@ -1,6 +1,6 @@
 /**
- * The commands of docs/tutorial.md, pasted in order into a shell in an empty folder with the package as npm packs it, print
- * what the page shows.
+ * The commands of docs/tutorial.md, pasted in order into a shell in an empty folder with the package as npm packs it,
+ * print what the page shows.
  */
 import { spawn } from 'node:child_process';
 import { mkdir, symlink } from 'node:fs/promises';

@@ -1,6 +1,6 @@
 /**
- * Groups for projects' servers, in a tree of ordinary files and folders: what is written where. That a kernel takes it is not
- * tested here, since few machines that run tests delegate a group.
+ * Groups for projects' servers, in a tree of ordinary files and folders: what is written where. That a kernel takes it
+ * is not tested here, since few machines that run tests delegate a group.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';

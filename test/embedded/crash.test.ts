@@ -1,4 +1,6 @@
-/** A project's server that crashes, hangs or does not start: whom it concerns, who hears of it, and how it comes back. */
+/**
+ * A project's server that crashes, hangs or does not start: whom it concerns, who hears of it, and how it comes back.
+ */
 import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import pg from 'pg';

@@ -1,4 +1,6 @@
-/** One project fills the disk: it is ended before the reserve is gone, and its neighbour and the control database go on. */
+/**
+ * One project fills the disk: it is ended before the reserve is gone, and its neighbour and the control database go on.
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, expect, it } from 'vitest';
 import { smallDisk } from '../faults/support/disk.js';

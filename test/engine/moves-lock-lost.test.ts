@@ -1,6 +1,7 @@
 /**
- * A process that carries out a move and loses the project's lock, as by a restart of the control database, while another one finds the
- * move and undoes it: whatever the first one does then, the project writes where it was, and nothing is left of the move.
+ * A process that carries out a move and loses the project's lock, as by a restart of the control database, while
+ * another one finds the move and undoes it: whatever the first one does then, the project writes where it was, and
+ * nothing is left of the move.
  */
 import pg from 'pg';
 import { pino } from 'pino';

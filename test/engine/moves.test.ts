@@ -1,4 +1,7 @@
-/** Moves of projects between two servers, with everything that they have, and what becomes of a move that does not end well. */
+/**
+ * Moves of projects between two servers, with everything that they have, and what becomes of a move that does not end
+ * well.
+ */
 import { randomUUID } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { NEVER, queryTimeout } from '../../src/engine/limits/deadline.js';

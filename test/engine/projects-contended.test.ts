@@ -1,4 +1,6 @@
-/** Projects that are made and deleted while somebody else is at work on the same rows and locks of the server's catalog. */
+/**
+ * Projects that are made and deleted while somebody else is at work on the same rows and locks of the server's catalog.
+ */
 import type pg from 'pg';
 import { pino } from 'pino';
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';

@@ -1,6 +1,6 @@
 /**
- * A primary that dies, or stands still, and a standby that is promoted: the service, which knows both by its URL, goes on
- * without a restart, and what it answered is true of the new primary.
+ * A primary that dies, or stands still, and a standby that is promoted: the service, which knows both by its URL, goes
+ * on without a restart, and what it answered is true of the new primary.
  */
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';

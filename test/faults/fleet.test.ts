@@ -1,6 +1,7 @@
 /**
- * Sixty projects on servers of their own and on three Postgres clusters, which are reached by a Unix socket, by TCP with a standby, and by
- * TCP with TLS. Projects go where labels, weights and bounds say; then one cluster stands still while the primary of another dies.
+ * Sixty projects on servers of their own and on three Postgres clusters, which are reached by a Unix socket, by TCP
+ * with a standby, and by TCP with TLS. Projects go where labels, weights and bounds say; then one cluster stands still
+ * while the primary of another dies.
  */
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { type AddedServer, startAddedServer, variableWith } from '../support/added-server.js';
@@ -74,7 +75,10 @@ async function create(wish: object): Promise<TestAnswer> {
   return answer;
 }
 
-/** One record for each project in turn: if each waited for its server, they would take minutes. @returns statuses by server */
+/**
+ * One record for each project in turn: if each waited for its server, they would take minutes. @returns statuses by
+ * server
+ */
 async function write(): Promise<Record<string, string[]>> {
   const seen: Record<string, Set<string>> = {};
   for (const project of projects) {

@@ -1,4 +1,7 @@
-/** A disk without room: writes are refused clearly, reads go on, and with room again so do writes; every answer was true. */
+/**
+ * A disk without room: writes are refused clearly, reads go on, and with room again so do writes; every answer was
+ * true.
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
 import { afterAll, expect, it } from 'vitest';
@@ -18,7 +21,9 @@ const BACK_MS = 40_000;
 
 const inserted = ({ status }: Reply): boolean => status === 201;
 
-/** Rows of the usual size, which leave no room in their pages, until the table can only grow past {@link SEGMENT_BYTES}. */
+/**
+ * Rows of the usual size, which leave no room in their pages, until the table can only grow past {@link SEGMENT_BYTES}.
+ */
 const MAKE_BALLAST = `INSERT INTO data.ledger (batch, note)
   SELECT 'ballast', repeat('x', 32) FROM generate_series(1, ${Math.ceil(SEGMENT_BYTES / 80)})`;
 const DROP_BALLAST = `DELETE FROM data.ledger WHERE batch = 'ballast'`;

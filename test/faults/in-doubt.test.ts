@@ -1,4 +1,7 @@
-/** A change whose connection breaks during the commit. Each answer says only what is known; a batch can be repeated under its key. */
+/**
+ * A change whose connection breaks during the commit. Each answer says only what is known; a batch can be repeated
+ * under its key.
+ */
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { join } from 'node:path';

@@ -1,4 +1,7 @@
-/** Several instances on one database: what one does, the others know within a second; keys and limits hold over all of them. */
+/**
+ * Several instances on one database: what one does, the others know within a second; keys and limits hold over all of
+ * them.
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { endEverything, eventually, freePort, type RunningService } from '../support/program.js';

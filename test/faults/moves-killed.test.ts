@@ -1,7 +1,7 @@
 /**
- * Projects that are written to while they move between two servers, each held at another state of its move; then the service, either
- * server or the control database is killed. What was answered is true of the one place where each project lives, and nothing is left
- * anywhere else.
+ * Projects that are written to while they move between two servers, each held at another state of its move; then the
+ * service, either server or the control database is killed. What was answered is true of the one place where each
+ * project lives, and nothing is left anywhere else.
  */
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, expect, it, vi } from 'vitest';
@@ -141,7 +141,10 @@ const HOLD: Record<string, (shop: Shop, database: string) => Promise<Held>> = {
   preparing: (shop) => preparing(shop, 'copy'),
 };
 
-/** Those that take their time come first, since nothing is held for ever; those that hold up others as well come alone, and last. */
+/**
+ * Those that take their time come first, since nothing is held for ever; those that hold up others as well come alone,
+ * and last.
+ */
 const IN_TURN = [
   ['verifying', 'fencing, to be streamed', 'switched'],
   ['fencing, to be copied'],

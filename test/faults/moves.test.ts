@@ -1,6 +1,7 @@
 /**
- * A project that moves to another server and back while eight clients write to it, and a service that is killed at each state of a
- * move: what was answered is true of the place where the project ends, and nothing is left where it does not live.
+ * A project that moves to another server and back while eight clients write to it, and a service that is killed at each
+ * state of a move: what was answered is true of the place where the project ends, and nothing is left where it does not
+ * live.
  */
 import { readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -1,4 +1,6 @@
-/** A faulty network between the service and Postgres: time limits hold, no connection leaks, and it goes on soon after. */
+/**
+ * A faulty network between the service and Postgres: time limits hold, no connection leaks, and it goes on soon after.
+ */
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
@@ -10,8 +12,8 @@ import { type Network, startNetwork } from './support/network.js';
 import { createLedger, type ServerStage, serverStage } from './support/stage.js';
 
 /**
- * From the end of the fault to a success of every kind of request: some seconds, with room for a busy machine. TCP itself
- * would give a dead connection up after a quarter of an hour.
+ * From the end of the fault to a success of every kind of request: some seconds, with room for a busy machine. TCP
+ * itself would give a dead connection up after a quarter of an hour.
  */
 const BACK_MS = 40_000;
 
@@ -189,7 +191,8 @@ it('what a client without a key is told of an insert whose answer was swallowed 
     const before = (await stored()) ?? 0;
     network.swallowAnswers();
     const { status, code, retryAfter } = await insert();
-    // A connection that was open may have ended meanwhile: of a login that nobody answers it is known that nothing was stored.
+    // A connection that was open may have ended meanwhile: of a login that nobody answers it is known that nothing was
+    // stored.
     if (code === 'database_unavailable' && attempt < 5) {
       expect(await stored(), 'answers that the tables contradict').toBe(before);
       network.set('clear');

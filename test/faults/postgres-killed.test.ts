@@ -1,4 +1,6 @@
-/** kill -9 of Postgres under load, whole or a single backend: true answers, no hang, and it goes on without a restart. */
+/**
+ * kill -9 of Postgres under load, whole or a single backend: true answers, no hang, and it goes on without a restart.
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';

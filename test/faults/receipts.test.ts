@@ -1,4 +1,7 @@
-/** Receipts are never wrong: whatever was killed or came late, `stored` is in the table and a settled `not_stored` never will be. */
+/**
+ * Receipts are never wrong: whatever was killed or came late, `stored` is in the table and a settled `not_stored` never
+ * will be.
+ */
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -18,7 +21,10 @@ interface Place {
   readonly token: string;
 }
 
-/** All ways of a batch with a key: by COPY, on the checked path, by an upsert, in part into the quarantine, by a delete, by SQL. */
+/**
+ * All ways of a batch with a key: by COPY, on the checked path, by an upsert, in part into the quarantine, by a delete,
+ * by SQL.
+ */
 const WAYS = ['batch', 'ids', 'upsert', 'quarantine', 'delete', 'sql'] as const;
 
 const newBatch = (name: string, size: number, way: Batch['way']): Batch => {
@@ -46,7 +52,10 @@ const settled = (place: Place, batch: Batch) =>
     return receipt?.status === 'stored' || receipt?.settled === true ? receipt : null;
   });
 
-/** @returns what the table and the quarantine say about a batch: `stored` or `not_stored` as a whole, or how much is there */
+/**
+ * @returns what the table and the quarantine say about a batch: `stored` or `not_stored` as a whole, or how much is
+ * there
+ */
 async function looker({ url, token }: Place): Promise<(batch: Batch) => string> {
   const sql = `SELECT batch, 0 AS bad FROM ledger UNION ALL SELECT record::json->>'note', 1 FROM _cdp.quarantine`;
   const counts = `SELECT batch, count(*) - sum(bad) AS n, sum(bad) AS bad FROM (${sql}) AS r GROUP BY batch`;

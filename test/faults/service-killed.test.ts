@@ -1,4 +1,7 @@
-/** kill -9 of the service, under load and at any moment of its start: nothing acknowledged is lost, nothing is done twice. */
+/**
+ * kill -9 of the service, under load and at any moment of its start: nothing acknowledged is lost, nothing is done
+ * twice.
+ */
 import { spawn } from 'node:child_process';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';

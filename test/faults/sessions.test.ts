@@ -1,6 +1,6 @@
 /**
- * kill -9 of the service while sessions of the Postgres port are open: each client is told or cut off, what was acknowledged
- * is there, a transaction under way is not, and the next sessions find the project as usual.
+ * kill -9 of the service while sessions of the Postgres port are open: each client is told or cut off, what was
+ * acknowledged is there, a transaction under way is not, and the next sessions find the project as usual.
  */
 import pg from 'pg';
 import { setTimeout as sleep } from 'node:timers/promises';

@@ -1,4 +1,6 @@
-/** What earlier versions left in Postgres is taken over, by many instances at once; what a newer one left is refused. */
+/**
+ * What earlier versions left in Postgres is taken over, by many instances at once; what a newer one left is refused.
+ */
 import { readdirSync, readFileSync } from 'node:fs';
 import { pino } from 'pino';
 import { afterAll, describe, expect, it } from 'vitest';

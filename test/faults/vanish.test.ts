@@ -1,4 +1,7 @@
-/** Clients that vanish in the middle: their statement is cancelled within a second, their place is free, and nothing is left. */
+/**
+ * Clients that vanish in the middle: their statement is cancelled within a second, their place is free, and nothing is
+ * left.
+ */
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';

@@ -107,7 +107,8 @@ describe('works:', () => {
       ['audit.read', 'GET', '/api/cdp/admin/audit', undefined, null, null],
       ['request.list', 'GET', '/api/cdp/admin/requests', undefined, null, null],
     ];
-    // These need a request that runs (running-requests-ended.test.ts), or another Postgres (servers.test.ts, moves.test.ts).
+    // These need a request that runs (running-requests-ended.test.ts), or another Postgres (servers.test.ts,
+    // moves.test.ts).
     const elsewhere = ['request.cancel', 'server.add', 'server.remove', 'project.move', 'move.read', 'move.cancel'];
     const words = ALL_ROUTES.map(({ audit }) => audit).filter((word) => !elsewhere.includes(word));
     expect(done.map(([operation]) => operation).sort()).toEqual(words.sort());

@@ -1,4 +1,7 @@
-/** What a change of a column must never do: half of it, harm to others, or holding a table for long (contract section 5). */
+/**
+ * What a change of a column must never do: half of it, harm to others, or holding a table for long (contract section
+ * 5).
+ */
 import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { startService } from '../../src/service.js';

@@ -1,4 +1,6 @@
-/** HTTP that no well-behaved client would send, byte by byte: a clear answer, and the service goes on (contract 1, 8). */
+/**
+ * HTTP that no well-behaved client would send, byte by byte: a clear answer, and the service goes on (contract 1, 8).
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';

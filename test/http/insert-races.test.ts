@@ -82,7 +82,8 @@ describe.each(testServers())('on Postgres $major', (server) => {
       inDatabase(async (other) => {
         await other.query('BEGIN');
         await other.query('INSERT INTO data.contested (k) VALUES ($1), ($2)', [first, first + 1]);
-        // Behind the first, which waits for the other transaction, these two share a COPY, and the second waits as well.
+        // Behind the first, which waits for the other transaction, these two share a COPY, and the second waits as
+        // well.
         const sent = [[first], [first + 2, first + 3], [first + 4, first + 1]].map((batch) =>
           insert(
             'contested',

@@ -1,6 +1,6 @@
 /**
- * The official conformance tests of MCP, for both revisions that are served. They want a server that offers everything; this
- * one offers tools, and of them its own. So each failure must be of something that is not offered.
+ * The official conformance tests of MCP, for both revisions that are served. They want a server that offers everything;
+ * this one offers tools, and of them its own. So each failure must be of something that is not offered.
  */
 import { execFile } from 'node:child_process';
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';

@@ -1,6 +1,6 @@
 /**
- * MCP under attack: SQL that was made to write by a tool that reads, values and names made to be believed, and what else is
- * known of such servers (docs/security.md).
+ * MCP under attack: SQL that was made to write by a tool that reads, values and names made to be believed, and what
+ * else is known of such servers (docs/security.md).
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { opened, post, rpc, tool } from '../support/mcp.js';

@@ -1,4 +1,7 @@
-/** MCP over HTTP (docs/mcp.md): what the tools do for other people's clients, who may use them, and what the protocol refuses. */
+/**
+ * MCP over HTTP (docs/mcp.md): what the tools do for other people's clients, who may use them, and what the protocol
+ * refuses.
+ */
 import { randomUUID } from 'node:crypto';
 import { Client as OldClient } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport as OldTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';

@@ -1,4 +1,6 @@
-/** The disk quota of a project: what is refused while it is over, what goes on, and what ends a statement that grows it. */
+/**
+ * The disk quota of a project: what is refused while it is over, what goes on, and what ends a statement that grows it.
+ */
 import { randomBytes } from 'node:crypto';
 import { pino } from 'pino';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';

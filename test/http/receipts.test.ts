@@ -1,4 +1,7 @@
-/** Receipts over HTTP: what became of a batch with an Idempotency-Key, and the end of all doubt about one that was not stored. */
+/**
+ * Receipts over HTTP: what became of a batch with an Idempotency-Key, and the end of all doubt about one that was not
+ * stored.
+ */
 import { createHash } from 'node:crypto';
 import type pg from 'pg';
 import { pino } from 'pino';

@@ -1,4 +1,6 @@
-/** Batch insert into tables that free SQL made: defaults, types of Postgres's own, odd names, views, partitions, rules. */
+/**
+ * Batch insert into tables that free SQL made: defaults, types of Postgres's own, odd names, views, partitions, rules.
+ */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { testServers } from '../support/postgres.js';
 import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';

@@ -1,4 +1,6 @@
-/** Batch insert over HTTP: requests, answers, and what the service refuses by itself (specification 4.4, contract 6). */
+/**
+ * Batch insert over HTTP: requests, answers, and what the service refuses by itself (specification 4.4, contract 6).
+ */
 import { gzipSync } from 'node:zlib';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { call, failure, startTestService, type TestProject, type TestService } from '../support/service.js';

@@ -1,4 +1,7 @@
-/** What runs when a token is revoked or a project deactivated: it may end by itself, unless the operator wants it to end now. */
+/**
+ * What runs when a token is revoked or a project deactivated: it may end by itself, unless the operator wants it to end
+ * now.
+ */
 import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { startService, type Service } from '../../src/service.js';

@@ -1,4 +1,7 @@
-/** Headers that browsers are told to be careful by: on every answer of every route, of streams, and of what is no request. */
+/**
+ * Headers that browsers are told to be careful by: on every answer of every route, of streams, and of what is no
+ * request.
+ */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { rawAnswer } from '../support/raw.js';
 import { ALL_ROUTES, pathOf, titled } from '../support/routes.js';

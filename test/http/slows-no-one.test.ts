@@ -75,7 +75,8 @@ async function until(what: () => boolean | Promise<boolean>): Promise<boolean> {
   return false;
 }
 
-// What gives way is starved by much other work on the machine, and the seconds that are meant here go by: then it is asked again.
+// What gives way is starved by much other work on the machine, and the seconds that are meant here go by: then it is
+// asked again.
 describe.runIf(onLinux)('processors', { retry: 2 }, () => {
   it('are left to others by a statement that has taken much of them, and its connection is not kept', async () => {
     const before = (await sql('hostile', 'SELECT pg_backend_pid() AS pid')).body.rows as { pid: number }[];

@@ -1,4 +1,6 @@
-/** A query of nothing but constants goes out alone: no transaction, no reset (docs/decisions/0024-constant-queries.md). */
+/**
+ * A query of nothing but constants goes out alone: no transaction, no reset (docs/decisions/0024-constant-queries.md).
+ */
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Session } from '../../src/pg/index.js';
 import { failure, startTestService, type TestAnswer, type TestProject, type TestService } from '../support/service.js';

@@ -1,6 +1,6 @@
 /**
- * Free SQL that may only read (contract section 2): by a token with sql:read alone, or by `read_only: true`. Whatever it
- * tries, nothing is written, and it sees at once what the writer makes.
+ * Free SQL that may only read (contract section 2): by a token with sql:read alone, or by `read_only: true`. Whatever
+ * it tries, nothing is written, and it sees at once what the writer makes.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { testServers } from '../support/postgres.js';

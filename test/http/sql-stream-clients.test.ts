@@ -1,4 +1,6 @@
-/** Clients of free SQL that read slowly, stop reading or leave (contract section 7): back-pressure, cancelling, memory. */
+/**
+ * Clients of free SQL that read slowly, stop reading or leave (contract section 7): back-pressure, cancelling, memory.
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { endEverything, startServe } from '../support/program.js';
@@ -10,7 +12,9 @@ const STALL_MS = 3_000;
 /** Who is not given up after the time for that waits for ever. */
 const GIVEN_UP_MS = 30_000;
 
-/** Long before the statements would end. That it is a second, test/faults/vanish.test.ts has for itself on the machine. */
+/**
+ * Long before the statements would end. That it is a second, test/faults/vanish.test.ts has for itself on the machine.
+ */
 const SOON_MS = 5_000;
 
 let service: TestService;

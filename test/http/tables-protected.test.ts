@@ -1,4 +1,7 @@
-/** What creating, reading and dropping tables must never do: half of it, harm to others, or wait for long (contract section 5). */
+/**
+ * What creating, reading and dropping tables must never do: half of it, harm to others, or wait for long (contract
+ * section 5).
+ */
 import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { startService } from '../../src/service.js';

@@ -1,4 +1,6 @@
-/** Upserts store what their records would store one by one, in their order: on the fast path and on the checked path. */
+/**
+ * Upserts store what their records would store one by one, in their order: on the fast path and on the checked path.
+ */
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { COLUMN_TYPES, type ColumnType } from '../../src/contract/column-types.js';

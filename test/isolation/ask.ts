@@ -67,7 +67,10 @@ function asking(send: (sql: string, params: readonly unknown[]) => Promise<TestA
   };
 }
 
-/** As a client of the Postgres port, in one session for all questions. What comes with an answer, or of its own, counts too. */
+/**
+ * As a client of the Postgres port, in one session for all questions. What comes with an answer, or of its own, counts
+ * too.
+ */
 export function asClient(login: pg.ClientConfig): { ask: Ask; end: () => Promise<void> } {
   let opened: Promise<pg.Client> | null = null;
   const heard: string[] = [];

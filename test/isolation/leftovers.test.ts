@@ -99,7 +99,8 @@ describe('code of the project that an insert runs', () => {
       });
       return `${answer.status} ${answer.text}`;
     };
-    // The first goes by the shape of the table as it was; and each way an insert may take, with an innocent one behind it.
+    // The first goes by the shape of the table as it was; and each way an insert may take, with an innocent one behind
+    // it.
     for (const [path, headers] of [
       ['', {}],
       ['', {}],
@@ -132,8 +133,9 @@ describe('code of the project that an insert runs', () => {
 });
 
 /**
- * A trigger that leaves all records out, and puts a statement of its own under every name that one of the service's may have:
- * those that it is shown, and plain ones. By these the table is what it was before, and a lock is taken behind the last row.
+ * A trigger that leaves all records out, and puts a statement of its own under every name that one of the service's may
+ * have: those that it is shown, and plain ones. By these the table is what it was before, and a lock is taken behind
+ * the last row.
  */
 const replacing = (deallocate: string): string => `
   CREATE FUNCTION evil() RETURNS trigger LANGUAGE plpgsql AS $$ DECLARE

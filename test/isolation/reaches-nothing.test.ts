@@ -1,6 +1,6 @@
 /**
- * A project that tries to reach beyond its database: files, programs, the network, other databases and roles, the server's
- * configuration, the service's own bookkeeping. Each attempt is refused, and nothing has changed afterwards.
+ * A project that tries to reach beyond its database: files, programs, the network, other databases and roles, the
+ * server's configuration, the service's own bookkeeping. Each attempt is refused, and nothing has changed afterwards.
  */
 import { existsSync, readFileSync } from 'node:fs';
 import pg from 'pg';
@@ -90,7 +90,10 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     ]);
   });
 
-  /** Databases, roles and settings of the server, what the project's database holds that is not the project's, and a neighbour's rows. */
+  /**
+   * Databases, roles and settings of the server, what the project's database holds that is not the project's, and a
+   * neighbour's rows.
+   */
   async function surroundings(): Promise<unknown> {
     const names = [own.writer, own.reader, own.database, other.writer, other.reader, other.database];
     const everywhere = [

@@ -1,7 +1,8 @@
 /**
- * A project that asks everything it can of Postgres, beside a neighbour whose every name and text is marked. On servers of
- * their own no answer holds a mark. On a server by address no answer holds any of the neighbour's data; names that Postgres
- * shows to everybody may show. The same questions, put by the superuser in the neighbour's own database, find the marks.
+ * A project that asks everything it can of Postgres, beside a neighbour whose every name and text is marked. On servers
+ * of their own no answer holds a mark. On a server by address no answer holds any of the neighbour's data; names that
+ * Postgres shows to everybody may show. The same questions, put by the superuser in the neighbour's own database, find
+ * the marks.
  */
 import { readFileSync } from 'node:fs';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';

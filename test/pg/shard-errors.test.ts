@@ -1,4 +1,7 @@
-/** Errors that a Citus coordinator passes on from a worker, as Citus 13.2 words them; and that no other error is touched. */
+/**
+ * Errors that a Citus coordinator passes on from a worker, as Citus 13.2 words them; and that no other error is
+ * touched.
+ */
 import { describe, expect, it } from 'vitest';
 import { PostgresError } from '../../src/pg/index.js';
 

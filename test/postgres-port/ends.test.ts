@@ -1,4 +1,7 @@
-/** What ends a session of the Postgres port from outside, whatever it does: each with its SQLSTATE, and no backend stays. */
+/**
+ * What ends a session of the Postgres port from outside, whatever it does: each with its SQLSTATE, and no backend
+ * stays.
+ */
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import {
   inProject,

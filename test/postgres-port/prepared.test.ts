@@ -1,6 +1,6 @@
 /**
- * Transactions that a session of the writer has prepared for two-phase commit, on a server whose operator allows them: they do not stay for good, and
- * do not keep a project from being deleted.
+ * Transactions that a session of the writer has prepared for two-phase commit, on a server whose operator allows them:
+ * they do not stay for good, and do not keep a project from being deleted.
  */
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -1,6 +1,6 @@
 /**
- * A reader's session stays READ ONLY whatever it sends. A function of the writer with SECURITY DEFINER stands for all that could
- * write in its name: each attempt calls it in a transaction that the attempt means to have made READ WRITE.
+ * A reader's session stays READ ONLY whatever it sends. A function of the writer with SECURITY DEFINER stands for all
+ * that could write in its name: each attempt calls it in a transaction that the attempt means to have made READ WRITE.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import {
@@ -95,7 +95,9 @@ const QUERIES = [
 
 const BREAK_OUT = 'COMMIT; BEGIN READ WRITE; SELECT definer(); COMMIT;';
 
-/** One SELECT with standard_conforming_strings on; without it the first string ends later, and five statements follow. */
+/**
+ * One SELECT with standard_conforming_strings on; without it the first string ends later, and five statements follow.
+ */
 const TWO_WAYS = `SELECT 'x\\', $$'; ${BREAK_OUT} --$$`;
 
 /** Each is sent in one piece; what follows a Sync is another group. */

@@ -1,4 +1,7 @@
-/** The start-up packet: whatever bytes come, in whatever pieces, there is a packet or an error, and no setting gives more than the token does. */
+/**
+ * The start-up packet: whatever bytes come, in whatever pieces, there is a packet or an error, and no setting gives
+ * more than the token does.
+ */
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import fc from 'fast-check';

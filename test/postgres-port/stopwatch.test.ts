@@ -1,4 +1,7 @@
-/** How soon a session ends when its token or project does: within a second, on every instance, also while the control database is away. */
+/**
+ * How soon a session ends when its token or project does: within a second, on every instance, also while the control
+ * database is away.
+ */
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { exportJWK, generateKeyPair, SignJWT } from 'jose';

@@ -1,4 +1,7 @@
-/** Who owns a data folder, told by its admin socket: services and commands at once, killed ones, other users, long paths. */
+/**
+ * Who owns a data folder, told by its admin socket: services and commands at once, killed ones, other users, long
+ * paths.
+ */
 import { execFileSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { chmod, lstat, readdir, readFile, readlink, writeFile } from 'node:fs/promises';

@@ -1,4 +1,6 @@
-/** The audit log and real processes: `cdp audit` reads it, a stop writes what waits, a kill loses an interval at most. */
+/**
+ * The audit log and real processes: `cdp audit` reads it, a stop writes what waits, a kill loses an interval at most.
+ */
 import { randomUUID } from 'node:crypto';
 import { userInfo } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';

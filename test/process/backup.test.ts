@@ -1,4 +1,7 @@
-/** `cdp backup` and `cdp restore` as programs: what they print and leave, killed in the middle, on a full disk, through pipes. */
+/**
+ * `cdp backup` and `cdp restore` as programs: what they print and leave, killed in the middle, on a full disk, through
+ * pipes.
+ */
 import { execFileSync, spawn } from 'node:child_process';
 import { createReadStream, createWriteStream } from 'node:fs';
 import { mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';

@@ -1,4 +1,7 @@
-/** kill -9: of the service, whose control server lives on and is adopted, and of either kind of server, which is started again. */
+/**
+ * kill -9: of the service, whose control server lives on and is adopted, and of either kind of server, which is started
+ * again.
+ */
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import {

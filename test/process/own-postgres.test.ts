@@ -1,6 +1,6 @@
 /**
- * A Postgres of the operator's own stays one: its superuser can dump and upgrade it, the service's role can lose SUPERUSER, and
- * what a dump or an operator lost of its roles is restored.
+ * A Postgres of the operator's own stays one: its superuser can dump and upgrade it, the service's role can lose
+ * SUPERUSER, and what a dump or an operator lost of its roles is restored.
  */
 import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
@@ -160,7 +160,8 @@ describe.each(debianMajors())('from Postgres %i', (major) => {
     },
   );
 
-  // To the same major if there is no newer one: what the service has changed in the catalogs, it takes over all the same.
+  // To the same major if there is no newer one: what the service has changed in the catalogs, it takes over all the
+  // same.
   it.each(['SUPERUSER', 'CREATEDB CREATEROLE'])('of a service with %s, pg_upgrade works', async (attributes) => {
     const newest = Math.max(...debianMajors());
     const [from, to] = [await startServer(major), await startServer(newest)];

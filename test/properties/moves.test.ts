@@ -1,7 +1,7 @@
 /**
- * Moves of a project in any order of events: processes that carry one out step by step, lose its lock and go on all the same, or die;
- * somebody who cancels, and the sweep that settles what nobody carries out. The project lives in exactly one place, and in the end
- * nothing is left anywhere else.
+ * Moves of a project in any order of events: processes that carry one out step by step, lose its lock and go on all the
+ * same, or die; somebody who cancels, and the sweep that settles what nobody carries out. The project lives in exactly
+ * one place, and in the end nothing is left anywhere else.
  */
 import { randomUUID } from 'node:crypto';
 import fc from 'fast-check';
@@ -38,7 +38,9 @@ afterAll(async () => {
   await Promise.all([home.close(), other.close()]);
 });
 
-/** What a process writes down between its steps. Not what it asks under the lock of the fence, for which others wait. */
+/**
+ * What a process writes down between its steps. Not what it asks under the lock of the fence, for which others wait.
+ */
 const STEPS: ReadonlySet<PropertyKey> = new Set(['fence', 'advance', 'switch', 'undo', 'unfence', 'end']);
 
 /** A process that carries out a move: it stands before a step until it is let go on. */

@@ -1,4 +1,6 @@
-/** Sequences of schema calls and inserts, each answer compared with that of a model of a few lines (contract 3 and 5). */
+/**
+ * Sequences of schema calls and inserts, each answer compared with that of a model of a few lines (contract 3 and 5).
+ */
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { COLUMN_TYPES, type ColumnType } from '../../src/contract/column-types.js';

@@ -96,8 +96,8 @@ function expectedTimestamp(value: unknown): unknown {
 }
 
 /**
- * Postgres's numeric, which holds the numbers of a jsonb, has one zero. What is too small for a number here is one as well, with
- * the sign that it has there.
+ * Postgres's numeric, which holds the numbers of a jsonb, has one zero. What is too small for a number here is one as
+ * well, with the sign that it has there.
  */
 function withoutSignOfZero(value: unknown): unknown {
   if (value === 0) return 0;

@@ -1,4 +1,7 @@
-/** A second Postgres server, as an operator adds it to an installation: with a role that is no superuser, and its own database. */
+/**
+ * A second Postgres server, as an operator adds it to an installation: with a role that is no superuser, and its own
+ * database.
+ */
 import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { chmod, chown, mkdtemp, rm } from 'node:fs/promises';

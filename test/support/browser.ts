@@ -45,7 +45,10 @@ export const byName = (url: string): string => url.replace('127.0.0.1', HOST);
 
 export interface WatchedPage {
   readonly page: Page;
-  /** Errors in the console or of scripts, violations of the content policy, requests to other hosts, files that are not there. */
+  /**
+   * Errors in the console or of scripts, violations of the content policy, requests to other hosts, files that are not
+   * there.
+   */
   readonly complaints: string[];
   /** The paths and hosts that were asked. */
   readonly asked: string[];

@@ -68,7 +68,8 @@ export async function visit(
 const LOOKS = [1440, 1024, 390].flatMap((width) => [[width, 'light'] as const, [width, 'dark'] as const]);
 
 /**
- * What is wrong with the page as it stands, at different widths in both themes: rules of axe, and what lies beyond the edge.
+ * What is wrong with the page as it stands, at different widths in both themes: rules of axe, and what lies beyond the
+ * edge.
  * @param name of the pictures, if CDP_TEST_PICTURES names a folder for them
  */
 export async function faultsOfLooks({ page, axe }: WatchedPage, name: string): Promise<string[]> {

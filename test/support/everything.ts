@@ -1,4 +1,7 @@
-/** A project with one of everything that a project can make by SQL, and a description of it that two projects can be compared by. */
+/**
+ * A project with one of everything that a project can make by SQL, and a description of it that two projects can be
+ * compared by.
+ */
 import type pg from 'pg';
 
 export const ROWS = 100_000;
@@ -84,7 +87,8 @@ export const EVERYTHING: readonly string[] = [
 const OF_PROJECT = `IN (SELECT oid FROM pg_namespace WHERE nspname = 'data' OR pg_get_userbyid(nspowner) ~ '^w_')`;
 
 /**
- * Everything that can be compared of a project's database, by the catalogs and by the contents. Names of its roles are replaced.
+ * Everything that can be compared of a project's database, by the catalogs and by the contents. Names of its roles are
+ * replaced.
  * @param client of a superuser
  */
 export async function description(client: pg.Client): Promise<Record<string, unknown>> {

@@ -1,13 +1,14 @@
 /**
- * What a run of vitest came to. At its end, names each test that passed only when it was run again, with its first failure.
- * If CDP_TEST_OUTCOME names a file, writes there how many tests passed, and which failed, for `.ci/run`.
+ * What a run of vitest came to. At its end, names each test that passed only when it was run again, with its first
+ * failure. If CDP_TEST_OUTCOME names a file, writes there how many tests passed, and which failed, for `.ci/run`.
  */
 import { writeFileSync } from 'node:fs';
 import type { Reporter, SerializedError, TestCase, TestModule } from 'vitest/node';
 
 /**
- * A failed test runs once more: one that races says little about a change, and must be fixed all the same. Not so what looks for
- * rare bugs: a property with its random example, or a table that contradicts an answer (`UNTRUE` in test/faults/support/ledger.ts).
+ * A failed test runs once more: one that races says little about a change, and must be fixed all the same. Not so what
+ * looks for rare bugs: a property with its random example, or a table that contradicts an answer (`UNTRUE` in
+ * test/faults/support/ledger.ts).
  */
 export const MAY_PASS_LATER = /^(?!Property failed after|answers that the tables contradict)/;
 

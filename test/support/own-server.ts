@@ -1,4 +1,6 @@
-/** Postgres servers as projects have them, each a copy of one template: with small segments, and settings of the test. */
+/**
+ * Postgres servers as projects have them, each a copy of one template: with small segments, and settings of the test.
+ */
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { chmod, chown, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';

@@ -12,7 +12,10 @@ export const ALL_ROUTES: readonly Route[] = [...ROUTES, ...ADMIN_ROUTES];
 export const titled = (routes: readonly Route[]): [string, Route][] =>
   routes.map((route) => [`${route.method} ${route.url}`, route]);
 
-/** The route's path with names in place of its parameters, and the query that it needs; nothing named exists in a new project. */
+/**
+ * The route's path with names in place of its parameters, and the query that it needs; nothing named exists in a new
+ * project.
+ */
 export function pathOf(
   { url, query }: Pick<Route, 'url' | 'query'>,
   names: Readonly<Record<string, string>> = {},

@@ -4,7 +4,9 @@ import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { stripVTControlCharacters } from 'node:util';
 
-/** Between our pipes and a terminal of its own for the program; ends as the program does, or with us: then it hangs up. */
+/**
+ * Between our pipes and a terminal of its own for the program; ends as the program does, or with us: then it hangs up.
+ */
 const BRIDGE = `
 import fcntl, os, pty, select, struct, sys, termios
 rows, columns = int(sys.argv[1]), int(sys.argv[2])

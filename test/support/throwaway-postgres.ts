@@ -1,4 +1,7 @@
-/** Postgres servers by address, made for tests and thrown away: the embedded 18, and the older majors that the machine has. */
+/**
+ * Postgres servers by address, made for tests and thrown away: the embedded 18, and the older majors that the machine
+ * has.
+ */
 import { existsSync } from 'node:fs';
 import { chown, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -46,8 +49,8 @@ interface Options {
 }
 
 /**
- * Starts the server of a folder, and makes its cluster if it is missing. The folder's path is short, so the socket fits. Nothing is
- * flushed: tests kill processes, not the machine, and what was acknowledged survives that.
+ * Starts the server of a folder, and makes its cluster if it is missing. The folder's path is short, so the socket
+ * fits. Nothing is flushed: tests kill processes, not the machine, and what was acknowledged survives that.
  */
 export async function startThrowaway(folder: string, options: Options = {}): Promise<ThrowawayServer> {
   const { major = 18, settings = [], port, hba = '' } = options;

@@ -1,4 +1,7 @@
-/** Clients that other generators make of the OpenAPI document compile, and run SQL with types. npx fetches the generators. */
+/**
+ * Clients that other generators make of the OpenAPI document compile, and run SQL with types. npx fetches the
+ * generators.
+ */
 import { execFile } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,7 @@
-/** The configuration of deploy/haproxy.cfg, in a real HAProxy (apt-get install haproxy): a rolling restart that nobody notices. */
+/**
+ * The configuration of deploy/haproxy.cfg, in a real HAProxy (apt-get install haproxy): a rolling restart that nobody
+ * notices.
+ */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFile, rm, writeFile, mkdtemp } from 'node:fs/promises';

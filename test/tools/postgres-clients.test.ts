@@ -1,6 +1,6 @@
 /**
- * Clients of other people do at the Postgres port what they do at any Postgres: the programs in `clients/`, psql, and what tools ask
- * of the catalogs. `scripts/ci.mjs` installs them.
+ * Clients of other people do at the Postgres port what they do at any Postgres: the programs in `clients/`, psql, and
+ * what tools ask of the catalogs. `scripts/ci.mjs` installs them.
  */
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';

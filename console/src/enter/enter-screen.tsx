@@ -1,4 +1,7 @@
-/** The log-in screen: a token is typed or pasted. It stays in memory, or in this tab's sessionStorage if the person says so. */
+/**
+ * The log-in screen: a token is typed or pasted. It stays in memory, or in this tab's sessionStorage if the person says
+ * so.
+ */
 import './enter.css';
 import { useSignal } from '@preact/signals';
 import { useLayoutEffect, useRef } from 'preact/hooks';

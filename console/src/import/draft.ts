@@ -1,4 +1,7 @@
-/** A file that was chosen: how it is read, and which column each of its fields goes to. Nothing is sent before a person agrees. */
+/**
+ * A file that was chosen: how it is read, and which column each of its fields goes to. Nothing is sent before a person
+ * agrees.
+ */
 import { computed, type Signal, signal } from '@preact/signals';
 import { CdpError, type StoreOptions, type Table } from '../../../src/client/index.js';
 import { NAME_PATTERN } from '../../../src/contract/names.js';

@@ -13,13 +13,19 @@ import { entered, watchedFetch } from '../session.js';
 import { Corrections } from './corrections.js';
 import type { StoredJournal } from './stored-journal.js';
 
-/** `waiting`: for its file, which the browser gave away when the tab was closed. `correcting`: all is sent, and refused records are left. */
+/**
+ * `waiting`: for its file, which the browser gave away when the tab was closed. `correcting`: all is sent, and refused
+ * records are left.
+ */
 export type State = 'waiting' | 'running' | 'pausing' | 'paused' | 'failed' | 'correcting' | 'done';
 
 /** Beyond these the import pauses, since a person should look first. They bound its memory, too. */
 const REFUSED = { records: 10_000, characters: 16 * 1024 * 1024 };
 
-/** Browsers open six connections to a host; two are left for other screens. With a key one, so that its last record wins. */
+/**
+ * Browsers open six connections to a host; two are left for other screens. With a key one, so that its last record
+ * wins.
+ */
 const batchesAtOnce = ({ onConflict }: StoreOptions): number => (onConflict === undefined ? 4 : 1);
 
 export class ImportJob {
@@ -84,7 +90,10 @@ export class ImportJob {
     }
   }
 
-  /** @throws FileError if batches remain in doubt: the service has forgotten their keys, and may have forgotten their receipts */
+  /**
+   * @throws FileError if batches remain in doubt: the service has forgotten their keys, and may have forgotten their
+   * receipts
+   */
   private async settleOutdated(): Promise<void> {
     const inDoubt = await settleOutdated(this.client, this.journal, this.journal.header.table);
     if (inDoubt === 0) return;

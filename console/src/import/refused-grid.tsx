@@ -1,4 +1,7 @@
-/** Refused records: each wrong cell is red, says what is wrong, and is corrected in its place. Only the visible rows exist. */
+/**
+ * Refused records: each wrong cell is red, says what is wrong, and is corrected in its place. Only the visible rows
+ * exist.
+ */
 import './refused.css';
 import { useSignal } from '@preact/signals';
 import { useEffect, useId, useMemo, useRef } from 'preact/hooks';

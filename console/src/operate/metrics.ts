@@ -50,8 +50,8 @@ export function rate(before: Look, after: Look, name: string, labels?: RegExp): 
 }
 
 /**
- * A quantile of what was observed between two looks, by the upper bounds of a histogram's buckets, as Prometheus estimates it;
- * null: nothing was.
+ * A quantile of what was observed between two looks, by the upper bounds of a histogram's buckets, as Prometheus
+ * estimates it; null: nothing was.
  */
 export function quantile(before: Look, after: Look, name: string, share: number): number | null {
   const bounds = new Map<number, number>();

@@ -1,4 +1,7 @@
-/** Records that an insert with `on_error=quarantine` refused and kept: what is wrong with each, another try, or the end of them. */
+/**
+ * Records that an insert with `on_error=quarantine` refused and kept: what is wrong with each, another try, or the end
+ * of them.
+ */
 import '../operate/operate.css';
 import '../results/result-view.css';
 import './quarantine.css';

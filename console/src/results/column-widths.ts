@@ -1,4 +1,7 @@
-/** How wide the columns of a grid are: as the person made them, else as their names, types and first rows want, within reason. */
+/**
+ * How wide the columns of a grid are: as the person made them, else as their names, types and first rows want, within
+ * reason.
+ */
 import { preview } from './cells.js';
 import type { Result } from './result.js';
 

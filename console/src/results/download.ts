@@ -16,10 +16,11 @@ interface SaveFilePicker {
 }
 
 /**
- * Straight to the disk where the browser can (Chromium over HTTPS or on localhost), else collected in a blob first, which
- * takes the browser's own space for it.
+ * Straight to the disk where the browser can (Chromium over HTTPS or on localhost), else collected in a blob first,
+ * which takes the browser's own space for it.
  * @param progress called with the bytes so far
- * @throws CdpError; FileError if a value has no place in a Parquet file; an AbortError if the person does not choose a file
+ * @throws CdpError; FileError if a value has no place in a Parquet file; an AbortError if the person does not choose a
+ * file
  */
 export async function download(
   { text, params }: Question,

@@ -1,4 +1,7 @@
-/** Rows as a grid of real cells, of which only the visible ones exist. The arrow keys move; screen readers know where they are. */
+/**
+ * Rows as a grid of real cells, of which only the visible ones exist. The arrow keys move; screen readers know where
+ * they are.
+ */
 import './grid.css';
 import { type Signal, useSignal } from '@preact/signals';
 import { useEffect, useId, useMemo, useRef } from 'preact/hooks';

@@ -1,6 +1,6 @@
 /**
- * Completion from the project's schema and the statement at the cursor. It looks at no more than it shows, so thousands of
- * tables do not slow the typing.
+ * Completion from the project's schema and the statement at the cursor. It looks at no more than it shows, so thousands
+ * of tables do not slow the typing.
  */
 import type { Completion, CompletionContext, CompletionResult } from '@codemirror/autocomplete';
 import type { Table } from '../../../src/client/index.js';

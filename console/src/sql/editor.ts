@@ -1,6 +1,6 @@
 /**
- * The SQL editor. It lives in a shadow root: there CodeMirror puts its styles into adopted style sheets, which the page's
- * policy allows, and not into a `<style>` element, which it forbids.
+ * The SQL editor. It lives in a shadow root: there CodeMirror puts its styles into adopted style sheets, which the
+ * page's policy allows, and not into a `<style>` element, which it forbids.
  */
 import {
   autocompletion,
@@ -151,8 +151,8 @@ function extensions({ onChange, onCursor, onRun, onExplain }: EditorEvents): Ext
 }
 
 /**
- * Chromium keeps the color of what is typed over, by a style attribute, which the policy forbids and reports. So such text goes
- * straight into the editor's state.
+ * Chromium keeps the color of what is typed over, by a style attribute, which the policy forbids and reports. So such
+ * text goes straight into the editor's state.
  */
 const typingOverSelection = EditorView.domEventHandlers({
   beforeinput({ inputType, data, isComposing }, view) {

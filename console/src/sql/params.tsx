@@ -1,4 +1,6 @@
-/** An input for each `$n` of the statement at the cursor. Postgres reads the text as the type that its context needs. */
+/**
+ * An input for each `$n` of the statement at the cursor. Postgres reads the text as the type that its context needs.
+ */
 export function Params({
   count,
   values,

@@ -42,8 +42,8 @@ const text = (value: unknown): string =>
   typeof value === 'string' ? value : Array.isArray(value) ? value.join(', ') : '';
 
 /**
- * With the children: time over all loops, else cost. Below a Gather, Postgres adds up the loops of all processes, which take their time
- * side by side.
+ * With the children: time over all loops, else cost. Below a Gather, Postgres adds up the loops of all processes, which
+ * take their time side by side.
  */
 const amount = (raw: Raw, processes: number): number =>
   raw['Actual Total Time'] === undefined

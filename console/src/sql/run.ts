@@ -1,4 +1,6 @@
-/** One run of SQL from a tab: one statement as a stream of any size, several as one transaction with a result for each. */
+/**
+ * One run of SQL from a tab: one statement as a stream of any size, several as one transaction with a result for each.
+ */
 import { signal } from '@preact/signals';
 import { CdpError } from '../../../src/client/index.js';
 import { cellsOf, membersOf, textOf } from '../results/cells.js';

@@ -35,7 +35,9 @@ export function splitStatements(text: string): Statement[] {
 
 const statement = (text: string, from: number, to: number): Statement => ({ from, to, text: text.slice(from, to) });
 
-/** Whether a semicolon ends the statement: not within parentheses, nor in a function body between BEGIN ATOMIC and END. */
+/**
+ * Whether a semicolon ends the statement: not within parentheses, nor in a function body between BEGIN ATOMIC and END.
+ */
 class Nesting {
   #parentheses = 0;
   #blocks = 0;

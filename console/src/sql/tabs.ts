@@ -46,7 +46,10 @@ const newId = (): string => `${Date.now().toString(36)}${Math.random().toString(
 let loadedFor: Session | undefined;
 let loading = Promise.resolve();
 
-/** The tabs that this window has loaded, made or closed. Those of other windows, which it does not know, are left as they are. */
+/**
+ * The tabs that this window has loaded, made or closed. Those of other windows, which it does not know, are left as
+ * they are.
+ */
 const known = new Set<string>();
 
 /** Of what is to be written soon. */
@@ -141,7 +144,10 @@ effect(() => {
   if (session.value === null && timer !== undefined) writeTabs();
 });
 
-/** What was typed just before the page went: IndexedDB takes longer than a page has then, so that this window keeps it itself. */
+/**
+ * What was typed just before the page went: IndexedDB takes longer than a page has then, so that this window keeps it
+ * itself.
+ */
 const UNSAVED = 'cdp-console-unsaved';
 
 addEventListener('pagehide', () => {

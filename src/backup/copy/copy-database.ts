@@ -1,6 +1,7 @@
 /**
- * Copies a project from one Postgres server to another, which may be of a later major: the schema by pg_dump, the rows by COPY,
- * both of one snapshot. No client programs of Postgres need to be installed (docs/decisions/0046-copying-between-servers.md).
+ * Copies a project from one Postgres server to another, which may be of a later major: the schema by pg_dump, the rows
+ * by COPY, both of one snapshot. No client programs of Postgres need to be installed
+ * (docs/decisions/0046-copying-between-servers.md).
  */
 import type { Verification } from '../../contract/moves.js';
 import type { TableRows } from '../../contract/wire/operator.js';
@@ -27,9 +28,14 @@ export interface ProjectDatabase {
 }
 
 export interface CopyOptions {
-  /** What is written to it after the beginning is not copied, and nobody alters or drops a table meanwhile: they are locked. */
+  /**
+   * What is written to it after the beginning is not copied, and nobody alters or drops a table meanwhile: they are
+   * locked.
+   */
   readonly source: ProjectDatabase;
-  /** As {@link Tenancy.create} makes it, of the same schema version as the source. After a failure it is half filled. */
+  /**
+   * As {@link Tenancy.create} makes it, of the same schema version as the source. After a failure it is half filled.
+   */
   readonly target: ProjectDatabase;
   readonly verify: Verification;
   /** Aborted: all sessions end at once, and with them their transactions. */
@@ -118,7 +124,10 @@ export const readSchema = (place: ProjectDatabase, signal: AbortSignal): Promise
     entriesIn(await schemaOf(session, login, place.placement, snapshot, signal)),
   );
 
-/** Runs `work` as a role that may read all of the project, in one snapshot with all tables locked against changes of their schema. */
+/**
+ * Runs `work` as a role that may read all of the project, in one snapshot with all tables locked against changes of
+ * their schema.
+ */
 const reading = <T>(
   { tenancy, placement }: ProjectDatabase,
   signal: AbortSignal,
@@ -131,7 +140,10 @@ const reading = <T>(
     }),
   );
 
-/** Runs `work` as the writer, who is to own everything. The project's code finds its own tables, as it does in its requests. */
+/**
+ * Runs `work` as the writer, who is to own everything. The project's code finds its own tables, as it does in its
+ * requests.
+ */
 export function writing<T>(
   { tenancy, placement }: ProjectDatabase,
   signal: AbortSignal,

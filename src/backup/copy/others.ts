@@ -1,4 +1,7 @@
-/** What a project has beside its tables, and pg_dump does not say in the schema: where its sequences stand, and its large objects. */
+/**
+ * What a project has beside its tables, and pg_dump does not say in the schema: where its sequences stand, and its
+ * large objects.
+ */
 import { createHash } from 'node:crypto';
 import type { Verification } from '../../contract/moves.js';
 import { ident, type Session, sql } from '../../pg/index.js';

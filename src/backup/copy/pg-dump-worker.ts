@@ -1,6 +1,6 @@
 /**
- * The thread that runs pg_dump, as WebAssembly. It knows no sockets: what it writes goes to `pg-dump.ts`, and it stands still until
- * the answer is there.
+ * The thread that runs pg_dump, as WebAssembly. It knows no sockets: what it writes goes to `pg-dump.ts`, and it stands
+ * still until the answer is there.
  */
 import { pgDump } from '@electric-sql/pglite-tools/pg_dump';
 import { parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
@@ -8,7 +8,9 @@ import type { DumpTask } from './pg-dump.js';
 
 const { args, answered } = workerData as DumpTask;
 
-/** Lines that begin so are commands of psql to pgDump, which removes them from all of its output, out of a comment, too. */
+/**
+ * Lines that begin so are commands of psql to pgDump, which removes them from all of its output, out of a comment, too.
+ */
 const COMMAND = /\\((?:un)?restrict)/gi;
 /** Of the same length, since the lengths of messages stay. No text of Postgres's own contains it. */
 const HIDDEN = /\x01((?:un)?restrict)/gi;

@@ -1,6 +1,7 @@
 /**
- * The schema of a database by pg_dump 18, which npm brings as WebAssembly (docs/decisions/0046-copying-between-servers.md). It runs
- * in a thread of its own, and talks to the server on a connection of ours.
+ * The schema of a database by pg_dump 18, which npm brings as WebAssembly
+ * (docs/decisions/0046-copying-between-servers.md). It runs in a thread of its own, and talks to the server on a
+ * connection of ours.
  */
 import { Worker } from 'node:worker_threads';
 import { ConnectionLost, type LoggedIn, type LoginOptions, withSession } from '../../pg/index.js';

@@ -1,4 +1,7 @@
-/** The text that pg_dump writes of a schema: its entries, each with what it is about, and those of them that are the project's. */
+/**
+ * The text that pg_dump writes of a schema: its entries, each with what it is about, and those of them that are the
+ * project's.
+ */
 import { tokensOf } from '../../contract/sql-tokens.js';
 import { isOwn } from '../logical/archive-entries.js';
 
@@ -14,8 +17,8 @@ export interface Entry {
 const HEADER = /^-- Name: (.*); Type: (.*); Schema: (.*); Owner: .*$/;
 
 /**
- * What minor releases of Postgres since November 2026 keep among the options of each column. An older server does not know it, and it
- * says nothing of the column. In a statement of its own, with the options that were set.
+ * What minor releases of Postgres since November 2026 keep among the options of each column. An older server does not
+ * know it, and it says nothing of the column. In a statement of its own, with the options that were set.
  */
 const COLUMN_VERSION = /(?<=^ALTER (?:FOREIGN )?TABLE ONLY .+ ALTER COLUMN .+ SET \()pg_attver=\d+(?:, )?/gm;
 

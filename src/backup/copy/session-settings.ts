@@ -1,4 +1,7 @@
-/** Settings of the sessions on both sides, so that a value has one text, and no limit of the operator's ends a long COPY. */
+/**
+ * Settings of the sessions on both sides, so that a value has one text, and no limit of the operator's ends a long
+ * COPY.
+ */
 import { type Session, sql } from '../../pg/index.js';
 
 const SETTINGS = {

@@ -8,8 +8,8 @@ import { type ProjectTable, shownName } from '../logical/snapshot.js';
 const OF_SERVICE = ['idempotency_keys', 'quarantine'];
 
 /**
- * A table with rows of its own, or a partitioned one with all of its partitions: where a row belongs among them may depend on the
- * server, as by the sort order of its operating system.
+ * A table with rows of its own, or a partitioned one with all of its partitions: where a row belongs among them may
+ * depend on the server, as by the sort order of its operating system.
  */
 export interface CopiedTable extends ProjectTable {
   /** As people are shown it. */

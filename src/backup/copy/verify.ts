@@ -48,7 +48,8 @@ export function differentTables(before: ReadonlyMap<string, Contents>, after: Re
 
 /**
  * Names the parts of the schema that differ. pg_dump writes the same for the same schema, but for the names of roles.
- * @param hasTexts compares what they say, and not just whether they are there: an older major says some things in another way
+ * @param hasTexts compares what they say, and not just whether they are there: an older major says some things in
+ * another way
  */
 export function differentEntries(
   before: readonly Entry[],

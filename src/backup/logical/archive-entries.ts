@@ -17,7 +17,10 @@ const AS_STATEMENTS = new Set(['ACL', 'DEFAULT ACL', 'POLICY', 'MATERIALIZED VIE
 /** They belong to the project although they are in no schema. */
 const LARGE_OBJECTS = new Set(['BLOB', 'BLOB METADATA', 'BLOBS']);
 
-/** The project's own part. A new project has the service's part already, except for the answers by Idempotency-Key and the quarantine. */
+/**
+ * The project's own part. A new project has the service's part already, except for the answers by Idempotency-Key and
+ * the quarantine.
+ */
 export function chooseEntries(list: string, schema: string, writer: string): ChosenEntries {
   const entries = list.split('\n').map((line) => [line, ...(ENTRY.exec(line) ?? []).slice(1)] as const);
   const ownSchemas = entries.flatMap(([, kind, , name = '']) => {
@@ -94,8 +97,9 @@ export const renamed = (text: string, roles: ReadonlyMap<string, string>): strin
 const NO_PATH = "SELECT pg_catalog.set_config('search_path', '', false);";
 
 /**
- * Replaces it by the search path that the project's code was written for: a function in a CHECK or an index may name tables without
- * their schema. pg_restore offers no option for that: it executes the statement whatever `--use-list` says. All offsets stay.
+ * Replaces it by the search path that the project's code was written for: a function in a CHECK or an index may name
+ * tables without their schema. pg_restore offers no option for that: it executes the statement whatever `--use-list`
+ * says. All offsets stay.
  * @param start of the archive, with its first entries
  * @throws Error if pg_dump has written something else
  */

@@ -34,8 +34,8 @@ const USUAL_PLACES = [
 ];
 
 /**
- * The pair of the lowest fitting version: pg_dump refuses a server newer than itself, pg_restore refuses such an archive, and an older
- * server may not understand what a newer one writes.
+ * The pair of the lowest fitting version: pg_dump refuses a server newer than itself, pg_restore refuses such an
+ * archive, and an older server may not understand what a newer one writes.
  * @param least lowest major version. @param most highest major version
  * @throws Error that says what to install
  */
@@ -144,8 +144,8 @@ export async function stream<T>(
 }
 
 /**
- * The environment of a program that logs in with these options (Postgres manual 34.15). It has nothing of ours, and a password is not
- * on a command line, which other users could read.
+ * The environment of a program that logs in with these options (Postgres manual 34.15). It has nothing of ours, and a
+ * password is not on a command line, which other users could read.
  * @param folder of mode 700, for certificates while the program runs
  */
 export async function libpqEnvironment(login: LoginOptions, folder: string): Promise<Record<string, string>> {

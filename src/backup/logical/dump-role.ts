@@ -1,6 +1,7 @@
 /**
- * A role for one dump: it reads everything of one project, a few catalogs that are closed to projects, and nothing else. The
- * project's writer may not read those catalogs; and a dump as a superuser could be made to run the project's code as that.
+ * A role for one dump: it reads everything of one project, a few catalogs that are closed to projects, and nothing
+ * else. The project's writer may not read those catalogs; and a dump as a superuser could be made to run the project's
+ * code as that.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import {

@@ -1,6 +1,6 @@
 /**
- * Logical backup of one project: a dump by pg_dump, and the number of rows in each table, both of one snapshot. Neither runs code of
- * the project.
+ * Logical backup of one project: a dump by pg_dump, and the number of rows in each table, both of one snapshot. Neither
+ * runs code of the project.
  */
 import type { Readable } from 'node:stream';
 import type { TableRows } from '../../contract/wire/operator.js';
@@ -29,7 +29,8 @@ interface Dumping {
 const OPTIONS = ['--format=custom', '--no-security-labels', '--no-publications', '--no-subscriptions'];
 
 /**
- * Dumps the whole database, of which a restore takes the project's part. Reads and inserts go on; altering or dropping a table waits.
+ * Dumps the whole database, of which a restore takes the project's part. Reads and inserts go on; altering or dropping
+ * a table waits.
  * @throws ProgramFailed, PostgresError, what `add` throws
  */
 export async function saveDump(

@@ -35,7 +35,10 @@ import { countRows } from './dump.js';
 /** A pg_restore of this version or later sets `transaction_timeout`, which servers before it do not know. */
 const TRANSACTION_TIMEOUT = 17;
 
-/** @param majors of the servers here that may get them. @throws Error if the dumps are of a newer server, or says what to install */
+/**
+ * @param majors of the servers here that may get them. @throws Error if the dumps are of a newer server, or says what
+ * to install
+ */
 export function programsFor(
   dumps: readonly LogicalProject[],
   majors: readonly number[],
@@ -53,8 +56,8 @@ export function programsFor(
 }
 
 /**
- * Rights, policies and the contents of materialized views follow as statements of our own, because they name roles, which have
- * other names here, and because pg_restore would not fill a view that a policy applies to.
+ * Rights, policies and the contents of materialized views follow as statements of our own, because they name roles,
+ * which have other names here, and because pg_restore would not fill a view that a policy applies to.
  * @returns what is left out, in words: rights that were given to roles which do not exist here, and how tables were
  * distributed
  * @throws ProgramFailed, PostgresError; Error if the rows are not those of the dump

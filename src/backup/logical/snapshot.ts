@@ -16,8 +16,9 @@ export const shownName = ({ schema, name }: ProjectTable, placement: Placement):
   schema === placement.schema ? name : `${schema}.${name}`;
 
 /**
- * Workers of a Citus cluster share no snapshot, so nobody may write to distributed tables until the end. The lock is not
- * passed on to the workers: the transactions there would begin, and with them their snapshots, before it is granted.
+ * Workers of a Citus cluster share no snapshot, so nobody may write to distributed tables until the end. The lock is
+ * not passed on to the workers: the transactions there would begin, and with them their snapshots, before it is
+ * granted.
  */
 const ON_COORDINATOR = sql`SET LOCAL citus.enable_ddl_propagation = off`;
 
@@ -64,9 +65,9 @@ async function lockTables(session: Session, placement: Placement): Promise<Proje
 }
 
 /**
- * The number of rows in a table. By COPY, which does not plan: for `SELECT count(*)` the planner evaluates predicates of indexes and
- * expressions of statistics, which are the project's code. One narrow column is enough; its type is built in, so its output function
- * is not the project's.
+ * The number of rows in a table. By COPY, which does not plan: for `SELECT count(*)` the planner evaluates predicates
+ * of indexes and expressions of statistics, which are the project's code. One narrow column is enough; its type is
+ * built in, so its output function is not the project's.
  */
 export async function countIn(session: Session, { schema, name }: ProjectTable): Promise<number> {
   const table = ident(schema, name);

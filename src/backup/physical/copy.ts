@@ -1,6 +1,6 @@
 /**
- * Copies the data directory of a running server, by Postgres's low-level base backup (manual 25.3.4). The copy includes the
- * WAL from its start to its end, so it needs no archive.
+ * Copies the data directory of a running server, by Postgres's low-level base backup (manual 25.3.4). The copy includes
+ * the WAL from its start to its end, so it needs no archive.
  */
 import { randomBytes } from 'node:crypto';
 import {
@@ -37,7 +37,8 @@ const SETTINGS = {
 };
 
 /**
- * A temporary slot keeps the WAL that the copy needs, from before the checkpoint at its start. It ends with the connection.
+ * A temporary slot keeps the WAL that the copy needs, from before the checkpoint at its start. It ends with the
+ * connection.
  * @throws Error if the server was stopped or its WAL outgrew `max_slot_wal_keep_size`; what `add` throws; PostgresError
  */
 export async function copyRunning({ dataDirectory, login, signal }: RunningServer, add: AddFile): Promise<Copied> {

@@ -29,8 +29,8 @@ const IS_LEFT_OUT =
   /^(?:postmaster\.(?:pid|opts)|backup_label(?:\.old)?|tablespace_map(?:\.old)?|(?:recovery|standby)\.signal|recovery-settings\.conf|postgresql\.auto\.conf)$|(?:^|\/)(?:pgsql_tmp[^/]*|pg_internal\.init[^/]*|t\d+_\d+[^/]*|[^/]*\.conf\.tmp)$|^global\/pg_control$/;
 
 /**
- * Hands over every file except those of `pg_wal`, the control file last. Files may grow, shrink and vanish meanwhile: the WAL has
- * what the server did to them.
+ * Hands over every file except those of `pg_wal`, the control file last. Files may grow, shrink and vanish meanwhile:
+ * the WAL has what the server did to them.
  * @throws Error for a link, which leads out of the directory; what `add` throws
  */
 export async function copyFiles(dataDirectory: string, add: AddFile, signal: AbortSignal) {

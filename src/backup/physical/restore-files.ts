@@ -1,6 +1,6 @@
 /**
- * Makes a data directory from what a backup holds. The next start of a server on it is an archive recovery, which begins a new
- * timeline. Before its end nobody can log in, so a server that accepts connections is restored.
+ * Makes a data directory from what a backup holds. The next start of a server on it is an archive recovery, which
+ * begins a new timeline. Before its end nobody can log in, so a server that accepts connections is restored.
  */
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';

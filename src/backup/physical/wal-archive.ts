@@ -1,6 +1,7 @@
 /**
- * Archived WAL, for restores to a point in time: a folder for each server that archives, named by the server's id. The id matters:
- * all servers are copies of one template and have its system identifier, so Postgres would replay the WAL of any other.
+ * Archived WAL, for restores to a point in time: a folder for each server that archives, named by the server's id. The
+ * id matters: all servers are copies of one template and have its system identifier, so Postgres would replay the WAL
+ * of any other.
  */
 import { chmod, lchown, lstat, mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -33,7 +34,10 @@ async function makeFolder(path: string, mode: number): Promise<void> {
   }
 }
 
-/** `basic_archive` is bundled with Postgres (manual F.5): atomic, flushed, idempotent. A command would start a shell for each MB. */
+/**
+ * `basic_archive` is bundled with Postgres (manual F.5): atomic, flushed, idempotent. A command would start a shell for
+ * each MB.
+ */
 export const archiveSettings = (folder: string): Readonly<Record<string, string>> => ({
   archive_mode: 'on',
   archive_library: 'basic_archive',
@@ -87,7 +91,8 @@ export async function segmentsFor(folder: string, copied: Copied, until: Date): 
 }
 
 /**
- * Removes segments that are older than this at the time of the server's newest one, and the folder of a server that is gone once it has none.
+ * Removes segments that are older than this at the time of the server's newest one, and the folder of a server that is
+ * gone once it has none.
  * @param all the folder that the archives are in. @param isServer whether a server of this id exists
  */
 export async function removeOldSegments(

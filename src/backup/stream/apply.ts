@@ -1,6 +1,6 @@
 /**
- * Makes the changes of the source in the target. Within a batch the changes of one table keep their order; tables need not wait for each
- * other, since no trigger runs and no foreign key is checked (`stream-database.ts`).
+ * Makes the changes of the source in the target. Within a batch the changes of one table keep their order; tables need
+ * not wait for each other, since no trigger runs and no foreign key is checked (`stream-database.ts`).
  */
 import { BEGIN, COMMIT, ident, join, readCommandTag, type Session, sql, type Step } from '../../pg/index.js';
 import { type Change, readMessage, type Relation, type Values } from './pgoutput.js';
@@ -35,7 +35,9 @@ export class Applier {
     private readonly isCopied: (xid: number) => boolean,
   ) {}
 
-  /** @returns when the next message can be taken; undefined: at once. @throws RowNotFound, PostgresError, ConnectionLost */
+  /**
+   * @returns when the next message can be taken; undefined: at once. @throws RowNotFound, PostgresError, ConnectionLost
+   */
   take(bytes: Buffer): Promise<void> | undefined {
     const message = readMessage(bytes);
     switch (message?.type) {

@@ -10,14 +10,14 @@ const VOLATILE = [
 ];
 
 /**
- * Tables of the service, which no project can change. A dump changes the rows of their columns, since it takes rights to a table from its
- * role, and some columns have rights of their own.
+ * Tables of the service, which no project can change. A dump changes the rows of their columns, since it takes rights
+ * to a table from its role, and some columns have rights of their own.
  */
 const BOOKKEEPING = sql`SELECT oid FROM pg_class WHERE relnamespace = '_cdp'::regnamespace`;
 
 /**
- * Of the rows of all catalogs: another one after any change of a schema, and after some that are none, as of a temporary table. Of those
- * that a dump changes there and back, since it grants rights to its role, what they say.
+ * Of the rows of all catalogs: another one after any change of a schema, and after some that are none, as of a
+ * temporary table. Of those that a dump changes there and back, since it grants rights to its role, what they say.
  */
 export async function catalogsOf(session: Session): Promise<string> {
   const catalogs = await session.query(sql`SELECT relname FROM pg_class
@@ -38,8 +38,9 @@ export async function catalogsOf(session: Session): Promise<string> {
 }
 
 /**
- * Of the columns of all tables whose changes are streamed: another one after any change of them, and of the tables that there are. A
- * table that was changed there and back may have lost parts of its values, and the stream says nothing of that.
+ * Of the columns of all tables whose changes are streamed: another one after any change of them, and of the tables that
+ * there are. A table that was changed there and back may have lost parts of its values, and the stream says nothing of
+ * that.
  */
 export async function columnsOf(session: Session, placement: Placement): Promise<string> {
   const [[text] = []] = await session.query(sql`

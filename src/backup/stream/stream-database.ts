@@ -1,6 +1,7 @@
 /**
- * Copies a project from one Postgres server to another while it is written to: the copy of one snapshot, and then every change since, by
- * logical decoding (docs/decisions/0047-moves-by-stream.md). Writes have to end only for what is left then.
+ * Copies a project from one Postgres server to another while it is written to: the copy of one snapshot, and then every
+ * change since, by logical decoding (docs/decisions/0047-moves-by-stream.md). Writes have to end only for what is left
+ * then.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ident, join, literal, PostgresError, type Session, sql, trusted } from '../../pg/index.js';
@@ -45,8 +46,10 @@ const CAUGHT_UP_MS = 500;
 const CATCH_UP_MS = 600_000;
 
 /**
- * As {@link copyDatabase}, whose comparison of both sides is that of the snapshot; each later change must find exactly one row.
- * @throws NotStreamable: nothing is left on the source, and the target has to be made anew; else as {@link copyDatabase}
+ * As {@link copyDatabase}, whose comparison of both sides is that of the snapshot; each later change must find exactly
+ * one row.
+ * @throws NotStreamable: nothing is left on the source, and the target has to be made anew; else as
+ * {@link copyDatabase}
  */
 export async function streamDatabase(options: StreamOptions): Promise<Copied> {
   const { source, target, signal } = options;
@@ -95,7 +98,10 @@ async function stream(session: Session, options: StreamOptions): Promise<Copied>
   });
 }
 
-/** From here on the server keeps all changes of the project's tables. Afterwards a snapshot has all that was committed before. */
+/**
+ * From here on the server keeps all changes of the project's tables. Afterwards a snapshot has all that was committed
+ * before.
+ */
 async function publish(session: Session, { placement }: ProjectDatabase): Promise<void> {
   const tables = await session.query(sql`SELECT cn.nspname, c.relname FROM ${streamedTables(placement)} ORDER BY 1, 2`);
   const names = join(tables.map(([schema, name]) => ident(schema ?? '', name ?? '')));
@@ -119,8 +125,8 @@ async function publish(session: Session, { placement }: ProjectDatabase): Promis
 }
 
 /**
- * Runs `work` as the target's writer. There are no triggers, or they do not run: the service's role sets that for the writer's next
- * login, since the writer itself may not.
+ * Runs `work` as the target's writer. There are no triggers, or they do not run: the service's role sets that for the
+ * writer's next login, since the writer itself may not.
  */
 async function applying<T>(
   session: Session,

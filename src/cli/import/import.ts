@@ -54,7 +54,10 @@ export async function importFiles(
   return sendFiles(client, created, opened, options);
 }
 
-/** Shows what an import would do: its requests, with only the first few records. @param client undefined: as if the table did not exist */
+/**
+ * Shows what an import would do: its requests, with only the first few records. @param client undefined: as if the
+ * table did not exist
+ */
 export async function previewImport(
   client: CdpClient | undefined,
   files: readonly string[],

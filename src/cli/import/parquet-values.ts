@@ -89,7 +89,9 @@ export function jsonOf(value: unknown, node: SchemaTree | undefined): string {
   return `{${members.join(',')}}`;
 }
 
-/** A list has a group that repeats, most often with one member, the item. A value that itself repeats is its own item. */
+/**
+ * A list has a group that repeats, most often with one member, the item. A value that itself repeats is its own item.
+ */
 function itemOf(node: SchemaTree | undefined): SchemaTree | undefined {
   const [group] = node?.children ?? [];
   return group === undefined ? node : group.children.length === 1 ? group.children[0] : group;

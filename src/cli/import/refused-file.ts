@@ -1,6 +1,6 @@
 /**
- * The file of refused records: one per line, with what is wrong with it. Once its records are corrected, it can be imported
- * itself (`source.ts`).
+ * The file of refused records: one per line, with what is wrong with it. Once its records are corrected, it can be
+ * imported itself (`source.ts`).
  */
 import { appendFileSync, closeSync, fstatSync, fsyncSync, ftruncateSync, openSync, readFileSync } from 'node:fs';
 import { resolve } from 'node:path';

@@ -9,7 +9,9 @@ import { type ReadOptions, type Source, sourceOfCells } from '../../import/sourc
 /** The file and its rows are in memory. */
 const LIMIT_MIB = 64;
 
-/** @param size null if the file can be read only once @throws UsageError if it is not a workbook, or has no such sheet */
+/**
+ * @param size null if the file can be read only once @throws UsageError if it is not a workbook, or has no such sheet
+ */
 export async function openWorkbook(path: string, size: number | null, options: ReadOptions): Promise<Source> {
   const label = labelOf(path);
   if (size === null) throw new UsageError(`${label}: a workbook must be a regular file, not a pipe`);

@@ -1,4 +1,7 @@
-/** Which service a command calls, and with whose token: the named profile, else the environment, else the default profile. */
+/**
+ * Which service a command calls, and with whose token: the named profile, else the environment, else the default
+ * profile.
+ */
 import { chmod, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Command } from 'commander';

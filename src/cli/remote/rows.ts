@@ -53,7 +53,10 @@ async function* csv(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Arra
 const LF = 0x0a;
 const QUOTE = 0x22;
 
-/** Counts the rows in the bytes of a file as they pass; those of Parquet, which cannot be seen in them, by {@link addRow}. */
+/**
+ * Counts the rows in the bytes of a file as they pass; those of Parquet, which cannot be seen in them, by
+ * {@link addRow}.
+ */
 export class RowCounter {
   bytes = 0;
   private lines = 0;

@@ -1,4 +1,7 @@
-/** `cdp sql`: runs SQL from an argument, a file or standard input, printing a table on a terminal, else CSV; or opens the shell. */
+/**
+ * `cdp sql`: runs SQL from an argument, a file or standard input, printing a table on a terminal, else CSV; or opens
+ * the shell.
+ */
 import { text } from 'node:stream/consumers';
 import { Command, Option } from 'commander';
 import type { CdpClient } from '../../client/client.js';

@@ -1,6 +1,6 @@
 /**
- * Rows on a terminal: in columns as wide as their widest cell, or each value on a line of its own. A terminal obeys nothing of
- * them.
+ * Rows on a terminal: in columns as wide as their widest cell, or each value on a line of its own. A terminal obeys
+ * nothing of them.
  */
 import { colored } from './color.js';
 import { printable, printableLines, widthOf } from './text.js';
@@ -14,7 +14,9 @@ export interface GridColumn {
 /** null is NULL. */
 type Rows = readonly (readonly (string | null)[])[];
 
-/** Columns of the terminal that standard output is; of one that does not say how wide it is, and of files: unlimited. */
+/**
+ * Columns of the terminal that standard output is; of one that does not say how wide it is, and of files: unlimited.
+ */
 export const terminalWidth = ({ columns }: NodeJS.WriteStream = process.stdout): number => columns || Infinity;
 
 /** A table, or if that is wider than the terminal, each value on a line of its own. */
@@ -32,7 +34,10 @@ export function grid(columns: readonly GridColumn[], rows: Rows): string[] {
   return [header.join(' | ').trimEnd(), header.map((cell) => '-'.repeat(widthOf(cell))).join('-+-'), ...lines];
 }
 
-/** Columns without rules; the first row is the header. If that is wider than the terminal, each value on a line of its own. */
+/**
+ * Columns without rules; the first row is the header. If that is wider than the terminal, each value on a line of its
+ * own.
+ */
 export function list(header: readonly string[], rows: Rows, width = terminalWidth()): string[] {
   const lines = aligned([header, ...rows]);
   const isFolded = rows.length > 0 && isWider(lines, width);

@@ -5,7 +5,10 @@ import { hasCode } from '../../files.js';
 import { colored } from './color.js';
 import { printableLines } from './text.js';
 
-/** Makes `| head` no failure: what is written after the reader has gone is dropped. Any other error, such as a full disk, ends the process. */
+/**
+ * Makes `| head` no failure: what is written after the reader has gone is dropped. Any other error, such as a full
+ * disk, ends the process.
+ */
 export function handleOutputErrors(): void {
   for (const stream of [process.stdout, process.stderr]) {
     stream.on('error', (error: Error) => {

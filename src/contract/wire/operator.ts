@@ -17,7 +17,9 @@ export type Finding = Static<typeof Finding>;
 
 const AbsolutePath = Type.String({ pattern: '^/[^\\u0000]*$' });
 
-/** Where pg_dump and pg_restore are looked for: this folder alone, or else the folders of a PATH and the usual places. */
+/**
+ * Where pg_dump and pg_restore are looked for: this folder alone, or else the folders of a PATH and the usual places.
+ */
 const programs = { postgres_bin: Type.Nullable(AbsolutePath), path: Type.String() };
 
 /** Projects that a backup saves at once. */

@@ -1,4 +1,7 @@
-/** Schema calls on the wire: tables and columns made, changed, read and dropped (specification 4.1 to 4.3, contract section 5). */
+/**
+ * Schema calls on the wire: tables and columns made, changed, read and dropped (specification 4.1 to 4.3, contract
+ * section 5).
+ */
 import { COLUMN_TYPES } from '../column-types.js';
 import { LIMITS } from '../limits.js';
 import { DOCUMENTED, STRICT, type Static, Type } from '../schema.js';

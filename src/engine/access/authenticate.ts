@@ -1,6 +1,6 @@
 /**
- * Who sent a request, by its token: one of ours, or a JWT of the operator's identity provider. What a token may do is looked up at
- * most {@link FRESH_MS} after it changed, on every instance.
+ * Who sent a request, by its token: one of ours, or a JWT of the operator's identity provider. What a token may do is
+ * looked up at most {@link FRESH_MS} after it changed, on every instance.
  */
 import { LRUCache } from 'lru-cache';
 import { EngineError, type ErrorCode } from '../../contract/errors.js';
@@ -12,8 +12,8 @@ import { type Caller, hasChecksum, isOver, sha256 } from './tokens.js';
 import type { WrongTokens } from './wrong-tokens.js';
 
 /**
- * How long an answer of the control database may be reused. Then it is asked whether anything has changed, for all tokens
- * together. Revocation takes effect within one second (contract 2).
+ * How long an answer of the control database may be reused. Then it is asked whether anything has changed, for all
+ * tokens together. Revocation takes effect within one second (contract 2).
  */
 const FRESH_MS = 750;
 
@@ -71,7 +71,9 @@ export class Authenticator {
     }
   }
 
-  /** Ids of the tokens that were revoked lately and whose requests are to end. @throws EngineError database_unavailable */
+  /**
+   * Ids of the tokens that were revoked lately and whose requests are to end. @throws EngineError database_unavailable
+   */
   async ended(): Promise<ReadonlySet<string>> {
     const changes = await this.changesNow();
     if (this.endedTokens.changes !== changes) {

@@ -1,4 +1,7 @@
-/** Counts what each token asks for within a window: requests over HTTP and logins at the Postgres port together (contract section 8). */
+/**
+ * Counts what each token asks for within a window: requests over HTTP and logins at the Postgres port together
+ * (contract section 8).
+ */
 import { EngineError } from '../../contract/errors.js';
 import type { Caller } from './tokens.js';
 import { secondsLeft, WindowCounter } from './window-counter.js';

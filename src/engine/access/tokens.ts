@@ -1,6 +1,6 @@
 /**
- * Bearer tokens (contract section 2): `cdp_`, 43 base62 characters of 32 random bytes, 6 of checksum. Only their SHA-256
- * is stored. Creating, listing and revoking them; `authenticate.ts` finds whose one is.
+ * Bearer tokens (contract section 2): `cdp_`, 43 base62 characters of 32 random bytes, 6 of checksum. Only their
+ * SHA-256 is stored. Creating, listing and revoking them; `authenticate.ts` finds whose one is.
  */
 import { hash as digest, randomBytes, randomUUID } from 'node:crypto';
 import { crc32 } from 'node:zlib';

@@ -1,6 +1,6 @@
 /**
- * Counts wrong tokens by the address they come from: from an address with many, only few more are looked up in the database.
- * Callers behind the same proxy whose tokens are known to be good are not affected.
+ * Counts wrong tokens by the address they come from: from an address with many, only few more are looked up in the
+ * database. Callers behind the same proxy whose tokens are known to be good are not affected.
  */
 import { isIPv6 } from 'node:net';
 import { Counts } from '../../contract/counts.js';
@@ -10,8 +10,8 @@ import { secondsLeft, WindowCounter } from './window-counter.js';
 const WINDOW_MS = 60_000;
 
 /**
- * From an address over its limit, one unknown token a second is still looked up, so that a new caller behind a proxy is not
- * locked out while another one there sends nonsense.
+ * From an address over its limit, one unknown token a second is still looked up, so that a new caller behind a proxy is
+ * not locked out while another one there sends nonsense.
  */
 const QUESTION_EVERY_MS = 1_000;
 
@@ -67,7 +67,10 @@ export class WrongTokens {
   }
 }
 
-/** The part of an address that belongs to one customer: the whole IPv4 address, or the first 64 bits of an IPv6 one (RFC 6177). */
+/**
+ * The part of an address that belongs to one customer: the whole IPv4 address, or the first 64 bits of an IPv6 one (RFC
+ * 6177).
+ */
 export function networkOf(address: string): string {
   const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address);
   if (mapped?.[1] !== undefined) return mapped[1];

@@ -1,6 +1,6 @@
 /**
- * Writes entries of the audit log in groups, a moment later, from memory. What cannot be written is retried; entries that do
- * not fit in memory are counted, and one entry later stands for them.
+ * Writes entries of the audit log in groups, a moment later, from memory. What cannot be written is retried; entries
+ * that do not fit in memory are counted, and one entry later stands for them.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type AuditLog, type AuditRow, isRefusedEntry } from '../../tenancy/audit-log.js';
@@ -107,8 +107,8 @@ export class AuditWriter {
   }
 
   /**
-   * Continues after a group if there is another, or if something has waited long enough. What came while the group was written
-   * waits for others: otherwise each write would hold only a few entries.
+   * Continues after a group if there is another, or if something has waited long enough. What came while the group was
+   * written waits for others: otherwise each write would hold only a few entries.
    */
   private async writeGroups(): Promise<void> {
     while (this.waiting.length > 0 && !this.closed) {

@@ -1,6 +1,7 @@
 /**
- * Rejections that cost nothing to provoke (a wrong token, a missing scope, too many requests) could fill the disk through the
- * audit log. The first of a kind is an entry at once; those that follow within an interval become one with a count.
+ * Rejections that cost nothing to provoke (a wrong token, a missing scope, too many requests) could fill the disk
+ * through the audit log. The first of a kind is an entry at once; those that follow within an interval become one with
+ * a count.
  */
 import type { AuditRow } from '../../tenancy/audit-log.js';
 

@@ -1,7 +1,8 @@
 /**
- * What the system catalogs say of a project's tables, asked inside the transaction that uses it, so that a change made in
- * any way is seen by the next request. The project's schema is in the search path: names are qualified, and operators have
- * operands of exactly the types that pg_catalog has an operator for, since a better match would be the project's own.
+ * What the system catalogs say of a project's tables, asked inside the transaction that uses it, so that a change made
+ * in any way is seen by the next request. The project's schema is in the search path: names are qualified, and
+ * operators have operands of exactly the types that pg_catalog has an operator for, since a better match would be the
+ * project's own.
  */
 import type { ColumnType } from '../../contract/column-types.js';
 import { LIMITS } from '../../contract/limits.js';
@@ -94,8 +95,8 @@ const ID_DEFAULT = '_cdp.uuid_v7()';
  * Fails with a division by zero unless the table has the shape that its version was read from. Run as a prepared
  * statement in the transaction of an insert and after it: from then on the insert's lock keeps the shape as it is. It
  * names the table in a constant, so Postgres replans it, and asks for the version, only when something about the table
- * has changed; otherwise it costs no more than `SELECT 1`. Even its operators are named in full: a trigger of the insert
- * may have put the project's own in front of Postgres's.
+ * has changed; otherwise it costs no more than `SELECT 1`. Even its operators are named in full: a trigger of the
+ * insert may have put the project's own in front of Postgres's.
  */
 export function schemaUnchanged({ schema, name, version }: Table): Statement {
   const table = literal(ident(schema, name).text);
@@ -104,9 +105,10 @@ export function schemaUnchanged({ schema, name, version }: Table): Statement {
 }
 
 /**
- * None of the three is exact. Rows whose insert is reported after an ANALYZE that has seen them are live tuples twice, up to a
- * second's worth during an import; rolled back ones are among the inserted; and a crash of Postgres resets both, but not
- * reltuples. A project may import any reltuples (`pg_restore_relation_stats`), so they are bounded before the cast. NaN sorts last.
+ * None of the three is exact. Rows whose insert is reported after an ANALYZE that has seen them are live tuples twice,
+ * up to a second's worth during an import; rolled back ones are among the inserted; and a crash of Postgres resets
+ * both, but not reltuples. A project may import any reltuples (`pg_restore_relation_stats`), so they are bounded before
+ * the cast. NaN sorts last.
  */
 const ESTIMATED_ROWS = sql`GREATEST(
   LEAST(
@@ -193,7 +195,9 @@ export const nameIsFree = (schema: string, name: string): Statement =>
   sql`SELECT 1 / CASE WHEN EXISTS (SELECT FROM pg_catalog.pg_class
     WHERE relnamespace = ${schemaOid(schema)} AND ${spelledLike(name)}) THEN 0 ELSE 1 END`;
 
-/** A name of more letters than this has so many spellings that going through all tables is cheaper than looking each up. */
+/**
+ * A name of more letters than this has so many spellings that going through all tables is cheaper than looking each up.
+ */
 const MAX_LETTERS = 8;
 
 /** @param name ASCII, as names of tables are */

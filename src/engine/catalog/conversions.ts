@@ -1,6 +1,6 @@
 /**
- * Type changes that keep every value (contract section 5), as SQL over one column. The rules themselves are the functions
- * of migrations/project/002_conversions.sql; this is the table of which type may become which.
+ * Type changes that keep every value (contract section 5), as SQL over one column. The rules themselves are the
+ * functions of migrations/project/002_conversions.sql; this is the table of which type may become which.
  */
 import type { ColumnType } from '../../contract/column-types.js';
 import { type Fragment, literal, type Raw, sql, trusted } from '../../pg/index.js';
@@ -28,7 +28,8 @@ const CHANGES: Record<ColumnType, Partial<Record<ColumnType, Reach>>> = {
 
 /**
  * How a column changes its type.
- * @param from null for a Postgres type that free SQL made: it becomes TEXT, as the text that answers show, and nothing else
+ * @param from null for a Postgres type that free SQL made: it becomes TEXT, as the text that answers show, and nothing
+ * else
  * @param column the quoted name of the column, in the table that is read or altered
  * @returns null where the contract says "never"
  */

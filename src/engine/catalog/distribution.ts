@@ -66,8 +66,8 @@ export const readCurrent = ([row]: readonly Row[]): Current => {
 };
 
 /**
- * What Citus does not do with any table that is not local, and foreign keys, which it wants between tables that are distributed
- * alike: one row for each obstacle, in words.
+ * What Citus does not do with any table that is not local, and foreign keys, which it wants between tables that are
+ * distributed alike: one row for each obstacle, in words.
  */
 export const obstaclesOfKind = (schema: string, table: string, kind: Kind): Statement => sql`
   WITH t AS (SELECT ${regclass(schema, table)}::oid AS oid)
@@ -84,7 +84,8 @@ export const obstaclesOfKind = (schema: string, table: string, kind: Kind): Stat
     WHERE k.contype = 'f' AND k.conrelid = t.oid AND k.confrelid <> t.oid AND ${kind} <> 'hash' AND ${KIND} <> ${kind}`;
 
 /**
- * What keeps a table from being distributed by the column. Not its primary key of `id` alone, which gets the column too.
+ * What keeps a table from being distributed by the column. Not its primary key of `id` alone, which gets the column
+ * too.
  * @param other the table whose rows its own are to be kept with; null: none is named
  */
 export const obstaclesOfHash = (schema: string, table: string, column: string, other: string | null): Statement => sql`

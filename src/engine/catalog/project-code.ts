@@ -44,8 +44,8 @@ const expressions = sql`
     FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid AND (i.indexprs IS NOT NULL OR i.indpred IS NOT NULL)`;
 
 /**
- * Nodes of stored expressions (primnodes.h) that call nothing but the function that they name, or the order of a type of
- * Postgres's own; the second line as Postgres 15 spells them.
+ * Nodes of stored expressions (primnodes.h) that call nothing but the function that they name, or the order of a type
+ * of Postgres's own; the second line as Postgres 15 spells them.
  */
 const HARMLESS_NODES = `{VAR,CONST,FUNCEXPR,OPEXPR,DISTINCTEXPR,NULLIFEXPR,SCALARARRAYOPEXPR,BOOLEXPR,NULLTEST,BOOLEANTEST,RELABELTYPE,
   ARRAYCOERCEEXPR,CASEEXPR,CASEWHEN,CASETESTEXPR,COALESCEEXPR,MINMAXEXPR,ARRAYEXPR,SQLVALUEFUNCTION,CASE,WHEN,COALESCE,MINMAX,ARRAY}`;
@@ -62,7 +62,10 @@ const isHarmless = sql`p.oid < ${FIRST_UNPINNED_OID}::pg_catalog.oid AND (p.prov
   OR p.provolatile = 's' AND p.pronargs > 0::pg_catalog.int2
     AND pg_catalog.string_to_array(p.proargtypes::pg_catalog.text, ' ') OPERATOR(pg_catalog.<@) pg_catalog.string_to_array(${TIME_TYPES}, ' '))`;
 
-/** Of an expression `e`: it depends on something of the project's besides the table, or runs what is not known to be harmless. */
+/**
+ * Of an expression `e`: it depends on something of the project's besides the table, or runs what is not known to be
+ * harmless.
+ */
 const runsMore = sql`EXISTS (SELECT FROM pg_catalog.pg_depend x WHERE x.classid = e.catalog AND x.objid = e.oid
     AND NOT (x.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass::pg_catalog.oid AND x.refobjid = c.oid))
   OR EXISTS (SELECT FROM pg_catalog.regexp_matches(e.tree, '[{]([^ }]*)', 'g') AS n (found)
@@ -71,14 +74,16 @@ const runsMore = sql`EXISTS (SELECT FROM pg_catalog.pg_depend x WHERE x.classid 
     WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_proc p WHERE p.oid = n.found[1]::pg_catalog.oid AND ${isHarmless}))`;
 
 /**
- * What an insert runs in addition to the expressions of the table. A foreign key counts: its query is planned with whatever the
- * indexes of the other table hold.
+ * What an insert runs in addition to the expressions of the table. A foreign key counts: its query is planned with
+ * whatever the indexes of the other table hold.
  */
 const runsOther = sql`${insertTrigger(sql`true`)}
   OR EXISTS (SELECT FROM pg_catalog.pg_constraint k WHERE k.conrelid = c.oid AND k.contype NOT IN ('p', 'u', 'n', 'c'))
   OR EXISTS (${ownTypes} AND y.typtype <> 'e')`;
 
-/** For a change of the table too, which may evaluate its expressions again, and find the project's operators in them. */
+/**
+ * For a change of the table too, which may evaluate its expressions again, and find the project's operators in them.
+ */
 export const changeRunsCode = sql`${runsOther} OR EXISTS (${expressions})`;
 
 /** Even an enum makes some of Postgres's own functions look for a cast of the project's. */

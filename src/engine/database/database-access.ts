@@ -1,6 +1,6 @@
 /**
- * The only way to a project's database: its server runs, a slot is free, a connection is logged in as the project's role, a
- * deadline is set; then the work runs, and everything is given back.
+ * The only way to a project's database: its server runs, a slot is free, a connection is logged in as the project's
+ * role, a deadline is set; then the work runs, and everything is given back.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { EngineError } from '../../contract/errors.js';
@@ -61,7 +61,8 @@ export class DatabaseAccess {
   ) {}
 
   /**
-   * Runs `work` on a connection of a pool. It is run again, once, if its connection had died while idle and answered nothing.
+   * Runs `work` on a connection of a pool. It is run again, once, if its connection had died while idle and answered
+   * nothing.
    * @throws EngineError overloaded, database_unavailable, quota_exceeded, the deadline's own, and what `work` throws
    */
   async use<T>(project: ProjectRow, use: UseOptions, work: Work<T>): Promise<T> {
@@ -94,7 +95,8 @@ export class DatabaseAccess {
     } catch (cause) {
       const error = request.reasonOf(cause);
       call?.end(error);
-      // The project may have taken rights from its own roles: the next connection checks and repairs them when it opens.
+      // The project may have taken rights from its own roles: the next connection checks and repairs them when it
+      // opens.
       if (isDenied(error)) lease.closeAfterUse();
       const unanswered = session.answers === answersBefore;
       throw isEnded(error) && lease.reused && unanswered ? new StaleConnection(error) : error;

@@ -1,6 +1,6 @@
 /**
- * The requests of this instance that use a project's database, or wait to. An operator can list and cancel them, and they end
- * when their token is revoked together with them, by any instance, within a second.
+ * The requests of this instance that use a project's database, or wait to. An operator can list and cancel them, and
+ * they end when their token is revoked together with them, by any instance, within a second.
  */
 import type { AuditOperation } from '../../contract/audit.js';
 import { EngineError } from '../../contract/errors.js';

@@ -1,7 +1,7 @@
 /**
- * How far a server's write-ahead log has come, as a text that clients carry from a write to a read: the cluster, the timeline and
- * the LSN. A replica of the same cluster and timeline that has replayed up to there shows that write. Whatever else a text says,
- * no replica has reached it.
+ * How far a server's write-ahead log has come, as a text that clients carry from a write to a read: the cluster, the
+ * timeline and the LSN. A replica of the same cluster and timeline that has replayed up to there shows that write.
+ * Whatever else a text says, no replica has reached it.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fixed, PostgresError, type Session } from '../../pg/index.js';
@@ -49,8 +49,9 @@ export function positionOf(server: Server): Promise<string> {
 }
 
 /**
- * A standby tells its timeline only as of its last restart point. Until then, after a promotion, it seems to be on the former one.
- * In the session that reads: its server may be another, or have restarted at an earlier position, for any other.
+ * A standby tells its timeline only as of its last restart point. Until then, after a promotion, it seems to be on the
+ * former one. In the session that reads: its server may be another, or have restarted at an earlier position, for any
+ * other.
  */
 const REPLAYED = fixed(`SELECT system_identifier, timeline_id, pg_catalog.pg_last_wal_replay_lsn()
   FROM pg_catalog.pg_control_system(), pg_catalog.pg_control_checkpoint()`);

@@ -1,6 +1,7 @@
 /**
- * A request while it uses a backend, with the limits that are enforced from outside its statement: when its time is up, or its
- * client has disconnected, the statement is canceled, and the backend terminated if that does not help (contract section 7).
+ * A request while it uses a backend, with the limits that are enforced from outside its statement: when its time is up,
+ * or its client has disconnected, the statement is canceled, and the backend terminated if that does not help (contract
+ * section 7).
  */
 import { EngineError } from '../../contract/errors.js';
 import type { Lease } from '../../tenancy/connections/connections.js';

@@ -1,4 +1,6 @@
-/** `cdp doctor`: checks everything that the service depends on, and says what to do. Only the trial changes anything. */
+/**
+ * `cdp doctor`: checks everything that the service depends on, and says what to do. Only the trial changes anything.
+ */
 import { randomBytes } from 'node:crypto';
 import { EngineError } from '../../contract/errors.js';
 import { messageOf } from '../../contract/operator-message.js';

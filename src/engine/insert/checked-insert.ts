@@ -1,6 +1,6 @@
 /**
- * The checked path of an insert: it locks the table, checks every cell against the columns, and stores by INSERT. It takes any
- * batch into any table, returns ids, and names every wrong record.
+ * The checked path of an insert: it locks the table, checks every cell against the columns, and stores by INSERT. It
+ * takes any batch into any table, returns ids, and names every wrong record.
  */
 import { checkRecords, readRecords, type Records, type Row } from '../../codec/index.js';
 import { EngineError } from '../../contract/errors.js';
@@ -52,8 +52,8 @@ export async function insertChecked(
 }
 
 /**
- * Two records of one upsert have the same key in the eyes of its type alone, such as "A" and "a" of citext; or a record gives up
- * what another unique index has for one that comes later, and each of them can be stored.
+ * Two records of one upsert have the same key in the eyes of its type alone, such as "A" and "a" of citext; or a record
+ * gives up what another unique index has for one that comes later, and each of them can be stored.
  */
 function mayPassOneByOne(error: unknown): boolean {
   if (!(error instanceof EngineError)) return false;

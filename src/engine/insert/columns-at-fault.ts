@@ -9,7 +9,10 @@ type Fault = Omit<RefusedRecord, 'record'>;
 /** Columns of constraints and unique indexes, by their names. */
 export type KnownConstraints = Map<string, string[]>;
 
-/** The columns that Postgres does not name: those of a constraint or unique index, and all whose types do not take their values. */
+/**
+ * The columns that Postgres does not name: those of a constraint or unique index, and all whose types do not take their
+ * values.
+ */
 export async function columnsAtFault(
   session: Session,
   table: Table,

@@ -1,7 +1,7 @@
 /**
- * Batches of the same columns share COPYs: each COPY has a statement and a commit of its own, and COPYs next to each other
- * contend for the end of the table. At most two are under way, so that the second arrives while the first is stored. Batches
- * that arrive meanwhile wait; when one ends, all that wait go together in one COPY, as far as they fit.
+ * Batches of the same columns share COPYs: each COPY has a statement and a commit of its own, and COPYs next to each
+ * other contend for the end of the table. At most two are under way, so that the second arrives while the first is
+ * stored. Batches that arrive meanwhile wait; when one ends, all that wait go together in one COPY, as far as they fit.
  */
 import { LRUCache } from 'lru-cache';
 import type { EncodedBatch } from '../../codec/index.js';
@@ -20,7 +20,10 @@ const MAX_UNDER_WAY = 2;
 const MAX_RECORDS = 1_000;
 const MAX_BYTES = 256 * 1024;
 
-/** Unless all is stored, nothing is: Postgres refused the rows, or the table has another schema than they were encoded for. */
+/**
+ * Unless all is stored, nothing is: Postgres refused the rows, or the table has another schema than they were encoded
+ * for.
+ */
 export type CopyOutcome = 'stored' | 'refused' | 'outdated';
 
 export interface QueuedBatch {
@@ -48,7 +51,10 @@ class CopyGroup {
     return this.batches.length > 1;
   }
 
-  /** To be called for each batch: the first call sends all of them, the others get its outcome. @throws what `copy` throws */
+  /**
+   * To be called for each batch: the first call sends all of them, the others get its outcome. @throws what `copy`
+   * throws
+   */
   send(batch: QueuedBatch, copy: Copy): Promise<CopyOutcome> {
     // No client that leaves undoes what others wait for.
     return (this.outcome ??= copy(this.batches, this.isShared ? NEVER : batch.signal).finally(this.hasEnded));

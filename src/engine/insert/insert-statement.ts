@@ -14,8 +14,8 @@ export interface BatchInsert {
 /**
  * Normally one INSERT; several, to run in one transaction, if records differ in which columns with a default they
  * leave out. With `returnIds` each returns the column `id`, in the order of its `records`.
- * @param isOnCitus a distributed table returns rows in any order, so that ids need a statement for each record; and without
- * RETURNING its errors lack their SQLSTATE
+ * @param isOnCitus a distributed table returns rows in any order, so that ids need a statement for each record; and
+ * without RETURNING its errors lack their SQLSTATE
  */
 export function insertStatements(
   table: Table,

@@ -1,7 +1,8 @@
 /**
  * Batch insert (specification 4.4; contract section 6): 1 to 250 records in one transaction, all or none, once per
- * Idempotency-Key. Most batches take the fast path: the bytes of the request become rows of COPY. It only ever says yes. If
- * the encoder does not understand a batch, or Postgres refuses it, the checked path does it again and says what is wrong.
+ * Idempotency-Key. Most batches take the fast path: the bytes of the request become rows of COPY. It only ever says
+ * yes. If the encoder does not understand a batch, or Postgres refuses it, the checked path does it again and says what
+ * is wrong.
  */
 import type { EncodedBatch } from '../../codec/index.js';
 import { BatchAnswer } from '../../contract/wire/batch.js';
@@ -78,7 +79,10 @@ export async function insertRecords(
   return insertChecked(project, tableName, body, deadline, options);
 }
 
-/** @returns null if there is no such table. Whatever changes after the look, the check of the insert's transaction finds. */
+/**
+ * @returns null if there is no such table. Whatever changes after the look, the check of the insert's transaction
+ * finds.
+ */
 async function schemaOf(project: Project, tableName: string, deadline: Deadline): Promise<CachedSchema | null> {
   const cached = project.schemaCache.get(project.cacheKey, tableName);
   if (cached !== undefined) return cached;
@@ -89,7 +93,8 @@ async function schemaOf(project: Project, tableName: string, deadline: Deadline)
 }
 
 /**
- * In one COPY with batches of other requests, if there are any; a batch with a key goes alone, in the transaction that holds the key.
+ * In one COPY with batches of other requests, if there are any; a batch with a key goes alone, in the transaction that
+ * holds the key.
  * @returns unless it was stored, nothing was
  */
 async function storeByCopy(

@@ -98,7 +98,9 @@ export function listQuarantine(
   );
 }
 
-/** @param lock the rows stay as they are until the end of the transaction; those that others have locked are left out */
+/**
+ * @param lock the rows stay as they are until the end of the transaction; those that others have locked are left out
+ */
 export function selectPage(filter: QuarantineFilter, limit: number, days: number, lock = false): Statement {
   const locked = lock ? sql`FOR UPDATE SKIP LOCKED` : sql``;
   return sql`

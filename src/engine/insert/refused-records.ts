@@ -1,6 +1,6 @@
 /**
- * The records of a batch that only Postgres refuses (constraints, triggers, values of types of its own): found by storing
- * parts of the batch, each under a savepoint.
+ * The records of a batch that only Postgres refuses (constraints, triggers, values of types of its own): found by
+ * storing parts of the batch, each under a savepoint.
  */
 import { checkRecords, type Records, type Row } from '../../codec/index.js';
 import { ErrorCollector } from '../../contract/error-collector.js';
@@ -78,8 +78,8 @@ interface WhatFits {
 }
 
 /**
- * Stores the records that Postgres takes, in the transaction that is under way. A part that it refuses is undone and stored in
- * halves, down to single records.
+ * Stores the records that Postgres takes, in the transaction that is under way. A part that it refuses is undone and
+ * stored in halves, down to single records.
  * @returns the refused records in their order, and the results of the statements that stored the others
  * @throws PostgresError where what stops it is no record's fault
  */

@@ -65,7 +65,9 @@ export class SchemaCache {
   }
 }
 
-/** To an upsert a column that a record does not give is no NULL. The encoder must not fill in any that has a default. */
+/**
+ * To an upsert a column that a record does not give is no NULL. The encoder must not fill in any that has a default.
+ */
 const uniformEncoder = ({ columns }: Table): BatchEncoder | null =>
   batchEncoder(
     columns.map((column) => ({ ...column, hasDefault: true })),
@@ -79,10 +81,10 @@ interface Checked {
 }
 
 /**
- * Stores rows and confirms the schema, in one round trip. The lock of the COPY, or INSERT, keeps the schema as it is until the end
- * of the transaction, so the check comes after it.
- * @param end the rest of the transaction that is under way, with its COMMIT; if none is under way, COPY and check are one by
- * themselves
+ * Stores rows and confirms the schema, in one round trip. The lock of the COPY, or INSERT, keeps the schema as it is
+ * until the end of the transaction, so the check comes after it.
+ * @param end the rest of the transaction that is under way, with its COMMIT; if none is under way, COPY and check are
+ * one by themselves
  */
 export async function storeAndCheck(
   lease: Lease,

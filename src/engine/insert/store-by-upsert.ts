@@ -44,8 +44,8 @@ export async function storeByUpsert(
 }
 
 /**
- * It returns how many rows it inserted, and how many it stored in all. Rows go by their keys, so that requests that meet lock
- * them in the same order, and those of one key in the order of the batch.
+ * It returns how many rows it inserted, and how many it stored in all. Rows go by their keys, so that requests that
+ * meet lock them in the same order, and those of one key in the order of the batch.
  * @returns null: it is for the checked path
  */
 function upsertStatement(table: Table, rows: EncodedBatch, { columns: key, resolution }: UpsertRule): Step | null {
@@ -73,7 +73,9 @@ function upsertStatement(table: Table, rows: EncodedBatch, { columns: key, resol
   return { text, params };
 }
 
-/** A text in the order of its column: to a collation that is not deterministic, texts that differ may be the same key. */
+/**
+ * A text in the order of its column: to a collation that is not deterministic, texts that differ may be the same key.
+ */
 function sorted(table: Table, index: number, value: Fragment): Fragment {
   if (table.columns[index]?.type !== 'TEXT') return value;
   const { schema, name } = table;

@@ -1,6 +1,6 @@
 /**
- * The INSERTs of an upsert (Postgres manual, INSERT, ON CONFLICT): what is stored is what would be stored if the records came
- * one by one, in their order.
+ * The INSERTs of an upsert (Postgres manual, INSERT, ON CONFLICT): what is stored is what would be stored if the
+ * records came one by one, in their order.
  */
 import type { Row } from '../../codec/index.js';
 import { EngineError } from '../../contract/errors.js';
@@ -62,9 +62,9 @@ export function upsertStatements(
 }
 
 /**
- * Records of one statement have the same columns, and no two the same key: Postgres changes no row twice in a statement. In a
- * group they go by their keys, so that requests that meet lock the rows in the same order; except where the first of two
- * records wins, and their texts do not tell that they have the same key.
+ * Records of one statement have the same columns, and no two the same key: Postgres changes no row twice in a
+ * statement. In a group they go by their keys, so that requests that meet lock the rows in the same order; except where
+ * the first of two records wins, and their texts do not tell that they have the same key.
  */
 function groups(
   rows: readonly Row[],
@@ -156,7 +156,9 @@ export function onConflict(
   return sql`ON CONFLICT (${names}) DO UPDATE SET ${join(changes(table, given, key, resolution))}`;
 }
 
-/** What a row that is there takes from a record. It keeps its key: setting it would lock out whoever refers to the row. */
+/**
+ * What a row that is there takes from a record. It keeps its key: setting it would lock out whoever refers to the row.
+ */
 function changes(
   table: Table,
   given: readonly number[],

@@ -1,6 +1,7 @@
 /**
- * How many requests of a project may wait for a slot, like CoDel: a burst may fill the whole queue. Under lasting overload a
- * long queue serves nobody better: as many requests are served with a short one, and each of them waits less.
+ * How many requests of a project may wait for a slot, like CoDel: a burst may fill the whole queue. Under lasting
+ * overload a long queue serves nobody better: as many requests are served with a short one, and each of them waits
+ * less.
  */
 
 /** Requests have to be rejected at a full queue for this long before it is shortened. */

@@ -1,6 +1,6 @@
 /**
- * One event loop serves all projects, and encoding large bodies or results blocks it. While other projects are active, a
- * project gets a third of its time for that (docs/decisions/0015).
+ * One event loop serves all projects, and encoding large bodies or results blocks it. While other projects are active,
+ * a project gets a third of its time for that (docs/decisions/0015).
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';

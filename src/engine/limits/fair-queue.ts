@@ -1,6 +1,6 @@
 /**
- * Requests that wait for something limited: slots, memory, a parser thread. The projects take turns, so a project with a
- * long queue does not delay the others. Waiting ends with the request's wait budget, or when its client leaves.
+ * Requests that wait for something limited: slots, memory, a parser thread. The projects take turns, so a project with
+ * a long queue does not delay the others. Waiting ends with the request's wait budget, or when its client leaves.
  */
 import { EngineError } from '../../contract/errors.js';
 import { type Swept, Sweeper } from './sweeper.js';

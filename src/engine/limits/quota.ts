@@ -1,6 +1,7 @@
 /**
- * The disk quota of projects. Postgres has none, so the service measures a project's database while it is being written to,
- * rejects writes once it is over, and ends statements that keep growing it. Reasons: docs/decisions/0019-disk-quota.md.
+ * The disk quota of projects. Postgres has none, so the service measures a project's database while it is being written
+ * to, rejects writes once it is over, and ends statements that keep growing it. Reasons:
+ * docs/decisions/0019-disk-quota.md.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { quotaText, roundedSize } from '../../contract/disk-size.js';
@@ -36,8 +37,8 @@ const MIN_MARGIN = 64 * 1024 * 1024;
 const MAX_MARGIN = 1024 * 1024 * 1024;
 
 /**
- * What work may do to the size of its project. `none`: it only reads or drops. `rewrites`: new files are written before the old
- * ones go away (VACUUM FULL, CLUSTER, REINDEX).
+ * What work may do to the size of its project. `none`: it only reads or drops. `rewrites`: new files are written before
+ * the old ones go away (VACUUM FULL, CLUSTER, REINDEX).
  */
 export type QuotaImpact = 'none' | 'writes' | 'rewrites';
 
@@ -202,7 +203,8 @@ export class Quotas {
     if (early > 0) await sleep(Math.min(early, MAX_WAIT_MS));
     usage.outdated = false;
     const startedAt = performance.now();
-    // If the database is gone, the next use of it reports that better. A node of a cluster that is away has not become smaller.
+    // If the database is gone, the next use of it reports that better. A node of a cluster that is away has not become
+    // smaller.
     note(usage, (await this.measure(usage.project)) ?? usage.bytes);
     usage.measuredAt = startedAt;
     const endedAt = performance.now();

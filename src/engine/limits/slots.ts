@@ -1,6 +1,6 @@
 /**
- * Slots for running requests on one server: who may use it now, who waits, and who is rejected (contract section 8). They
- * are limited per project and over all projects of the server.
+ * Slots for running requests on one server: who may use it now, who waits, and who is rejected (contract section 8).
+ * They are limited per project and over all projects of the server.
  */
 import { AdaptiveQueueLimit } from './adaptive-queue-limit.js';
 import { FairQueue, overloaded } from './fair-queue.js';
@@ -36,7 +36,10 @@ interface Usage {
 /** Under overload, this many requests may wait per slot: enough to fill one that becomes free. */
 const SHORT_QUEUE_PER_SLOT = 2;
 
-/** One instance: under overload there may be thousands a second, and each stack trace would cost more than the rejection. */
+/**
+ * One instance: under overload there may be thousands a second, and each stack trace would cost more than the
+ * rejection.
+ */
 export const TOO_MANY_WAITING = overloaded('Too many requests of this project are waiting');
 
 export class Slots {

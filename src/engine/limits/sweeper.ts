@@ -1,6 +1,6 @@
 /**
- * Checks everything that is in progress every few milliseconds: one timer for all requests, because a timer and a listener
- * for each would cost more than many a request takes.
+ * Checks everything that is in progress every few milliseconds: one timer for all requests, because a timer and a
+ * listener for each would cost more than many a request takes.
  */
 
 /** How late an expired deadline, or a client that has left, may be noticed. */
@@ -13,8 +13,8 @@ export interface Swept {
 
 export class Sweeper<T extends Swept> {
   /**
-   * In no order. An array, because V8's young-generation collections keep every later member of a Set alive once an earlier
-   * backing store of it has become old.
+   * In no order. An array, because V8's young-generation collections keep every later member of a Set alive once an
+   * earlier backing store of it has become old.
    */
   private readonly members: T[] = [];
   private timer: NodeJS.Timeout | null = null;
@@ -35,7 +35,10 @@ export class Sweeper<T extends Swept> {
     return [...this.members];
   }
 
-  /** The timer ends with the first sweep that finds nothing, so that a single member that comes and goes does not restart it. */
+  /**
+   * The timer ends with the first sweep that finds nothing, so that a single member that comes and goes does not
+   * restart it.
+   */
   private sweep(): void {
     if (this.members.length === 0 && this.timer !== null) {
       clearInterval(this.timer);

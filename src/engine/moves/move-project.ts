@@ -1,6 +1,7 @@
 /**
- * One move of a project to another server, from its first step to its last. Until the switch, which is one change of the control
- * database, the project lives on the source; from then on it lives on the target (`recover.ts` sees to what a crash leaves).
+ * One move of a project to another server, from its first step to its last. Until the switch, which is one change of
+ * the control database, the project lives on the source; from then on it lives on the target (`recover.ts` sees to what
+ * a crash leaves).
  */
 import type { CopyProgress } from '../../backup/copy/copy-database.js';
 import { EngineError } from '../../contract/errors.js';

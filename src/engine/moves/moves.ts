@@ -1,4 +1,7 @@
-/** The moves of an installation: begun here and carried out in the background, listed, canceled, and settled after a crash. */
+/**
+ * The moves of an installation: begun here and carried out in the background, listed, canceled, and settled after a
+ * crash.
+ */
 import { randomUUID } from 'node:crypto';
 import { EngineError } from '../../contract/errors.js';
 import type { MoveMode } from '../../contract/moves.js';
@@ -71,7 +74,8 @@ export class Moves {
 
   /**
    * Begins a move. It goes on in this process.
-   * @throws EngineError not_found, invalid_request with all that is in the way, request_in_flight, overloaded, database_unavailable
+   * @throws EngineError not_found, invalid_request with all that is in the way, request_in_flight, overloaded,
+   * database_unavailable
    */
   async start(name: string, to: string, options: Omit<MoveOptions, 'signal'>, by: Origin): Promise<MoveRow> {
     if (this.running.size >= AT_ONCE) throw new EngineError('overloaded', `${AT_ONCE} moves are under way here`);

@@ -26,7 +26,10 @@ export interface MovePlan {
   readonly unreachable: EngineError | null;
 }
 
-/** A server that does not answer is an obstacle. @throws EngineError not_found; database_unavailable of the control database */
+/**
+ * A server that does not answer is an obstacle. @throws EngineError not_found; database_unavailable of the control
+ * database
+ */
 export async function planMove(
   parts: ProjectParts,
   project: ProjectRow,

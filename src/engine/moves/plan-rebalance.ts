@@ -1,4 +1,7 @@
-/** Which projects are to move, and where: off servers that are draining, and from full servers to empty ones. Changes nothing. */
+/**
+ * Which projects are to move, and where: off servers that are draining, and from full servers to empty ones. Changes
+ * nothing.
+ */
 import type { ProjectRow } from '../../tenancy/control-rows.js';
 import { serverName } from '../../contract/servers.js';
 import type { ServerRow } from '../../tenancy/server-rows.js';
@@ -38,8 +41,8 @@ interface Place {
 }
 
 /**
- * A project moves only to a server that has all labels of the one where it lives, and offers what it has there. No move is planned that
- * leaves its target as loaded as its source was: projects for each weight.
+ * A project moves only to a server that has all labels of the one where it lives, and offers what it has there. No move
+ * is planned that leaves its target as loaded as its source was: projects for each weight.
  */
 export function planRebalance(situation: Situation): PlannedMove[] {
   const { servers, projects, offers, sizes, withSchemas } = situation;

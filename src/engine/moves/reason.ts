@@ -2,7 +2,10 @@
 import { messageOf } from '../../contract/operator-message.js';
 import { PostgresError } from '../../pg/index.js';
 
-/** Classes of errors of the connection, the login, the names and the server, whose messages have no values of rows (manual, appendix A). */
+/**
+ * Classes of errors of the connection, the login, the names and the server, whose messages have no values of rows
+ * (manual, appendix A).
+ */
 const TELLABLE = new Set(['08', '28', '3D', '42', '53', '55', '57', '58']);
 
 /** Without what Postgres says of the values of a row: its SQLSTATE and table say enough. */

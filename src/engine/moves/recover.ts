@@ -1,6 +1,6 @@
 /**
- * What is left to do of a move that has failed, was canceled, or lost its process: it is undone, or finished if the project lives on
- * the target already. Every step may have been done before, and somebody else may be at it.
+ * What is left to do of a move that has failed, was canceled, or lost its process: it is undone, or finished if the
+ * project lives on the target already. Every step may have been done before, and somebody else may be at it.
  */
 import { clearSource } from '../../backup/stream/source.js';
 import type { MoveRow } from '../../tenancy/move-rows.js';
@@ -29,7 +29,8 @@ export async function recover(
   const drop = async (place: Placement): Promise<void> => {
     if (serverName(place) !== lost) await serviceWork(() => servers.tenancyOf(place).drop(place));
   };
-  // Nobody can switch from here on, unless it is too late. After a switch whose answer was lost, the row says which of the two it is.
+  // Nobody can switch from here on, unless it is too late. After a switch whose answer was lost, the row says which of
+  // the two it is.
   if (await moves.undo(id, reason)) {
     await undo(parts, move, drop);
     return false;

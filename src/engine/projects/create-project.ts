@@ -28,7 +28,9 @@ interface CreateRequest {
   readonly make?: Make;
 }
 
-/** @throws EngineError invalid_name, unique_violation, not_found, invalid_request, database_unavailable, outcome_unknown */
+/**
+ * @throws EngineError invalid_name, unique_violation, not_found, invalid_request, database_unavailable, outcome_unknown
+ */
 export async function createProject(
   parts: ProjectParts,
   unfinished: UnfinishedProjects,

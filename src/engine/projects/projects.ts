@@ -78,7 +78,8 @@ export class Projects {
   /**
    * Creates a project, which nobody can use before it is complete. If that fails, nothing of it stays.
    * @param request where it is to live; default: on the least loaded server
-   * @throws EngineError invalid_name, unique_violation, not_found, invalid_request, overloaded, database_unavailable, outcome_unknown
+   * @throws EngineError invalid_name, unique_violation, not_found, invalid_request, overloaded, database_unavailable,
+   * outcome_unknown
    */
   create(name: string, by: Origin = BY_ITSELF, request: PlacementRequest = {}): Promise<ProjectRow> {
     return this.inTurn(() => createProject(this.parts, this.unfinished, { name, by, request, fill: null }));
@@ -93,7 +94,9 @@ export class Projects {
     return this.inTurn(() => createProject(this.parts, this.unfinished, { name, by, request, ...contents }));
   }
 
-  /** Servers that may take a project from a backup. @throws EngineError not_found, invalid_request, database_unavailable */
+  /**
+   * Servers that may take a project from a backup. @throws EngineError not_found, invalid_request, database_unavailable
+   */
   async tenanciesAt(place: PlacementRequest): Promise<Tenancy[]> {
     const request = placeOfRestore(place);
     const found = await candidates(this.parts.rows, request);
@@ -134,7 +137,8 @@ export class Projects {
   }
 
   /**
-   * @throws EngineError unauthorized, cdp_inactive if the project was deleted or deactivated after its token had been looked up
+   * @throws EngineError unauthorized, cdp_inactive if the project was deleted or deactivated after its token had been
+   * looked up
    */
   async requireActive({ id }: ProjectRow): Promise<void> {
     const project = await this.control.projectBy('id', id);
@@ -158,7 +162,8 @@ export class Projects {
   }
 
   /**
-   * Deactivating waits for the requests that still run, for some 70 s at most: a backup made after it has all that was acknowledged.
+   * Deactivating waits for the requests that still run, for some 70 s at most: a backup made after it has all that was
+   * acknowledged.
    * @param now they are ended instead
    * @throws EngineError not_found
    */
@@ -179,8 +184,8 @@ export class Projects {
   }
 
   /**
-   * Repairs what a project, or a half restored backup, did to the project's roles, rights and schema. The audit entry follows
-   * a moment later, because the log is in another database.
+   * Repairs what a project, or a half restored backup, did to the project's roles, rights and schema. The audit entry
+   * follows a moment later, because the log is in another database.
    * @returns what was wrong, in words
    * @throws EngineError not_found, request_in_flight, database_unavailable
    */
@@ -243,8 +248,8 @@ export class Projects {
   }
 
   /**
-   * Deletes a project with everything in it, permanently. Waits until its creation has ended; what a crash has left of one is
-   * deleted too.
+   * Deletes a project with everything in it, permanently. Waits until its creation has ended; what a crash has left of
+   * one is deleted too.
    * @param lost a server that will not come back, of which nothing is asked
    * @throws EngineError not_found, request_in_flight, overloaded, database_unavailable
    */

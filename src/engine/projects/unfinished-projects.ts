@@ -1,6 +1,6 @@
 /**
- * Projects that are half created or half deleted, as a crash leaves them: their status says so, and what there is of them is
- * deleted. Those that a live process is working on are left alone.
+ * Projects that are half created or half deleted, as a crash leaves them: their status says so, and what there is of
+ * them is deleted. Those that a live process is working on are left alone.
  */
 import { PROJECT_STATUSES, type ProjectStatus } from '../../contract/projects.js';
 import { EngineError } from '../../contract/errors.js';
@@ -43,15 +43,17 @@ export class UnfinishedProjects {
     }
   }
 
-  /** Clears away the one of a name, if there is one: the name may be wanted. @throws EngineError database_unavailable */
+  /**
+   * Clears away the one of a name, if there is one: the name may be wanted. @throws EngineError database_unavailable
+   */
   async clearNamed(name: string): Promise<void> {
     const project = await this.control.projectBy('name', name);
     if (project !== null && UNFINISHED.includes(project.status)) await this.clearOne(project);
   }
 
   /**
-   * Takes away what this process was creating. It may be active already, if that change reached Postgres and only the answer
-   * was lost.
+   * Takes away what this process was creating. It may be active already, if that change reached Postgres and only the
+   * answer was lost.
    */
   async undoCreate({ id, placement }: Identified): Promise<void> {
     await this.control.setProjectStatus(id, PROJECT_STATUSES, 'deleting', null);
@@ -59,7 +61,8 @@ export class UnfinishedProjects {
   }
 
   /**
-   * Takes away a project that is marked as `deleting`: its database, its roles, what a move has left and, last, the mark.
+   * Takes away a project that is marked as `deleting`: its database, its roles, what a move has left and, last, the
+   * mark.
    * @param lost a server that will not come back
    */
   async remove({ id, placement }: Identified, entry: AuditRow | null, lost: string | null = null): Promise<void> {
@@ -71,8 +74,8 @@ export class UnfinishedProjects {
   }
 
   /**
-   * Checks the status again once it holds the lock: the previous holder may have finished. The mark stops a holder that has lost
-   * the lock with its connection and does not know it.
+   * Checks the status again once it holds the lock: the previous holder may have finished. The mark stops a holder that
+   * has lost the lock with its connection and does not know it.
    */
   private async clearOne(project: Identified): Promise<void> {
     await this.control.withProjectLock(project.id, async () => {

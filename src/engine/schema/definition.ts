@@ -1,4 +1,6 @@
-/** What tables and columns may be called and consist of (contract sections 3 to 5), as far as no connection is needed. */
+/**
+ * What tables and columns may be called and consist of (contract sections 3 to 5), as far as no connection is needed.
+ */
 import type { JsonNode } from '../../codec/index.js';
 import { COLUMN_TYPES, type ColumnType } from '../../contract/column-types.js';
 import { ErrorCollector } from '../../contract/error-collector.js';
@@ -97,8 +99,8 @@ export function checkColumn({ name, comment, unique, ...definition }: ColumnDefi
 }
 
 /**
- * @throws EngineError invalid_name, reserved_name, unknown_type, invalid_request, invalid_value, naming every wrong column
- * at once
+ * @throws EngineError invalid_name, reserved_name, unknown_type, invalid_request, invalid_value, naming every wrong
+ * column at once
  */
 export function checkDefinition(body: TableDefinition): NewColumn[] {
   checkName('table', body.table_name);

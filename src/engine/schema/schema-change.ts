@@ -37,8 +37,8 @@ const SHORT_WAIT = fixed(`SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS}`);
  * Runs a change; `work` sends `begin` with its first statements and ends in a commit.
  * @param answered what the call answers
  * @param kind `drop`: it makes the project no larger
- * @throws EngineError table_busy, and what `work` throws; quota_exceeded if it grows; with a key also request_in_flight,
- * idempotency_key_reused, key_settled
+ * @throws EngineError table_busy, and what `work` throws; quota_exceeded if it grows; with a key also
+ * request_in_flight, idempotency_key_reused, key_settled
  */
 export async function schemaChange<A>(
   project: Project,

@@ -87,7 +87,10 @@ export async function createTable(
   });
 }
 
-/** All tables and views of the project. @throws EngineError result_too_large: while it is made it takes many times its bytes */
+/**
+ * All tables and views of the project. @throws EngineError result_too_large: while it is made it takes many times its
+ * bytes
+ */
 export async function readSchema(project: Project, limits: SchemaLimits): Promise<Table[]> {
   return schemaRead(project, limits, async (session) => {
     const [size] = await session.query(schemaBytes(project.schema));

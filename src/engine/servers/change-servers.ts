@@ -26,7 +26,8 @@ export interface CheckedServer {
 
 /**
  * Checks a server and adds it to the installation.
- * @throws EngineError invalid_name, unique_violation, invalid_request if projects cannot live there, database_unavailable, outcome_unknown
+ * @throws EngineError invalid_name, unique_violation, invalid_request if projects cannot live there,
+ * database_unavailable, outcome_unknown
  */
 export async function addServer(engine: Engine, wanted: NewServer, by: Origin): Promise<CheckedServer> {
   const { name, urlReference, maxConnections, replicas = [] } = wanted;
@@ -191,7 +192,10 @@ async function alreadyThere(engine: Engine, address: ServerAddress, except?: str
 
 const nameTaken = (name: string) => new EngineError('unique_violation', `A server "${name}" already exists`);
 
-/** Reads of a Citus cluster would go to its workers, and each embedded server has one project. @throws EngineError invalid_request */
+/**
+ * Reads of a Citus cluster would go to its workers, and each embedded server has one project. @throws EngineError
+ * invalid_request
+ */
 function refuseReplicas(engine: Engine, server: Pick<ServerRow, 'name' | 'engine'>, replicas: readonly string[]): void {
   if (replicas.length === 0) return;
   const what = server.engine === 'citus' ? 'A Citus cluster' : 'The embedded Postgres';

@@ -1,4 +1,7 @@
-/** `cdp server check`: whether projects can live on a Postgres server, and what speaks against it. Changes nothing there. */
+/**
+ * `cdp server check`: whether projects can live on a Postgres server, and what speaks against it. Changes nothing
+ * there.
+ */
 import { messageOf } from '../../contract/operator-message.js';
 import type { ServerEngine } from '../../contract/servers.js';
 import type { Finding } from '../../contract/wire/operator.js';

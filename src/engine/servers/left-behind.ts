@@ -1,6 +1,7 @@
 /**
- * What an installation has left on a server by address, and no project or move names: found by the mark that each database and role
- * gets when it is made. It stays when the control database forgets it, as by `cdp server remove --lost` of a server that comes back.
+ * What an installation has left on a server by address, and no project or move names: found by the mark that each
+ * database and role gets when it is made. It stays when the control database forgets it, as by
+ * `cdp server remove --lost` of a server that comes back.
  */
 import { clearSource, PUBLICATION, slotOf } from '../../backup/stream/source.js';
 import { messageOf } from '../../contract/operator-message.js';

@@ -1,6 +1,6 @@
 /**
- * Settings recommended for a Postgres of the operator's own, for `cdp doctor` and docs/operations.md. What the service sets
- * for its connections itself (`jit`, `client_connection_check_interval`, …) is not among them.
+ * Settings recommended for a Postgres of the operator's own, for `cdp doctor` and docs/operations.md. What the service
+ * sets for its connections itself (`jit`, `client_connection_check_interval`, …) is not among them.
  */
 import type { Finding } from '../../contract/wire/operator.js';
 import type { ServerSetting } from '../../tenancy/server-facts.js';

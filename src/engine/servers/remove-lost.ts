@@ -1,4 +1,6 @@
-/** `cdp server remove NAME --lost`: a server that will not come back goes, with what the control database says of it. */
+/**
+ * `cdp server remove NAME --lost`: a server that will not come back goes, with what the control database says of it.
+ */
 import { EngineError } from '../../contract/errors.js';
 import { DEFAULT_SERVER, serverName } from '../../contract/servers.js';
 import type { ServerRow } from '../../tenancy/server-rows.js';
@@ -8,9 +10,11 @@ import type { Engine } from '../engine.js';
 import { checkNow, removeServer, setServer } from './change-servers.js';
 
 /**
- * Deletes the projects that lived there, with their tokens, and ends the moves to and from there. Nothing is asked of the server.
+ * Deletes the projects that lived there, with their tokens, and ends the moves to and from there. Nothing is asked of
+ * the server.
  * @returns the server as it was, and the names of the projects
- * @throws EngineError not_found; invalid_request if it answers; request_in_flight while one of its projects is being moved or deleted:
+ * @throws EngineError not_found; invalid_request if it answers; request_in_flight while one of its projects is being
+ * moved or deleted:
  *   the next attempt goes on; database_unavailable, outcome_unknown
  */
 export async function removeLostServer(

@@ -1,4 +1,7 @@
-/** What shows early that a server is in trouble: how long a commit takes, and its standbys. For `cdp doctor` and metrics. */
+/**
+ * What shows early that a server is in trouble: how long a commit takes, and its standbys. For `cdp doctor` and
+ * metrics.
+ */
 import { fixed, type Session, sql } from '../../pg/index.js';
 
 export type Asked = Pick<Session, 'query'>;
@@ -16,7 +19,10 @@ export async function timeOfCommit(server: Asked): Promise<number> {
 export interface Replication {
   /** Connected ones. */
   readonly standbys: number;
-  /** WAL that the slowest of them has not replayed. null: there is none, or the role may not see it (`pg_read_all_stats`). */
+  /**
+   * WAL that the slowest of them has not replayed. null: there is none, or the role may not see it
+   * (`pg_read_all_stats`).
+   */
   readonly lagBytes: number | null;
   /** `synchronous_standby_names` if none of them is connected, so that no commit returns; else null. */
   readonly missing: string | null;

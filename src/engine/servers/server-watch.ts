@@ -1,4 +1,7 @@
-/** Checks whether the servers that the operator has added, and replicas, answer, as long as they belong to the installation. */
+/**
+ * Checks whether the servers that the operator has added, and replicas, answer, as long as they belong to the
+ * installation.
+ */
 import type { Pool } from '../../pg/index.js';
 import { HealthCheck } from '../../tenancy/health/health-check.js';
 import { addedServer, type ServerRow, type ServerRows } from '../../tenancy/server-rows.js';

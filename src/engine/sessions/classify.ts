@@ -1,6 +1,6 @@
 /**
- * Classifies the texts that a reader sends in a session: without the parser if the first word already tells, as for nearly all
- * queries, else with it.
+ * Classifies the texts that a reader sends in a session: without the parser if the first word already tells, as for
+ * nearly all queries, else with it.
  */
 import { EngineError } from '../../contract/errors.js';
 import { NEVER } from '../limits/deadline.js';
@@ -25,7 +25,9 @@ const OTHERS = new Set(
   ).split(' '),
 );
 
-/** What drivers send around queries, in the words they use. On longer texts these expressions would take quadratic time. */
+/**
+ * What drivers send around queries, in the words they use. On longer texts these expressions would take quadratic time.
+ */
 const LONGEST_AROUND = 100;
 const BEGINNING = /^\s*(?:begin|start)(?:\s+(?:work|transaction))?(?:\s+read\s+only)?\s*;?\s*$/i;
 const ENDING = /^\s*(?:commit|end|rollback|abort)(?:\s+(?:work|transaction))?\s*;?\s*$/i;

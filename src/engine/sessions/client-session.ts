@@ -1,4 +1,6 @@
-/** One session of a client of the Postgres port: a connection of the project's own role, dedicated to it, and its end. */
+/**
+ * One session of a client of the Postgres port: a connection of the project's own role, dedicated to it, and its end.
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { cancel, type LoggedIn } from '../../pg/index.js';
 import { TERMINATE } from '../../pg/protocol.js';
@@ -52,15 +54,17 @@ export class ClientSession {
     return this.releasing !== null;
   }
 
-  /** Called once if the session ends from outside, for the reader of the connection, which then calls {@link release}. */
+  /**
+   * Called once if the session ends from outside, for the reader of the connection, which then calls {@link release}.
+   */
   listen(onEnd: (reason: SessionError) => void): void {
     this.onEnd = onEnd;
     if (this.ending !== null) onEnd(this.ending);
   }
 
   /**
-   * Cancels what runs. One request at a time, since each takes a connection to Postgres; those that come meanwhile become one
-   * more, since another statement may run by then.
+   * Cancels what runs. One request at a time, since each takes a connection to Postgres; those that come meanwhile
+   * become one more, since another statement may run by then.
    */
   cancel(): Promise<void> {
     if (this.canceling === null) return (this.canceling = cancel(this.loggedIn).finally(() => (this.canceling = null)));

@@ -1,4 +1,7 @@
-/** Why a client of the Postgres port gets no session, or loses it, and SQLSTATEs (Postgres manual, appendix A) for the service's codes. */
+/**
+ * Why a client of the Postgres port gets no session, or loses it, and SQLSTATEs (Postgres manual, appendix A) for the
+ * service's codes.
+ */
 import { EngineError, type ErrorCode } from '../../contract/errors.js';
 import { PostgresError, SQLSTATE } from '../../pg/index.js';
 

@@ -1,6 +1,6 @@
 /**
- * What ends a session from outside: its token is no longer good, its time is up, its project is over its quota. Nothing that
- * a statement sets plays a part: Postgres's own account of its backends says what they do.
+ * What ends a session from outside: its token is no longer good, its time is up, its project is over its quota. Nothing
+ * that a statement sets plays a part: Postgres's own account of its backends says what they do.
  */
 import { EngineError } from '../../contract/errors.js';
 import type { Activity } from '../../tenancy/connections/watchdog.js';

@@ -1,6 +1,6 @@
 /**
- * Sessions of the Postgres port. They have their own limits, separate from request slots: one per project and one overall.
- * While one is open, the project's server is not stopped.
+ * Sessions of the Postgres port. They have their own limits, separate from request slots: one per project and one
+ * overall. While one is open, the project's server is not stopped.
  */
 import { randomUUID } from 'node:crypto';
 import { Counts } from '../../contract/counts.js';

@@ -1,6 +1,6 @@
 /**
- * Reads that may run at a streaming replica of the project's server (docs/decisions/0048-replicas.md). Whatever keeps a replica
- * from answering, the primary answers instead.
+ * Reads that may run at a streaming replica of the project's server (docs/decisions/0048-replicas.md). Whatever keeps a
+ * replica from answering, the primary answers instead.
  */
 import { EngineError } from '../../contract/errors.js';
 import { SQLSTATE } from '../../pg/index.js';
@@ -33,8 +33,8 @@ export async function boundedRead<T>(
 }
 
 /**
- * What a hot standby refuses and a primary may do (Postgres manual, 26.4.1): unlogged tables, a transaction id, a lock. The
- * primary has the last word on it.
+ * What a hot standby refuses and a primary may do (Postgres manual, 26.4.1): unlogged tables, a transaction id, a lock.
+ * The primary has the last word on it.
  */
 const REFUSED_IN_RECOVERY = new Set<string | undefined>([
   SQLSTATE.FEATURE_NOT_SUPPORTED,

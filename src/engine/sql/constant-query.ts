@@ -1,8 +1,8 @@
 /**
- * Queries of nothing but constants, as connection pools and monitors send them. Their words are all Postgres's own grammar, so
- * no relation, function or operator is looked up that could be the project's, and types are found in pg_catalog, which comes
- * first in the search path of a clean session. So they provably leave nothing in it, and need no transaction, no round trip to
- * learn their columns, and no reset (docs/decisions/0024-constant-queries.md).
+ * Queries of nothing but constants, as connection pools and monitors send them. Their words are all Postgres's own
+ * grammar, so no relation, function or operator is looked up that could be the project's, and types are found in
+ * pg_catalog, which comes first in the search path of a clean session. So they provably leave nothing in it, and need
+ * no transaction, no round trip to learn their columns, and no reset (docs/decisions/0024-constant-queries.md).
  */
 import { type ResultColumn, rowEncoder } from '../../codec/index.js';
 import { LIMITS } from '../../contract/limits.js';
@@ -23,7 +23,9 @@ const SPACE = String.raw`[ \t\n\r\f]`;
 /** Without a backslash or a quote inside: its end does not depend on settings. */
 const VALUE = String.raw`(?:\d{1,18}(?:\.\d{1,18})?|'[^'\\]*'|true|false|null)`;
 
-/** Built in, and never a domain, which could check its values with the project's code. Rows hold all of them as text. */
+/**
+ * Built in, and never a domain, which could check its values with the project's code. Rows hold all of them as text.
+ */
 const TYPE = '(?:smallint|int2|integer|int|int4|bigint|int8|numeric|boolean|bool|text|uuid|jsonb)';
 
 const NAME = String.raw`(?:[a-z_][a-z0-9_]*|"[^"]+")`;

@@ -1,12 +1,13 @@
 /**
- * Which statements free disk space: what a project may change while it is over its disk quota. Everything else only reads
- * then, so a statement that is missing here is rejected and does no harm.
+ * Which statements free disk space: what a project may change while it is over its disk quota. Everything else only
+ * reads then, so a statement that is missing here is rejected and does no harm.
  */
 import type { AlterTableStmt, Node, WithClause } from 'libpg-query';
 
 /**
- * `drop`: runs no code of the project. `delete`: a trigger, or a function in a condition, runs with it. `rewrite`: takes
- * dead rows out of tables and indexes; Postgres runs it READ ONLY too, and then no function of an index can write.
+ * `drop`: runs no code of the project. `delete`: a trigger, or a function in a condition, runs with it. `rewrite`:
+ * takes dead rows out of tables and indexes; Postgres runs it READ ONLY too, and then no function of an index can
+ * write.
  */
 export type FreesSpace = 'drop' | 'delete' | 'rewrite';
 

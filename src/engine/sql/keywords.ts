@@ -1,4 +1,7 @@
-/** What the words of an SQL text show without a parser. Each function takes time in proportion to the length of the text. */
+/**
+ * What the words of an SQL text show without a parser. Each function takes time in proportion to the length of the
+ * text.
+ */
 import { tokensOf } from '../../contract/sql-tokens.js';
 
 /** Statements whose rows are all made before the first is sent. */
@@ -7,8 +10,8 @@ export const MODIFYING: ReadonlySet<string> = new Set(['INSERT', 'UPDATE', 'DELE
 const WORD = /[A-Za-z]*/y;
 
 /**
- * The first word in capitals; `''` if the text starts with something else (a parenthesis, an unclosed comment), and `null`
- * if it holds nothing but white space, comments and semicolons.
+ * The first word in capitals; `''` if the text starts with something else (a parenthesis, an unclosed comment), and
+ * `null` if it holds nothing but white space, comments and semicolons.
  */
 export function leadingKeyword(text: string): string | null {
   for (const { kind, from, isOpen } of tokensOf(text)) {
@@ -25,8 +28,8 @@ const MAIN = new Set(['SELECT', 'INSERT', 'UPDATE', 'DELETE', 'MERGE', 'VALUES',
 const BEFORE_NAME = new Set(['WITH', 'RECURSIVE', ',', 'BY', 'SET', 'CYCLE', 'USING']);
 
 /**
- * The command tag that a statement with rows will have, for when it is cut off before Postgres says so: `SELECT` for queries;
- * after a WITH clause the first main keyword outside all parentheses.
+ * The command tag that a statement with rows will have, for when it is cut off before Postgres says so: `SELECT` for
+ * queries; after a WITH clause the first main keyword outside all parentheses.
  */
 export function mainKeyword(text: string): string {
   const first = leadingKeyword(text) ?? '';

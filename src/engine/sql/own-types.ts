@@ -3,11 +3,15 @@ import type { JsonNode } from '../../codec/index.js';
 import { FIRST_NORMAL_OID } from '../catalog/project-code.js';
 import { type Session, sql } from '../../pg/index.js';
 
-/** Of pg_type.typcategory: enums, and types such as citext and domains over text, which take the text of an array as it is. */
+/**
+ * Of pg_type.typcategory: enums, and types such as citext and domains over text, which take the text of an array as it
+ * is.
+ */
 const TAKES_TEXT = ['E', 'S'];
 
 /**
- * Names, by oid, of the types that are no place for a JSON array. The look-up replaces the statement that was prepared last.
+ * Names, by oid, of the types that are no place for a JSON array. The look-up replaces the statement that was prepared
+ * last.
  * @returns null if no value is an array for a type of the project; nothing was asked then
  */
 export async function textTypesOf(

@@ -1,6 +1,6 @@
 /**
- * Worker threads that parse SQL texts, so that parsing does not block the event loop: fair between projects, limited in time
- * and memory. Reasons and measurements: docs/decisions/0006-splitting-sql.md.
+ * Worker threads that parse SQL texts, so that parsing does not block the event loop: fair between projects, limited in
+ * time and memory. Reasons and measurements: docs/decisions/0006-splitting-sql.md.
  */
 import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
@@ -13,7 +13,9 @@ import type { Parsed, ParserReply } from './parser-worker.js';
 const WORKER_FILE = new URL('../../../dist/engine/sql/parser-worker.js', import.meta.url);
 
 const THREADS = 2;
-/** Characters above which a text is large. One of these at a time, so that the other thread is left to the small ones. */
+/**
+ * Characters above which a text is large. One of these at a time, so that the other thread is left to the small ones.
+ */
 const LARGE_TEXT = 64 * 1024;
 /** The longest parse of an honest 1 MiB takes a quarter of it. */
 const PARSE_MS = 10_000;

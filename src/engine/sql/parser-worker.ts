@@ -19,7 +19,9 @@ interface ParsedStatement {
   readonly reader: ReaderStatement;
 }
 
-/** `syntax_error`: the grammar rejects the text. `parser_failed`: the parser itself failed, and its memory is unsound. */
+/**
+ * `syntax_error`: the grammar rejects the text. `parser_failed`: the parser itself failed, and its memory is unsound.
+ */
 export type Parsed =
   | { readonly outcome: 'statements'; readonly count: number; readonly statements: readonly ParsedStatement[] }
   | { readonly outcome: 'syntax_error' | 'parser_failed' };

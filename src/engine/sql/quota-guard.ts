@@ -10,8 +10,8 @@ import { leadingKeyword } from './keywords.js';
 import type { SplitStatement } from './splitter.js';
 
 /**
- * A subtransaction that is READ ONLY cannot be made READ WRITE from inside (Postgres manual, SET TRANSACTION), and its end
- * restores the mode of the transaction around it.
+ * A subtransaction that is READ ONLY cannot be made READ WRITE from inside (Postgres manual, SET TRANSACTION), and its
+ * end restores the mode of the transaction around it.
  */
 const READ_ONLY: readonly Statement[] = [fixed('SAVEPOINT cdp_quota'), fixed('SET TRANSACTION READ ONLY')];
 const END_READ_ONLY: readonly Statement[] = [fixed('RELEASE SAVEPOINT cdp_quota')];
@@ -19,7 +19,10 @@ const END_READ_ONLY: readonly Statement[] = [fixed('RELEASE SAVEPOINT cdp_quota'
 /** EXPLAIN ANALYZE CREATE TABLE … AS creates the table, READ ONLY or not. No EXPLAIN has an effect to keep. */
 const UNDO: readonly Statement[] = [fixed('ROLLBACK TO SAVEPOINT cdp_quota')];
 
-/** Before 16, READ ONLY does not keep a function from writing large objects; but a transaction that has written has an id. */
+/**
+ * Before 16, READ ONLY does not keep a function from writing large objects; but a transaction that has written has an
+ * id.
+ */
 const HAS_WRITTEN = fixed(`SELECT pg_catalog.pg_current_xact_id_if_assigned() IS NOT NULL
   AND pg_catalog.current_setting('server_version_num')::pg_catalog.int4 OPERATOR(pg_catalog.<) 160000`);
 
@@ -84,5 +87,7 @@ export class QuotaGuard {
   }
 }
 
-/** Statements that free space without a right to write stay READ ONLY: with `rewrite`, the functions of an index run. */
+/**
+ * Statements that free space without a right to write stay READ ONLY: with `rewrite`, the functions of an index run.
+ */
 const isGuarded = (frees: FreesSpace | null): boolean => frees === null || frees === 'rewrite';

@@ -1,7 +1,7 @@
 /**
- * What a statement may do to a session of a reader, which is to stay READ ONLY. Its transactions begin READ ONLY, and Postgres
- * itself refuses writes in them. So what counts is which statement could begin a transaction that is not, or change the
- * mode of one before its first query (Postgres manual, SET TRANSACTION).
+ * What a statement may do to a session of a reader, which is to stay READ ONLY. Its transactions begin READ ONLY, and
+ * Postgres itself refuses writes in them. So what counts is which statement could begin a transaction that is not, or
+ * change the mode of one before its first query (Postgres manual, SET TRANSACTION).
  */
 import type { ExplainStmt, Node, SelectStmt, TransactionStmt, VariableSetStmt } from 'libpg-query';
 
@@ -65,8 +65,8 @@ function ofTransaction({ kind, options = [] }: TransactionStmt): ReaderStatement
 }
 
 /**
- * EXPLAIN ANALYZE of CREATE TABLE AS, CREATE MATERIALIZED VIEW or SELECT INTO creates the relation, and Postgres does not refuse
- * that in a READ ONLY transaction. EXECUTE runs such a statement too, if it was prepared by a Parse message.
+ * EXPLAIN ANALYZE of CREATE TABLE AS, CREATE MATERIALIZED VIEW or SELECT INTO creates the relation, and Postgres does
+ * not refuse that in a READ ONLY transaction. EXECUTE runs such a statement too, if it was prepared by a Parse message.
  */
 function mayCreate({ query = {} as Node }: ExplainStmt): boolean {
   if ('SelectStmt' in query) return hasInto(query.SelectStmt);

@@ -4,8 +4,8 @@ import { BufferList, type RowEncoder } from '../../codec/index.js';
 import { messageSize, MessageTooLarge, type RowTaker } from '../../pg/index.js';
 
 /**
- * A step has at most this many times the rows before it, and at most about this many bytes, estimated by them. If rows get
- * longer along the way, what a step has beyond the caps was fetched in vain.
+ * A step has at most this many times the rows before it, and at most about this many bytes, estimated by them. If rows
+ * get longer along the way, what a step has beyond the caps was fetched in vain.
  */
 const STEP_GROWTH = 4;
 const STEP_BYTES = 1024 * 1024;

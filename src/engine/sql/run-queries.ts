@@ -1,6 +1,6 @@
 /**
- * Queries with parameters of their own, one statement each, in one transaction: what the page for free SQL does, with whole
- * results in place of capped ones, and with columns as the protocol of Postgres describes them.
+ * Queries with parameters of their own, one statement each, in one transaction: what the page for free SQL does, with
+ * whole results in place of capped ones, and with columns as the protocol of Postgres describes them.
  */
 import { type BufferList, type JsonNode, rowEncoder, type RowMode } from '../../codec/index.js';
 import { EngineError } from '../../contract/errors.js';
@@ -62,7 +62,9 @@ export async function runQueries(project: Project, request: QueriesRequest): Pro
   return (await runStatements(project, request, statements, overQuota, fetchResult)).answer;
 }
 
-/** A text of several statements is left to Postgres, which refuses it (42601). @throws EngineError as `Splitter.split` */
+/**
+ * A text of several statements is left to Postgres, which refuses it (42601). @throws EngineError as `Splitter.split`
+ */
 async function statementsOf(project: Project, request: QueriesRequest, tellsFreed: boolean): Promise<BoundStatement[]> {
   const requester = { project: project.name, budget: project.waitBudget, signal: request.signal };
   const statements: BoundStatement[] = [];

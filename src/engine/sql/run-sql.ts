@@ -1,6 +1,6 @@
 /**
- * Free SQL (contract section 7): split the text, run its statements in order, commit. One request is one transaction on a
- * connection that logged in as the project's own role; its statements take effect together or not at all.
+ * Free SQL (contract section 7): split the text, run its statements in order, commit. One request is one transaction on
+ * a connection that logged in as the project's own role; its statements take effect together or not at all.
  */
 import { EngineError } from '../../contract/errors.js';
 import type { Schema } from '../../contract/schema.js';
@@ -120,7 +120,8 @@ export async function runStatements<T, Stored = never>(
 }
 
 /**
- * The writer may not log in during a move. Queries are tried as the reader: Postgres refuses those that turn out to write.
+ * The writer may not log in during a move. Queries are tried as the reader: Postgres refuses those that turn out to
+ * write.
  */
 const mayReadWhileMoving = (
   { isFenced, rehearsal }: Project,

@@ -40,9 +40,9 @@ export class Splitter {
   private readonly parsers = new ParserPool();
 
   /**
-   * The statements of `text` in order, at least one and at most `LIMITS.statementsPerRequest`; empty ones are dropped. A
-   * lone statement is the whole text, untouched. So is a text that the grammar rejects: Postgres itself then reports the
-   * error.
+   * The statements of `text` in order, at least one and at most `LIMITS.statementsPerRequest`; empty ones are dropped.
+   * A lone statement is the whole text, untouched. So is a text that the grammar rejects: Postgres itself then reports
+   * the error.
    * @param requester who waits if the text has to be parsed
    * @param tellsFreed parse even a lone statement, for its `frees`
    * @throws EngineError invalid_request (no statement, too many, U+0000 or lone surrogates, too complex to be parsed),
@@ -99,8 +99,8 @@ function rejectUnstorable(text: string): void {
 }
 
 /**
- * Whether anything but semicolons and Postgres's white space follows the first semicolon, wherever that stands (inside a
- * string, say). If not, no second statement can follow, for any meaning of the text before it.
+ * Whether anything but semicolons and Postgres's white space follows the first semicolon, wherever that stands (inside
+ * a string, say). If not, no second statement can follow, for any meaning of the text before it.
  */
 export function mayHoldSeveral(text: string): boolean {
   const first = text.indexOf(';');

@@ -39,8 +39,8 @@ export const impactOf = (statements: readonly SplitStatement[]): QuotaImpact =>
   statements.every(({ text }) => REWRITING.has(leadingKeyword(text) ?? '')) ? 'rewrites' : 'writes';
 
 /**
- * A statement may have changed the encoding in which Postgres sends text. It is restored for the next statement; the rows of
- * this one may have come in either encoding, so they are not passed on.
+ * A statement may have changed the encoding in which Postgres sends text. It is restored for the next statement; the
+ * rows of this one may have come in either encoding, so they are not passed on.
  */
 export async function restoreEncoding(session: Session, { columns }: Described): Promise<void> {
   if (session.clientEncoding === 'UTF8') return;

@@ -1,6 +1,6 @@
 /**
- * One statement of free SQL: it is parsed and described, then its rows are fetched. They become JSON bytes as they arrive, and
- * what is past the caps is not fetched from Postgres (contract section 7).
+ * One statement of free SQL: it is parsed and described, then its rows are fetched. They become JSON bytes as they
+ * arrive, and what is past the caps is not fetched from Postgres (contract section 7).
  */
 import { encodeParameters, type JsonNode, type RowEncoder } from '../../codec/index.js';
 import { callerSql, type Described, type Session, type Statement } from '../../pg/index.js';
@@ -96,8 +96,8 @@ async function fetchInSteps(
     tag = await session.fetchMore(rows.nextStep(), rows.takeRows);
   }
   if (tag !== null) return tag;
-  // INSERT … RETURNING and the like have made all rows already, and EXECUTE may stand for one of them. The end tells what it
-  // was, and how many rows there are.
+  // INSERT … RETURNING and the like have made all rows already, and EXECUTE may stand for one of them. The end tells
+  // what it was, and how many rows there are.
   const keyword = mainKeyword(text);
   if (MODIFYING.has(keyword) || keyword === 'EXECUTE') tag = await session.fetchMore(0, rows.takeRows);
   return tag;

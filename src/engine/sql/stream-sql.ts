@@ -100,8 +100,8 @@ export async function streamSql(project: Project, request: StreamRequest, output
 }
 
 /**
- * While the client does not read, or other projects have their turn, nothing is read from Postgres, and the statement's time
- * does not run.
+ * While the client does not read, or other projects have their turn, nothing is read from Postgres, and the statement's
+ * time does not run.
  */
 class BackPressure {
   private waits = 0;

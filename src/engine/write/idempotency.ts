@@ -55,8 +55,8 @@ export function idempotencyKey(
 }
 
 /**
- * Triggers, defaults and free SQL may have changed the search path of a transaction that stores an answer, or a refused record:
- * there every operator is named by its schema, so that none of the project's takes its place.
+ * Triggers, defaults and free SQL may have changed the search path of a transaction that stores an answer, or a refused
+ * record: there every operator is named by its schema, so that none of the project's takes its place.
  */
 export const EQUALS = sql`OPERATOR(pg_catalog.=)`;
 
@@ -70,15 +70,16 @@ export const deletesFrom = (table: string): string => `DELETE ${table}`;
 export const ANY_PATH = '';
 
 /**
- * The request that uses the key holds the advisory lock of this number, and shares that of {@link ANY_PATH} with requests that
- * use the key in other paths.
+ * The request that uses the key holds the advisory lock of this number, and shares that of {@link ANY_PATH} with
+ * requests that use the key in other paths.
  */
 export function lockOf(path: string, key: string): string {
   return createHash('sha256').update(path).update('\0').update(key).digest().readBigInt64BE(0).toString();
 }
 
 /**
- * Runs work that changes something and commits in a transaction that holds the key, unless an earlier request has used it.
+ * Runs work that changes something and commits in a transaction that holds the key, unless an earlier request has used
+ * it.
  * @param stored what the work stores under the key
  * @returns what the work returns, or the answer of the earlier request
  * @throws EngineError request_in_flight, idempotency_key_reused, key_settled, and what the work throws
@@ -107,8 +108,8 @@ async function claimKey<A>(
   stored: Schema<A>,
 ): Promise<{ answer: A } | null> {
   const { key, path, fingerprint } = idempotency;
-  // The row is looked up by a statement after the lock's own, so that its snapshot sees what the last holder committed. A
-  // row lock makes the commit wait for the synchronous standbys, if there are any: they may lack the answer so far.
+  // The row is looked up by a statement after the lock's own, so that its snapshot sees what the last holder committed.
+  // A row lock makes the commit wait for the synchronous standbys, if there are any: they may lack the answer so far.
   const [, locked, found] = await session.run([
     BEGIN,
     sql`SELECT pg_catalog.pg_try_advisory_xact_lock_shared(${lockOf(ANY_PATH, key)}::pg_catalog.int8)

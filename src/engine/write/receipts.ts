@@ -1,6 +1,7 @@
 /**
- * Receipts: what became of the requests under some Idempotency-Keys. The row that one leaves in its own transaction is its
- * receipt, so the answer is as true as the table. To settle a key is to store, under the lock of the key, that it is refused.
+ * Receipts: what became of the requests under some Idempotency-Keys. The row that one leaves in its own transaction is
+ * its receipt, so the answer is as true as the table. To settle a key is to store, under the lock of the key, that it
+ * is refused.
  */
 import type { Receipt } from '../../contract/wire/receipts.js';
 import { BEGIN, type Fragment, type Session, sql } from '../../pg/index.js';
@@ -26,7 +27,8 @@ export interface ReceiptsOptions {
 }
 
 /**
- * @returns for each key, in their order, the receipts of its requests, one for each table; or the one that says that there is none
+ * @returns for each key, in their order, the receipts of its requests, one for each table; or the one that says that
+ * there is none
  * @throws EngineError outcome_unknown, query_timeout; with `settle` also quota_exceeded
  */
 export async function readReceipts(

@@ -16,8 +16,8 @@ import type { Rehearsal } from './rehearsal.js';
  * Runs the last statements of a transaction and its COMMIT in one round trip.
  * @param repeatable a repeat of the request cannot do the work twice (it has an Idempotency-Key)
  * @param rehearsal of the request: everything is rolled back instead
- * @throws PostgresError if Postgres refused; EngineError outcome_unknown if the connection was lost on the way, or the commit
- * was canceled while it waited for a synchronous standby
+ * @throws PostgresError if Postgres refused; EngineError outcome_unknown if the connection was lost on the way, or the
+ * commit was canceled while it waited for a synchronous standby
  */
 export async function commit(
   session: Session,

@@ -29,7 +29,9 @@ interface WriteOptions<A> {
   readonly idempotency: IdempotencyKey | null;
   /** What is stored under the key. */
   readonly stored: Schema<A>;
-  /** False: it makes the project no larger, or sees to that itself. Without a key the caller has asked for room already. */
+  /**
+   * False: it makes the project no larger, or sees to that itself. Without a key the caller has asked for room already.
+   */
   readonly grows?: boolean;
   readonly pool?: PoolName;
   /** How the transaction begins, unless the look-up of the key does. */

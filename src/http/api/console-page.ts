@@ -1,6 +1,6 @@
 /**
- * The files of the web console, as the build has left them. They are read once, when somebody opens the console, and served
- * from memory: a path is looked up among their names, so that no path of a request ever reaches the file system.
+ * The files of the web console, as the build has left them. They are read once, when somebody opens the console, and
+ * served from memory: a path is looked up among their names, so that no path of a request ever reaches the file system.
  */
 import { createHash } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
@@ -11,8 +11,8 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import Negotiator from 'negotiator';
 
 /**
- * What the files of the web console have in place of the policy of every response (`response.ts`). Code cannot come from text: there is no
- * policy for Trusted Types that would make it of one.
+ * What the files of the web console have in place of the policy of every response (`response.ts`). Code cannot come
+ * from text: there is no policy for Trusted Types that would make it of one.
  */
 const CONSOLE_HEADERS = {
   'content-security-policy': [

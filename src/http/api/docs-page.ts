@@ -1,14 +1,14 @@
 /**
- * The documentation page: Swagger UI with its files, in a Fastify of its own that does not listen. It is loaded when somebody
- * opens the page.
+ * The documentation page: Swagger UI with its files, in a Fastify of its own that does not listen. It is loaded when
+ * somebody opens the page.
  */
 import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
 import Fastify, { type FastifyReply, type FastifyRequest } from 'fastify';
 
 /**
- * The `content-security-policy` of the documentation page alone: it loads everything from here, and Swagger UI sets styles
- * in attributes. Unlike the plugin's default it does not make browsers switch to HTTPS, which may not be there.
+ * The `content-security-policy` of the documentation page alone: it loads everything from here, and Swagger UI sets
+ * styles in attributes. Unlike the plugin's default it does not make browsers switch to HTTPS, which may not be there.
  */
 const DOCS_CONTENT_POLICY = {
   'default-src': "'self'",

@@ -79,7 +79,9 @@ export function openApiDocument(routes: readonly Route[]): Json {
   };
 }
 
-/** The schemas of the contract that have a name there. What one answers with is a result, as generators use "response". */
+/**
+ * The schemas of the contract that have a name there. What one answers with is a result, as generators use "response".
+ */
 const NAMES: ReadonlyMap<unknown, string> = new Map(
   [
     tables,

@@ -27,7 +27,8 @@ export function operatorRoutes(
   app.get('/healthz', alive);
 
   app.get('/readyz', async (request) => {
-    // The migrations ran before the server listened. A client that waits for a first start wants the token of its project.
+    // The migrations ran before the server listened. A client that waits for a first start wants the token of its
+    // project.
     const isFirstStart = await engine.control.isFirstStart();
     if (showsFirstToken && isFirstStart) throw new EngineError('overloaded', 'The first project is being created');
     const servers = engine.serverWatch.states.filter(({ isUp }) => !isUp).map(({ server }) => server);

@@ -1,6 +1,6 @@
 /**
- * The API of the specification (sections 4.1 to 4.5) with the reads and drops of the contract, one row a route. What each
- * does, with its schemas and examples, is in the file that it is imported from.
+ * The API of the specification (sections 4.1 to 4.5) with the reads and drops of the contract, one row a route. What
+ * each does, with its schemas and examples, is in the file that it is imported from.
  */
 import { READ_AUDIT } from './audit-operation.js';
 import { DELETE_RECORDS, INSERT_RECORDS } from './data-operations.js';

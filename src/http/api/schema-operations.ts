@@ -1,4 +1,7 @@
-/** The schema calls of the API (specification 4.1 to 4.3; reads and drops of contract section 5), as routes.ts lists them. */
+/**
+ * The schema calls of the API (specification 4.1 to 4.3; reads and drops of contract section 5), as routes.ts lists
+ * them.
+ */
 import { readDataBody } from '../../codec/index.js';
 import { IdempotencyHeaders } from '../../contract/wire/idempotency.js';
 import * as wire from '../../contract/wire/tables.js';

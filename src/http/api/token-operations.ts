@@ -1,4 +1,7 @@
-/** Tokens over HTTP (contract section 2), as routes.ts lists them: what a token is, and managing them with an admin token. */
+/**
+ * Tokens over HTTP (contract section 2), as routes.ts lists them: what a token is, and managing them with an admin
+ * token.
+ */
 import { type Scope, SCOPES } from '../../contract/names.js';
 import { Type } from '../../contract/schema.js';
 import { NowQuery } from '../../contract/wire/projects.js';

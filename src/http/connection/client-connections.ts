@@ -1,6 +1,6 @@
 /**
- * The connections of clients: which of their requests have no answer yet, how bytes that are no request are refused, and
- * how they end when the service stops.
+ * The connections of clients: which of their requests have no answer yet, how bytes that are no request are refused,
+ * and how they end when the service stops.
  */
 import { once } from 'node:events';
 import type { Server, ServerResponse } from 'node:http';
@@ -88,8 +88,9 @@ export class ClientConnections {
   }
 
   /**
-   * Closes the port and the connections. A request that comes on a kept connection within {@link DRAIN_MS} is still answered,
-   * as the last one there: closed at once, the connection would break off requests that clients may not repeat.
+   * Closes the port and the connections. A request that comes on a kept connection within {@link DRAIN_MS} is still
+   * answered, as the last one there: closed at once, the connection would break off requests that clients may not
+   * repeat.
    */
   async drain(): Promise<void> {
     this.isStopping = true;

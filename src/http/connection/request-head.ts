@@ -7,8 +7,8 @@ import { HttpError } from '../response/http-error.js';
 const GIVEN_ONCE: ReadonlySet<string> = new Set(['host', 'authorization', 'content-type']);
 
 /**
- * What Node lets through and no route can mean (RFC 9112 sections 3.2 and 6.1). The answer closes the connection, since it
- * is doubtful where such a request ends.
+ * What Node lets through and no route can mean (RFC 9112 sections 3.2 and 6.1). The answer closes the connection, since
+ * it is doubtful where such a request ends.
  */
 export function errorInHead({ rawHeaders, headers, httpVersion }: IncomingMessage): EngineError | undefined {
   if (headers.host === undefined && httpVersion === '1.1') return doubtful('The request has no Host header');

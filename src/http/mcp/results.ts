@@ -1,6 +1,6 @@
 /**
- * Results of tools. Everything that comes from the database is marked as data: an agent takes what it reads for what its
- * user said, if nothing tells them apart.
+ * Results of tools. Everything that comes from the database is marked as data: an agent takes what it reads for what
+ * its user said, if nothing tells them apart.
  */
 import { randomUUID } from 'node:crypto';
 import { EngineError } from '../../contract/errors.js';

@@ -1,6 +1,6 @@
 /**
- * `POST /mcp`: the tools of the Model Context Protocol for agents. A request is a message of JSON-RPC, not of the API, so it
- * is in no OpenAPI document (docs/mcp.md, docs/decisions/0041-mcp.md).
+ * `POST /mcp`: the tools of the Model Context Protocol for agents. A request is a message of JSON-RPC, not of the API,
+ * so it is in no OpenAPI document (docs/mcp.md, docs/decisions/0041-mcp.md).
  */
 import type { IncomingHttpHeaders } from 'node:http';
 import { EngineError } from '../../contract/errors.js';
@@ -28,8 +28,8 @@ export const MCP: UndocumentedRoute = {
 };
 
 /**
- * A page reaches the service by its own origin on loopback, or by one of the setting `cors-origins`. Any other may be one
- * whose name was made to lead here (MCP, "Transports", "Security Warning").
+ * A page reaches the service by its own origin on loopback, or by one of the setting `cors-origins`. Any other may be
+ * one whose name was made to lead here (MCP, "Transports", "Security Warning").
  * @throws EngineError origin_not_allowed
  */
 function requireOrigin({ request, settings }: Call): void {

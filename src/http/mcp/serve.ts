@@ -60,11 +60,16 @@ export async function serveMcp(call: Call): Promise<Answer> {
   };
 }
 
-/** To one that lacks parameters the SDK answers -32603 and the report of its validator; the latest revision has no such method. */
+/**
+ * To one that lacks parameters the SDK answers -32603 and the report of its validator; the latest revision has no such
+ * method.
+ */
 const isBareInitialize = (body: unknown): body is JSONRPCRequest =>
   isJSONRPCRequest(body) && body.method === 'initialize' && !isInitializeRequest(body);
 
-/** Allowed in JSON, and for some readers of streams the end of a line: a value could begin a message of its own there. */
+/**
+ * Allowed in JSON, and for some readers of streams the end of a line: a value could begin a message of its own there.
+ */
 const LINE_ENDS = /[\u0085\u2028\u2029]/g;
 
 const escaped = (character: string): string => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;

@@ -1,4 +1,6 @@
-/** What Neon's driver expects: results with fields as node-postgres has them, and failures with the fields of Postgres. */
+/**
+ * What Neon's driver expects: results with fields as node-postgres has them, and failures with the fields of Postgres.
+ */
 import { type EngineError, ERROR_CODES, type ErrorCode } from '../../contract/errors.js';
 import type { ErrorBody } from '../../contract/wire/failure.js';
 import { sqlstateOf } from '../../engine/sessions/session-error.js';
@@ -42,8 +44,8 @@ const REFUSALS: ReadonlySet<ErrorCode> = new Set([
 ]);
 
 /**
- * An error of Postgres about a statement is a 400 with its own fields (Postgres manual 54.8) in addition to those of every failure. Others have the
- * SQLSTATE that Postgres would give.
+ * An error of Postgres about a statement is a 400 with its own fields (Postgres manual 54.8) in addition to those of
+ * every failure. Others have the SQLSTATE that Postgres would give.
  */
 export function neonFailure(error: EngineError, body: ErrorBody): ErrorBody {
   const { code, postgres } = error;

@@ -1,6 +1,6 @@
 /**
- * The destination of the log: standard output, written in large chunks. If it does not accept them, because the disk is full
- * or the reader of a pipe has stalled, the service goes on without them.
+ * The destination of the log: standard output, written in large chunks. If it does not accept them, because the disk is
+ * full or the reader of a pipe has stalled, the service goes on without them.
  */
 import { fstatSync, write, writeSync } from 'node:fs';
 import type { DestinationStream } from 'pino';

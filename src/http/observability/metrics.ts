@@ -1,6 +1,6 @@
 /**
- * Prometheus metrics (contract section 9). No label holds a table or anything else that a caller has chosen; a project only if
- * the operator asks for it.
+ * Prometheus metrics (contract section 9). No label holds a table or anything else that a caller has chosen; a project
+ * only if the operator asks for it.
  */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';

@@ -1,6 +1,6 @@
 /**
- * Logs the outage of a database or an identity provider: one line with the reason when it begins, one when it is over. Each
- * failed request has its own line anyway; thousands of lines with the same reason would hide everything else.
+ * Logs the outage of a database or an identity provider: one line with the reason when it begins, one when it is over.
+ * Each failed request has its own line anyway; thousands of lines with the same reason would hide everything else.
  */
 import type { Logger } from 'pino';
 import type { Dependency } from '../../contract/errors.js';

@@ -1,6 +1,6 @@
 /**
- * Metrics by project (the setting `metrics-by-project`). Off by default: their labels are names that callers have chosen,
- * and there are as many series as projects.
+ * Metrics by project (the setting `metrics-by-project`). Off by default: their labels are names that callers have
+ * chosen, and there are as many series as projects.
  */
 import { Counter, Gauge, type Registry } from 'prom-client';
 import type { Load } from '../../engine/limits/slots.js';
@@ -81,8 +81,8 @@ export class ProjectMetrics {
   }
 
   /**
-   * Reads the list of projects, and forgets the others: another instance or a command may have deleted them. Once for all
-   * metrics that are collected together.
+   * Reads the list of projects, and forgets the others: another instance or a command may have deleted them. Once for
+   * all metrics that are collected together.
    */
   private look(): Promise<void> {
     // While the control database is unavailable, the last known names are used.

@@ -1,4 +1,6 @@
-/** The interface of tracing. The spans are made by `request-spans.ts`, which is loaded only if traces are configured. */
+/**
+ * The interface of tracing. The spans are made by `request-spans.ts`, which is loaded only if traces are configured.
+ */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { RequestTrace } from '../../engine/database/trace.js';
 import type { TraceContext } from './trace-context.js';

@@ -1,4 +1,7 @@
-/** Metrics of what the service stands on: Postgres servers, their commits and standbys, the disk of the data folder. Measured at each scrape. */
+/**
+ * Metrics of what the service stands on: Postgres servers, their commits and standbys, the disk of the data folder.
+ * Measured at each scrape.
+ */
 import { statfs } from 'node:fs/promises';
 import { Gauge, type Registry } from 'prom-client';
 import { OPEN_STATES } from '../../contract/moves.js';
@@ -6,7 +9,10 @@ import { DEFAULT_SERVER } from '../../contract/servers.js';
 import type { Engine } from '../../engine/engine.js';
 import { type Asked, type Replication, replicationOf, timeOfCommit } from '../../engine/servers/server-health.js';
 
-/** What was measured of a server, in the units of the metrics. What cannot be measured is NaN, to which no alert compares. */
+/**
+ * What was measured of a server, in the units of the metrics. What cannot be measured is NaN, to which no alert
+ * compares.
+ */
 interface Measured {
   readonly server: string;
   readonly commit: number;

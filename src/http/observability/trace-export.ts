@@ -1,6 +1,6 @@
 /**
- * Sends spans of requests to a collector, by OpenTelemetry's SDK, which reads the standard variables itself. Loaded only if
- * traces are configured.
+ * Sends spans of requests to a collector, by OpenTelemetry's SDK, which reads the standard variables itself. Loaded
+ * only if traces are configured.
  */
 import { randomUUID } from 'node:crypto';
 import { diag, DiagLogLevel } from '@opentelemetry/api';
@@ -56,8 +56,8 @@ export class Tracing {
   }
 
   /**
-   * Sends what is left, as far as the collector accepts it within {@link FLUSH_MS}. A request that is still running then keeps
-   * the process alive.
+   * Sends what is left, as far as the collector accepts it within {@link FLUSH_MS}. A request that is still running
+   * then keeps the process alive.
    */
   async close(): Promise<void> {
     let late: NodeJS.Timeout | undefined;

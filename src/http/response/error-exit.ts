@@ -1,4 +1,6 @@
-/** From a failure to its answer (contract section 1). Nothing else makes a status of 400 or more, but the SDK of MCP. */
+/**
+ * From a failure to its answer (contract section 1). Nothing else makes a status of 400 or more, but the SDK of MCP.
+ */
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
 import { type Dependency, EngineError, type ErrorCode } from '../../contract/errors.js';
@@ -110,8 +112,9 @@ export class ErrorExit {
 }
 
 /**
- * Answers a client that wants its connection closed and may still be sending a body. Closed with unread data the connection
- * would be reset, and the answer lost with it (RFC 9112 section 9.6); so the answer ends once the body has come.
+ * Answers a client that wants its connection closed and may still be sending a body. Closed with unread data the
+ * connection would be reset, and the answer lost with it (RFC 9112 section 9.6); so the answer ends once the body has
+ * come.
  */
 function sendBeforeBody(request: FastifyRequest, reply: FastifyReply, body: string): void {
   const { raw } = reply;
@@ -130,8 +133,8 @@ function circumstances(error: EngineError, request: FastifyRequest): object {
 }
 
 /**
- * What an operator needs to find the reason, of a bug with the place in the code: never the fields of a Postgres error, which quote values. That of a caller's statement
- * may have been raised by the caller's own code, with any text.
+ * What an operator needs to find the reason, of a bug with the place in the code: never the fields of a Postgres error,
+ * which quote values. That of a caller's statement may have been raised by the caller's own code, with any text.
  */
 function describe({ code, message, cause, postgres }: EngineError): string {
   if (postgres !== undefined) return `a statement failed with SQLSTATE ${postgres.sqlstate}`;

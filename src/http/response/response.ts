@@ -4,7 +4,8 @@ import type { Answer } from '../api/route.js';
 
 /**
  * Data that no page may run, frame, guess the type of, or leak the address of (OWASP, REST Security Cheat Sheet).
- * HTTPS is up to the proxy, and so is `Strict-Transport-Security`: browsers ignore it on plain HTTP (RFC 6797 section 8.1).
+ * HTTPS is up to the proxy, and so is `Strict-Transport-Security`: browsers ignore it on plain HTTP (RFC 6797 section
+ * 8.1).
  */
 export const SECURITY_HEADERS = {
   'x-content-type-options': 'nosniff',
@@ -43,8 +44,8 @@ export function writeHead(
 let ready: (() => void)[] = [];
 
 /**
- * Responses of one turn go out together: a client that sleeps is woken by each write, which costs more than the write, and one
- * that was woken takes all of them (docs/decisions/0023).
+ * Responses of one turn go out together: a client that sleeps is woken by each write, which costs more than the write,
+ * and one that was woken takes all of them (docs/decisions/0023).
  * @param stallMs a client that reads nothing for this long is disconnected
  */
 export function sendResponse(
@@ -81,7 +82,10 @@ function sendReady(): void {
 const isOfApi = ({ context, url, routeOptions }: FastifyRequest): boolean =>
   context.route !== null || url.startsWith('/api/cdp') || routeOptions.url === '/sql';
 
-/** `Server-Timing` (W3C), in milliseconds: `auth` and `work` are stages, `total` runs from the request line to the answer. */
+/**
+ * `Server-Timing` (W3C), in milliseconds: `auth` and `work` are stages, `total` runs from the request line to the
+ * answer.
+ */
 function serverTiming({ context }: FastifyRequest): string {
   const now = performance.now();
   const { started, authenticated, parsed } = context;

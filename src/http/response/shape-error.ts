@@ -29,7 +29,9 @@ function hintFor(root: string, { instancePath, params: { additionalProperty, kno
   return root === 'query' ? { hint: `The parameters are ${names.join(', ')}` } : {};
 }
 
-/** A value that fits none of several schemas comes with a complaint of each, before that of `anyOf`: they become one. */
+/**
+ * A value that fits none of several schemas comes with a complaint of each, before that of `anyOf`: they become one.
+ */
 function grouped(complaints: readonly Complaint[]): [Complaint, ...Complaint[]][] {
   const groups: [Complaint, ...Complaint[]][] = [];
   for (const complaint of complaints) {

@@ -19,8 +19,8 @@ const MEDIA_TYPES: Readonly<Record<string, StreamFormat | null>> = {
 };
 
 /**
- * The format that the client prefers (RFC 9110 section 12.5.1, with weights and wildcards); null: one JSON object, also for a
- * client that accepts none of them.
+ * The format that the client prefers (RFC 9110 section 12.5.1, with weights and wildcards); null: one JSON object, also
+ * for a client that accepts none of them.
  */
 export function streamFormat(request: IncomingMessage): StreamFormat | null {
   const { accept } = request.headers;

@@ -270,7 +270,10 @@ const isTooMany = (error: unknown): boolean =>
   error.cause instanceof PostgresError &&
   error.cause.sqlstate === SQLSTATE.TOO_MANY_CONNECTIONS;
 
-/** @returns MiB that a Postgres process shares with nobody (RssAnon, proc_pid_status(5)); null if it is none of this machine */
+/**
+ * @returns MiB that a Postgres process shares with nobody (RssAnon, proc_pid_status(5)); null if it is none of this
+ * machine
+ */
 async function privateMemoryMib(pid: number): Promise<number | null> {
   const status = await readProc(`${pid}/status`);
   const [, kib] = /^Name:\tpostgres\n[^]*^RssAnon:\s+(\d+) kB$/m.exec(status) ?? [];
@@ -288,8 +291,8 @@ const OVERDUE_MS = 5_000;
 /**
  * One whose project is gone, by the pauses it made before; else one of the projects that hold the most, if that is more
  * than one; else of those that were never used again the newest; else the oldest. If more projects are written to in
- * turn than there are connections, giving up the oldest would always hit the one that is needed next, however long a turn
- * takes; like this, as many projects as have room keep theirs.
+ * turn than there are connections, giving up the oldest would always hit the one that is needed next, however long a
+ * turn takes; like this, as many projects as have room keep theirs.
  */
 function leastUseful(entries: readonly Lease[], now: number): Lease {
   const overdue = entries.filter(

@@ -39,7 +39,9 @@ export const isReader = (pool: PoolName): boolean => pool === 'typed-read' || po
 /** It runs free SQL, which may leave anything in its session. */
 export const runsFreeSql = (pool: PoolName): boolean => pool === 'sql-write' || pool === 'sql-read';
 
-/** Settings that the answers, the checks or the start of a connection depend on. `ALTER ROLE … SET` cannot change them. */
+/**
+ * Settings that the answers, the checks or the start of a connection depend on. `ALTER ROLE … SET` cannot change them.
+ */
 const PINNED = {
   client_encoding: 'UTF8',
   DateStyle: 'ISO,MDY',
@@ -75,8 +77,8 @@ const TYPED_LOCK_TIMEOUT_MS = 5_000;
 
 /**
  * Why a login fails that the project itself has broken: its role's password is another one, its right to connect is
- * gone, or `transaction_timeout`, which only Postgres 17 and later know and so is not pinned, ends every transaction. Or what a move
- * has left of its fence: the role may not log in.
+ * gone, or `transaction_timeout`, which only Postgres 17 and later know and so is not pinned, ends every transaction.
+ * Or what a move has left of its fence: the role may not log in.
  */
 const REPAIRABLE = new Set<string>([
   SQLSTATE.INVALID_AUTHORIZATION,
@@ -259,8 +261,8 @@ export class ProjectSessions {
   }
 
   /**
-   * What a fresh connection shows, in one query. It is not sound if an extension is missing, settings come from the role
-   * itself, its rights are not as they should be, or the reader would not see what the writer makes next.
+   * What a fresh connection shows, in one query. It is not sound if an extension is missing, settings come from the
+   * role itself, its rights are not as they should be, or the reader would not see what the writer makes next.
    */
   private async look(
     session: Session,

@@ -42,7 +42,9 @@ export class Watchdog {
     return found === undefined || found[0] === 't';
   }
 
-  /** @returns what these backends do, by process id; one that is gone is left out. @throws if Postgres does not answer */
+  /**
+   * @returns what these backends do, by process id; one that is gone is left out. @throws if Postgres does not answer
+   */
   async activity(backends: readonly Backend[]): Promise<Map<number, Activity>> {
     const rows = await this.pool.query(
       sql`SELECT pid, coalesce(state, 'active'), extract(epoch FROM clock_timestamp() - state_change),
@@ -62,7 +64,10 @@ export class Watchdog {
     );
   }
 
-  /** Waits until a backend that was terminated has gone, and lowers its priority meanwhile. @throws if Postgres does not answer */
+  /**
+   * Waits until a backend that was terminated has gone, and lowers its priority meanwhile. @throws if Postgres does not
+   * answer
+   */
   async gone(backend: Backend): Promise<void> {
     const lowerPriority = this.niceness?.watch(backend);
     for (;;) {

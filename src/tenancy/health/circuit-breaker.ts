@@ -1,12 +1,13 @@
 /**
- * Logins at a Postgres that takes none: nobody listens, or it starts, recovers, stops, or is a standby. Then one login is
- * tried every tenth of a second, and the others get its error: each try costs a recovering server a process, and a try by
- * every request keeps it from getting up. While a health check finds that the server does not answer, no request tries.
+ * Logins at a Postgres that takes none: nobody listens, or it starts, recovers, stops, or is a standby. Then one login
+ * is tried every tenth of a second, and the others get its error: each try costs a recovering server a process, and a
+ * try by every request keeps it from getting up. While a health check finds that the server does not answer, no request
+ * tries.
  *
- * Who decides what in this folder: only `health-check.ts` decides that a server does not answer, by logins of its own. The
- * circuit breaker keeps that and the last refused login, and decides by them who may try to log in; it asks no server.
- * `stale-connections.ts` decides about single connections that are open already: it ends one that the server disowns, and
- * the silent ones of a server that does not answer.
+ * Who decides what in this folder: only `health-check.ts` decides that a server does not answer, by logins of its own.
+ * The circuit breaker keeps that and the last refused login, and decides by them who may try to log in; it asks no
+ * server. `stale-connections.ts` decides about single connections that are open already: it ends one that the server
+ * disowns, and the silent ones of a server that does not answer.
  */
 import { ConnectionLost, NoPrimary, PostgresError, SQLSTATE } from '../../pg/index.js';
 

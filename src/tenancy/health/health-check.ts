@@ -1,4 +1,7 @@
-/** Whether a Postgres server answers: the service logs in there now and then. Two failures in a row mean that it does not. */
+/**
+ * Whether a Postgres server answers: the service logs in there now and then. Two failures in a row mean that it does
+ * not.
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ConnectionLost, PostgresError, SQLSTATE } from '../../pg/index.js';
 import { tryLogin } from '../service-pool.js';

@@ -1,7 +1,7 @@
 /**
- * Finds connections that are dead and do not say so: a firewall has forgotten them, a host is gone, a packet was lost for
- * good. Nothing breaks then, and a request would wait for its whole time. The server knows better: a backend that is gone,
- * or that waits for us while we wait for it, will never answer (docs/decisions/0027).
+ * Finds connections that are dead and do not say so: a firewall has forgotten them, a host is gone, a packet was lost
+ * for good. Nothing breaks then, and a request would wait for its whole time. The server knows better: a backend that
+ * is gone, or that waits for us while we wait for it, will never answer (docs/decisions/0027).
  */
 import { ConnectionLost, type Pool, type Session, sql } from '../../pg/index.js';
 import type { CircuitBreaker } from './circuit-breaker.js';
@@ -25,8 +25,8 @@ interface Seen {
   /** Idle for longer than an answer may be on its way; null if that may not be seen. */
   readonly isIdle: boolean | null;
   /**
-   * While it waits for the rest of a request: how much has come, which tells a request whose rest was lost from one that a
-   * slow network brings.
+   * While it waits for the rest of a request: how much has come, which tells a request whose rest was lost from one
+   * that a slow network brings.
    */
   readonly received: string | null;
 }

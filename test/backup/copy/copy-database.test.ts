@@ -36,8 +36,8 @@ beforeAll(async () => {
 afterAll(() => other.close());
 
 /**
- * Without the schemas, which are the service's, whose role has another name there. Postgres 17 has the privilege MAINTAIN (m), and 18
- * shows NOT NULL among the constraints. Later ones name the table of a column in fewer places.
+ * Without the schemas, which are the service's, whose role has another name there. Postgres 17 has the privilege
+ * MAINTAIN (m), and 18 shows NOT NULL among the constraints. Later ones name the table of a column in fewer places.
  */
 async function described(client: pg.Client): Promise<string> {
   const { constraints, schemas, ...all } = (await description(client)) as {

@@ -1,6 +1,6 @@
 /**
- * Which tables make an insert run code of the project, so that its session is reset behind it. To reset where there is no
- * need costs time; not to reset where there is leaves one request's session to the next.
+ * Which tables make an insert run code of the project, so that its session is reset behind it. To reset where there is
+ * no need costs time; not to reset where there is leaves one request's session to the next.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { tableByName, tableToWrite } from '../../../src/engine/catalog/catalog.js';
@@ -9,7 +9,10 @@ import { describedBy } from '../../support/catalog.js';
 import { testServers } from '../../support/postgres.js';
 import { onServer, startTestService, type TestService } from '../../support/service.js';
 
-/** SQL on the table `T`, which has `id`, `n`, `s`, `made` (bigint, text, timestamptz): what runs nothing of the project's. */
+/**
+ * SQL on the table `T`, which has `id`, `n`, `s`, `made` (bigint, text, timestamptz): what runs nothing of the
+ * project's.
+ */
 const HARMLESS: readonly string[] = [
   'CREATE UNIQUE INDEX ON T (n)',
   'ALTER TABLE T ADD CHECK (n >= 0 AND n IS NOT NULL)',

@@ -1,6 +1,6 @@
 /**
- * The check behind a fast insert (`schemaUnchanged` in catalog.ts): it rests on Postgres planning a prepared statement anew
- * when something about its table has changed in another session. Each kind of change has to be seen.
+ * The check behind a fast insert (`schemaUnchanged` in catalog.ts): it rests on Postgres planning a prepared statement
+ * anew when something about its table has changed in another session. Each kind of change has to be seen.
  */
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';

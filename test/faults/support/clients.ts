@@ -1,4 +1,7 @@
-/** Many clients in a closed loop over real HTTP that write every answer down: some with keys, some without, batches of any size. */
+/**
+ * Many clients in a closed loop over real HTTP that write every answer down: some with keys, some without, batches of
+ * any size.
+ */
 import { Agent, type IncomingMessage, request } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LIMITS } from '../../../src/contract/limits.js';

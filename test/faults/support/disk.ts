@@ -1,6 +1,7 @@
 /**
- * Two ways of taking the room from Postgres, and of giving it back. A small disk of the test's own needs the right to mount;
- * the limit of the size of files (setrlimit(2)) needs nothing, and Postgres meets a write that fails in the same places.
+ * Two ways of taking the room from Postgres, and of giving it back. A small disk of the test's own needs the right to
+ * mount; the limit of the size of files (setrlimit(2)) needs nothing, and Postgres meets a write that fails in the same
+ * places.
  */
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
@@ -86,7 +87,10 @@ export async function limitedFiles(): Promise<Disk> {
   };
 }
 
-/** Only the soft limit, which its own account may raise again; root may not where the machine denies it CAP_SYS_RESOURCE. */
+/**
+ * Only the soft limit, which its own account may raise again; root may not where the machine denies it
+ * CAP_SYS_RESOURCE.
+ */
 async function limitProcess(pid: number, bytes: number | 'unlimited'): Promise<void> {
   const status = await readFile(`/proc/${pid}/status`, 'utf8').catch(() => null);
   if (status === null) return; // it has ended

@@ -1,4 +1,7 @@
-/** A way to the service that delays every packet for a while. What a client has sent arrives, even if it has left by then. */
+/**
+ * A way to the service that delays every packet for a while. What a client has sent arrives, even if it has left by
+ * then.
+ */
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';

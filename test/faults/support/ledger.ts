@@ -1,6 +1,6 @@
 /**
- * What the clients of a fault test sent and were told, batch by batch, and the comparison of that with the table: whatever
- * was broken in between, the answers must have been true.
+ * What the clients of a fault test sent and were told, batch by batch, and the comparison of that with the table:
+ * whatever was broken in between, the answers must have been true.
  */
 import { createHash } from 'node:crypto';
 import type pg from 'pg';
@@ -36,8 +36,8 @@ export interface Batch {
   readonly size: number;
   readonly key: string | null;
   /**
-   * By the batch insert, by that with `return=ids`, by an upsert, with a bad record for the quarantine besides, by a statement
-   * of free SQL; `delete` takes away by key what an upsert has stored.
+   * By the batch insert, by that with `return=ids`, by an upsert, with a bad record for the quarantine besides, by a
+   * statement of free SQL; `delete` takes away by key what an upsert has stored.
    */
   readonly way: 'batch' | 'ids' | 'upsert' | 'quarantine' | 'delete' | 'sql';
   readonly replies: Reply[];
@@ -96,7 +96,10 @@ export interface Verdict {
   /** Batches with a success, and rows in the table. */
   readonly acknowledged: number;
   readonly rows: number;
-  /** Batches that were refused at every attempt; that got no answer or `outcome_unknown`, and of those how many are there. */
+  /**
+   * Batches that were refused at every attempt; that got no answer or `outcome_unknown`, and of those how many are
+   * there.
+   */
   readonly refused: number;
   readonly open: number;
   readonly openAndStored: number;

@@ -1,11 +1,13 @@
-/** A network between the service and Postgres that can be broken: a proxy on loopback in front of the server's socket. */
+/**
+ * A network between the service and Postgres that can be broken: a proxy on loopback in front of the server's socket.
+ */
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 
 /**
- * What becomes of bytes: they pass; come late; are held back in both directions and come at the end, as where a cable is out for
- * a while, except that every other connection is forgotten for ever, as by a firewall (`black hole`); or connections break
- * and new ones are refused at once (`cut`).
+ * What becomes of bytes: they pass; come late; are held back in both directions and come at the end, as where a cable
+ * is out for a while, except that every other connection is forgotten for ever, as by a firewall (`black hole`); or
+ * connections break and new ones are refused at once (`cut`).
  */
 export type Weather = 'clear' | { delayMs: number } | 'black hole' | 'cut';
 
@@ -13,9 +15,15 @@ export interface Network {
   /** `127.0.0.1:1234` */
   readonly address: string;
   set(weather: Weather): void;
-  /** Breaks Postgres's half of every connection; the service is told nothing, now or ever, and what it sends is swallowed. */
+  /**
+   * Breaks Postgres's half of every connection; the service is told nothing, now or ever, and what it sends is
+   * swallowed.
+   */
   halfOpen(): void;
-  /** The same of each connection that is open, once so many bytes more have come from the service, in the middle of what it sends. */
+  /**
+   * The same of each connection that is open, once so many bytes more have come from the service, in the middle of what
+   * it sends.
+   */
   halfOpenAfter(bytes: number): void;
   /** Of each connection that is open, nothing more comes back from Postgres, which gets all that is sent. */
   swallowAnswers(): void;

@@ -1,4 +1,7 @@
-/** A tiny round-robin in front of instances, with kept connections to each: where one takes no connection, the next is asked. */
+/**
+ * A tiny round-robin in front of instances, with kept connections to each: where one takes no connection, the next is
+ * asked.
+ */
 import { once } from 'node:events';
 import { Agent, createServer, type IncomingMessage, request as send, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';

@@ -1,4 +1,7 @@
-/** What a fault test happens on: the program as a process, on its embedded Postgres or on a server that the test can break. */
+/**
+ * What a fault test happens on: the program as a process, on its embedded Postgres or on a server that the test can
+ * break.
+ */
 import { mkdtemp, chmod, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import pg from 'pg';
@@ -66,7 +69,9 @@ export async function embeddedStageOn(
 
 /** A Postgres of the test's own, and services that are given its `DATABASE_URL`. */
 export interface ServerStage extends Scene {
-  /** Another instance. @param via where it finds Postgres, instead of the server's own socket; more arguments behind it */
+  /**
+   * Another instance. @param via where it finds Postgres, instead of the server's own socket; more arguments behind it
+   */
   start(via?: string, ...args: string[]): Promise<RunningService>;
   cdp(...args: string[]): Promise<string>;
   readonly environment: (via?: string) => Record<string, string>;

@@ -1,4 +1,7 @@
-/** Three Postgres servers, for the control database and for projects that move from one to the other, and two instances of the service. */
+/**
+ * Three Postgres servers, for the control database and for projects that move from one to the other, and two instances
+ * of the service.
+ */
 import pg from 'pg';
 import { expect, vi } from 'vitest';
 import { LEDGER_TABLE, Ledger, UNTRUE } from './ledger.js';

@@ -6,12 +6,17 @@ export interface Question {
   readonly ask: string;
   /** Strings of the answer; `{writer}` and the like stand for the project's own names. */
   readonly shows: readonly string[];
-  /** Strings that only the owner of a table sees: information_schema shows constraints to nobody else (manual 37.54). */
+  /**
+   * Strings that only the owner of a table sees: information_schema shows constraints to nobody else (manual 37.54).
+   */
   readonly showsOwner: readonly string[];
   readonly sql: string;
 }
 
-/** @param file `psql.sql`, with `-- ask:` before each question, and behind it maybe `-- shows:` and `-- shows the owner:` */
+/**
+ * @param file `psql.sql`, with `-- ask:` before each question, and behind it maybe `-- shows:` and
+ * `-- shows the owner:`
+ */
 export function questions(file: string): Question[] {
   const text = readFileSync(new URL(file, import.meta.url), 'utf8');
   return text

@@ -1,4 +1,6 @@
-/** Files in the console: looked at, sent, paused, resumed after a closed tab, and corrected, each record stored once. */
+/**
+ * Files in the console: looked at, sent, paused, resumed after a closed tab, and corrected, each record stored once.
+ */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -1,4 +1,7 @@
-/** Projects that move between servers from the console: what prevents a move, one that is canceled, and one that is done. */
+/**
+ * Projects that move between servers from the console: what prevents a move, one that is canceled, and one that is
+ * done.
+ */
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
 import { type AddedServer, startAddedServer, variableWith } from '../../support/added-server.js';

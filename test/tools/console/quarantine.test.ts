@@ -1,4 +1,7 @@
-/** Records that are kept although they were refused: an import sends them to the quarantine, and the screen brings them back. */
+/**
+ * Records that are kept although they were refused: an import sends them to the quarantine, and the screen brings them
+ * back.
+ */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -188,7 +188,8 @@ describe('values', () => {
   ])('are shown whole if they are short: %s', async (values) => {
     const { page, run } = visitor;
     await run(`SELECT ${values}`);
-    // A text that is wider than its place by a fraction of a pixel ends in three dots, which \`scrollWidth\` does not tell.
+    // A text that is wider than its place by a fraction of a pixel ends in three dots, which \`scrollWidth\` does not
+    // tell.
     const cut =
       await page.evaluate(`[...document.querySelectorAll('.grid-cell, .grid-name, .grid-type')].flatMap((cell) => {
       const range = document.createRange();

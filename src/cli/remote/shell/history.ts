@@ -1,4 +1,7 @@
-/** What was typed in earlier shells: a JSON string a line, in a file that only its owner can read, without what may be a secret. */
+/**
+ * What was typed in earlier shells: a JSON string a line, in a file that only its owner can read, without what may be a
+ * secret.
+ */
 import { appendFile, chmod, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isMissing, replaceFile } from '../../../files.js';

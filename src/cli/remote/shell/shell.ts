@@ -1,4 +1,7 @@
-/** The shell of `cdp sql`: a prompt for statements that end with a semicolon, and a few commands with the names they have in psql. */
+/**
+ * The shell of `cdp sql`: a prompt for statements that end with a semicolon, and a few commands with the names they
+ * have in psql.
+ */
 import { once } from 'node:events';
 import { createInterface, type Interface } from 'node:readline';
 import type { CdpClient } from '../../../client/client.js';

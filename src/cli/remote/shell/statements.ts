@@ -1,4 +1,7 @@
-/** Where a statement ends in what is typed: at a semicolon at the end of a line, unless something is open (Postgres manual, 4.1). */
+/**
+ * Where a statement ends in what is typed: at a semicolon at the end of a line, unless something is open (Postgres
+ * manual, 4.1).
+ */
 import { type Token, tokensOf } from '../../../contract/sql-tokens.js';
 
 /** What is open at the end of a line, as psql's prompt shows it; `=`: nothing, `-`: a statement. */
