@@ -13,6 +13,8 @@ First steps:
   cdp import customers.csv --table customers --create  import a file into a table
   cdp sql 'SELECT count(*) FROM customers'             run a query; without one, a shell`;
 
+const HELP_HINT = '(add --help for the options)';
+
 /** Runs one command; sets the exit code of the process and never throws. */
 export async function main(argv: readonly string[]): Promise<void> {
   handleOutputErrors();
@@ -24,12 +26,14 @@ export async function main(argv: readonly string[]): Promise<void> {
       outputError: (text, write) => write(inRed(text.replace(/^error: /, 'cdp: '))),
       writeOut: (help) => process.stdout.write(help.replace(/^(Usage: |  )cdp /gm, `$1${PROGRAM} `)),
     })
-    .showHelpAfterError('(add --help for the options)')
+    .showHelpAfterError(HELP_HINT)
     .addHelpText('after', FIRST_STEPS);
   for (const command of await commandsFor(argv)) {
     program.addCommand(command.copyInheritedSettings(program));
   }
-  program.commands.flatMap(({ commands }) => commands).forEach((command) => command.copyInheritedSettings(program));
+  for (const subcommand of program.commands.flatMap(({ commands }) => commands)) {
+    subcommand.exitOverride().configureOutput(program.configureOutput()).showHelpAfterError(HELP_HINT);
+  }
   try {
     await program.parseAsync(argv, { from: 'user' });
   } catch (error) {
