@@ -86,7 +86,9 @@ describe.each(stages)('on %s', (_name, major, start) => {
       const keyData = (await one.logIn('writer', project.name, project.token)).find(({ type }) => type === 'K')?.body;
       const forged = Buffer.from(keyData ?? '');
       forged[7] = 255 - (forged[7] ?? 0);
-      one.send(query('SELECT pg_sleep(60)'));
+      one.send(query("DO $$ BEGIN RAISE NOTICE 'asleep'; PERFORM pg_sleep(60); END $$"));
+      // Postgres ignores a cancel request that arrives before the statement.
+      await one.until('N');
       const cancel = async (key: Buffer) => {
         const other = await RawClient.open(service.postgresPort ?? 0);
         other.send(cancelRequest(key));
