@@ -17,13 +17,14 @@ const LONG = [
   'test/client/faults.test.ts',
   'test/codec/batch/differential.test.ts',
   'test/deploy.test.ts',
-  'test/docs/{servers,tutorial}.test.ts',
+  'test/docs/{recipes,servers,tutorial}.test.ts',
   'test/engine/{audit-outage,moves,moves-lock-lost,moves-stream}.test.ts',
   'test/engine/sql/splitter.test.ts',
   'test/examples.test.ts',
-  'test/postgres-port/{ends,prepared,sessions,stopwatch}.test.ts',
-  'test/http/{audit,columns-protected,hard-http,indexes,insert-races,jwt,own-schemas,quota,repair,servers,upsert-order}.test.ts',
-  'test/tenancy/replicas.test.ts',
+  'test/postgres-port/{ends,prepared,reader,sessions,stopwatch}.test.ts',
+  'test/http/{admin,audit,columns-protected,hard-http,indexes,insert-races,jwt,operator,own-schemas,quota}.test.ts',
+  'test/http/{project-races,repair,servers,sql-limits,sql-streams,upsert-order}.test.ts',
+  'test/tenancy/{replicas,servers}.test.ts',
   'test/http/{slows-no-one,sql-leaves-nothing,sql-stream-clients}.test.ts',
 ];
 

@@ -165,16 +165,16 @@ describe('with a collector', () => {
   });
 
   it('503 is an error of the server', async () => {
-    const running = traced.post('/api/cdp/sql', { sql: 'SELECT pg_sleep(5)' });
+    // There is one place: of two statements at once, one finds none.
+    const sleep = () => traced.post('/api/cdp/sql', { sql: 'SELECT pg_sleep(1)' });
     const answer = await eventually('there is no place left', async () => {
-      const next = await traced.post('/api/cdp/sql', { sql: 'SELECT 1' });
-      return next.status === 503 && next;
+      const both = await Promise.all([sleep(), sleep()]);
+      return both.find(({ status }) => status === 503) ?? false;
     });
     const { trace_id: traceId } = await lineOf(traced, answer);
     const span = await spanOf(traceId, SERVER);
     expect(span.status.code).toBe(ERROR);
     expect(span.attributes).toMatchObject({ 'http.response.status_code': 503, 'error.type': 'overloaded' });
-    expect((await running).status).toBe(200);
   });
 
   it('probes leave no spans', async () => {
