@@ -1,7 +1,7 @@
 /** What an import would do: how the file is read, and the column and type of each field, all of it to correct. */
 import { useSignal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
-import { Field } from '../parts/fields.js';
+import { Field, useCommitted } from '../parts/fields.js';
 import type { ApiRequest } from '../parts/api-request.js';
 import { Curl, send } from '../parts/api-request.js';
 import { IconButton } from '../parts/icon.js';
@@ -34,6 +34,10 @@ export function PlanView({ draft, onFile, onBegin, onClose }: PlanViewProps) {
   useEffect(() => void readCatalog(), []);
   const { file, table, existing, planned, reading } = draft;
   const requests = requestsOf(draft);
+  const target = useCommitted(table.value, (name) => {
+    table.value = name;
+    void draft.read();
+  });
 
   const begin = async () => {
     error.value = null;
@@ -77,15 +81,11 @@ export function PlanView({ draft, onFile, onBegin, onClose }: PlanViewProps) {
           <input
             class="mono"
             list="import-tables"
-            value={table.value}
             required
             {...API_NAME}
             autocomplete="off"
             spellcheck={false}
-            onChange={(event) => {
-              table.value = event.currentTarget.value;
-              void draft.read();
-            }}
+            {...target}
           />
         </Field>
         <datalist id="import-tables">

@@ -2,7 +2,7 @@
 import type { FileFormat } from '../../../src/import/format.js';
 import type { PlanOptions } from '../../../src/import/plan.js';
 import type { DateOrder } from '../../../src/import/timestamps.js';
-import { Check, Choice, Field } from '../parts/fields.js';
+import { Check, Choice, Field, useCommitted } from '../parts/fields.js';
 import type { Draft } from './draft.js';
 
 /** In place of undefined, which a select cannot have. */
@@ -146,14 +146,8 @@ interface TypedProps {
   onChange: (value: string) => void;
 }
 
-/** Told when the person leaves it. */
 const Typed = ({ label, hint, value, inputMode, onChange }: TypedProps) => (
   <Field label={label}>
-    <input
-      value={value}
-      placeholder={hint}
-      {...(inputMode === undefined ? {} : { inputMode })}
-      onChange={(event) => onChange(event.currentTarget.value)}
-    />
+    <input {...useCommitted(value, onChange)} placeholder={hint} {...(inputMode === undefined ? {} : { inputMode })} />
   </Field>
 );

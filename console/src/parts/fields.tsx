@@ -1,5 +1,6 @@
 /** Fields of forms, each with its label. */
-import type { ComponentChildren, PartialInputHTMLAttributes } from 'preact';
+import { useSignal } from '@preact/signals';
+import type { ComponentChildren, PartialInputHTMLAttributes, TargetedEvent } from 'preact';
 
 interface Labeled {
   readonly label: ComponentChildren;
@@ -27,6 +28,17 @@ export const TextField = ({ label, text, ...input }: Labeled & Input & { readonl
     />
   </Field>
 );
+
+/** For an input whose text counts once the person leaves it; until then, no render takes away what is typed. */
+export function useCommitted(value: string, onCommit: (value: string) => void) {
+  const typed = useSignal<string | null>(null);
+  return {
+    value: typed.value ?? value,
+    onInput: (event: TargetedEvent<HTMLInputElement>) => (typed.value = event.currentTarget.value),
+    onChange: (event: TargetedEvent<HTMLInputElement>) => onCommit(event.currentTarget.value),
+    onBlur: () => (typed.value = null),
+  };
+}
 
 interface ChoiceProps extends Labeled {
   readonly value: string;

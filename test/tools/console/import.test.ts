@@ -294,6 +294,23 @@ describe('what a person has corrected', () => {
   });
 });
 
+describe('what a person types while the file is read', () => {
+  it('stays in the field', async () => {
+    const { page } = await visitImport();
+    let letGo = (): void => {};
+    const isHeld = new Promise<void>((resolve) => (letGo = resolve));
+    await page.route('**/api/cdp/schema/table/slow', async (route) => {
+      await isHeld;
+      await route.continue();
+    });
+    await choose(page, await fileOf('slow.csv', numbered(3)));
+    await page.getByLabel('Into table').fill('typed_meanwhile');
+    letGo();
+    await page.getByRole('row', { name: /person 0/ }).waitFor();
+    expect(await page.getByLabel('Into table').inputValue()).toBe('typed_meanwhile');
+  });
+});
+
 describe('an import on its way', () => {
   it('pauses once what is in flight is stored, goes on, and goes on while another screen is shown', async () => {
     const { page, axe, complaints } = await visitImport();
