@@ -188,10 +188,12 @@ describe('works', () => {
     await project.rows('CREATE TABLE filler AS SELECT generate_series(1, 100000) AS n');
     const archive = join(tenancy().fleet.archives, (await placementOf(project.name)).server);
     await expect.poll(() => readdirSync(archive).length, { timeout: 60_000 }).toBeGreaterThan(2);
+    const archived = readdirSync(archive).filter((name) => /^[0-9A-F]{24}$/.test(name));
     await removeOldArchives(tenancy(), 1);
-    expect(readdirSync(archive).length).toBeGreaterThan(2);
+    expect(readdirSync(archive)).toEqual(expect.arrayContaining(archived));
     await removeOldArchives(tenancy(), -1);
-    expect(readdirSync(archive).filter((name) => /^[0-9A-F]{24}$/.test(name))).toEqual([]);
+    // Postgres may archive more meanwhile.
+    expect(readdirSync(archive).filter((name) => archived.includes(name))).toEqual([]);
   });
 });
 

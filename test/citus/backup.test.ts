@@ -9,6 +9,7 @@ import { restore } from '../../src/backup/restore.js';
 import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 import { type AddedServer, startAddedServer } from '../support/added-server.js';
 import { type CitusCluster, citusProject, citusServer, hasCitus, startCitus } from '../support/citus-cluster.js';
+import { connected } from '../support/postgres.js';
 import { startTestService, type TestProject, type TestService } from '../support/service.js';
 import { distributionOf, isWhole, spread } from '../support/spread-project.js';
 
@@ -84,6 +85,42 @@ describe.runIf(hasCitus())('a project on Citus', () => {
     const copied = await service.found('copied');
     expect(await distributionOf(copied)).toEqual(before);
     await isWhole(copied);
+  });
+
+  it('has what was committed while a worker missed the second phase of the commit', async () => {
+    await project.table('missed', { n: 'INTEGER' });
+    const body = { kind: 'hash', column: 'id' };
+    expect((await project.call('PUT', '/api/cdp/schema/table/missed/distribution', { body })).status).toBe(200);
+    await project.rows('INSERT INTO missed (n) SELECT 0 FROM generate_series(1, 20)');
+    const { database } = (await service.engine.projects.get(project.name)).placement;
+    const [worker] = cluster.workers;
+    const gid = 'citus_0_1_1_1';
+    await connected(cluster.coordinator.connection, async (client) => {
+      await client.query('ALTER SYSTEM SET citus.recover_2pc_interval = -1');
+      await client.query('SELECT pg_reload_conf()');
+    });
+    // As Citus leaves it if a worker dies between the two phases.
+    const updated = await connected({ ...worker.connection, database }, async (client) => {
+      await client.query('SET citus.enable_manual_changes_to_shards = on; SET citus.override_table_visibility = off');
+      const shards = `SELECT relname FROM pg_class WHERE relname LIKE 'missed\\_%' AND relkind = 'r' LIMIT 1`;
+      const [[shard]] = (await client.query({ text: shards, rowMode: 'array' })).rows as [[string]];
+      await client.query('BEGIN');
+      const { rowCount } = await client.query(`UPDATE data.${shard} SET n = 1`);
+      await client.query(`PREPARE TRANSACTION '${gid}'`);
+      return rowCount;
+    });
+    await connected({ ...cluster.coordinator.connection, database }, (client) =>
+      client.query(
+        `INSERT INTO pg_dist_transaction (groupid, gid) SELECT groupid, $1 FROM pg_dist_node WHERE nodeport = $2`,
+        [gid, worker.tcpPort],
+      ),
+    );
+    const count = 'SELECT count(*)::int AS n FROM missed WHERE n = 1';
+    expect(await project.rows(count)).toEqual([{ n: 0 }]);
+    await save('missed.cdp');
+    await load('missed.cdp', 'missed', await citusServer(service, cluster));
+    expect(await (await service.found('missed')).rows(count)).toEqual([{ n: updated }]);
+    await project.rows('DROP TABLE missed');
   });
 
   it('comes back with ordinary tables on a server that is no cluster, which is said', async () => {

@@ -64,6 +64,7 @@ const SETTINGS = [
   'citus.node_conninfo=sslmode=prefer',
   'citus.shard_count=4',
   'citus.enable_statistics_collection=off',
+  'citus.recover_2pc_interval=5s',
 ];
 
 /** A node logs in to another as whichever role asks it. */
