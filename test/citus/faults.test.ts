@@ -33,8 +33,8 @@ describe.runIf(hasCitus())('a distributed table under load', () => {
     expect(answer.status, answer.text).toBe(200);
   };
 
-  const insert = (table: string, batch: string, headers = {}): Promise<TestAnswer> => {
-    const body = Array.from({ length: RECORDS }, (_, n) => ({ batch, n }));
+  const insert = (table: string, batch: string, headers = {}, records = RECORDS): Promise<TestAnswer> => {
+    const body = Array.from({ length: records }, (_, n) => ({ batch, n }));
     return project.call('POST', `/api/cdp/data/${table}`, { body, headers });
   };
 
@@ -103,7 +103,8 @@ describe.runIf(hasCitus())('a distributed table under load', () => {
     const [worker] = cluster.workers;
     await worker.stop('immediate');
     await vi.waitFor(() => expect(ledger.refused.size).toBeGreaterThan(0), PATIENT);
-    failure(await insert('struck', 'in the outage'), 503, 'database_unavailable');
+    // Enough for every shard to get some.
+    failure(await insert('struck', 'in the outage', {}, 250), 503, 'database_unavailable');
     const beside = () => project.call('POST', '/api/cdp/data/beside', { body: [{ n: 1 }] });
     expect((await beside()).status).toBe(201);
     const { status, body } = await project.call('GET', '/api/cdp/schema/table/struck');
