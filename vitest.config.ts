@@ -19,7 +19,7 @@ const LONG = [
   'test/deploy.test.ts',
   'test/docs/{recipes,servers,tutorial}.test.ts',
   'test/engine/{audit-outage,moves,moves-lock-lost,moves-stream}.test.ts',
-  'test/engine/sql/splitter.test.ts',
+  'test/engine/parser/splitter.test.ts',
   'test/examples.test.ts',
   'test/postgres-port/{ends,prepared,reader,sessions,stopwatch}.test.ts',
   'test/http/{admin,audit,columns-protected,hard-http,indexes,insert-races,jwt,operator,own-schemas,quota}.test.ts',

@@ -32,7 +32,7 @@ import { Projects } from './projects/projects.js';
 import { Quotas } from './limits/quota.js';
 import { type OnServerUnreachable, ServerWatch } from './servers/server-watch.js';
 import { Sessions, type SessionSettings } from './sessions/sessions.js';
-import { Splitter } from './sql/splitter.js';
+import { Splitter } from './parser/splitter.js';
 
 export interface EngineSettings extends AuditSettings, PoolSettings {
   /** Longest wait of one request, in milliseconds. */

@@ -13,7 +13,7 @@ import { WaitBudget } from './limits/wait-budget.js';
 import { Rehearsal } from './write/rehearsal.js';
 import { awaitPosition, positionOf } from './database/position.js';
 import type { OverQuota, QuotaImpact, Quotas } from './limits/quota.js';
-import type { Splitter } from './sql/splitter.js';
+import type { Splitter } from './parser/splitter.js';
 import type { RequestTrace } from './database/trace.js';
 
 /** What all projects of a service share. */

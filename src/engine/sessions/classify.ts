@@ -5,9 +5,9 @@
 import { EngineError } from '../../contract/errors.js';
 import { NEVER } from '../limits/deadline.js';
 import { WaitBudget } from '../limits/wait-budget.js';
-import { leadingKeyword } from '../sql/keywords.js';
-import type { ReaderStatement } from '../sql/reader-statement.js';
-import { mayHoldSeveral, type Splitter } from '../sql/splitter.js';
+import { leadingKeyword } from '../parser/keywords.js';
+import type { ReaderStatement } from '../parser/reader-statement.js';
+import { mayHoldSeveral, type Splitter } from '../parser/splitter.js';
 
 /** A lone statement with this first word cannot end a transaction, begin one or change its mode. */
 const READING = new Set(

@@ -5,9 +5,9 @@
 import { EngineError } from '../../contract/errors.js';
 import { fixed, ROLLBACK, type Session, SQLSTATE, type Statement } from '../../pg/index.js';
 import type { OverQuota, QuotaImpact } from '../limits/quota.js';
-import type { FreesSpace } from './frees-space.js';
-import { leadingKeyword } from './keywords.js';
-import type { SplitStatement } from './splitter.js';
+import type { FreesSpace } from '../parser/frees-space.js';
+import { leadingKeyword } from '../parser/keywords.js';
+import type { SplitStatement } from '../parser/splitter.js';
 
 /**
  * A subtransaction that is READ ONLY cannot be made READ WRITE from inside (Postgres manual, SET TRANSACTION), and its

@@ -15,7 +15,7 @@ import type { Rehearsal } from '../write/rehearsal.js';
 import { commitAndReset, isUnknown, outcomeUnknown } from '../write/transaction.js';
 import { type Write, writeOnce } from '../write/write.js';
 import { QuotaGuard } from './quota-guard.js';
-import { mainKeyword, mayChangeRights } from './keywords.js';
+import { mainKeyword, mayChangeRights } from '../parser/keywords.js';
 import { cannotRehearse, impactOf, located, needsNoTransaction, noPlaceForKey, restoreEncoding } from './sql-rules.js';
 import { type BoundStatement, describe, type DescribedStatement } from './statement.js';
 

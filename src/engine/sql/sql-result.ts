@@ -3,7 +3,7 @@ import { type BufferList, describeColumns, type Numbers, type ResultColumn, type
 import { readCommandTag, type Session, sql } from '../../pg/index.js';
 import type { RowCollector } from './row-collector.js';
 import type { SqlRequest } from './run-sql.js';
-import { mainKeyword, MODIFYING } from './keywords.js';
+import { mainKeyword, MODIFYING } from '../parser/keywords.js';
 
 export interface SqlResult {
   /** Postgres's command tag without its counts. */

@@ -4,8 +4,8 @@ import { EngineError } from '../../contract/errors.js';
 import { type Described, fixed, PostgresError, type Session, SQLSTATE } from '../../pg/index.js';
 import { toEngineError } from '../../tenancy/engine-error.js';
 import type { QuotaImpact } from '../limits/quota.js';
-import { leadingKeyword } from './keywords.js';
-import type { SplitStatement } from './splitter.js';
+import { leadingKeyword } from '../parser/keywords.js';
+import type { SplitStatement } from '../parser/splitter.js';
 
 /**
  * The first words of the statements that Postgres runs only outside a transaction. Code of a project may raise the same

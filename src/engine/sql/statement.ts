@@ -6,10 +6,10 @@ import { encodeParameters, type JsonNode, type RowEncoder } from '../../codec/in
 import { callerSql, type Described, type Session, type Statement } from '../../pg/index.js';
 import type { Clock } from '../limits/deadline.js';
 import type { Project } from '../project.js';
-import { mainKeyword, MODIFYING } from './keywords.js';
+import { mainKeyword, MODIFYING } from '../parser/keywords.js';
 import { textTypesOf } from './own-types.js';
 import { RowCollector } from './row-collector.js';
-import type { SplitStatement } from './splitter.js';
+import type { SplitStatement } from '../parser/splitter.js';
 import { rejectOtherEncoding } from './sql-rules.js';
 
 /** A statement with the values of its parameters. */

@@ -6,11 +6,11 @@ import type { Worker } from 'node:worker_threads';
 import { afterAll, describe, expect, it } from 'vitest';
 import { EngineError } from '../../../src/contract/errors.js';
 import { WaitBudget } from '../../../src/engine/limits/wait-budget.js';
-import { Splitter } from '../../../src/engine/sql/splitter.js';
+import { Splitter } from '../../../src/engine/parser/splitter.js';
 import { startTestService } from '../../support/service.js';
 
 const execute = promisify(execFile);
-const BUILT = new URL('../../../dist/engine/sql/splitter.js', import.meta.url).href;
+const BUILT = new URL('../../../dist/engine/parser/splitter.js', import.meta.url).href;
 
 const MIB = 1024 * 1024;
 /** Unclosed comments take the grammar's scanner time in the square of their number: minutes for these. */

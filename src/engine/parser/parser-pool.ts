@@ -10,7 +10,7 @@ import type { WaitBudget } from '../limits/wait-budget.js';
 import type { Parsed, ParserReply } from './parser-worker.js';
 
 /** The built file, from `src/` too (tests, which run after a build): a thread cannot run TypeScript. */
-const WORKER_FILE = new URL('../../../dist/engine/sql/parser-worker.js', import.meta.url);
+const WORKER_FILE = new URL('../../../dist/engine/parser/parser-worker.js', import.meta.url);
 
 const THREADS = 2;
 /**

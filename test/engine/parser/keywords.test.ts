@@ -1,7 +1,7 @@
 /** What a statement is called where it is cut off before Postgres tells. Its command tag there is the measure. */
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { mainKeyword } from '../../../src/engine/sql/keywords.js';
+import { mainKeyword } from '../../../src/engine/parser/keywords.js';
 import { createDatabase, type TestDatabase } from '../../support/postgres.js';
 
 /** Statements that return rows; `t` has the columns `n` and `s`. */
