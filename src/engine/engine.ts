@@ -17,7 +17,7 @@ import { type Load, TOO_MANY_WAITING, type WorkKind } from './limits/slots.js';
 import type { Moves } from './moves/moves.js';
 import { Project, type SharedServices } from './project.js';
 import type { Projects } from './projects/projects.js';
-import type { ServerWatch } from './servers/server-watch.js';
+import type { ServerWatch } from '../tenancy/health/server-watch.js';
 import { type Classification, classify, classifyByFirstWord } from './sessions/classify.js';
 import type { Sessions } from './sessions/sessions.js';
 import { sizesOf } from './projects/sizes.js';

@@ -30,7 +30,7 @@ import { type MoveEvents, Moves } from './moves/moves.js';
 import type { SharedServices } from './project.js';
 import { Projects } from './projects/projects.js';
 import { Quotas } from './limits/quota.js';
-import { type OnServerUnreachable, ServerWatch } from './servers/server-watch.js';
+import { type OnServerUnreachable, ServerWatch } from '../tenancy/health/server-watch.js';
 import { Sessions, type SessionSettings } from './sessions/sessions.js';
 import { Splitter } from './parser/splitter.js';
 

@@ -3,10 +3,10 @@
  * installation.
  */
 import type { Pool } from '../../pg/index.js';
-import { HealthCheck } from '../../tenancy/health/health-check.js';
-import { addedServer, type ServerRow, type ServerRows } from '../../tenancy/server-rows.js';
-import type { Servers } from '../../tenancy/servers.js';
-import type { Server } from '../../tenancy/tenancy.js';
+import { addedServer, type ServerRow, type ServerRows } from '../server-rows.js';
+import type { Servers } from '../servers.js';
+import type { Server } from '../tenancy.js';
+import { HealthCheck } from './health-check.js';
 
 /** Other instances, and commands, add and remove servers as well. */
 const REFRESH_EVERY_MS = 5_000;
