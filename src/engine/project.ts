@@ -10,7 +10,7 @@ import type { SchemaCache } from './insert/schema-cache.js';
 import type { Deadline } from './limits/deadline.js';
 import type { EventLoopThrottle } from './limits/event-loop-throttle.js';
 import { WaitBudget } from './limits/wait-budget.js';
-import { Rehearsal } from './write/rehearsal.js';
+import { Rehearsal } from './database/rehearsal.js';
 import { awaitPosition, positionOf } from './database/position.js';
 import type { OverQuota, QuotaImpact, Quotas } from './limits/quota.js';
 import type { Splitter } from './parser/splitter.js';

@@ -7,7 +7,7 @@ import { EngineError } from '../contract/errors.js';
 import type { Caller } from '../engine/access/tokens.js';
 import type { Engine } from '../engine/engine.js';
 import type { LiveRequest } from '../engine/database/live-requests.js';
-import type { Rehearsal } from '../engine/write/rehearsal.js';
+import type { Rehearsal } from '../engine/database/rehearsal.js';
 import type { Admission } from './admission.js';
 import { rehearsedAnswer } from './api/call.js';
 import { type Call, queryOf, type RouteSettings, takesKey, type UndocumentedRoute } from './api/route.js';

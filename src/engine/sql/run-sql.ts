@@ -11,7 +11,7 @@ import type { Answered, IdempotencyKey } from '../write/idempotency.js';
 import { queryTimeout } from '../limits/deadline.js';
 import type { Project } from '../project.js';
 import type { OverQuota } from '../limits/quota.js';
-import type { Rehearsal } from '../write/rehearsal.js';
+import type { Rehearsal } from '../database/rehearsal.js';
 import { commitAndReset, isUnknown, outcomeUnknown } from '../write/transaction.js';
 import { type Write, writeOnce } from '../write/write.js';
 import { QuotaGuard } from './quota-guard.js';

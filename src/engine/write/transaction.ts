@@ -10,7 +10,7 @@ import {
   type Session,
   type Statement,
 } from '../../pg/index.js';
-import type { Rehearsal } from './rehearsal.js';
+import type { Rehearsal } from '../database/rehearsal.js';
 
 /**
  * Runs the last statements of a transaction and its COMMIT in one round trip.

@@ -6,7 +6,7 @@ import { DOCUMENTED, Type } from '../../contract/schema.js';
 import type { NowQuery } from '../../contract/wire/projects.js';
 import { type IdempotencyKey, idempotencyKey } from '../../engine/write/idempotency.js';
 import type { Project } from '../../engine/project.js';
-import type { Rehearsal } from '../../engine/write/rehearsal.js';
+import type { Rehearsal } from '../../engine/database/rehearsal.js';
 import { checkTableInPath } from '../../engine/schema/definition.js';
 import type { Answer, Call } from './route.js';
 
