@@ -10,16 +10,16 @@ import { addressOfUrl, type ServerAddress } from '../pg/index.js';
  * @param urlReference `env:NAME` or `file:PATH`
  * @throws Error that says what is missing or wrong, never the URL
  */
-export const addressAt = (urlReference: string): ServerAddress => addressOfUrl(urlAt(urlReference), urlReference);
+export const addressAt = (urlReference: string): ServerAddress => urlAt(urlReference).address;
 
-/** With the password. @throws Error that says what is missing */
-export function urlAt(urlReference: string): string {
+/** The URL, with the password, and the address that it names. @throws Error like {@link addressAt} */
+export function urlAt(urlReference: string): { url: string; address: ServerAddress } {
   const at = urlReference.indexOf(':') + 1;
   const place = urlReference.slice(at);
   const url = urlReference.startsWith('env:') ? process.env[place] : urlIn(place);
   if (url === undefined) throw new Error(`the environment of the service has no variable ${place}`);
   if (url === '') throw new Error(`${urlReference} is empty`);
-  return url;
+  return { url, address: addressOfUrl(url, urlReference) };
 }
 
 /** More is no URL. */
@@ -38,9 +38,7 @@ function urlIn(file: string): string {
  */
 export function hasOtherUrl(known: string | null, urlReference: string): boolean {
   try {
-    const url = urlAt(urlReference);
-    addressOfUrl(url, urlReference);
-    return url !== known;
+    return urlAt(urlReference).url !== known;
   } catch {
     return false;
   }

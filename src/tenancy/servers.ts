@@ -10,7 +10,6 @@ import { SharedTenancy } from './shared-tenancy.js';
 import type { Server, Tenancy } from './tenancy.js';
 import type { TenancyParts } from './tenancy-by-address.js';
 import { hasOtherUrl, urlAt } from './server-url.js';
-import { addressOfUrl, type ServerAddress } from '../pg/index.js';
 
 type ServerRef = Pick<Placement, 'server' | 'added'>;
 
@@ -45,7 +44,7 @@ export class Servers {
     const known = this.added.get(key);
     if (known !== undefined) return known.tenancy;
     const Kind = added.engine === 'citus' ? CitusTenancy : SharedTenancy;
-    const [address, url] = addressOf(server, added.urlReference);
+    const { url, address } = urlOf(server, added.urlReference);
     const tenancy = new Kind(address, this.parts, server, added);
     this.added.set(key, { tenancy, url, isListed: false });
     return tenancy;
@@ -90,11 +89,10 @@ export class Servers {
 const keyOf = (server: string, { addedAt, urlReference }: AddedServer): string =>
   `${server} ${addedAt} ${urlReference}`;
 
-/** With the URL. @throws EngineError database_unavailable; its cause says what is wrong */
-function addressOf(server: string, urlReference: string): [ServerAddress, string] {
+/** @throws EngineError database_unavailable; its cause says what is wrong */
+function urlOf(server: string, urlReference: string): ReturnType<typeof urlAt> {
   try {
-    const url = urlAt(urlReference);
-    return [addressOfUrl(url, urlReference), url];
+    return urlAt(urlReference);
   } catch (error) {
     throw unavailable(new Error(`The server ${server} cannot be reached: ${(error as Error).message}`));
   }
