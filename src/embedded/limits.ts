@@ -62,7 +62,7 @@ export function limited(program: string, args: string[], backendMib: number): [p
 }
 
 /** The limits of a process, in MiB. */
-export interface Limits {
+interface Limits {
   readonly stackMib: number;
   /** Infinity: none. */
   readonly dataMib: number;

@@ -6,7 +6,7 @@ import { readdir, readFile } from 'node:fs/promises';
 import { promisify } from 'node:util';
 import { hasCode } from '../files.js';
 
-export interface Process {
+interface Process {
   readonly pid: number;
   readonly parent: number;
   /** The command line, or the title that a Postgres process gave itself; arguments are joined by a space. */

@@ -18,7 +18,7 @@ import {
   TERMINATE,
 } from './messages.js';
 
-export interface RequestOptions {
+interface RequestOptions {
   /** Gets the rows; without it, they are messages like all others. */
   readonly takeRows?: RowTaker;
   /** The request contains a COPY … FROM STDIN and its data. */

@@ -34,7 +34,7 @@ export const negotiateVersion = (options: readonly string[]): Buffer =>
   message('v', int32(3 << 16, options.length), text(...options));
 
 /** The contents of an ErrorResponse. */
-export interface ErrorFields {
+interface ErrorFields {
   readonly severity: 'ERROR' | 'FATAL';
   readonly sqlstate: string;
   readonly message: string;

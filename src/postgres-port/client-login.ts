@@ -25,7 +25,7 @@ const TLS_HANDSHAKE = 0x16;
 const ALPN = 'postgresql';
 
 /** What a client asks for, and its socket. */
-export interface StartupRequest {
+interface StartupRequest {
   readonly socket: Socket;
   readonly startUp: Extract<StartUp, { kind: 'start-up' | 'cancel' }>;
 }
@@ -41,7 +41,7 @@ const LOOPBACK = new BlockList();
 LOOPBACK.addSubnet('127.0.0.0', 8, 'ipv4');
 LOOPBACK.addAddress('::1', 'ipv6');
 
-export function isLoopback(address: string): boolean {
+function isLoopback(address: string): boolean {
   const version = isIP(address);
   return version !== 0 && LOOPBACK.check(address, version === 6 ? 'ipv6' : 'ipv4');
 }

@@ -23,7 +23,7 @@ import { HalfOpenLogins } from './half-open-logins.js';
 import { fatal, relay } from './session-relay.js';
 import { type StartUpSettings, startUpSettings } from './start-up-settings.js';
 
-export interface PostgresPortSettings {
+interface PostgresPortSettings {
   readonly host: string;
   readonly port: number;
   /** PEM; null: no TLS. */

@@ -64,7 +64,7 @@ export const reachOf = (address: ServerAddress): Promise<Reach> =>
     return { latencyMs, connectionsUsed: Number(used), hasCitus: citus === 't' };
   });
 
-export interface Wal {
+interface Wal {
   /** Postgres's identifier of the cluster, which its standbys share. */
   readonly cluster: string;
   readonly isStandby: boolean;

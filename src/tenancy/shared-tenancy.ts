@@ -26,7 +26,7 @@ const REVOKES = readFileSync(new URL('./shared-tenancy.sql', import.meta.url), '
  */
 const CONNECTION_LIMIT = 128;
 
-export interface Marked {
+interface Marked {
   /** With the number of their sessions. */
   readonly databases: readonly { readonly name: string; readonly sessions: number }[];
   readonly roles: readonly string[];

@@ -16,7 +16,7 @@ export type Change =
   | { readonly kind: 'update'; readonly key: Values | null; readonly row: Values }
   | { readonly kind: 'delete'; readonly key: Values };
 
-export type Message =
+type Message =
   | { readonly type: 'begin'; readonly xid: number }
   | { readonly type: 'commit' }
   | { readonly type: 'relation'; readonly id: number; readonly relation: Relation }

@@ -3,7 +3,7 @@ import { EngineError } from '../../contract/errors.js';
 import { type JsonNode, refuseDuplicateKeys } from './nodes.js';
 import { readJson } from './read-json.js';
 
-export interface JsonBody {
+interface JsonBody {
   /** Numbers are doubles; the data is an array of the right length without its items. */
   readonly value: unknown;
   /** The items of the data; empty if there are none. */

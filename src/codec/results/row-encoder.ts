@@ -22,7 +22,7 @@ export type RowMode = 'object' | 'array';
 export type RowFormat = 'list' | 'lines' | 'csv';
 
 /** Rows in memory of their own. */
-export interface EncodedRows {
+interface EncodedRows {
   readonly bytes: Buffer;
   readonly count: number;
   /** The offset of the first message not taken. */

@@ -5,7 +5,7 @@
 import type { Distribution } from '../../contract/wire/distribution.js';
 import { type Fragment, ident, literal, type Row, sql, type Statement } from '../../pg/index.js';
 
-export type Kind = Distribution['kind'];
+type Kind = Distribution['kind'];
 
 /** Of a row `p` of pg_dist_partition, or none. Citus manages some local tables too, for the foreign keys of others. */
 const KIND = sql`CASE WHEN p.partmethod = 'h' THEN 'hash' WHEN p.repmodel = 't' THEN 'reference' ELSE 'local' END`;

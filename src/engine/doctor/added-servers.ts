@@ -3,7 +3,7 @@ import type { Finding } from '../../contract/wire/operator.js';
 import type { Engine } from '../engine.js';
 import { checkNow } from '../servers/change-servers.js';
 
-export interface AddedServers {
+interface AddedServers {
   readonly findings: readonly Finding[];
   /** Names of those that could not be asked. */
   readonly away: ReadonlySet<string>;

@@ -13,7 +13,7 @@ import { lockTable } from './checked-insert.js';
 import { columnName, sourceRows } from './insert-statement.js';
 import { findKey } from './upsert.js';
 
-export interface DeleteOptions {
+interface DeleteOptions {
   /** The columns of a unique index. */
   readonly by: readonly string[];
   readonly idempotency: IdempotencyKey | null;

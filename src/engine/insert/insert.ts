@@ -22,7 +22,7 @@ import { type CachedSchema, storeAndCheck } from './schema-cache.js';
 import { storeByUpsert } from './store-by-upsert.js';
 import type { UpsertRule } from './upsert.js';
 
-export interface InsertOptions {
+interface InsertOptions {
   /** Answer the ids as well. */
   returnIds: boolean;
   idempotency: IdempotencyKey | null;

@@ -46,7 +46,7 @@ export async function insertPartially(
   });
 }
 
-export interface PartiallyStored {
+interface PartiallyStored {
   readonly stored: StoredRows;
   /** What is wrong with the others, by their numbers in the batch; of each record the first errors. */
   readonly refused: ReadonlyMap<number, readonly ErrorDetail[]>;

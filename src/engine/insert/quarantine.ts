@@ -8,9 +8,9 @@ import { EQUALS } from '../write/idempotency.js';
 import { commit } from '../write/transaction.js';
 
 /** Which records; all of it must hold. */
-export type QuarantineFilter = Pick<QuarantineQuery, 'table' | 'error' | 'column' | 'since' | 'until' | 'id' | 'after'>;
+type QuarantineFilter = Pick<QuarantineQuery, 'table' | 'error' | 'column' | 'since' | 'until' | 'id' | 'after'>;
 
-export interface NewQuarantinedRecord {
+interface NewQuarantinedRecord {
   /** JSON, as it was sent. */
   readonly text: string;
   readonly errors: readonly ErrorDetail[];
@@ -76,7 +76,7 @@ export function withoutNumber({ record: _, ...place }: ErrorDetail): ErrorDetail
   return { ...place, message };
 }
 
-export interface Page {
+interface Page {
   readonly records: QuarantinedRecord[];
   /** The last of them, if there are more. */
   readonly next: string | null;

@@ -60,11 +60,11 @@ export async function addColumn(
 }
 
 /** What is to change; the default as it was sent, digit by digit. */
-export interface ColumnChange extends Omit<AlterColumnBody, 'default'> {
+interface ColumnChange extends Omit<AlterColumnBody, 'default'> {
   default?: JsonNode;
 }
 
-export interface AlterOptions extends ChangeOptions {
+interface AlterOptions extends ChangeOptions {
   /** An error lists values that cannot be converted. */
   showValues?: boolean;
 }

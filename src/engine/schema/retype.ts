@@ -26,7 +26,7 @@ const LISTED_VALUES = 10;
 const VALUE_CHARACTERS = 100;
 const VALUES_LOOKED_AT = 100_000;
 
-export interface Retyping {
+interface Retyping {
   to: ColumnType;
   /** Applied first. */
   map: ValueMap | undefined;

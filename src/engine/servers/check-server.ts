@@ -22,7 +22,7 @@ export interface Checked {
 }
 
 /** What is to be checked. */
-export interface ServerCheckOptions {
+interface ServerCheckOptions {
   readonly address: ServerAddress;
   readonly engine: ServerEngine;
   /** Where its URL is, for advice. */

@@ -25,7 +25,7 @@ interface LeftBehind {
   readonly remove: () => Promise<void>;
 }
 
-export interface Cleared {
+interface Cleared {
   readonly server: ServerRow;
   readonly removed: readonly string[];
   /** What could not be removed, and why. */

@@ -30,7 +30,7 @@ export interface SessionSettings extends SessionTimes {
 }
 
 /** What a client has sent to get a session. */
-export interface ClientLogin {
+interface ClientLogin {
   readonly user: string;
   readonly database: string;
   readonly token: string;

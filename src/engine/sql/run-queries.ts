@@ -15,7 +15,7 @@ export interface Query {
   readonly params: readonly JsonNode[];
 }
 
-export interface QueriesRequest extends SqlWork {
+interface QueriesRequest extends SqlWork {
   readonly queries: readonly Query[];
   readonly rowMode: RowMode;
   /** Every value is the text that Postgres writes, or null; else values are those of free SQL. */

@@ -34,7 +34,7 @@ interface StreamEnd {
 }
 
 /** Where the bytes go. */
-export interface StreamOutput {
+interface StreamOutput {
   /**
    * @param chunk to be freed once the bytes have gone out, if they do
    * @returns resolves when the client has read enough for more; undefined: more can be written at once

@@ -15,7 +15,7 @@ const DAY_MS = 24 * 60 * 60 * 1_000;
 /** Keys that are settled in one transaction: it holds up to three locks for each. */
 const SETTLED_AT_ONCE = 50;
 
-export interface ReceiptsOptions {
+interface ReceiptsOptions {
   /** Of the batches; null: any, and of other requests too. */
   readonly table: string | null;
   /** Whether keys under which nothing is stored are refused from now on. */

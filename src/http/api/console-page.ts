@@ -31,7 +31,7 @@ const CONSOLE_HEADERS = {
 } as const;
 
 /** Where `npm run build` leaves it, seen from src and from dist alike. */
-export const CONSOLE_FOLDER = fileURLToPath(new URL('../../../dist/console', import.meta.url));
+const CONSOLE_FOLDER = fileURLToPath(new URL('../../../dist/console', import.meta.url));
 
 /** Answers a GET at or below its prefix, which ends with a slash. */
 type ConsolePage = (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>;

@@ -5,7 +5,7 @@ import { LIMITS } from '../../contract/limits.js';
 import { quoted } from '../../contract/message-text.js';
 import type { Query } from '../../engine/sql/run-queries.js';
 
-export interface NeonBody {
+interface NeonBody {
   readonly queries: readonly Query[];
   readonly isBatch: boolean;
 }

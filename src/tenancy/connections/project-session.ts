@@ -105,13 +105,13 @@ export interface ProjectSession {
 }
 
 /** What a client of the Postgres port wants of its session: settings of its start-up packet. */
-export interface ClientSettings {
+interface ClientSettings {
   readonly applicationName: string;
   readonly settings: Readonly<Record<string, string>>;
 }
 
 /** A session that is handed to a client, with all that it may set. */
-export interface ClientConnection {
+interface ClientConnection {
   readonly loggedIn: LoggedIn;
   readonly backend: Backend;
 }

@@ -14,7 +14,7 @@ const REFRESH_EVERY_MS = 5_000;
 /** Told of a server that does not answer, with the reason; of one that answers again, with null. */
 export type OnServerUnreachable = (server: string, away: Error | null) => void;
 
-export interface ServerState {
+interface ServerState {
   readonly server: string;
   readonly isUp: boolean;
   /** For a question; null: it does not answer. */
