@@ -1,4 +1,4 @@
-/** The first start on a data directory: it creates a project, whose token the operator is shown once. */
+/** The first start on a data directory: it creates a project and a token, which is shown to the operator once. */
 import { FIRST_PROJECT } from '../contract/projects.js';
 import type { Engine } from './engine.js';
 

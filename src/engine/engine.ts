@@ -1,4 +1,4 @@
-/** What the service can do, as one object: HTTP, the Postgres port and the commands use nothing else. */
+/** The engine as one object: HTTP, the Postgres port and the commands use nothing else. */
 import type { Installation } from '../backup/installation.js';
 import type { AddedServer } from '../tenancy/placement.js';
 import type { ProjectRow } from '../tenancy/control-rows.js';
@@ -36,19 +36,19 @@ interface EngineParts {
   readonly authenticator: Authenticator;
   /** null: unlimited. */
   readonly tokenRate: TokenRate | null;
-  /** Of the Postgres port; null: there is none. */
+  /** Sessions of the Postgres port; null: the port is off. */
   readonly sessions: Sessions | null;
-  /** Of the embedded servers; null: Postgres is the operator's. */
+  /** The folder of the embedded servers; null: the operator runs Postgres. */
   readonly folder: string | null;
   readonly shared: SharedServices;
 }
 
 interface EngineLoad {
   requests: Record<WorkKind, Load>;
-  /** Open to projects' databases of each server, and how many may be. */
+  /** Connections to projects' databases by server: open now, and the limit. */
   connections: ServerPools['connections'];
   overQuota: number;
-  /** Postgres servers of projects that run. */
+  /** Running Postgres servers of projects. */
   servers: number;
   stops: ReadonlyMap<StopReason, number>;
 }
@@ -77,9 +77,9 @@ export class Engine implements Omit<EngineParts, 'shared'> {
   }
 
   /**
-   * A caller's project, ready for the operations of one request, before anything of the request is read.
+   * A caller's project for the operations of one request. Call this before reading the request's body.
    * @param work null: the request does not use the project's database
-   * @throws EngineError database_unavailable while it is known that the project's server does not answer; overloaded
+   * @throws EngineError database_unavailable if the project's server is known not to answer; overloaded
    */
   admit(row: ProjectRow, work: WorkKind | null, trace: RequestTrace | null = null): Project {
     const { database, throttle } = this.shared;
@@ -91,14 +91,16 @@ export class Engine implements Omit<EngineParts, 'shared'> {
     return new Project(row, this.shared, trace);
   }
 
-  /** What a text may do to the session of a reader. @param isPlain the server reads it as the parser does */
+  /**
+   * The effect that a text may have on a reader's session. @param isPlain the server reads the text as the parser does
+   */
   classifyForReader({ name }: ProjectRow, text: string, isPlain: boolean): Classification | Promise<Classification> {
     return classifyByFirstWord(text) ?? classify(this.shared.splitter, name, text, isPlain);
   }
 
   /**
-   * Requests by kind, connections to projects' databases and projects over their disk quota, now; how many requests
-   * were ended from outside since the start.
+   * The current load: requests by kind, connections to projects' databases, projects over their disk quota. Also the
+   * requests that were stopped from outside since the start.
    */
   get load(): EngineLoad {
     const { database, quotas } = this.shared;
@@ -112,7 +114,7 @@ export class Engine implements Omit<EngineParts, 'shared'> {
     };
   }
 
-  /** Connections to the projects of a server. @param added null: the installation began with it */
+  /** The limit of connections to the projects of a server. @param added null: the default server */
   connectionsTo(added: Pick<AddedServer, 'maxConnections'> | null): number {
     return this.shared.database.serverPools.boundOf(added);
   }
@@ -127,7 +129,7 @@ export class Engine implements Omit<EngineParts, 'shared'> {
     return sizesOf(this.servers, projects);
   }
 
-  /** What a backup or a restore works on. @param by for the audit log */
+  /** The parts that a backup or restore needs. @param by for the audit log */
   installation(by: Origin): Installation {
     const { audit, control, databases, projects, servers } = this;
     return {
@@ -146,7 +148,7 @@ export class Engine implements Omit<EngineParts, 'shared'> {
     };
   }
 
-  /** Deletes a project and everything this instance holds of it. @param lost a server that will not come back */
+  /** Deletes a project, and everything this instance keeps for it. @param lost a server that will not come back */
   async deleteProject(name: string, by?: Origin, lost?: string): Promise<ProjectRow> {
     const project = await this.projects.delete(name, by, lost);
     this.shared.database.serverPools.closeProject(project.id);

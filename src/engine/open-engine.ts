@@ -1,4 +1,4 @@
-/** Puts the engine together over its Postgres servers, in order. */
+/** Assembles the engine on top of its Postgres servers. */
 import type { Pool, ServerAddress } from '../pg/index.js';
 import { AuditLog } from '../tenancy/audit-log.js';
 import { CircuitBreaker } from '../tenancy/health/circuit-breaker.js';
@@ -38,42 +38,42 @@ export interface EngineSettings extends AuditSettings, PoolSettings {
   /** Longest wait of one request, in milliseconds. */
   waitMs: number;
   address: ServerAddress;
-  /** Where the projects' own servers are; null: all projects are on the server of `address`. */
+  /** Embedded servers of projects; null: all projects are on the server of `address`. */
   embedded: Embedded | null;
-  /** A project's own server that was not used for this time is stopped. */
+  /** An embedded server is stopped after this idle time. */
   idleStopMs: number;
-  /** The secret that passwords of roles are derived from. With embedded servers it is that of the data directory. */
+  /** The secret from which passwords of roles are derived. With embedded servers, the secret of the data directory. */
   secret: string;
-  /** The one that it replaces, which other instances may still use; null: none. */
+  /** The previous secret, which other instances may still use; null: none. */
   secretPrevious: string | null;
   quarantineDays: number;
-  /** Bytes on disk of a project without a quota of its own; null: as many as there are. */
+  /** The default disk quota of a project, in bytes; null: none. */
   projectQuota: number | null;
-  /** Wrong tokens from one address within a minute; 0: any number. */
+  /** Wrong tokens allowed per address and minute; 0: unlimited. */
   wrongTokens: number;
-  /** Requests and logins of one token within a window; null: any number. */
+  /** Requests and logins allowed per token within a window; null: unlimited. */
   rateLimit: Rate | null;
   jwt: JwtSettings | null;
-  /** Of the Postgres port; null: there is none. */
+  /** Sessions of the Postgres port; null: the port is off. */
   sessions: SessionSettings | null;
   /** Extensions that every project may use. */
   extensions: readonly string[];
-  /** Told of a project that a crash left half made or half deleted, and that cannot be cleared away now. */
+  /** Called for a project that a crash left half created or half deleted, and that cannot be removed now. */
   onUnclearedProject: (project: ProjectRow, error: unknown) => void;
-  /** Told of a project whose server crashed, or was stopped since it filled the disk. */
+  /** Called for a project whose server crashed, or was stopped because it filled the disk. */
   onServerTrouble: (project: string, trouble: string, details: object) => void;
-  /** Told of a move whose rest cannot be cleared away now. */
+  /** Called for a move that cannot be cleaned up now. */
   onStuckMove: MoveEvents['onStuck'];
-  /** Told of an added server that stops answering, or answers again. */
+  /** Called when an added server stops answering, or answers again. */
   onServerUnreachable: OnServerUnreachable;
 }
 
-/** Connections of the service's own role: tokens, projects, watchdog. */
+/** Connections of the service's own role, for tokens, projects and the watchdog. */
 const SERVICE_CONNECTIONS = 6;
 
 /**
- * Prepares the control database and the template, and removes what a crash left incomplete.
- * @throws Error if the server cannot be reached or used; the message says what to do
+ * Prepares the control database and the template, and removes projects that a crash left incomplete.
+ * @throws Error with advice if the server cannot be reached or used
  */
 export async function openEngine(settings: EngineSettings): Promise<Engine> {
   const { address, waitMs, quarantineDays } = settings;
@@ -89,7 +89,7 @@ export async function openEngine(settings: EngineSettings): Promise<Engine> {
     const projectParts = { control, rows, moves: moveRows, servers, databases, audit };
     const projects = new Projects(projectParts, settings.onUnclearedProject);
     await projects.unfinished.clear();
-    // Its library is most of what the engine reads, and few ask for it.
+    // Imported on demand: the JWT library is most of the code that the engine loads, and few operators need it.
     const jwt = settings.jwt === null ? null : new (await import('./access/jwt.js')).JwtVerifier(settings.jwt, control);
     const connections = new ProjectSessions(servers, databases);
     const quotas = new Quotas((project) => servers.tenancyOf(project.placement).sizeOf(project), settings.projectQuota);
@@ -135,7 +135,7 @@ export async function openEngine(settings: EngineSettings): Promise<Engine> {
   }
 }
 
-/** The control database, and where projects live: one instance at a time prepares both. */
+/** The control database and the projects' servers: one instance at a time prepares them. */
 async function openControl(
   settings: EngineSettings,
   pool: Pool,
@@ -143,7 +143,7 @@ async function openControl(
   audit: Audit,
 ): Promise<{ control: ControlDatabase; servers: Servers }> {
   const { address, embedded, idleStopMs, secret, secretPrevious } = settings;
-  // Roles of embedded servers have no passwords, so that no setting is asked for there.
+  // Roles of embedded servers have no passwords, so no setting is needed.
   const setting = new Credentials(embedded === null ? secret : '');
   const previous = secretPrevious === null ? null : new Credentials(secretPrevious);
   const credentials = new Credentials(secret);
@@ -162,7 +162,7 @@ async function openControl(
   return { control, servers: prepared };
 }
 
-/** What happens to a project's server is said by the project's name, in the log and in the audit log. */
+/** Reports events of a project's server under the project's name, in the log and in the audit log. */
 function serverEvents(
   control: ControlDatabase,
   audit: Audit,

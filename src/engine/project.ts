@@ -1,4 +1,4 @@
-/** One project as the operations of one request see it: its name, its limits, and the way to its database. */
+/** A project as the operations of one request see it: its name, its limits, and access to its database. */
 import type { Consistency } from '../contract/servers.js';
 import type { Lease } from '../tenancy/connections/connections.js';
 import type { ProjectRow } from '../tenancy/control-rows.js';
@@ -16,7 +16,7 @@ import type { OverQuota, QuotaImpact, Quotas } from './limits/quota.js';
 import type { Splitter } from './parser/splitter.js';
 import type { RequestTrace } from './database/trace.js';
 
-/** What all projects of a service share. */
+/** Services that all projects share. */
 export interface SharedServices {
   readonly database: DatabaseAccess;
   readonly quotas: Quotas;
@@ -32,7 +32,7 @@ export interface SharedServices {
 export class Project {
   /** How long this request may still wait, in any queue. */
   readonly waitBudget: WaitBudget;
-  /** null: what the request does is kept. */
+  /** null: the request's changes are kept. */
   rehearsal: Rehearsal | null = null;
 
   constructor(
@@ -40,13 +40,15 @@ export class Project {
     private readonly shared: SharedServices,
     /** Of the request; null if it is not traced. */
     readonly trace: RequestTrace | null,
-    /** Where it is read, and the position that it has to have reached there; null: where the project lives. */
+    /**
+     * The replica to read from, and the position that it must have reached; null: the server where the project lives.
+     */
     private readonly replica: { readonly at: Replica; readonly position: string | undefined } | null = null,
   ) {
     this.waitBudget = new WaitBudget(shared.waitMs);
   }
 
-  /** Everything that the request does is rolled back at its end. */
+  /** Makes this request a rehearsal: its changes are rolled back at the end. */
   rehearse(): Rehearsal {
     return (this.rehearsal = new Rehearsal(this.schema));
   }
@@ -59,7 +61,7 @@ export class Project {
     return this.row.name;
   }
 
-  /** Changes when it moves: what was seen of its tables holds where it was seen. */
+  /** Includes the place, since what is cached about tables holds only there. */
   get cacheKey(): string {
     const { id, placement } = this.row;
     return `${id} ${placement.server} ${placement.database}`;
@@ -84,14 +86,14 @@ export class Project {
     return this.row.replicas !== null;
   }
 
-  /** Of reads that do not say which they want. */
+  /** The default for reads that do not specify one. */
   get consistency(): Consistency {
     return this.row.replicas?.consistency ?? 'strong';
   }
 
   /**
    * The project at a replica, for reads.
-   * @param position that the replica is to have reached, see `database/position.ts`
+   * @param position that the replica must have reached, see `database/position.ts`
    * @returns null if no replica answers
    */
   atReplica(position: string | undefined): Project | null {
@@ -100,7 +102,7 @@ export class Project {
     return at && new Project(row, shared, trace, { at, position });
   }
 
-  /** The position of its server, after all that is committed. */
+  /** The position of its server after everything committed so far. */
   position(): Promise<string> {
     return positionOf(this.shared.database.servers.serverOf(this.row.placement));
   }
@@ -119,23 +121,23 @@ export class Project {
 
   /**
    * @param bytes of this project that are about to be read or encoded, or just were
-   * @returns resolves when it may go on; undefined if there is nothing to wait for
+   * @returns resolves when the work may go on; undefined: at once
    */
   throttle(bytes: number): Promise<void> | undefined {
     return this.shared.throttle.pause(this.id, bytes);
   }
 
   /**
-   * To be called before anything that makes the project larger. @throws EngineError quota_exceeded,
-   * database_unavailable
+   * Call this before anything that makes the project larger.
+   * @throws EngineError quota_exceeded, database_unavailable
    */
   requireRoom(): Promise<void> | undefined {
     return this.shared.quotas.requireRoom(this.row);
   }
 
   /**
-   * Whether, and how, the project is over its disk quota; null at once if it has none. @throws EngineError
-   * database_unavailable
+   * Whether, and how, the project is over its disk quota; null at once if it has none.
+   * @throws EngineError database_unavailable
    */
   overQuota(): Promise<OverQuota | null> | null {
     return this.shared.quotas.overQuota(this.row);
@@ -143,7 +145,7 @@ export class Project {
 
   /**
    * Runs `work` on a connection, see {@link DatabaseAccess.use}.
-   * @param impact what the work may do to the size of the project before it is ended
+   * @param impact the effect that the work may have on the size of the project
    */
   use<T>(
     pool: PoolName,
@@ -161,7 +163,7 @@ export class Project {
     return this.shared.database.use(this.row, { pool, deadline, impact, trace, waitBudget, replica: at }, runThere);
   }
 
-  /** The project may have changed what its roles may do: its next connections check and repair the rights. */
+  /** Call this if the project may have changed the rights of its roles: its next connections check and repair them. */
   recheckRights(lease: Lease): void {
     lease.closeAfterUse();
     this.shared.database.serverPools.closeProject(this.id);

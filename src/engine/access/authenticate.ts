@@ -1,6 +1,6 @@
 /**
- * Who sent a request, by its token: one of ours, or a JWT of the operator's identity provider. What a token may do is
- * looked up at most {@link FRESH_MS} after it changed, on every instance.
+ * Identifies the sender of a request by its token: one of ours, or a JWT from the operator's identity provider. A
+ * change to a token takes effect on every instance within {@link FRESH_MS}.
  */
 import { LRUCache } from 'lru-cache';
 import { EngineError, type ErrorCode } from '../../contract/errors.js';
@@ -12,29 +12,31 @@ import { type Caller, hasChecksum, isOver, sha256 } from './tokens.js';
 import type { WrongTokens } from './wrong-tokens.js';
 
 /**
- * How long an answer of the control database may be reused. Then it is asked whether anything has changed, for all
- * tokens together. Revocation takes effect within one second (contract 2).
+ * How long an answer of the control database may be reused. After that, one query asks whether any token has changed.
+ * Revocation takes effect within one second (contract 2).
  */
 const FRESH_MS = 750;
 
-/** Tokens that are remembered, good and wrong ones each; a flood of wrong ones must not fill memory. */
+/**
+ * The most valid tokens, and the most wrong ones, that are remembered: a flood of wrong tokens must not fill memory.
+ */
 const REMEMBERED = 10_000;
 
-/** What the control database says of a token that is not good. */
+/** Error codes for a token that is not valid. */
 const REFUSALS: ReadonlySet<ErrorCode> = new Set(['unauthorized', 'token_expired']);
 
 /** A token's last use is written at most this often. */
 const TOUCH_EVERY_MS = 60_000;
 
-/** A token that was good when it was last looked up. It still is, as long as nothing has changed since. */
+/** A token that was valid at its last look-up. It still is if nothing has changed since. */
 interface Good {
   readonly caller: Caller;
   readonly token: TokenRow;
-  /** The number of changes before it was looked up. */
+  /** The number of changes before the look-up. */
   readonly changes: string;
 }
 
-/** An answer of the control database, and when it was asked for, by `performance.now()`: the clock may be set back. */
+/** An answer of the control database, and the `performance.now()` of its query: the system clock may be set back. */
 interface Answer<T> {
   readonly value: Promise<T>;
   readonly at: number;
@@ -42,14 +44,14 @@ interface Answer<T> {
 
 export class Authenticator {
   private readonly good = new LRUCache<string, Good>({ max: REMEMBERED });
-  /** Apart from the good ones, so that a flood of wrong tokens does not push those out. */
+  /** Separate from the valid tokens, so that a flood of wrong ones does not evict them. */
   private readonly answers = new LRUCache<string, Answer<Caller>>({ max: REMEMBERED });
   private changes: Answer<string> | null = null;
-  /** As of that number of changes. */
+  /** The tokens that had been revoked at that number of changes. */
   private endedTokens: { changes: string | null; ids: ReadonlySet<string> } = { changes: null, ids: new Set() };
   private readonly touched = new Map<string, number>();
 
-  /** @param jwt null: there is no identity provider */
+  /** @param jwt null: no identity provider */
   constructor(
     private readonly control: ControlDatabase,
     private readonly wrongTokens: WrongTokens,
@@ -57,12 +59,12 @@ export class Authenticator {
   ) {}
 
   /**
-   * @param address of the client, by which wrong tokens are counted
+   * @param address of the client; wrong tokens are counted by address
    * @throws EngineError unauthorized, token_expired, rate_limited, database_unavailable
    */
   async authenticate(token: string, address: string): Promise<Caller> {
     try {
-      // A JWT is verified without a question to the database.
+      // Verifying a JWT takes no query.
       if (this.jwt?.accepts(token)) return await this.jwt.authenticate(token);
       return await this.callerOf(token, address);
     } catch (error) {
@@ -71,9 +73,7 @@ export class Authenticator {
     }
   }
 
-  /**
-   * Ids of the tokens that were revoked lately and whose requests are to end. @throws EngineError database_unavailable
-   */
+  /** Ids of recently revoked tokens whose running requests must end. @throws EngineError database_unavailable */
   async ended(): Promise<ReadonlySet<string>> {
     const changes = await this.changesNow();
     if (this.endedTokens.changes !== changes) {
@@ -92,13 +92,13 @@ export class Authenticator {
     const answer = this.answers.get(hash);
     if (answer !== undefined && isFresh(answer)) return answer.value;
     if (!hasChecksum(token)) throw unauthorized();
-    // A token that was good lately is no guess.
+    // A token that was valid recently is not a guess.
     if (good !== undefined) return this.ask(hash);
     const answered = this.wrongTokens.beforeQuestion(address);
     return this.ask(hash).finally(answered);
   }
 
-  /** The number of changes at some moment of the last {@link FRESH_MS}. */
+  /** The number of changes, at most {@link FRESH_MS} old. */
   private changesNow(): Promise<string> {
     if (this.changes !== null && isFresh(this.changes)) return this.changes.value;
     const changes = { value: this.control.changes(), at: performance.now() };
@@ -138,7 +138,7 @@ export class Authenticator {
     const now = performance.now();
     if (now - (this.touched.get(id) ?? -Infinity) < TOUCH_EVERY_MS) return;
     this.touched.set(id, now);
-    // The last use is for the operator's eyes; failing to note it must not fail the request.
+    // The last use only informs the operator; if it cannot be stored, the request still succeeds.
     this.control.touchTokens([id]).catch(() => this.touched.delete(id));
   }
 }

@@ -16,23 +16,23 @@ export interface JwtSettings {
   jwksUrl: URL;
 }
 
-/** Signatures by the provider's private key only: a shared secret or no signature at all is never accepted. */
+/** Only signatures by the provider's private key: a shared secret, or no signature, is never accepted. */
 const ALGORITHMS = ['RS256', 'RS384', 'RS512', 'PS256', 'PS384', 'PS512', 'ES256', 'ES384', 'ES512', 'EdDSA'];
 
-/** Of what a Date can hold (ECMA-262 section 21.4.1.1); who expires later never does. */
+/** The last second that a Date can hold (ECMA-262 section 21.4.1.1); a token that expires later never expires. */
 const LAST_SECOND = 8_640_000_000_000;
 
-/** A token with an unknown key asks the provider for new ones, at most this often. */
+/** A token with an unknown key makes the service fetch the provider's keys, at most this often. */
 const KEYS_FRESH_MS = 1_000;
 
-/** What is wrong with the provider's answer, and not with the token. */
+/** Errors in the provider's answer, not in the token. */
 const PROVIDER_FAULTS: ReadonlySet<string> = new Set([
   errors.JWKSTimeout.code,
   errors.JWKSInvalid.code,
   errors.JOSEError.code, // another status than 200, or no JSON
 ]);
 
-/** How long a project's row may be used again: deactivation holds within one second. */
+/** How long a project's row may be reused: deactivation takes effect within one second. */
 const FRESH_MS = 750;
 
 export class JwtVerifier {
@@ -46,7 +46,7 @@ export class JwtVerifier {
     this.keys = createRemoteJWKSet(settings.jwksUrl, { cooldownDuration: KEYS_FRESH_MS });
   }
 
-  /** Three base64url parts: what a token of our own never looks like. */
+  /** Three base64url parts, which a token of our own never has. */
   accepts(token: string): boolean {
     return /^[\w-]+\.[\w-]+\.[\w-]+$/.test(token);
   }
@@ -76,7 +76,7 @@ export class JwtVerifier {
       }
       throw new EngineError('database_unavailable', "The identity provider's keys cannot be fetched at the moment", {
         dependency: 'identity provider',
-        // `fetch` only says that it failed; its cause says why.
+        // The error of `fetch` only says that it failed; its cause says why.
         cause: cause instanceof TypeError ? (cause.cause ?? cause) : cause,
       });
     }

@@ -1,15 +1,14 @@
 /**
- * Counts what each token asks for within a window: requests over HTTP and logins at the Postgres port together
- * (contract section 8).
+ * Limits the rate of each token: HTTP requests and logins at the Postgres port count together (contract section 8).
  */
 import { EngineError } from '../../contract/errors.js';
 import type { Caller } from './tokens.js';
 import { secondsLeft, WindowCounter } from './window-counter.js';
 
-/** Tokens and JWT subjects that are remembered at most, in some 2 MB. */
+/** The most tokens and JWT subjects that are remembered, in about 2 MB. */
 const CALLERS = 10_000;
 
-/** Requests within a window of that many seconds. */
+/** Requests allowed within a window, and its length in seconds. */
 export interface Rate {
   readonly requests: number;
   readonly windowS: number;
@@ -17,9 +16,9 @@ export interface Rate {
 
 /** The state of a token's window after one more request. */
 export interface Counted {
-  /** How many more it may have. */
+  /** Requests left in this window. */
   readonly remaining: number;
-  /** Until the next window. */
+  /** Seconds until the next window. */
   readonly seconds: number;
   /** null: this request is within the rate. */
   readonly refusal: EngineError | null;
@@ -34,7 +33,7 @@ export class TokenRate {
 
   count(caller: Caller): Counted {
     const { requests, windowS } = this.rate;
-    // A JWT's subject is known only together with the project that its issuer names.
+    // Subjects of JWTs are unique only within a project.
     const window = this.counter.add(`${caller.project?.id ?? ''} ${caller.id}`);
     const seconds = secondsLeft(window);
     const message = `The token has sent more than ${requests} requests within ${windowS} s`;

@@ -1,6 +1,6 @@
 /**
  * Bearer tokens (contract section 2): `cdp_`, 43 base62 characters of 32 random bytes, 6 of checksum. Only their
- * SHA-256 is stored. Creating, listing and revoking them; `authenticate.ts` finds whose one is.
+ * SHA-256 is stored. This file creates, lists and revokes them; `authenticate.ts` looks them up.
  */
 import { hash as digest, randomBytes, randomUUID } from 'node:crypto';
 import { crc32 } from 'node:zlib';
@@ -17,14 +17,14 @@ const FORMAT = /^cdp_([0-9A-Za-z]{43})([0-9A-Za-z]{6})$/;
 
 /** Who sent a request. */
 export interface Caller {
-  /** Of the token, or the subject of a JWT; for logs. */
+  /** The token's id, or the subject of a JWT; for logs. */
   readonly id: string;
-  /** What the token is called; null: a JWT. */
+  /** The token's name; null: a JWT. */
   readonly name: string | null;
   /** null: never. */
   readonly expiresAt: Date | null;
   readonly scopes: ReadonlySet<Scope>;
-  /** null: an administrator, who manages projects and tokens and opens no project. */
+  /** null: an administrator, who manages projects and tokens but has no access to project data. */
   readonly project: ProjectRow | null;
 }
 
@@ -42,7 +42,7 @@ export class Tokens {
 
   /**
    * @param projectId null for an admin token, which has no scopes
-   * @throws EngineError not_found if the project was deleted meanwhile; database_unavailable; outcome_unknown
+   * @throws EngineError not_found if the project has just been deleted; database_unavailable; outcome_unknown
    */
   async create(
     projectId: string | null,
@@ -73,7 +73,7 @@ export class Tokens {
 
   /**
    * @param scope.projectId only a token of that project; undefined: any
-   * @param scope.now requests that are running with it end, too
+   * @param scope.now also end running requests that use it
    * @throws EngineError not_found, database_unavailable, outcome_unknown
    */
   async revoke(
@@ -93,7 +93,7 @@ function generateToken(): string {
   return `cdp_${body}${checksum(body)}`;
 }
 
-/** Refuses mistyped tokens without asking the database. */
+/** Detects mistyped tokens without a query. */
 export function hasChecksum(token: string): boolean {
   const match = FORMAT.exec(token);
   return match !== null && checksum(match[1] ?? '') === match[2];
@@ -109,7 +109,7 @@ function base62(value: bigint, length: number): string {
 
 export const sha256 = (token: string): string => digest('sha256', token, 'hex');
 
-/** By the clock. */
+/** Compares with the system clock. */
 export const isOver = ({ expiresAt }: Pick<Caller, 'expiresAt'>): boolean =>
   expiresAt !== null && expiresAt.getTime() <= Date.now();
 

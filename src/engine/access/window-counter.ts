@@ -2,16 +2,15 @@
 import { LRUCache } from 'lru-cache';
 
 interface Window {
-  /** Events so far. */
   count: number;
-  /** When it is over, on the clock of `performance.now()`. */
+  /** On the clock of `performance.now()`. */
   readonly endsAt: number;
 }
 
 export class WindowCounter {
   private readonly windows: LRUCache<string, Window>;
 
-  /** @param keys remembered at most; beyond them, the least recently used one is forgotten */
+  /** @param keys the most keys that are remembered; beyond that, the least recently used one is forgotten */
   constructor(
     private readonly windowMs: number,
     keys: number,
@@ -34,11 +33,11 @@ export class WindowCounter {
     return window !== undefined && window.endsAt > performance.now() ? window : undefined;
   }
 
-  /** How many keys are remembered. */
+  /** The number of keys that are remembered. */
   get size(): number {
     return this.windows.size;
   }
 }
 
-/** Whole seconds until it is over, at least 1. */
+/** Whole seconds until the window ends, at least 1. */
 export const secondsLeft = ({ endsAt }: Window): number => Math.max(1, Math.ceil((endsAt - performance.now()) / 1_000));

@@ -1,6 +1,6 @@
 /**
- * Counts wrong tokens by the address they come from: from an address with many, only few more are looked up in the
- * database. Callers behind the same proxy whose tokens are known to be good are not affected.
+ * Counts wrong tokens by client address: from an address that has sent many, few more are looked up in the database.
+ * Callers behind the same proxy whose tokens are known to be valid are not affected.
  */
 import { isIPv6 } from 'node:net';
 import { Counts } from '../../contract/counts.js';
@@ -10,15 +10,15 @@ import { secondsLeft, WindowCounter } from './window-counter.js';
 const WINDOW_MS = 60_000;
 
 /**
- * From an address over its limit, one unknown token a second is still looked up, so that a new caller behind a proxy is
- * not locked out while another one there sends nonsense.
+ * From an address over its limit, one unknown token a second is still looked up, so that a new caller behind a proxy
+ * is not locked out while another caller there sends wrong tokens.
  */
 const QUESTION_EVERY_MS = 1_000;
 
-/** Unknown tokens of one address that are looked up at the same time: they are counted only when answered. */
+/** The most unknown tokens of one address that are looked up at a time: a token is counted only after its look-up. */
 const QUESTIONS_AT_ONCE = 100;
 
-/** Addresses that are remembered; some 2 MB. */
+/** The most addresses that are remembered, in about 2 MB. */
 const ADDRESSES = 10_000;
 
 export class WrongTokens {
@@ -26,12 +26,12 @@ export class WrongTokens {
   private readonly questions = new WindowCounter(QUESTION_EVERY_MS, ADDRESSES);
   private readonly asking = new Counts();
 
-  /** @param limit wrong tokens from one address within a minute; 0: any number */
+  /** @param limit wrong tokens per address and minute; 0: unlimited */
   constructor(private readonly limit: number) {}
 
   /**
-   * To be called before the database is asked for an unknown token.
-   * @returns call it when the database has answered
+   * Call this before looking up an unknown token.
+   * @returns a function to call when the database has answered
    * @throws EngineError rate_limited
    */
   beforeQuestion(address: string): () => void {
@@ -50,7 +50,7 @@ export class WrongTokens {
 
   /**
    * Counts a token that was refused.
-   * @returns what its sender gets: the refusal, or rate_limited from the limit on
+   * @returns the error for its sender: the refusal, or rate_limited once the limit is reached
    */
   refused(address: string, refusal: EngineError): EngineError {
     if (this.limit === 0) return refusal;

@@ -1,6 +1,6 @@
 /**
- * Writes entries of the audit log in groups, a moment later, from memory. What cannot be written is retried; entries
- * that do not fit in memory are counted, and one entry later stands for them.
+ * Buffers entries of the audit log in memory and writes them in groups. A failed write is retried. Entries that do
+ * not fit in memory are lost; one later entry says how many.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type AuditLog, type AuditRow, isRefusedEntry } from '../../tenancy/audit-log.js';
@@ -8,11 +8,11 @@ import { type AuditLog, type AuditRow, isRefusedEntry } from '../../tenancy/audi
 /** How long an entry waits for others. */
 const DELAY_MS = 250;
 
-/** Entries, and bytes of their statements, in one INSERT. */
+/** The most entries, and bytes of their statements, in one INSERT. */
 const GROUP = 2_000;
 const GROUP_BYTES = 4 * 1024 * 1024;
 
-/** What waits in memory at most: some eight seconds of 10,000 entries a second. An entry counts as this many bytes. */
+/** The most that is buffered: about eight seconds at 10,000 entries a second. An entry counts as ENTRY_BYTES. */
 const WAITING_BYTES = 32 * 1024 * 1024;
 const ENTRY_BYTES = 400;
 
@@ -21,7 +21,7 @@ const RETRY_MS = 1_000;
 /** How long a stop waits for the last entries. */
 const CLOSE_MS = 5_000;
 
-/** Called when entries cannot be written, when they can again, and when some are lost. */
+/** Called when writing starts to fail, when it works again, and when entries are lost. */
 export type OnAuditTrouble = (message: string, details: Record<string, unknown>) => void;
 
 export class AuditWriter {
@@ -35,7 +35,7 @@ export class AuditWriter {
   private writing: Promise<void> | null = null;
   private timer: NodeJS.Timeout | undefined;
 
-  /** @param entryOfLoss makes the entry that stands for lost ones */
+  /** @param entryOfLoss makes the entry that says how many were lost */
   constructor(
     private readonly log: AuditLog,
     private readonly onTrouble: OnAuditTrouble,
@@ -57,14 +57,14 @@ export class AuditWriter {
     if (this.isGroup && !this.failing) void this.write();
   }
 
-  /** Writes what waits, as far as the database lets it. */
+  /** Writes the buffered entries, if the database accepts them. */
   async flush(): Promise<void> {
     await this.writing;
     do await this.write();
     while (this.waiting.length > 0 && !this.failing && !this.closed);
   }
 
-  /** Writes what waits and accepts nothing more. What cannot be written now is reported as lost. */
+  /** Writes the buffered entries and accepts no more. Entries that cannot be written now are reported as lost. */
   async close(): Promise<void> {
     const end = new AbortController();
     const inTime = sleep(CLOSE_MS, undefined, { signal: end.signal }).catch(() => {});
@@ -82,7 +82,7 @@ export class AuditWriter {
     this.unnotedLosses += count;
   }
 
-  /** One writer at a time: the entries stay in order, and a slow database is not asked twice. */
+  /** One write at a time: the entries stay in order, and a slow database gets no second one. */
   private write(): Promise<void> {
     this.writing ??= this.writeGroups().finally(() => (this.writing = null));
     return this.writing;
@@ -101,14 +101,13 @@ export class AuditWriter {
     this.timer = undefined;
   }
 
-  /** There is enough for a group. */
   private get isGroup(): boolean {
     return this.waiting.length >= GROUP || this.waitingBytes >= GROUP_BYTES;
   }
 
   /**
-   * Continues after a group if there is another, or if something has waited long enough. What came while the group was
-   * written waits for others: otherwise each write would hold only a few entries.
+   * Continues after a group if another is complete, or if an entry has waited long enough. Entries that arrived
+   * during a write wait for others; otherwise each write would hold only a few.
    */
   private async writeGroups(): Promise<void> {
     while (this.waiting.length > 0 && !this.closed) {

@@ -1,6 +1,6 @@
 /**
- * The audit log: who did what, with what outcome. Entries of changes to projects and tokens are written with the change
- * itself, in one statement. Entries of requests are written in groups, so that no request waits for them
+ * The audit log: who did what, and the outcome. The entry of a change to a project or token is written in the same
+ * statement as the change. Entries of requests are written in groups, so that no request waits for them
  * (docs/decisions/0017-audit-log.md).
  */
 import { hash, randomInt } from 'node:crypto';
@@ -21,21 +21,21 @@ export interface AuditSettings {
   onAuditTrouble: OnAuditTrouble;
 }
 
-/** Who asked for something, and by what request. */
+/** The author of an operation, and the request that asked for it. */
 export interface Origin {
   actor: AuditActor;
-  /** Of the token, subject of a JWT, or name of an account. */
+  /** The id of a token, the subject of a JWT, or the name of an account. */
   actorId: string | null;
   actorName: string | null;
   requestId: string | null;
   address: string | null;
-  /** Of the answer; null: there is none. */
+  /** Of the response; null: there is none. */
   status: number | null;
   /** By `performance.now()`. */
   startedAt: number | null;
 }
 
-/** A caller (`access/tokens.ts`) in the audit log. @param caller null: nobody knows who it is */
+/** A caller (`access/tokens.ts`) as the audit log shows it. @param caller null: unknown */
 export function actorOf(
   caller: Readonly<{ id: string; name: string | null; project: object | null }> | null,
 ): Pick<Origin, 'actor' | 'actorId' | 'actorName'> {
@@ -44,7 +44,7 @@ export function actorOf(
   return { actor, actorId: caller.id, actorName: caller.name };
 }
 
-/** What the service does by itself. */
+/** The origin of actions that the service takes on its own. */
 export const BY_ITSELF: Origin = {
   actor: 'service',
   actorId: null,
@@ -55,26 +55,27 @@ export const BY_ITSELF: Origin = {
   startedAt: null,
 };
 
-/** What was done. */
 interface Event {
   operation: AuditOperation;
   outcome: string;
-  /** Without an id if there may be none of that name. */
+  /** The id is null if no project of that name may exist. */
   project?: { id: string | null; name: string } | null;
   object?: string | null;
-  /** The text of free SQL. */
   statement?: string | null;
   rows?: number | null;
   count?: number;
 }
 
-/** How long a stop waits for requests whose clients have left: their connections to Postgres have just been closed. */
+/**
+ * How long a shutdown waits for requests whose clients have disconnected: their connections to Postgres have just been
+ * closed.
+ */
 const SETTLE_MS = 50;
 
 const REFUSALS_EVERY_MS = 60_000;
 const REMOVE_EVERY_MS = 3_600_000;
 
-/** Refusals that come before anything is done. */
+/** Refusals that precede any work. */
 const CHEAP_REFUSALS: ReadonlySet<string> = new Set([
   'unauthorized',
   'token_expired',
@@ -84,7 +85,7 @@ const CHEAP_REFUSALS: ReadonlySet<string> = new Set([
   'overloaded',
 ]);
 
-/** What `changes` leaves out, unless the caller was refused. */
+/** Operations that the setting `changes` leaves out, unless the caller was refused. */
 const NOT_CHANGES: ReadonlySet<AuditOperation> = new Set([
   'read_schema',
   'token.read',
@@ -107,17 +108,17 @@ const NOT_CHANGES: ReadonlySet<AuditOperation> = new Set([
   'request.list',
 ]);
 
-/** A name, an id, a subject: longer ones are hostile. */
+/** For a name, an id or a subject: longer ones are hostile. */
 const TEXT_CHARACTERS = 200;
 
 export class Audit {
   private readonly writer: AuditWriter;
   private refusalTimer: NodeJS.Timeout | undefined;
   private removalTimer: NodeJS.Timeout | undefined;
-  /** Apart, so that strangers cannot crowd out those who have a token. */
+  /** Separate, so that unknown callers cannot crowd out those who have a token. */
   private readonly strangers = new RefusalCounter(100);
   private readonly callers = new RefusalCounter(1_000);
-  /** Two instances, or two runs, start far enough apart. */
+  /** Random, so that instances and runs use ids far apart. */
   private nextId = randomInt(2 ** 47) * 2 ** 5;
 
   constructor(
@@ -143,7 +144,7 @@ export class Audit {
     return this.writer.lost;
   }
 
-  /** Of a request that is over. Returns at once. */
+  /** Records a request that has ended. Returns at once. */
   record(origin: Origin, event: Event): void {
     const { audit } = this.settings;
     const cheap = CHEAP_REFUSALS.has(event.outcome);
@@ -153,9 +154,7 @@ export class Audit {
     this.writer.add(entry);
   }
 
-  /**
-   * The entry that a change writes with it, see `withEntry`, which fills in the project; null: nothing is recorded.
-   */
+  /** The entry that is written with a change; `withEntry` fills in the project. null: nothing is recorded. */
   entryOfChange(origin: Origin, event: { operation: AuditOperation; object?: string }): AuditRow | null {
     return this.isOff ? null : this.entry(origin, { ...event, outcome: 'ok' });
   }
@@ -165,7 +164,7 @@ export class Audit {
     return this.log.read(filter);
   }
 
-  /** Starts removing old entries regularly. */
+  /** Starts to remove old entries at regular intervals. */
   keepRemovingOld(): void {
     const remove = () => {
       this.removeOld().catch((error: unknown) =>
@@ -180,12 +179,12 @@ export class Audit {
     return this.log.removeOlderThan(this.settings.auditDays);
   }
 
-  /** Writes what waits, as far as the database lets it. */
+  /** Writes the buffered entries, if the database accepts them. */
   flush(): Promise<void> {
     return this.writer.flush();
   }
 
-  /** Writes what waits and takes nothing more. */
+  /** Writes the buffered entries and accepts no more. */
   async close(): Promise<void> {
     clearInterval(this.removalTimer);
     await sleep(SETTLE_MS);
@@ -235,7 +234,7 @@ export class Audit {
 /** Postgres text holds no U+0000, and a lone surrogate has no UTF-8. */
 const storable = (text: string): string => text.slice(0, LIMITS.sqlBytes).replace(/[\0\p{Cs}]/gu, '\uFFFD');
 
-/** What a terminal would obey, or show in another order. */
+/** Characters that a terminal would obey, or that would reorder its output. */
 const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
 
 const printable = (text: string | null | undefined): string | null =>

@@ -1,12 +1,12 @@
 /**
- * Rejections that cost nothing to provoke (a wrong token, a missing scope, too many requests) could fill the disk
- * through the audit log. The first of a kind is an entry at once; those that follow within an interval become one with
- * a count.
+ * Refusals that cost nothing to provoke (a wrong token, a missing scope, too many requests) could fill the disk
+ * through the audit log. The first of a kind becomes an entry at once; those that follow within an interval become one
+ * entry with a count.
  */
 import type { AuditRow } from '../../tenancy/audit-log.js';
 
 interface Group {
-  /** The latest of those that were counted; null while the first one is alone. */
+  /** The latest counted one; null until a second arrives. */
   latest: AuditRow | null;
   counted: number;
 }
@@ -14,10 +14,12 @@ interface Group {
 export class RefusalCounter {
   private groups = new Map<string, Group>();
 
-  /** @param kinds told apart in an interval; the others share an entry by operation and outcome */
+  /**
+   * @param kinds the most kinds that are told apart in an interval; the others share an entry by operation and outcome
+   */
   constructor(private readonly kinds: number) {}
 
-  /** @returns true for the first of its kind, which is to be written now; others are counted */
+  /** @returns true for the first of its kind, to be written now; others are counted */
   isFirst(entry: AuditRow): boolean {
     const what = `${entry.operation} ${entry.outcome}`;
     const who = `${what} ${entry.actor_id ?? entry.address ?? ''}`;
@@ -32,7 +34,7 @@ export class RefusalCounter {
     return false;
   }
 
-  /** Ends the interval. @returns an entry for each kind of which more than one came */
+  /** Ends the interval. @returns an entry for each kind that occurred more than once */
   take(): AuditRow[] {
     const groups = [...this.groups.values()];
     this.groups = new Map();
@@ -46,7 +48,7 @@ export class RefusalCounter {
   }
 }
 
-/** It stands for callers of whom there were too many to name. */
+/** Stands for callers too numerous to name. */
 const anonymous = (entry: AuditRow): AuditRow => ({
   ...entry,
   request_id: null,

@@ -1,8 +1,7 @@
 /**
- * What the system catalogs say of a project's tables, asked inside the transaction that uses it, so that a change made
- * in any way is seen by the next request. The project's schema is in the search path: names are qualified, and
- * operators have operands of exactly the types that pg_catalog has an operator for, since a better match would be the
- * project's own.
+ * Reads a project's tables from the system catalogs, inside the transaction that uses the result, so that the next
+ * request sees every change, however it was made. The project's schema is in the search path: names are qualified, and
+ * operands have exactly the types of an operator in pg_catalog, since one of the project's own could match better.
  */
 import type { ColumnType } from '../../contract/column-types.js';
 import { LIMITS } from '../../contract/limits.js';
@@ -11,7 +10,7 @@ import { type Fragment, ident, literal, type Row, sql, type Statement } from '..
 import { changeRunsCode, insertRunsCode, insertTrigger, ownTypes, updateTrigger } from './project-code.js';
 import type { BatchColumn } from '../../codec/index.js';
 
-/** The six types as Postgres has them (contract section 4). */
+/** The Postgres types of the six column types (contract section 4). */
 export const POSTGRES_TYPES: Readonly<Record<ColumnType, string>> = {
   TEXT: 'pg_catalog.text',
   INTEGER: 'pg_catalog.int8',
@@ -34,14 +33,14 @@ type TableKind = 'table' | 'view' | 'materialized_view' | 'foreign_table';
 
 export interface Column extends BatchColumn {
   /**
-   * The column's type as a SQL expression without type modifiers (`bigint`, `character varying`, `text[]`), to cast a
-   * text to. Without modifiers on purpose: an explicit cast to varchar(3) cuts silently, the assignment refuses.
+   * The column's type as a SQL expression without type modifiers (`bigint`, `character varying`, `text[]`), for casts
+   * from text. Deliberately without modifiers: an explicit cast to varchar(3) truncates silently; an assignment fails.
    */
   readonly sqlType: string;
   readonly comment: string | null;
-  /** False if the table was read for an insert, and of the `id` that the service has made. */
+  /** False if the table was read for an insert, and for the `id` that the service creates. */
   readonly notNull: boolean;
-  /** The expression of its default, cut as comments are; null as `notNull` is false. */
+  /** The expression of its default, cut as comments are; null in the cases in which `notNull` is false. */
   readonly defaultText: string | null;
 }
 
@@ -51,25 +50,25 @@ export interface Table {
   readonly kind: TableKind;
   readonly columns: readonly Column[];
   readonly comment: string | null;
-  /** By Postgres's statistics; null if they know nothing (views). */
+  /** From Postgres's statistics; null if there are none (views). */
   readonly approximateRows: number | null;
   /**
-   * COPY may do something else than an INSERT, or not what is known of the table: views, partitions, rules, row level
-   * security, triggers that may leave a record out, domains, whose default may change without the table.
+   * COPY may behave differently from INSERT, or not as the cached schema says: views, partitions, rules, row level
+   * security, triggers that may skip a record, and domains, whose default may change without the table.
    */
   readonly needsInsert: boolean;
   /**
-   * What the table was read for can run code of the project: triggers, rules, foreign keys; defaults, checks and index
-   * expressions, for an insert only those that are not known to run Postgres's own alone.
+   * The operation can run code of the project: triggers, rules, foreign keys, defaults, checks and index expressions.
+   * For an insert, the last three count only if they are not known to run only Postgres's own functions.
    */
   readonly runsProjectCode: boolean;
-  /** The same for an insert that may update rows. False if it was not asked for. */
+  /** The same for an insert that may update rows. False if it was not requested. */
   readonly updateRunsProjectCode: boolean;
-  /** COPY can be told in a row to take a column's default: Postgres 16 and later. */
+  /** A row of COPY can ask for a column's default: Postgres 16 and later. */
   readonly marksDefaults: boolean;
-  /** Changes with every change of the columns; see {@link schemaUnchanged}. Empty if it was not asked for. */
+  /** Differs after every change of the columns; see {@link schemaUnchanged}. Empty if it was not requested. */
   readonly version: string;
-  /** Of a table of a project on Citus, if it was asked for. */
+  /** Of a table of a project on Citus, if requested. */
   readonly distribution?: Distribution;
 }
 
@@ -83,20 +82,19 @@ const KINDS: Readonly<Record<string, TableKind>> = {
 
 export const schemaOid = (schema: string): Fragment => sql`${schema}::pg_catalog.regnamespace::pg_catalog.oid`;
 
-/** Comments are cut: free SQL can make one as large as memory, once for each column. */
+/** Comments are cut: free SQL can make the comment of every column as large as memory. */
 const shownComment = (comment: Fragment): Fragment => sql`pg_catalog.left(${comment}, ${LIMITS.commentCharacters})`;
 
-/** A default refers to no column. With the table's oid pg_get_expr would wait for locks on the table. */
+/** Defaults refer to no column, so no table is named: with its oid, pg_get_expr would wait for locks on the table. */
 const DEFAULT_TEXT = sql`pg_catalog.pg_get_expr(d.adbin, 0::pg_catalog.oid)`;
 
 const ID_DEFAULT = '_cdp.uuid_v7()';
 
 /**
- * Fails with a division by zero unless the table has the shape that its version was read from. Run as a prepared
- * statement in the transaction of an insert and after it: from then on the insert's lock keeps the shape as it is. It
- * names the table in a constant, so Postgres replans it, and asks for the version, only when something about the table
- * has changed; otherwise it costs no more than `SELECT 1`. Even its operators are named in full: a trigger of the
- * insert may have put the project's own in front of Postgres's.
+ * Fails with a division by zero unless the table still has this version. Run it as a prepared statement after an
+ * insert, in the same transaction: by then the insert's lock prevents changes. The statement names the table in a
+ * constant, so Postgres replans it, and reads the version again, only after the table has changed; otherwise it costs
+ * no more than `SELECT 1`. Even its operators are qualified: a trigger of the insert may have changed the search path.
  */
 export function schemaUnchanged({ schema, name, version }: Table): Statement {
   const table = literal(ident(schema, name).text);
@@ -105,10 +103,10 @@ export function schemaUnchanged({ schema, name, version }: Table): Statement {
 }
 
 /**
- * None of the three is exact. Rows whose insert is reported after an ANALYZE that has seen them are live tuples twice,
- * up to a second's worth during an import; rolled back ones are among the inserted; and a crash of Postgres resets
- * both, but not reltuples. A project may import any reltuples (`pg_restore_relation_stats`), so they are bounded before
- * the cast. NaN sorts last.
+ * None of the three is exact. Rows that are reported after an ANALYZE has seen them count as live tuples twice,
+ * during an import up to a second's worth. The inserted tuples include those rolled back. A crash of Postgres resets
+ * both counts, but not reltuples. A project may import any reltuples (`pg_restore_relation_stats`), so they are bounded
+ * before the cast. NaN sorts last.
  */
 const ESTIMATED_ROWS = sql`GREATEST(
   LEAST(
@@ -164,13 +162,13 @@ export const tableToWrite = (schema: string, name: string): Statement => describ
 /** All tables of the schema. */
 export const allTables = (schema: string): Statement => describe(sql`c.relnamespace = ${schemaOid(schema)}`, false);
 
-/** Bytes of an answer that describes a column, without its comment and default: a guess. */
+/** Estimated bytes of a column in an answer, without its comment and default. */
 const COLUMN_BYTES = 300;
 
 const shownBytes = (text: Fragment): Fragment =>
   sql`LEAST(pg_catalog.octet_length(COALESCE(${text}, '')), ${literal(String(LIMITS.commentCharacters))}::pg_catalog.int4)`;
 
-/** About how many bytes describe all tables of the schema, with their columns' comments and defaults. */
+/** An estimate of the bytes that describe all tables of the schema, with their columns' comments and defaults. */
 export const schemaBytes = (schema: string): Statement =>
   sql`
     SELECT pg_catalog.count(*) * ${literal(String(COLUMN_BYTES))}::pg_catalog.int8
@@ -185,18 +183,19 @@ export const schemaBytes = (schema: string): Statement =>
 const named = (schema: string, name: string): Fragment =>
   sql`c.relnamespace = ${schemaOid(schema)} AND c.relname = ${name}`;
 
-/** Names of relations that a new table of this name would collide with, also by case alone. */
+/** Names of relations that a new table of this name would collide with, even if they differ only by case. */
 export const collidingNames = (schema: string, name: string): Statement =>
   sql`SELECT relname FROM pg_catalog.pg_class
     WHERE relnamespace = ${schemaOid(schema)} AND ${spelledLike(name)}`;
 
-/** Fails with a division by zero where there is such a relation. */
+/** Fails with a division by zero if such a relation exists. */
 export const nameIsFree = (schema: string, name: string): Statement =>
   sql`SELECT 1 / CASE WHEN EXISTS (SELECT FROM pg_catalog.pg_class
     WHERE relnamespace = ${schemaOid(schema)} AND ${spelledLike(name)}) THEN 0 ELSE 1 END`;
 
 /**
- * A name of more letters than this has so many spellings that going through all tables is cheaper than looking each up.
+ * A longer name has more upper- and lower-case spellings than are worth looking up one by one; all names are
+ * compared.
  */
 const MAX_LETTERS = 8;
 

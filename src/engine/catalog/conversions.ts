@@ -1,22 +1,22 @@
 /**
- * Type changes that keep every value (contract section 5), as SQL over one column. The rules themselves are the
- * functions of migrations/project/002_conversions.sql; this is the table of which type may become which.
+ * Type changes that keep every value (contract section 5), as SQL over one column. This file says which type may
+ * become which; the rules are functions in migrations/project/002_conversions.sql.
  */
 import type { ColumnType } from '../../contract/column-types.js';
 import { type Fragment, literal, type Raw, sql, trusted } from '../../pg/index.js';
 
-/** Neither part takes a parameter, raises an error, or lets an operator or function of the project stand in. */
+/** Neither part takes a parameter, raises an error, or can resolve to an operator or function of the project. */
 export interface Conversion {
-  /** Over one row: whether its value can be kept. True for NULL, never NULL itself. */
+  /** Whether the value of a row can be kept. True for NULL; the expression itself is never NULL. */
   readonly convertible: Fragment;
-  /** For `ALTER COLUMN … TYPE … USING`. A value that is not convertible would become NULL. */
+  /** For `ALTER COLUMN … TYPE … USING`. A value that cannot be converted would become NULL. */
   readonly using: Fragment;
 }
 
-/** Whether every value of the type converts, or only some, which a look at the rows must tell. */
+/** Whether every value of the type converts, or only some, so that the rows must be checked. */
 type Reach = 'every' | 'some';
 
-/** The contract's table without its diagonal. A pair that is missing never converts. */
+/** The contract's table without its diagonal. A missing pair never converts. */
 const CHANGES: Record<ColumnType, Partial<Record<ColumnType, Reach>>> = {
   TEXT: { INTEGER: 'some', FLOAT: 'some', BOOLEAN: 'some', TIMESTAMP: 'some', JSONB: 'some' },
   INTEGER: { TEXT: 'every', FLOAT: 'some', BOOLEAN: 'some', JSONB: 'every' },
@@ -27,11 +27,10 @@ const CHANGES: Record<ColumnType, Partial<Record<ColumnType, Reach>>> = {
 };
 
 /**
- * How a column changes its type.
- * @param from null for a Postgres type that free SQL made: it becomes TEXT, as the text that answers show, and nothing
- * else
- * @param column the quoted name of the column, in the table that is read or altered
- * @returns null where the contract says "never"
+ * The conversion of a column to another type.
+ * @param from null: a type other than the six, from free SQL; it converts only to TEXT, in the form that answers show
+ * @param column its quoted name in the table that is read or altered
+ * @returns null if the contract says "never"
  */
 export function conversion(from: ColumnType | null, to: ColumnType, column: Raw | Fragment): Conversion | null {
   if (from === to) return { convertible: sql`true`, using: sql`${column}` };
@@ -47,19 +46,19 @@ export function conversion(from: ColumnType | null, to: ColumnType, column: Raw 
   return { convertible: sql`(${isNull} OR ${using} IS NOT NULL)`, using };
 }
 
-/** The value as the text that answers show. */
+/** The text that answers show for the value. */
 export function asText(from: ColumnType | null, column: Raw): Fragment {
   const change = conversion(from, 'TEXT', column);
   if (change === null) throw new Error(`${from} has no text`);
   return change.using;
 }
 
-/** What values become before they are converted, by their text; null is NULL. */
+/** Replacements for values before the conversion, by their text; null is NULL. */
 export type ValueMap = Readonly<Record<string, string | null>>;
 
 const asJsonb = (map: ValueMap): Fragment => sql`${literal(JSON.stringify(map))}::pg_catalog.jsonb`;
 
-/** The conversion of a column whose values were replaced by the map; what they become converts as TEXT does. */
+/** The conversion of a column after replacing values by the map; replacements convert as TEXT does. */
 export function mapped(
   change: Conversion,
   from: ColumnType | null,
@@ -77,7 +76,7 @@ export function mapped(
   };
 }
 
-/** The keys of a map whose values a column of the type cannot hold. */
+/** The keys of a map whose replacements do not fit the type. */
 export function unfitKeys(map: ValueMap, to: ColumnType): Fragment {
   const fits = conversion('TEXT', to, sql`m.value`)?.convertible ?? sql`false`;
   return sql`SELECT m.key FROM pg_catalog.jsonb_each_text(${asJsonb(map)}) AS m (key, value) WHERE NOT (${fits})`;

@@ -1,17 +1,20 @@
 /**
- * What Citus's catalog says of the tables of a project, and what keeps a table from being distributed. To be asked with
- * `search_path` at pg_catalog, so that names need no schema.
+ * Reads from Citus's catalog how the tables of a project are distributed, and why a table cannot be. Run these
+ * statements with `search_path` set to pg_catalog: names have no schema.
  */
 import type { Distribution } from '../../contract/wire/distribution.js';
 import { type Fragment, ident, literal, type Row, sql, type Statement } from '../../pg/index.js';
 
 type Kind = Distribution['kind'];
 
-/** Of a row `p` of pg_dist_partition, or none. Citus manages some local tables too, for the foreign keys of others. */
+/**
+ * For a row `p` of pg_dist_partition, or none. Citus also manages some local tables, for foreign keys that refer to
+ * them.
+ */
 const KIND = sql`CASE WHEN p.partmethod = 'h' THEN 'hash' WHEN p.repmodel = 't' THEN 'reference' ELSE 'local' END`;
 const COLUMN = sql`CASE WHEN p.partmethod = 'h' THEN column_to_column_name(p.logicalrelid, p.partkey) END`;
 
-/** How all tables of the schema are distributed, by name. */
+/** The distribution of each table of the schema, by name. */
 export const distributions = (schema: string): Statement => sql`
   WITH shards AS (
     SELECT s.table_name::oid AS relation, s.shardid, n.nodeid, s.shard_size AS bytes
@@ -38,9 +41,9 @@ export interface Current {
   readonly column: string | null;
   /** Columns of the primary key. */
   readonly primaryKey: readonly string[];
-  /** The name of its constraint; null: there is none. */
+  /** The name of its constraint; null: no primary key. */
   readonly primaryKeyName: string | null;
-  /** Of its rows, that others are kept with. */
+  /** Its colocation group; null: none. */
   readonly colocation: string | null;
 }
 
@@ -66,8 +69,8 @@ export const readCurrent = ([row]: readonly Row[]): Current => {
 };
 
 /**
- * What Citus does not do with any table that is not local, and foreign keys, which it wants between tables that are
- * distributed alike: one row for each obstacle, in words.
+ * Obstacles of any kind of distribution: features that Citus supports only for local tables, and foreign keys, which
+ * need tables that are distributed alike. One row of text for each.
  */
 export const obstaclesOfKind = (schema: string, table: string, kind: Kind): Statement => sql`
   WITH t AS (SELECT ${regclass(schema, table)}::oid AS oid)
@@ -84,9 +87,8 @@ export const obstaclesOfKind = (schema: string, table: string, kind: Kind): Stat
     WHERE k.contype = 'f' AND k.conrelid = t.oid AND k.confrelid <> t.oid AND ${kind} <> 'hash' AND ${KIND} <> ${kind}`;
 
 /**
- * What keeps a table from being distributed by the column. Not its primary key of `id` alone, which gets the column
- * too.
- * @param other the table whose rows its own are to be kept with; null: none is named
+ * Obstacles to distributing a table by the column. A primary key of `id` alone is none: the column is added to it.
+ * @param other the table to colocate it with; null: none
  */
 export const obstaclesOfHash = (schema: string, table: string, column: string, other: string | null): Statement => sql`
   WITH t AS (SELECT a.attrelid AS oid, a.attnum, a.atttypid, a.attgenerated FROM pg_attribute a

@@ -1,4 +1,4 @@
-/** Tables and columns that a request names: what the catalog says of them, or why there are none. */
+/** Looks up the tables and columns that a request names, and explains why one is not found. */
 import { didYouMean } from '../../contract/did-you-mean.js';
 import { ErrorCollector } from '../../contract/error-collector.js';
 import { EngineError } from '../../contract/errors.js';
@@ -18,7 +18,7 @@ import type { Lease } from '../../tenancy/connections/connections.js';
 import { collidingNames, type Column, readTables, type Table, tableByName, tableNames } from './catalog.js';
 
 /**
- * The table out of the rows of {@link tableByName}; a view is none.
+ * The table in the rows of {@link tableByName}; a view is not a table.
  * @throws EngineError table_not_found with a similar name
  */
 export async function existingTable(
@@ -36,7 +36,7 @@ export async function existingTable(
 }
 
 /**
- * Begins the transaction, takes the table's lock and reads its shape as it then is.
+ * Begins the transaction, locks the table, then reads its shape.
  * @param mode SHARE ROW EXCLUSIVE lets others read the table
  * @throws EngineError table_not_found
  */
@@ -61,7 +61,10 @@ export async function lockForChange(
 
 const NO_TABLE = new Set<string>([SQLSTATE.UNDEFINED_TABLE, SQLSTATE.WRONG_OBJECT_TYPE]);
 
-/** If Postgres says that there is no such table, or that it is none: why, with a near name; else what it said. */
+/**
+ * If Postgres reports that there is no such table, or that it is not one: an explanation, with a similar name.
+ * Otherwise the error as it is.
+ */
 export async function explainNoTable(session: Session, schema: string, name: string, error: unknown): Promise<unknown> {
   if (!(error instanceof PostgresError && NO_TABLE.has(error.sqlstate))) return error;
   const [, found] = await session.run([ROLLBACK, tableByName(schema, name)]);
@@ -77,8 +80,8 @@ export async function tableNotFound(session: Session, schema: string, name: stri
 }
 
 /**
- * @param renamed what will no longer have its name
- * @throws EngineError table_exists: tables, views, indexes and sequences share their names
+ * @param renamed a relation that is about to give up its name
+ * @throws EngineError table_exists: tables, views, indexes and sequences share one namespace
  */
 export async function requireFreeName(session: Session, schema: string, name: string, renamed?: string): Promise<void> {
   const found = await session.query(collidingNames(schema, name));
@@ -86,7 +89,7 @@ export async function requireFreeName(session: Session, schema: string, name: st
   if (existing !== undefined) throw new EngineError('table_exists', nameIsTaken(name, existing));
 }
 
-/** What to say of a new name that something has already, perhaps in another case. */
+/** The message for a new name that is taken, perhaps in another case. */
 export const nameIsTaken = (name: string, existing: string): string =>
   existing === name ? `"${name}" already exists` : `"${name}" differs only by case from the existing "${existing}"`;
 
@@ -100,8 +103,8 @@ export function existingColumn(table: Table, name: string): Column {
 }
 
 /**
- * @param parameter of the request that names them
- * @throws EngineError unknown_column, naming each that the table does not have, with a similar name
+ * @param parameter the request's parameter that names them
+ * @throws EngineError unknown_column, naming each missing column, with a similar name
  */
 export function requireColumns(table: Table, columns: Iterable<string>, parameter?: string): void {
   const names = table.columns.map(({ name }) => name);
@@ -121,7 +124,7 @@ export function requireColumns(table: Table, columns: Iterable<string>, paramete
   errors.throwIfAny();
 }
 
-/** Names what is missing, and which of the names may have been meant. */
+/** A not-found error that suggests the most similar name. */
 export function notFoundWithHint(
   code: 'table_not_found' | 'column_not_found' | 'index_not_found',
   message: string,

@@ -1,10 +1,10 @@
-/** What the system catalogs say of the indexes of a table; as in `catalog.ts`, names are qualified and types exact. */
+/** Reads the indexes of a table from the system catalogs; as in `catalog.ts`, names are qualified and types exact. */
 import type { Index } from '../../contract/wire/indexes.js';
 import { type Fragment, ident, join, type Row, sql, type Statement } from '../../pg/index.js';
 import { schemaOid } from './catalog.js';
 
 export interface FoundIndex extends Index {
-  /** It belongs to a constraint of its name, and goes with it. */
+  /** It belongs to a constraint of the same name, and is dropped with it. */
   readonly isOfConstraint: boolean;
 }
 
@@ -29,7 +29,7 @@ function describe(schema: string, table: string, which: Fragment): Statement {
 
 export const indexesOf = (schema: string, table: string): Statement => describe(schema, table, sql`true`);
 
-/** What this transaction has created. */
+/** Indexes that this transaction has created. */
 export const newIndexesOf = (schema: string, table: string): Statement =>
   describe(schema, table, sql`x.xmin = pg_catalog.pg_current_xact_id()::pg_catalog.xid`);
 
@@ -44,7 +44,7 @@ export const readIndexes = (rows: readonly Row[]): FoundIndex[] =>
     isOfConstraint: isOfConstraint === 't',
   }));
 
-/** How many values the columns have more than once, and in how many rows the most frequent of them is. */
+/** The number of duplicate values in the columns, and the number of rows with the most frequent one. */
 export const duplicatesIn = (schema: string, table: string, columns: readonly string[]): Statement => {
   const names = columns.map((column) => ident(column));
   const given = names.map((name) => sql`${name} IS NOT NULL`);

@@ -7,33 +7,35 @@ import { type Fragment, sql } from '../../pg/index.js';
 /** Objects that a user made have oids from here on (FirstNormalObjectId). */
 export const FIRST_NORMAL_OID = 16_384;
 
-/** Below it are the objects that every database has, and that nothing can depend on (FirstUnpinnedObjectId). */
+/** Objects below it exist in every database, and dependencies on them are not recorded (FirstUnpinnedObjectId). */
 const FIRST_UNPINNED_OID = 12_000;
 
-/** The service's own default of `id`, as a stored expression. Not by pg_get_expr: that waits for locks on the table. */
+/**
+ * The service's own default of `id`, as a stored expression. Not from pg_get_expr, which waits for locks on the table.
+ */
 const ID_DEFAULT = sql`pg_catalog.concat('{FUNCEXPR :funcid ', '_cdp.uuid_v7'::pg_catalog.regproc::pg_catalog.oid, ' ')`;
 
-/** Of an attrdef `d`. */
+/** For a row `d` of pg_attrdef. */
 const isServiceDefault = sql`pg_catalog.starts_with(d.adbin::pg_catalog.text, ${ID_DEFAULT})`;
 
-/** Of a trigger `g`, in pg_trigger.tgtype. */
+/** For a row `g` of pg_trigger. */
 const FOR_INSERT = sql`g.tgtype & 4::pg_catalog.int2 <> 0::pg_catalog.int2`;
 const FOR_UPDATE = sql`g.tgtype & 16::pg_catalog.int2 <> 0::pg_catalog.int2`;
 
 const trigger = (which: Fragment): Fragment =>
   sql`EXISTS (SELECT FROM pg_catalog.pg_trigger g WHERE g.tgrelid = c.oid AND ${which})`;
 
-/** A trigger that an insert fires: a foreign key has one of Postgres's own. */
+/** A trigger that an insert fires: Postgres creates one for a foreign key. */
 export const insertTrigger = (which: Fragment): Fragment => trigger(sql`${FOR_INSERT} AND ${which}`);
 
-/** A trigger that an update fires: a table that a foreign key refers to has one of Postgres's own. */
+/** A trigger that an update fires: Postgres creates one for a table that a foreign key refers to. */
 export const updateTrigger = trigger(FOR_UPDATE);
 
-/** Columns whose types `y` a user made. */
+/** Columns whose type `y` a user created. */
 export const ownTypes = sql`SELECT FROM pg_catalog.pg_attribute b JOIN pg_catalog.pg_type y ON y.oid = b.atttypid
   WHERE b.attrelid = c.oid AND b.attnum > 0 AND y.oid >= ${FIRST_NORMAL_OID}::pg_catalog.oid`;
 
-/** Checks, defaults and the expressions of indexes: the catalog and oid of each, and what is stored. */
+/** Checks, defaults and index expressions: the catalog, the oid and the stored tree of each. */
 const expressions = sql`
   SELECT k.tableoid AS catalog, k.oid, k.conbin::pg_catalog.text AS tree
     FROM pg_catalog.pg_constraint k WHERE k.conrelid = c.oid AND k.contype = 'c'
@@ -44,27 +46,30 @@ const expressions = sql`
     FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid AND (i.indexprs IS NOT NULL OR i.indpred IS NOT NULL)`;
 
 /**
- * Nodes of stored expressions (primnodes.h) that call nothing but the function that they name, or the order of a type
- * of Postgres's own; the second line as Postgres 15 spells them.
+ * Nodes of stored expressions (primnodes.h) that call only the function that they name, or compare values of a
+ * built-in type. The last names are the spellings of Postgres 15.
  */
 const HARMLESS_NODES = `{VAR,CONST,FUNCEXPR,OPEXPR,DISTINCTEXPR,NULLIFEXPR,SCALARARRAYOPEXPR,BOOLEXPR,NULLTEST,BOOLEANTEST,RELABELTYPE,
   ARRAYCOERCEEXPR,CASEEXPR,CASEWHEN,CASETESTEXPR,COALESCEEXPR,MINMAXEXPR,ARRAYEXPR,SQLVALUEFUNCTION,CASE,WHEN,COALESCE,MINMAX,ARRAY}`;
 
-/** They look at a clock or at chance, and leave nothing in the session that could be told. */
+/** They read a clock or a random number, and leave no visible state in the session. */
 const HARMLESS_FUNCTIONS = `{now,transaction_timestamp,statement_timestamp,clock_timestamp,gen_random_uuid,uuidv4,uuidv7,random}`;
 
-/** date, time, timestamp, timestamptz, interval: what works on nothing else depends on settings at most. */
+/** date, time, timestamp, timestamptz, interval: a stable function of these alone depends only on settings. */
 const TIME_TYPES = `1082 1083 1114 1184 1186`;
 
-/** Of Postgres's own and immutable, or one of the few others. Not all stable ones: table_to_xml() reads views. */
+/**
+ * For a row `p` of pg_proc: built in and immutable, or one of the few others. Not all stable ones: table_to_xml() reads
+ * views.
+ */
 const isHarmless = sql`p.oid < ${FIRST_UNPINNED_OID}::pg_catalog.oid AND (p.provolatile = 'i'
   OR p.proname = ANY (${HARMLESS_FUNCTIONS}::pg_catalog.name[])
   OR p.provolatile = 's' AND p.pronargs > 0::pg_catalog.int2
     AND pg_catalog.string_to_array(p.proargtypes::pg_catalog.text, ' ') OPERATOR(pg_catalog.<@) pg_catalog.string_to_array(${TIME_TYPES}, ' '))`;
 
 /**
- * Of an expression `e`: it depends on something of the project's besides the table, or runs what is not known to be
- * harmless.
+ * For an expression `e`: it depends on an object of the project other than the table, or runs something not known to
+ * be harmless.
  */
 const runsMore = sql`EXISTS (SELECT FROM pg_catalog.pg_depend x WHERE x.classid = e.catalog AND x.objid = e.oid
     AND NOT (x.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass::pg_catalog.oid AND x.refobjid = c.oid))
@@ -74,17 +79,15 @@ const runsMore = sql`EXISTS (SELECT FROM pg_catalog.pg_depend x WHERE x.classid 
     WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_proc p WHERE p.oid = n.found[1]::pg_catalog.oid AND ${isHarmless}))`;
 
 /**
- * What an insert runs in addition to the expressions of the table. A foreign key counts: its query is planned with
- * whatever the indexes of the other table hold.
+ * Code that an insert runs in addition to the table's expressions. A foreign key counts: planning its query evaluates
+ * the index expressions of the other table.
  */
 const runsOther = sql`${insertTrigger(sql`true`)}
   OR EXISTS (SELECT FROM pg_catalog.pg_constraint k WHERE k.conrelid = c.oid AND k.contype NOT IN ('p', 'u', 'n', 'c'))
   OR EXISTS (${ownTypes} AND y.typtype <> 'e')`;
 
-/**
- * For a change of the table too, which may evaluate its expressions again, and find the project's operators in them.
- */
+/** For changes of the table, which may parse its expressions again and then resolve to the project's operators. */
 export const changeRunsCode = sql`${runsOther} OR EXISTS (${expressions})`;
 
-/** Even an enum makes some of Postgres's own functions look for a cast of the project's. */
+/** Even an enum makes some built-in functions look for a cast that the project may have created. */
 export const insertRunsCode = sql`${runsOther} OR EXISTS (SELECT FROM (${expressions}) e WHERE EXISTS (${ownTypes}) OR ${runsMore})`;

@@ -1,21 +1,21 @@
-/** Unique keys of a project's tables, for requests that name rows by one. */
+/** Unique keys of a project's tables, for requests that identify rows by one. */
 import { type Row, sql, type Statement } from '../../pg/index.js';
 import type { Table } from './catalog.js';
 
 export interface UniqueKey {
   /** Indices of its columns in the table. */
   readonly columns: readonly number[];
-  /** Two values are equal only if their texts are. */
+  /** Values are equal only if their texts are. */
   readonly isComparedByText: boolean;
-  /** A row without a value for the key may be there, and then is the only one. */
+  /** NULLS NOT DISTINCT: at most one row has NULL in the key. */
   readonly nullsAreEqual: boolean;
-  /** Of a partitioned table, which does not return system columns. */
+  /** The table is partitioned: it does not return system columns. */
   readonly isPartitioned: boolean;
-  /** Names of the columns that identify a row: of the primary key, and identity columns. */
+  /** Names of the columns that identify a row: primary key and identity columns. */
   readonly identifying: ReadonlySet<string>;
 }
 
-/** For {@link readUniqueKey}. An index that is partial, on an expression, or checked later is no key. */
+/** For {@link readUniqueKey}. An index that is partial, deferrable or on an expression does not count. */
 export const uniqueKey = ({ schema, name }: Table, columns: readonly string[]): Statement => sql`
   WITH c AS (
     SELECT oid, relkind FROM pg_catalog.pg_class
@@ -38,7 +38,7 @@ export const uniqueKey = ({ schema, name }: Table, columns: readonly string[]): 
     c.relkind = 'p'
   FROM c`;
 
-/** null: the table has no such key. Several indexes may be on the same columns. */
+/** null: no such key. Several indexes may have the same columns. */
 export function readUniqueKey(table: Table, columns: readonly string[], [row]: readonly Row[]): UniqueKey | null {
   const [nullsAreEqual, isComparedByText, identifying, isPartitioned] = row ?? [];
   if (nullsAreEqual == null) return null;

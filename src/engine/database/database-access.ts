@@ -1,6 +1,6 @@
 /**
- * The only way to a project's database: its server runs, a slot is free, a connection is logged in as the project's
- * role, a deadline is set; then the work runs, and everything is given back.
+ * The only way to a project's database: it starts the server, takes a slot and a connection logged in as the
+ * project's role, sets a deadline, runs the work, and releases everything.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { EngineError } from '../../contract/errors.js';
@@ -27,7 +27,9 @@ export type Work<T> = (lease: Lease, clock: Clock) => Promise<T>;
 
 /** How a request uses the database. */
 interface UseOptions {
-  /** `typed-read` of a project that is not being moved is `typed`: the reader is for when the writer may not log in. */
+  /**
+   * `typed-read` means `typed` unless the project is being moved: then the writer may not log in, and the reader does.
+   */
   readonly pool: PoolName;
   readonly deadline: Deadline;
   readonly impact: QuotaImpact;
@@ -37,7 +39,7 @@ interface UseOptions {
   readonly replica: Replica | null;
 }
 
-/** A connection with all that has to be given back after it. */
+/** A connection, and everything to release after its use. */
 interface AcquiredConnection {
   readonly lease: Lease;
   readonly server: Server;
@@ -48,9 +50,9 @@ interface AcquiredConnection {
 }
 
 export class DatabaseAccess {
-  /** How many requests were ended from outside, by reason. */
+  /** Requests that were stopped from outside, by reason. */
   readonly stops = new Map<StopReason, number>();
-  /** All requests that are using a backend now. */
+  /** Requests that use a backend now. */
   private readonly running = new Sweeper<RunningRequest>();
 
   constructor(
@@ -61,9 +63,9 @@ export class DatabaseAccess {
   ) {}
 
   /**
-   * Runs `work` on a connection of a pool. It is run again, once, if its connection had died while idle and answered
-   * nothing.
-   * @throws EngineError overloaded, database_unavailable, quota_exceeded, the deadline's own, and what `work` throws
+   * Runs `work` on a connection of a pool. If the connection had died while idle and answered nothing, `work` runs
+   * once more.
+   * @throws EngineError overloaded, database_unavailable, quota_exceeded, the deadline's error, and what `work` throws
    */
   async use<T>(project: ProjectRow, use: UseOptions, work: Work<T>): Promise<T> {
     try {
@@ -71,7 +73,7 @@ export class DatabaseAccess {
     } catch (error) {
       if (!(error instanceof StaleConnection)) throw await this.explained(project, error);
     }
-    // Whatever ended that connection may have ended the other idle ones too.
+    // The cause may have ended the other idle connections too.
     this.serverPools.closeProject(project.id);
     try {
       return await this.attempt(project, use, work);
@@ -129,7 +131,7 @@ export class DatabaseAccess {
     try {
       const kind = runsFreeSql(pool) ? 'sql' : 'typed';
       releaseSlot = slots.tryAcquire(id, kind) ?? (await waitForSlot(slots, id, kind, use));
-      // It may be since then that it does not answer.
+      // The server may have stopped answering during the wait.
       this.servers.requireUp(placement);
       call = trace?.calls();
       await this.projects.upgraded(project);
@@ -142,7 +144,7 @@ export class DatabaseAccess {
     }
   }
 
-  /** If Postgres answers but gives no connection, or has ended it, the project itself may be gone. */
+  /** If Postgres answers but refuses or ends the connection, the project may have been deleted. */
   private async explained(project: ProjectRow, error: unknown): Promise<unknown> {
     const answer = toEngineError(error);
     if (!(answer instanceof EngineError) || answer.code !== 'database_unavailable') return answer;
@@ -170,7 +172,10 @@ async function waitForSlot(
   }
 }
 
-/** A server that takes longer to start, as after a crash, goes on starting; the request has waited long enough. */
+/**
+ * Waits until the server runs, within the request's budget. A server that takes longer, for instance after a crash,
+ * goes on starting.
+ */
 export async function untilRunning(server: Server, starting: Promise<void>, waitBudget: WaitBudget): Promise<void> {
   const stopWaiting = waitBudget.start();
   const late = sleep(waitBudget.ms, 'late' as const, { ref: false });
@@ -192,11 +197,11 @@ function isDenied(error: unknown): boolean {
   return translated instanceof EngineError && translated.postgres?.sqlstate === SQLSTATE.INSUFFICIENT_PRIVILEGE;
 }
 
-/** The connection has broken, or Postgres said that it ends it. */
+/** The connection was lost, or Postgres announced that it ends it. */
 const isEnded = (error: unknown): error is ConnectionLost | PostgresError =>
   error instanceof ConnectionLost || isShutdown(error);
 
-/** The connection had died while it was idle; what was sent on it was the beginning of a transaction at most. */
+/** The connection had died while it was idle; at most the beginning of a transaction was sent on it. */
 class StaleConnection extends ConnectionLost {
   constructor(cause: ConnectionLost | PostgresError) {
     super(cause.message, { cause });

@@ -1,6 +1,6 @@
 /**
- * The requests of this instance that use a project's database, or wait to. An operator can list and cancel them, and
- * they end when their token is revoked together with them, by any instance, within a second.
+ * The requests of this instance that use a project's database or wait for it. An operator can list and cancel them.
+ * If a token is revoked together with its requests, on any instance, they end within a second.
  */
 import type { AuditOperation } from '../../contract/audit.js';
 import { EngineError } from '../../contract/errors.js';
@@ -8,18 +8,18 @@ import type { Authenticator } from '../access/authenticate.js';
 import type { Caller } from '../access/tokens.js';
 import { Sweeper, type Swept } from '../limits/sweeper.js';
 
-/** Between two questions whether tokens were ended; their answers are shared with authentication. */
+/** How often to check for such revocations; authentication shares the result. */
 const ASK_MS = 200;
 
 export interface LiveRequest {
-  /** Its caller may have chosen it. */
+  /** The caller may have chosen it. */
   readonly id: string;
   readonly caller: Caller;
   readonly operation: AuditOperation;
   readonly address: string;
   /** On the clock of `performance.now()`. */
   readonly started: number;
-  /** Ends its work, which fails with the reason. */
+  /** Ends the work, which fails with the reason. */
   abort(reason: EngineError): void;
 }
 
@@ -34,7 +34,7 @@ export class LiveRequests {
 
   constructor(private readonly authenticator: Authenticator) {}
 
-  /** Watches a request until what is returned is called. */
+  /** Watches a request until the returned function is called. */
   watch(request: LiveRequest): () => void {
     const watched: Watched = {
       request,

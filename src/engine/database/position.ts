@@ -1,7 +1,7 @@
 /**
- * How far a server's write-ahead log has come, as a text that clients carry from a write to a read: the cluster, the
- * timeline and the LSN. A replica of the same cluster and timeline that has replayed up to there shows that write.
- * Whatever else a text says, no replica has reached it.
+ * A position in a server's write-ahead log, as a text that clients carry from a write to a read: the cluster, the
+ * timeline and the LSN. A replica of the same cluster and timeline that has replayed up to the LSN shows that write. No
+ * replica has reached any other text.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fixed, PostgresError, type Session } from '../../pg/index.js';
@@ -9,32 +9,32 @@ import type { Lease } from '../../tenancy/connections/connections.js';
 import type { Server } from '../../tenancy/tenancy.js';
 import type { Clock } from '../limits/deadline.js';
 
-/** A replica that is farther behind is not waited for. */
+/** The longest wait for a replica to catch up. */
 const WAIT_MS = 300;
 const CHECK_MS = 10;
 
-/** A check must not wait on a connection that is dead. */
+/** A check must not wait on a dead connection. */
 const ANSWER_MS = 1_000;
 
-/** If the primary does not say: reads after such a write go there. */
+/** The position if the primary cannot be asked: reads after such a write go to the primary. */
 const UNKNOWN = 'unknown';
 
 const LSN_DIGITS = 16;
 
-/** LSNs of one length, so that the positions of one timeline have the order of their texts. */
+/** LSNs are padded to one length, so that the positions of a timeline sort as texts. */
 function position(cluster: string, timeline: number, lsn: string): string {
   const [high = '', low = ''] = lsn.split('/');
   return `${cluster}.${timeline}.${(high + low.padStart(8, '0')).padStart(LSN_DIGITS, '0')}`;
 }
 
-/** The timeline of the control file would be that of before a promotion until the next checkpoint. */
+/** Not the timeline in the control file: after a promotion, that is the former one until the next checkpoint. */
 const INSERTED = fixed(`SELECT system_identifier, left(pg_walfile_name(lsn), 8), lsn
   FROM pg_control_system(), pg_current_wal_insert_lsn() AS lsn`);
 
-/** Questions that are about to be sent: all of one turn of the event loop share one. */
+/** Queries about to be sent: callers in one turn of the event loop share one. */
 const gathered = new WeakMap<Server, Promise<string>>();
 
-/** What was committed before is before it. Never rejects: the write has been done. */
+/** The current position; everything committed so far precedes it. Never rejects: the write has already succeeded. */
 export function positionOf(server: Server): Promise<string> {
   const shared = gathered.get(server);
   if (shared !== undefined) return shared;
@@ -49,18 +49,18 @@ export function positionOf(server: Server): Promise<string> {
 }
 
 /**
- * A standby tells its timeline only as of its last restart point. Until then, after a promotion, it seems to be on the
- * former one. In the session that reads: its server may be another, or have restarted at an earlier position, for any
- * other.
+ * A standby reports its timeline as of its last restart point, so after a promotion it seems to be on the former one
+ * for a while. Run this in the session that reads: another session may reach another server, or one that has restarted
+ * at an earlier position.
  */
 const REPLAYED = fixed(`SELECT system_identifier, timeline_id, pg_catalog.pg_last_wal_replay_lsn()
   FROM pg_catalog.pg_control_system(), pg_catalog.pg_control_checkpoint()`);
 
-/** The replica is no longer one, or has not reached the position of a read. */
+/** The replica has been promoted, or has not reached the position of a read. */
 export class NotReplayed extends Error {}
 
 /**
- * Before a read at a replica: waits until the connection shows what was written before the position.
+ * Waits, before a read at a replica, until the replica has reached the position.
  * @throws NotReplayed; ConnectionLost
  */
 export async function awaitPosition(lease: Lease, clock: Clock, wanted: string | undefined): Promise<void> {
@@ -69,7 +69,7 @@ export async function awaitPosition(lease: Lease, clock: Clock, wanted: string |
     throw new NotReplayed('The replica was promoted');
   }
   if (wanted === undefined) return;
-  // The statement's time does not run yet.
+  // The wait does not count as time of the statement.
   clock.pause();
   for (const until = performance.now() + WAIT_MS; ; await sleep(CHECK_MS)) {
     const found = await replayedBy(lease.session);
@@ -85,12 +85,12 @@ async function replayedBy(session: Session): Promise<string> {
   const [[cluster, timeline, lsn] = []] = await session
     .query(REPLAYED, { timeoutMs: ANSWER_MS })
     .catch((error: unknown) => {
-      // A managed Postgres may not tell.
+      // A managed Postgres may not allow these functions.
       throw error instanceof PostgresError ? new NotReplayed(error.message) : error;
     });
   return position(cluster ?? '', Number(timeline), lsn ?? '');
 }
 
-/** Positions of one timeline are the same but for the LSN. */
+/** Positions of one timeline differ only in the LSN. */
 const isOfOneTimeline = (one: string, other: string): boolean =>
   one.length === other.length && one.slice(0, -LSN_DIGITS) === other.slice(0, -LSN_DIGITS);

@@ -1,4 +1,4 @@
-/** A request that is really run and rolled back at its end, and what it would have done. */
+/** A rehearsal: the request runs, is rolled back at its end, and reports what it would have done. */
 import type { Impact } from '../../contract/wire/rehearsal.js';
 import {
   fixed,
@@ -11,23 +11,23 @@ import {
   type Statement,
 } from '../../pg/index.js';
 
-/** As long as nothing was run in a transaction. */
+/** The impact before anything has run. */
 const NOTHING: Impact = { rows: [], locks: [], rewritten: [], duration_ms: 0 };
 
-/** Counts of the session's earlier transactions go where they belong, and not among those of the next. */
+/** Flushes the counts of the session's earlier transactions, so that they are not added to the next. */
 const FLUSH_COUNTS = fixed('SELECT pg_catalog.pg_stat_force_next_flush()');
 
 export class Rehearsal {
   /** Known after {@link end}. */
   impact = NOTHING;
   private started = 0;
-  /** Before, by oid. */
+  /** The state before, by oid. */
   private before: Relations = new Map();
 
   /** @param schema of the project */
   constructor(private readonly schema: string) {}
 
-  /** Before the transaction. */
+  /** Call this before the transaction begins. */
   async begin(session: Session): Promise<void> {
     await session.query(FLUSH_COUNTS);
     this.before = relationsOf(await session.query(this.relations()));
@@ -35,7 +35,7 @@ export class Rehearsal {
   }
 
   /**
-   * In place of a commit: runs the last statements, and what a commit would check, and rolls back.
+   * Replaces the commit: runs the last statements and the checks of a commit, and rolls back.
    * @returns the results of the statements
    * @throws PostgresError
    */
@@ -90,7 +90,7 @@ export class Rehearsal {
       WHERE ${IS_OF_PROJECT} AND n_tup_ins + n_tup_upd + n_tup_del > 0 ORDER BY 1`;
   }
 
-  /** The schema in front of a table that is not where the API looks. */
+  /** The table's name, qualified if it is not in the API's schema. */
   private get shownName(): Fragment {
     return sql`CASE WHEN n.nspname = ${this.schema}::pg_catalog.name THEN c.relname::pg_catalog.text
       ELSE pg_catalog.concat(n.nspname, '.', c.relname) END`;
@@ -99,11 +99,11 @@ export class Rehearsal {
 
 const IN_SCHEMA = sql`JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace`;
 
-/** Not the service's, the extensions' and Postgres's own, temporary tables included. */
+/** Excludes schemas of the service, of extensions and of Postgres, including those of temporary tables. */
 const IS_OF_PROJECT = sql`NOT n.nspname = ANY ('{_cdp,extensions,information_schema}'::pg_catalog.name[])
   AND NOT pg_catalog.starts_with(n.nspname::pg_catalog.text, 'pg_')`;
 
-/** By oid, of what has gone in the transaction as well. */
+/** By oid, including relations that the transaction has dropped. */
 const LOCKS = fixed(
   'SELECT l.relation, pg_catalog.json_agg(DISTINCT l.mode) FROM _cdp.session_locks() AS l GROUP BY l.relation',
 );

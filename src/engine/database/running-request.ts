@@ -1,6 +1,6 @@
 /**
- * A request while it uses a backend, with the limits that are enforced from outside its statement: when its time is up,
- * or its client has disconnected, the statement is canceled, and the backend terminated if that does not help (contract
+ * A request while it uses a backend, with the limits that are enforced from outside its statement. When its time is
+ * up, or its client has disconnected, the statement is canceled; if that fails, the backend is terminated (contract
  * section 7).
  */
 import { EngineError } from '../../contract/errors.js';
@@ -9,22 +9,22 @@ import { type Backend, GRACE_MS, type Watchdog } from '../../tenancy/connections
 import type { Clock, Deadline, StopReason } from '../limits/deadline.js';
 import type { Swept } from '../limits/sweeper.js';
 
-/** How long the termination of a backend may take before its connection is closed from this side. */
+/** How long the termination of a backend may take before this side closes the connection. */
 const TERMINATE_MS = 2_000;
 
-/** Between two checks of the processor time of its backend. A request that is over before the first costs nothing. */
+/** How often to check the processor time of the backend. A request that ends before the first check costs nothing. */
 const PROCESSOR_CHECK_MS = 100;
 
 export class RunningRequest implements Clock, Swept {
   readonly startedAt = performance.now();
   private due: number;
-  /** Milliseconds that are left while the clock is paused; null: it runs. */
+  /** Milliseconds left while the clock is paused; null: it runs. */
   private left: number | null = null;
   private stopped: EngineError | null = null;
   private finished = false;
-  /** Resolves when a backend that was terminated is gone. Until then it keeps its request's slot. */
+  /** Resolves when a terminated backend is gone. Until then the request keeps its slot. */
   ending: Promise<void> | null = null;
-  /** Of the next step, once it was stopped. */
+  /** The timer of the next step after a stop. */
   private timer: NodeJS.Timeout | undefined;
   private nextProcessorCheck = this.startedAt + PROCESSOR_CHECK_MS;
   private watchProcessors: (() => Promise<void>) | undefined;
@@ -34,7 +34,7 @@ export class RunningRequest implements Clock, Swept {
     private readonly lease: Lease,
     private readonly deadline: Deadline,
     private readonly watchdog: Watchdog,
-    /** Counts by reason what is ended. */
+    /** Stopped requests by reason. */
     private readonly stops: Map<StopReason, number>,
   ) {
     this.due = this.startedAt + deadline.timeoutMs;
@@ -62,12 +62,12 @@ export class RunningRequest implements Clock, Swept {
     this.left = null;
   }
 
-  /** As if the time were up, with a reason of its own. */
+  /** Stops the request as if its time were up, with the given reason. */
   stop(reason: EngineError, why: StopReason): void {
     if (this.stopped !== null || this.finished) return;
     this.stopped = reason;
     this.count(why);
-    // The cancel request may arrive late, so this connection must not serve anybody else.
+    // The cancel request may arrive late, so this connection must not be reused.
     this.lease.closeAfterUse();
     this.timer = setTimeout(() => void this.end(reason, why), GRACE_MS);
     void this.lease.session.cancel();
@@ -80,10 +80,10 @@ export class RunningRequest implements Clock, Swept {
     this.lease.closeAfterUse();
     clearTimeout(this.timer);
     const giveUp = () => this.lease.session.destroy(reason);
-    // If the server cannot be reached, waiting for it would never end.
+    // If the server cannot be reached, the wait would never end.
     this.timer = setTimeout(giveUp, TERMINATE_MS);
     const terminated = this.watchdog.terminate(this.backend);
-    // A server that cannot be asked has no backends that are known.
+    // If the server cannot be asked, nothing is known of its backends.
     this.ending ??= terminated.then((gone) => (gone ? undefined : this.watchdog.gone(this.backend))).catch(() => {});
     await terminated.then(giveUp, giveUp);
   }
@@ -95,7 +95,7 @@ export class RunningRequest implements Clock, Swept {
 
   /** The error for the caller: the reason why the request was stopped, if it was. */
   reasonOf(error: unknown): unknown {
-    // An interrupted commit may have happened: that the time was up is not the whole truth then.
+    // An interrupted commit may have taken effect, so that query_timeout would be wrong.
     if (error instanceof EngineError && error.code === 'outcome_unknown') return error;
     return this.stopped ?? error;
   }
@@ -106,13 +106,13 @@ export class RunningRequest implements Clock, Swept {
 
   private checkProcessors(now: number): void {
     this.nextProcessorCheck = now + PROCESSOR_CHECK_MS;
-    // A failure is ignored: the process is gone, or may not be changed; the statement runs as before.
+    // A failure is ignored: the process is gone, or its priority may not be changed. The statement runs as before.
     this.watchProcessors ??= this.watchdog.niceness?.watch(this.backend);
     void this.watchProcessors?.().catch(() => {});
   }
 }
 
-/** Why the signal of a request was aborted. */
+/** The reason why the signal of a request was aborted. */
 export const abortReason = ({ reason }: AbortSignal): [EngineError, StopReason] =>
   reason instanceof EngineError
     ? [reason, reason.code === 'unauthorized' ? 'token_revoked' : 'operator']

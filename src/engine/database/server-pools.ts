@@ -1,4 +1,4 @@
-/** What requests share of each Postgres server. What hangs on one server takes nothing from the others. */
+/** Slots and connections of each Postgres server. A server that hangs takes none from the others. */
 import { serverName } from '../../contract/servers.js';
 import { Connections } from '../../tenancy/connections/connections.js';
 import type { ProjectSessions } from '../../tenancy/connections/project-session.js';
@@ -8,16 +8,16 @@ import type { Servers } from '../../tenancy/servers.js';
 import type { Server } from '../../tenancy/tenancy.js';
 import { type Load, noLoad, Slots, type WorkKind } from '../limits/slots.js';
 
-/** For each server. */
+/** Limits that apply to each server. */
 export interface PoolSettings {
-  /** Connections to projects' databases, the idle ones included. */
+  /** Connections to projects' databases, including idle ones. */
   maxConnections: number;
-  /** The same of an added server that has no bound of its own. */
+  /** The same for an added server without a limit of its own. */
   addedConnections: number;
-  /** Running over all projects; no more than there may be connections. */
+  /** Requests running over all projects; at most the number of connections. */
   running: number;
   idleConnectionMs: number;
-  /** Running per project; of those, kept for inserts and schema calls; waiting per project. */
+  /** Requests running per project; how many of those are reserved for inserts and schema calls; waiting per project. */
   projectRunning: number;
   projectReserved: number;
   projectWaiting: number;
@@ -25,7 +25,7 @@ export interface PoolSettings {
 
 interface ServerPool {
   readonly maxConnections: number;
-  /** null: each project has one of its own. */
+  /** null: each project has its own server. */
   readonly server: Server | null;
   readonly replica: Replica | null;
   readonly slots: Slots;
@@ -33,7 +33,7 @@ interface ServerPool {
 }
 
 export class ServerPools {
-  /** By the name of the server, or of a replica. Projects' own servers count as one. */
+  /** By name of the server or replica. Embedded servers of projects share one entry. */
   private readonly known = new Map<string, ServerPool>();
 
   constructor(
@@ -43,7 +43,7 @@ export class ServerPools {
   ) {}
 
   /**
-   * @param replica null: of the server where the project lives
+   * @param replica null: the server where the project lives
    * @throws EngineError database_unavailable if this instance does not have the server's URL
    */
   of(placement: Placement, replica: Replica | null = null): ServerPool {
@@ -55,12 +55,12 @@ export class ServerPools {
     const { host } = (replica?.server ?? this.servers.serverOf(placement)).address;
     const pool = this.open(maxConnections, server, replica, host.startsWith('/'));
     this.known.set(name, pool);
-    // The operator has changed the bound, the address, or the replica. Requests that run end on what they have.
+    // The operator has changed the limit, the address or the replica. Running requests keep their connections.
     known?.connections.close();
     return pool;
   }
 
-  /** Connections to the projects of a server. @param added null: the installation began with it */
+  /** The limit of connections to the projects of a server. @param added null: the default server */
   boundOf(added: Pick<AddedServer, 'maxConnections'> | null): number {
     const { maxConnections, addedConnections } = this.settings;
     return added === null ? maxConnections : (added.maxConnections ?? addedConnections);
@@ -80,7 +80,7 @@ export class ServerPools {
     return load;
   }
 
-  /** Closes the idle connections of a project, and the others after their use. */
+  /** Closes the idle connections of a project at once, and the others after use. */
   closeProject(project: string): void {
     for (const { connections } of this.known.values()) connections.closeProject(project);
   }
@@ -102,7 +102,7 @@ export class ServerPools {
     };
     const connections = new Connections(sessions, {
       total: maxConnections,
-      // As many of each kind as may run: else each change of what runs would close connections and log others in.
+      // As many of each kind as may run; otherwise a change in the mix would close connections and open others.
       perProject: 2 * projectRunning - projectReserved,
       idleMs: idleConnectionMs,
       isLocal,

@@ -1,10 +1,8 @@
-/**
- * A traced request as the engine sees it: the engine reports when a stage begins and ends. null without tracing.
- */
+/** Tracing of a request as the engine sees it: the engine reports when a stage begins and ends. */
 export interface RequestTrace {
-  /** It waits for a slot. */
+  /** The request waits for a slot. */
   waits(): Stage;
-  /** It uses its project's database. */
+  /** The request uses its project's database. */
   calls(): Stage;
   /** The same trace for a COPY that batches of other requests may share. */
   copying(others: readonly RequestTrace[]): RequestTrace;

@@ -1,15 +1,15 @@
-/** What `cdp doctor` finds about the servers that were added: of each what its check finds. */
+/** The findings of `cdp doctor` about added servers: those of each server's check. */
 import type { Finding } from '../../contract/wire/operator.js';
 import type { Engine } from '../engine.js';
 import { checkNow } from '../servers/change-servers.js';
 
 interface AddedServers {
   readonly findings: readonly Finding[];
-  /** Names of those that could not be asked. */
+  /** Names of servers that could not be reached. */
   readonly away: ReadonlySet<string>;
 }
 
-/** All at once: each that is away takes some seconds. */
+/** In parallel: each server that does not answer takes some seconds. */
 export async function examineAddedServers(engine: Engine): Promise<AddedServers> {
   const servers = (await engine.serverRows.list()).filter(({ urlReference }) => urlReference !== null);
   const checked = await Promise.all(

@@ -1,6 +1,4 @@
-/**
- * `cdp doctor`: checks everything that the service depends on, and says what to do. Only the trial changes anything.
- */
+/** `cdp doctor`: checks everything that the service depends on, and gives advice. Only the trial changes anything. */
 import { randomBytes } from 'node:crypto';
 import { EngineError } from '../../contract/errors.js';
 import { messageOf } from '../../contract/operator-message.js';
@@ -22,18 +20,17 @@ import { examineCommits, examineServer, isCurrent } from '../servers/server-find
 
 const TRIAL_MS = 30_000;
 
-/** What is checked. */
 export interface DoctorTarget {
   readonly address: ServerAddress;
-  /** Connections to projects' databases that this process may have. */
+  /** The limit of connections to projects' databases. */
   readonly connections: number;
-  /** null: the server is the operator's. */
+  /** null: the operator runs the server. */
   readonly embedded: { readonly folder: string; readonly postmaster: () => number } | null;
   /** Opens the engine, if it is not open yet. */
   readonly engine: () => Promise<Engine>;
 }
 
-/** Checks everything, and tries everything once. A failure is one more finding. */
+/** Runs all checks and a trial. A failure is one more finding. */
 export async function examine(target: DoctorTarget, by: Origin): Promise<Finding[]> {
   const { address, connections, embedded } = target;
   const findings: Finding[] = [];
@@ -86,7 +83,7 @@ async function tryEverything(engine: Engine, server: string, by: Origin): Promis
   try {
     row = await engine.projects.create(name, by, { server });
   } catch (error) {
-    // It is full, or the operator has closed it.
+    // The server is full, or the operator has closed it.
     if (!(error instanceof EngineError && error.code === 'invalid_request')) throw error;
     return ok('trial', `not tried: ${error.message}`);
   }

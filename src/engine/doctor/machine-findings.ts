@@ -1,4 +1,4 @@
-/** What `cdp doctor` finds about the machine of embedded servers: disk, limits of processes, libxml2. */
+/** The findings of `cdp doctor` about the machine of embedded servers: disk, process limits, libxml2. */
 import { statfs } from 'node:fs/promises';
 import { roundedSize } from '../../contract/disk-size.js';
 import type { Finding } from '../../contract/wire/operator.js';
@@ -6,7 +6,7 @@ import { BOUNDED, isOlder, loadedLibxml } from '../../embedded/libxml.js';
 import { limitsOf } from '../../embedded/limits.js';
 import { ok, problem, warning } from '../servers/finding.js';
 
-/** Warn below this share of the disk or these bytes, which one large import may fill. */
+/** The free share of the disk, or bytes, below which to warn: one large import may fill the rest. */
 const DISK = { share: 0.1, bytes: 2 * 1024 ** 3, least: 256 * 1024 ** 2 };
 
 /** @param folder of an embedded server */

@@ -1,15 +1,15 @@
-/** What `cdp doctor` finds about the projects: whether the roles and rights of each are intact. */
+/** The findings of `cdp doctor` about projects: whether the roles and privileges of each are intact. */
 import { messageOf } from '../../contract/operator-message.js';
 import type { Finding } from '../../contract/wire/operator.js';
 import type { Engine } from '../engine.js';
 import { ok, problem, warning } from '../servers/finding.js';
 
-/** Projects that are named if the same is found of several. */
+/** The most projects that one finding names. */
 const NAMED = 5;
 
 /**
- * A stopped server is not started for that. What is found of several projects is one finding.
- * @param away servers that could not be asked
+ * Does not start a stopped server. The same problem in several projects becomes one finding.
+ * @param away servers that could not be reached
  */
 export async function examineProjects({ projects }: Engine, away: ReadonlySet<string>): Promise<Finding[]> {
   const all = await projects.list();
@@ -52,7 +52,7 @@ function add(groups: Map<string, string[]>, found: string, name: string): void {
   groups.set(found, [...(groups.get(found) ?? []), name]);
 }
 
-/** The subject of a finding, and what was found. */
+/** The subject and the text of a finding. */
 function subjectOf(names: readonly string[], found: string): [string, string] {
   if (names.length === 1) return [`project ${names[0]}`, found];
   const more = names.length > NAMED ? ', …' : '';

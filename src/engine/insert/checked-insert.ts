@@ -1,6 +1,6 @@
 /**
- * The checked path of an insert: it locks the table, checks every cell against the columns, and stores by INSERT. It
- * takes any batch into any table, returns ids, and names every wrong record.
+ * The checked path of an insert: it locks the table, checks every cell against its column, and stores by INSERT. It
+ * accepts any batch for any table, can return ids, and names every wrong record.
  */
 import { checkRecords, readRecords, type Records, type Row } from '../../codec/index.js';
 import { EngineError } from '../../contract/errors.js';
@@ -52,8 +52,8 @@ export async function insertChecked(
 }
 
 /**
- * Two records of one upsert have the same key in the eyes of its type alone, such as "A" and "a" of citext; or a record
- * gives up what another unique index has for one that comes later, and each of them can be stored.
+ * True if the records of an upsert might succeed one by one: two have keys that only the column's type considers
+ * equal, such as "A" and "a" of citext; or a record frees a value of another unique index that a later record takes.
  */
 function mayPassOneByOne(error: unknown): boolean {
   if (!(error instanceof EngineError)) return false;
@@ -77,7 +77,7 @@ function store(
 }
 
 interface BatchOptions extends CheckedOptions {
-  /** An upsert takes a statement for each record. */
+  /** The upsert runs a statement for each record. */
   oneByOne: boolean;
 }
 
@@ -91,7 +91,7 @@ async function insertBatch(
   const { lease } = write;
   const { session } = lease;
   const table = await lockTable(session, write.begin, project.schema, tableName).catch((error: unknown) => {
-    // What is wrong whatever the table is comes before the table.
+    // Errors that do not depend on the table come first.
     batch.errors.throwIfAny();
     throw error;
   });
@@ -113,7 +113,7 @@ async function insertBatch(
     return result;
   };
   try {
-    // A trigger or rule may leave records out: how many were stored shows only after the INSERTs.
+    // A trigger or rule may skip records, so the number of stored rows is known only after the INSERTs.
     if (returnIds || table.runsProjectCode || upsert !== null) {
       const results = await session.run(statements);
       const ids = returnIds ? idsInOrder(inserts, results, length) : undefined;
@@ -138,8 +138,8 @@ async function insertBatch(
 }
 
 /**
- * Takes the lock that an INSERT takes, then reads the table's shape: it cannot change any more until the end of the
- * transaction, so the values are checked against the very columns they are stored in.
+ * Takes the lock of an INSERT, then reads the table's shape. The shape cannot change until the transaction ends, so
+ * the values are checked against the columns that will store them.
  */
 export async function lockTable(
   session: Session,
@@ -163,7 +163,7 @@ export async function lockTable(
 
 /**
  * The ids that the INSERTs returned, by the position of their record in the request.
- * @throws EngineError constraint_violation where rows are missing: nobody can tell whose ids are there
+ * @throws EngineError constraint_violation if rows are missing: then no id can be matched to a record
  */
 function idsInOrder(inserts: readonly BatchInsert[], results: readonly Result[], count: number): string[] {
   const ids = new Array<string | undefined>(count);
@@ -178,6 +178,6 @@ function idsInOrder(inserts: readonly BatchInsert[], results: readonly Result[],
   );
 }
 
-/** By the command tags, such as `INSERT 0 250`. */
+/** The sum of the counts in the command tags, such as `INSERT 0 250`. */
 export const rowsStored = (results: readonly Result[]): number =>
   results.reduce((sum, { tag }) => sum + (readCommandTag(tag).count ?? 0), 0);

@@ -1,4 +1,4 @@
-/** The columns of a refused record that are at fault, found in the catalog, or by trying their values one by one. */
+/** Finds the columns at fault in a refused record: in the catalog, or by trying its values one by one. */
 import type { Row } from '../../codec/index.js';
 import { fixed, ident, literal, PostgresError, type Session, sql, SQLSTATE, trusted } from '../../pg/index.js';
 import type { Table } from '../catalog/catalog.js';
@@ -10,8 +10,8 @@ type Fault = Omit<RefusedRecord, 'record'>;
 export type KnownConstraints = Map<string, string[]>;
 
 /**
- * The columns that Postgres does not name: those of a constraint or unique index, and all whose types do not take their
- * values.
+ * The columns at fault that Postgres does not name: those of a constraint or unique index, and those whose types do
+ * not accept their values.
  */
 export async function columnsAtFault(
   session: Session,
@@ -22,7 +22,8 @@ export async function columnsAtFault(
 ): Promise<Fault[]> {
   const { column, constraint, schema, table: relation } = error.fields;
   if (column !== undefined) return [];
-  // A trigger may have written to another table. A table on workers has none, and their errors do not name it.
+  // A trigger may have written to another table. Distributed tables have no triggers, and errors of workers do not name
+  // the table.
   const isOfTable = error.isOfWorker || (schema === table.schema && relation === table.name);
   if (constraint !== undefined && isOfTable) {
     const find = error.sqlstate === SQLSTATE.UNIQUE_VIOLATION ? columnsOfIndex : columnsOfConstraint;
@@ -31,12 +32,12 @@ export async function columnsAtFault(
     if (columns.length < 2) return columns.map((only) => ({ column: only, error }));
     return [{ columns, error }];
   }
-  // Of a type, or of a domain's constraint, which is of no table.
+  // Otherwise only an error of a type, or of a domain's constraint, which belongs to no table, is about a value.
   if (!/^2[23]/.test(error.sqlstate) || relation !== undefined) return [];
   const faults: Fault[] = [];
   for (const [i, { name, type, displayType, isJson }] of table.columns.entries()) {
     const cell = row[i];
-    // Values of the six types were checked before.
+    // Values of the six types have already been checked.
     if (type !== null || cell == null) continue;
     const read = isJson ? castTo(displayType, cell) : readAs(displayType, cell);
     const { error: fault } = await session.pipeline([fixed('SAVEPOINT _cdp_value'), read]);
@@ -50,7 +51,7 @@ export async function columnsAtFault(
 
 const castTo = (type: string, cell: string) => sql`SELECT CAST(CAST(${cell} AS pg_catalog.text) AS ${trusted(type)})`;
 
-/** As an assignment reads it: a cast would cut the text for a varchar(3). */
+/** Reads the text as an assignment does: a cast would truncate it for varchar(3). */
 const readAs = (type: string, cell: string) =>
   sql`SELECT cell FROM pg_catalog.json_to_record(pg_catalog.json_build_object('cell', CAST(${cell} AS pg_catalog.text)))
     AS record (cell ${trusted(type)})`;
@@ -58,7 +59,7 @@ const readAs = (type: string, cell: string) =>
 const regclass = ({ schema, name }: Table) =>
   sql`${literal(ident(schema, name).text)}::pg_catalog.regclass::pg_catalog.oid`;
 
-/** None of an index over expressions. */
+/** No columns for an index on expressions. */
 const columnsOfIndex = (table: Table, index: string) =>
   sql`SELECT a.attname FROM pg_catalog.pg_index i
     JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid

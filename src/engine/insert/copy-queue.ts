@@ -1,7 +1,7 @@
 /**
- * Batches of the same columns share COPYs: each COPY has a statement and a commit of its own, and COPYs next to each
- * other contend for the end of the table. At most two are under way, so that the second arrives while the first is
- * stored. Batches that arrive meanwhile wait; when one ends, all that wait go together in one COPY, as far as they fit.
+ * Batches with the same columns share COPYs, because every COPY costs a statement and a commit, and concurrent COPYs
+ * contend for the end of the table. At most two run at once, so that the second is in transit while the first is
+ * stored. Batches that arrive in the meantime wait; when a COPY ends, those that fit go together in the next.
  */
 import { LRUCache } from 'lru-cache';
 import type { EncodedBatch } from '../../codec/index.js';
@@ -13,16 +13,15 @@ import type { WaitBudget } from '../limits/wait-budget.js';
 import { type Swept, Sweeper } from '../limits/sweeper.js';
 import type { RequestTrace } from '../database/trace.js';
 
-/** One that is being stored, and one on its way. */
+/** One that is being stored, and one in transit. */
 const MAX_UNDER_WAY = 2;
 
-/** Records and bytes of one shared COPY. */
+/** The most records and bytes of a shared COPY. */
 const MAX_RECORDS = 1_000;
 const MAX_BYTES = 256 * 1024;
 
 /**
- * Unless all is stored, nothing is: Postgres refused the rows, or the table has another schema than they were encoded
- * for.
+ * Everything was stored, or nothing was: Postgres refused the rows, or the rows were encoded for an earlier schema.
  */
 export type CopyOutcome = 'stored' | 'refused' | 'outdated';
 
@@ -30,7 +29,6 @@ export interface QueuedBatch {
   readonly rows: EncodedBatch;
   /** Aborted when its client leaves. */
   readonly signal: AbortSignal;
-  /** How long it may wait. */
   readonly waitBudget: WaitBudget;
   readonly trace: RequestTrace | null;
 }
@@ -38,7 +36,7 @@ export interface QueuedBatch {
 /** Stores batches in one transaction. */
 type Copy = (batches: readonly QueuedBatch[], signal: AbortSignal) => Promise<CopyOutcome>;
 
-/** Batches that go in one COPY. */
+/** The batches of one COPY. */
 class CopyGroup {
   private outcome: Promise<CopyOutcome> | null = null;
 
@@ -52,18 +50,18 @@ class CopyGroup {
   }
 
   /**
-   * To be called for each batch: the first call sends all of them, the others get its outcome. @throws what `copy`
+   * Call this for each batch: the first call sends all of them, the others get its outcome. @throws what `copy`
    * throws
    */
   send(batch: QueuedBatch, copy: Copy): Promise<CopyOutcome> {
-    // No client that leaves undoes what others wait for.
+    // A client that disconnects must not cancel a COPY that others share.
     return (this.outcome ??= copy(this.batches, this.isShared ? NEVER : batch.signal).finally(this.hasEnded));
   }
 }
 
 interface Waiting extends Swept {
   readonly batch: QueuedBatch;
-  /** Its wait is over: it goes, or was refused. */
+  /** Called when the wait is over: the batch goes, or was refused. */
   readonly leave: () => void;
   readonly resolve: (group: CopyGroup) => void;
 }
@@ -74,11 +72,11 @@ export class CopyQueue {
   private isGathering = false;
   private readonly sweeper = new Sweeper<Waiting>();
 
-  /** @param maxWaiting batches that may wait while as many COPYs as possible are under way */
+  /** @param maxWaiting the most batches that may wait while MAX_UNDER_WAY COPYs run */
   constructor(private readonly maxWaiting: number) {}
 
   /**
-   * Stores the batch with those that go at the same time. If Postgres refuses what they share, each goes alone.
+   * Stores the batch, perhaps in one COPY with others. If Postgres refuses a shared COPY, each batch goes alone.
    * @throws EngineError overloaded, and what `copy` throws
    */
   async store(batch: QueuedBatch, copy: Copy): Promise<CopyOutcome> {
@@ -89,7 +87,7 @@ export class CopyQueue {
 
   /**
    * Waits until the batch can be sent.
-   * @returns the batches it goes with
+   * @returns the group that it goes with
    * @throws EngineError overloaded
    */
   private join(batch: QueuedBatch): Promise<CopyGroup> {
@@ -122,7 +120,7 @@ export class CopyQueue {
     });
   }
 
-  /** Whatever else this turn of the event loop reads goes with those that wait. */
+  /** Sends the waiting batches at the end of this turn of the event loop, with those that it still reads. */
   private gather(): void {
     if (this.isGathering || this.underWay === MAX_UNDER_WAY) return;
     this.isGathering = true;
@@ -148,7 +146,7 @@ export class CopyQueue {
     }
   }
 
-  /** How many of those that wait fit into one COPY: at least one. */
+  /** The number of waiting batches that fit into one COPY, at least one. */
   private fitting(): number {
     let records = 0;
     let bytes = 0;
@@ -161,14 +159,14 @@ export class CopyQueue {
   }
 }
 
-/** One for all: the stack of each would cost more than the rest of a rejection. */
+/** A single instance: a stack trace for each would cost more than the rest of a rejection. */
 const TOO_MANY_WAIT = new EngineError('overloaded', 'Too many batches to this table are waiting', {
   retryAfter: 1,
 });
 
 type CopyFormat = EncodedBatch['format'];
 
-/** What the encoder writes for a default; in a value a backslash is doubled. */
+/** The encoder's mark for a default; in a value, a backslash is doubled. */
 const DEFAULT_MARK = '\\D';
 
 const OPTIONS: Readonly<Record<CopyFormat, Fragment>> = {
@@ -177,12 +175,11 @@ const OPTIONS: Readonly<Record<CopyFormat, Fragment>> = {
   marked: sql`FORMAT text, DEFAULT ${literal(DEFAULT_MARK)}`,
 };
 
-/** Targets of a table that are kept: each set of columns that batches give is one. */
+/** The most targets kept per table: each set of columns in a batch is one. */
 const MAX_TARGETS = 16;
 
-/** Where COPY puts rows: some columns of a table, in one format. Batches with the same target can share a COPY. */
+/** The target of a COPY: some columns of a table, in one format. Batches with the same target can share a COPY. */
 export class CopyTarget {
-  /** The batches on their way here. */
   readonly queue: CopyQueue;
 
   private constructor(
@@ -194,8 +191,8 @@ export class CopyTarget {
   }
 
   /**
-   * The targets of a table, by the columns and the format that the encoder gives.
-   * @param maxWaiting batches that may wait for each
+   * Returns a function that finds the target for the columns and format of a batch.
+   * @param maxWaiting the most batches that may wait for each target
    */
   static of({ schema, name, columns }: Table, maxWaiting: number): (rows: EncodedBatch) => CopyTarget {
     const known = new LRUCache<string, CopyTarget>({ max: MAX_TARGETS });

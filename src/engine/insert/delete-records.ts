@@ -22,7 +22,7 @@ interface DeleteOptions {
 
 /**
  * @param body the decoded body: a JSON array of records that have the columns of `by`
- * @throws EngineError as an insert; nothing was deleted then, except that `outcome_unknown` leaves it open
+ * @throws EngineError as an insert. Nothing was deleted then, except that `outcome_unknown` leaves it open.
  */
 export async function deleteRecords(
   project: Project,
@@ -38,7 +38,7 @@ export async function deleteRecords(
     // Triggers, and foreign keys of other tables, may run code of the project.
     lease.resetAfterUse();
     const table = await lockTable(session, begin, project.schema, tableName).catch((error: unknown) => {
-      // What is wrong whatever the table is comes before the table.
+      // Errors that do not depend on the table come first.
       batch.errors.throwIfAny();
       throw error;
     });
@@ -50,7 +50,7 @@ export async function deleteRecords(
   });
 }
 
-/** @throws EngineError naming every record that has other columns than the key's, or no value for one of them */
+/** @throws EngineError naming every record that has columns outside the key, or lacks a value for one of the key */
 function readKeys(batch: Records, table: Table, { columns }: UniqueKey): Row[] {
   const { errors } = batch;
   const rows = checkRecords(batch, table, false);

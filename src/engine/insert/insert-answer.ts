@@ -1,4 +1,4 @@
-/** What an insert answers. */
+/** The answers to inserts. */
 import { counted } from '../../contract/message-text.js';
 import type { BatchAnswer } from '../../contract/wire/batch.js';
 import type { Answered } from '../write/idempotency.js';
@@ -6,7 +6,7 @@ import type { StoredRows } from './upsert.js';
 
 export type Inserted = Answered<BatchAnswer>;
 
-/** What the receipt of a batch counts. */
+/** The number of rows on a batch's receipt. */
 export const rowsChanged = ({ inserted_rows, updated_rows = 0 }: BatchAnswer): number => inserted_rows + updated_rows;
 
 /** @param ids of the records, in their order, if the caller asked for them */

@@ -1,4 +1,4 @@
-/** The INSERTs that store checked records: one text array per column, whatever the number of rows. */
+/** The INSERTs that store checked records: one text array per column, for any number of rows. */
 import type { Row } from '../../codec/index.js';
 import { EngineError } from '../../contract/errors.js';
 import { quoted } from '../../contract/message-text.js';
@@ -36,7 +36,7 @@ export function insertStatements(
   }));
 }
 
-/** @throws EngineError invalid_request: ids are asked of a table that has none */
+/** @throws EngineError invalid_request if the table has no id */
 export function requireIds(table: Table): void {
   if (table.columns.some(({ name }) => name === 'id')) return;
   throw new EngineError('invalid_request', `Table ${quoted(table.name)} has no "id" column to return`);
@@ -56,9 +56,9 @@ function groupsByDefaults(rows: readonly Row[], columns: readonly Column[]): num
 }
 
 /**
- * Stores the rows in their order, and returns them in the same order.
- * A column that none of the rows has stays out of the statement, so it takes its default; in any other column a missing
- * cell is NULL. Everything but the table is named in pg_catalog, since the session's search_path is the project's.
+ * Stores the rows in their order, and returns them in the same order. The statement omits columns that no row has, so
+ * they take their defaults; in any other column a missing cell is NULL. Everything but the table is named in
+ * pg_catalog, since the session's search_path is the project's.
  */
 function insertStatement(table: Table, rows: readonly Row[], returning: Fragment): Statement {
   const given = givenColumns(table, rows);
@@ -68,13 +68,13 @@ function insertStatement(table: Table, rows: readonly Row[], returning: Fragment
 
 export const columnName = ({ columns }: Table, index: number) => ident(columns[index]?.name ?? '');
 
-/** Indices of the columns that any of the rows gives. */
+/** Indices of the columns that at least one row has. */
 export const givenColumns = ({ columns }: Table, rows: readonly Row[]): number[] =>
   [...columns.keys()].filter((index) => rows.some((row) => row[index] !== undefined));
 
 /** A SELECT of the rows' cells, in their order. */
 export function sourceRows({ columns }: Table, given: readonly number[], rows: readonly Row[]): Fragment {
-  // Postgres has rows without any column, and an INSERT of them stores defaults only.
+  // Postgres allows rows without columns; an INSERT of them stores only defaults.
   if (given.length === 0)
     return sql`SELECT FROM pg_catalog.generate_series(1, CAST(${rows.length} AS pg_catalog.int4))`;
   const aliases = given.map((index) => ident(`c${index}`));

@@ -1,8 +1,8 @@
 /**
  * Batch insert (specification 4.4; contract section 6): 1 to 250 records in one transaction, all or none, once per
- * Idempotency-Key. Most batches take the fast path: the bytes of the request become rows of COPY. It only ever says
- * yes. If the encoder does not understand a batch, or Postgres refuses it, the checked path does it again and says what
- * is wrong.
+ * Idempotency-Key. Most batches take the fast path: the bytes of the request become rows of COPY. The fast path never
+ * reports an error of a record: if the encoder does not understand a batch, or Postgres refuses it, the checked path
+ * repeats it and reports the errors.
  */
 import type { EncodedBatch } from '../../codec/index.js';
 import { BatchAnswer } from '../../contract/wire/batch.js';
@@ -23,24 +23,24 @@ import { storeByUpsert } from './store-by-upsert.js';
 import type { UpsertRule } from './upsert.js';
 
 interface InsertOptions {
-  /** Answer the ids as well. */
+  /** Return the ids as well. */
   returnIds: boolean;
   idempotency: IdempotencyKey | null;
-  /** What happens to rows that have the key of a record; null: the record is refused. */
+  /** What to do with a row that has the key of a record; null: refuse the record. */
   upsert: UpsertRule | null;
-  /** Store the good records, and keep the others in the quarantine. */
+  /** Store the valid records, and quarantine the others. */
   quarantine: boolean;
   /** Aborted when the client leaves. */
   signal: AbortSignal;
 }
 
-/** A table whose schema keeps changing is for the checked path, which locks it before it looks. */
+/** A table whose schema keeps changing goes to the checked path, which locks it first. */
 const ATTEMPTS = 2;
 
 /**
  * @param body the decoded body: a JSON array of records
- * @throws EngineError whatever section 6 of the contract names. Nothing was stored then, except that
- * `outcome_unknown` leaves it open.
+ * @throws EngineError any code in section 6 of the contract. Nothing was stored then, except that `outcome_unknown`
+ * leaves it open.
  */
 export async function insertRecords(
   project: Project,
@@ -51,18 +51,16 @@ export async function insertRecords(
   const { returnIds, idempotency, upsert, quarantine, signal } = options;
   const deadline = typedDeadline(signal);
 
-  // Check. A repeat under its key is answered even without room: it stores nothing.
+  // With a key, the check comes later: a repeat is answered even without room, since it stores nothing.
   if (idempotency === null) await project.requireRoom();
 
   // The fast paths return no ids, and commit.
   const isFast = !returnIds && project.rehearsal === null;
   for (let attempt = 1; attempt <= ATTEMPTS && isFast; attempt++) {
     const schema = await schemaOf(project, tableName, deadline);
-    // Encode.
     const encoder = upsert === null ? schema?.encoder : schema?.upsertEncoder;
     const rows = encoder?.encode(body);
     if (schema === null || rows == null) break;
-    // Store, and answer.
     try {
       const outcome =
         upsert === null
@@ -79,10 +77,7 @@ export async function insertRecords(
   return insertChecked(project, tableName, body, deadline, options);
 }
 
-/**
- * @returns null if there is no such table. Whatever changes after the look, the check of the insert's transaction
- * finds.
- */
+/** @returns null if there is no such table. The insert's transaction checks for later changes. */
 async function schemaOf(project: Project, tableName: string, deadline: Deadline): Promise<CachedSchema | null> {
   const cached = project.schemaCache.get(project.cacheKey, tableName);
   if (cached !== undefined) return cached;
@@ -93,9 +88,9 @@ async function schemaOf(project: Project, tableName: string, deadline: Deadline)
 }
 
 /**
- * In one COPY with batches of other requests, if there are any; a batch with a key goes alone, in the transaction that
- * holds the key.
- * @returns unless it was stored, nothing was
+ * Stores the batch in one COPY with waiting batches of other requests. A batch with a key goes alone, in the
+ * transaction that holds the key.
+ * @returns nothing was stored unless it says `stored`
  */
 async function storeByCopy(
   project: Project,
@@ -125,7 +120,7 @@ async function storeByCopy(
   return outcome === 'stored' ? result : outcome;
 }
 
-/** The first request that is traced has the COPY in its trace, and those of the others are linked to it. */
+/** The COPY belongs to the trace of the first traced request; the traces of the others link to it. */
 function traceOf(batches: readonly QueuedBatch[]): RequestTrace | null {
   const [first, ...others] = batches.flatMap(({ trace }) => trace ?? []);
   return first === undefined ? null : first.copying(others);

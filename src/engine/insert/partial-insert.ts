@@ -1,6 +1,6 @@
 /**
- * The insert with on_error=quarantine: the good records are stored, the others are kept in the quarantine in the same
- * transaction, with what is wrong with them.
+ * The insert with on_error=quarantine: it stores the valid records, and quarantines the others with their errors, in
+ * one transaction.
  */
 import { checkRecords, readRecords, type Records, type Row } from '../../codec/index.js';
 import type { ErrorDetail } from '../../contract/errors.js';
@@ -25,7 +25,7 @@ interface PartialOptions {
   upsert: UpsertRule | null;
 }
 
-/** @throws EngineError if nothing of the batch can be read, or the table or the server stands in the way */
+/** @throws EngineError if the batch cannot be read, or the cause is the table or the server */
 export async function insertPartially(
   project: Project,
   tableName: string,
@@ -48,15 +48,15 @@ export async function insertPartially(
 
 interface PartiallyStored {
   readonly stored: StoredRows;
-  /** What is wrong with the others, by their numbers in the batch; of each record the first errors. */
+  /** The first errors of each refused record, by its number in the batch. */
   readonly refused: ReadonlyMap<number, readonly ErrorDetail[]>;
-  /** All errors. */
+  /** The number of all errors. */
   readonly errorCount: number;
 }
 
 /**
- * Stores the records that can be stored, in the transaction that is under way.
- * @param batch each record has errors of its own
+ * Stores the records that can be stored, in the current transaction.
+ * @param batch collects errors by record
  */
 export async function storePartially(
   session: Session,
@@ -91,7 +91,7 @@ export async function storePartially(
     errors.set(one.record, [...(errors.get(one.record) ?? []), place]);
   }
   if (rehearsal !== null && outcome.refused.length > 0) {
-    // Postgres has counted the rows of what was tried and undone.
+    // Postgres has counted the rows of attempts that were rolled back, too.
     await session.run([ROLLBACK]);
     await rehearsal.begin(session);
     await lockTable(session, [BEGIN], schema, table.name);

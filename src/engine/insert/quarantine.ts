@@ -1,4 +1,4 @@
-/** The quarantine of a project: records that were refused, each with what is wrong with it, until they are too old. */
+/** The quarantine of a project: refused records with their errors, kept until they expire. */
 import type { ErrorDetail } from '../../contract/errors.js';
 import type { DropQuarantineQuery, QuarantinedRecord, QuarantineQuery } from '../../contract/wire/quarantine.js';
 import { BEGIN, type Fragment, join, type Row, sql, type Statement } from '../../pg/index.js';
@@ -7,27 +7,27 @@ import type { Project } from '../project.js';
 import { EQUALS } from '../write/idempotency.js';
 import { commit } from '../write/transaction.js';
 
-/** Which records; all of it must hold. */
+/** Selects records that meet all conditions. */
 type QuarantineFilter = Pick<QuarantineQuery, 'table' | 'error' | 'column' | 'since' | 'until' | 'id' | 'after'>;
 
 interface NewQuarantinedRecord {
-  /** JSON, as it was sent. */
+  /** The JSON as it was sent. */
   readonly text: string;
   readonly errors: readonly ErrorDetail[];
 }
 
-/** Records too old that one request clears away. */
+/** The most expired records that one request deletes. */
 const PURGED_AT_ONCE = 1_000;
 
-/** Bytes of the records of one page; a larger record comes alone. */
+/** The most bytes of records in a page; a larger record is a page by itself. */
 export const PAGE_BYTES = 8 * 1024 * 1024;
 
-/** Clears away some records that are too old. */
+/** Deletes some expired records. */
 export const purgeExpired = (days: number): Statement =>
   sql`DELETE FROM _cdp.quarantine WHERE ctid ${EQUALS} ANY (ARRAY(
     SELECT ctid FROM _cdp.quarantine WHERE NOT ${isUnexpired(days)} LIMIT ${PURGED_AT_ONCE} FOR UPDATE SKIP LOCKED))`;
 
-/** Keeps refused records, and clears some away that are too old. */
+/** Stores refused records, and deletes some expired ones. */
 export function quarantineRecords(
   table: string,
   refused: readonly NewQuarantinedRecord[],
@@ -46,11 +46,11 @@ export function quarantineRecords(
   ];
 }
 
-/** What is wrong now with a record that is in the quarantine. */
+/** Replaces the errors of a quarantined record. */
 export const updateErrors = (id: string, errors: readonly ErrorDetail[]): Statement =>
   sql`UPDATE _cdp.quarantine SET errors = ${storedErrors(errors)}::pg_catalog.jsonb WHERE id ${EQUALS} ${id}::pg_catalog.uuid`;
 
-/** The records of a table go with it. */
+/** Quarantined records follow the renaming of their table. */
 export const renameQuarantinedTable = (name: string, newName: string): Statement =>
   sql`UPDATE _cdp.quarantine SET table_name = ${newName} WHERE table_name ${EQUALS} ${name}`;
 
@@ -60,7 +60,7 @@ export const removeRecords = (ids: readonly string[]): Statement =>
 const storedErrors = (errors: readonly ErrorDetail[]): string =>
   JSON.stringify(errors.map((place) => withStorableName(withoutNumber(place))));
 
-/** jsonb takes no U+0000 and no lone surrogate: a key that has one is written with its escapes. */
+/** jsonb accepts no U+0000 and no lone surrogate: a name that contains one is written with escapes. */
 function withStorableName(place: ErrorDetail): ErrorDetail {
   const { column } = place;
   return column !== undefined && /[\0\p{Cs}]/u.test(column)
@@ -68,7 +68,7 @@ function withStorableName(place: ErrorDetail): ErrorDetail {
     : place;
 }
 
-/** By itself, a record has no number. */
+/** Removes the record's number, which has no meaning outside its batch. */
 export function withoutNumber({ record: _, ...place }: ErrorDetail): ErrorDetail {
   const message = place.message
     .replace(/^Record \d+ /, 'The record ')
@@ -78,7 +78,7 @@ export function withoutNumber({ record: _, ...place }: ErrorDetail): ErrorDetail
 
 interface Page {
   readonly records: QuarantinedRecord[];
-  /** The last of them, if there are more. */
+  /** The id of the last one, if there are more. */
   readonly next: string | null;
 }
 
@@ -98,9 +98,7 @@ export function listQuarantine(
   );
 }
 
-/**
- * @param lock the rows stay as they are until the end of the transaction; those that others have locked are left out
- */
+/** @param lock locks the rows until the end of the transaction, and skips those that others have locked */
 export function selectPage(filter: QuarantineFilter, limit: number, days: number, lock = false): Statement {
   const locked = lock ? sql`FOR UPDATE SKIP LOCKED` : sql``;
   return sql`
@@ -131,7 +129,7 @@ export function readPage(rows: readonly Row[]): Page {
   return { records, next: total > records.length ? (records.at(-1)?.id ?? null) : null };
 }
 
-/** Those that are too old go, too. @returns how many there were */
+/** Deletes expired records, too. @returns how many were deleted */
 export function dropFromQuarantine(
   project: Project,
   filter: Omit<DropQuarantineQuery, 'all'>,

@@ -1,9 +1,9 @@
-/** What an error of Postgres says of a record: its code, and what its place in the answer names. */
+/** Turns an error of Postgres into the error of a record: its code, and the place in the batch. */
 import type { ErrorCode } from '../../contract/errors.js';
 import { type PostgresError, SQLSTATE } from '../../pg/index.js';
 import { errorCode } from '../../tenancy/engine-error.js';
 
-/** Errors that the state of the server or the time causes, not a record. */
+/** Errors caused by the state of the server or by time, not by a record. */
 export const NO_RECORDS_FAULT: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
   'query_timeout',
   'table_busy',
@@ -12,7 +12,7 @@ export const NO_RECORDS_FAULT: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
   'internal',
 ]);
 
-/** In a batch, an error of the SQL we made is an error of the value we put in, or of the project's own check. */
+/** In a batch, an error in the generated SQL comes from a value, or from the project's own check. */
 export function recordErrorCode(error: PostgresError): ErrorCode {
   const code = errorCode(error);
   const { sqlstate } = error;
@@ -22,9 +22,9 @@ export function recordErrorCode(error: PostgresError): ErrorCode {
 
 export interface RefusedRecord {
   record: number;
-  /** undefined: none is to blame, or several, or nobody knows which. */
+  /** undefined: no column is at fault, or several are, or it is unknown. */
   column?: string | undefined;
-  /** Several, of one constraint. */
+  /** Several columns of one constraint. */
   columns?: string[];
   error: PostgresError;
 }

@@ -1,5 +1,5 @@
 /**
- * The records of a batch that only Postgres refuses (constraints, triggers, values of types of its own): found by
+ * Finds the records of a batch that only Postgres can refuse (constraints, triggers, types other than the six), by
  * storing parts of the batch, each under a savepoint.
  */
 import { checkRecords, type Records, type Row } from '../../codec/index.js';
@@ -21,13 +21,12 @@ import type { Table } from '../catalog/catalog.js';
 import { columnsAtFault, type KnownConstraints } from './columns-at-fault.js';
 import { NO_RECORDS_FAULT, placeOf, recordErrorCode, type RefusedRecord } from './record-error.js';
 
-/** What stores records. */
 type BuildStatements = (rows: readonly Row[]) => readonly Statement[];
 
 /**
- * @param hidesRow the row that Postgres shows in its detail may hold values that the caller has not sent
- * @param error what Postgres said of the whole batch; its transaction has been rolled back
- * @returns the error to answer with, naming the records where they can be found
+ * @param hidesRow the row in Postgres's DETAIL may contain values that the caller has not sent
+ * @param error Postgres's error for the whole batch, whose transaction has been rolled back
+ * @returns the error for the caller, naming the records if they can be found
  */
 export async function attributeRefusal(
   session: Session,
@@ -55,7 +54,7 @@ function whatPostgresSaid(error: PostgresError, { name }: Table, hidesRow: boole
   return { postgres, cause: error, ...(hint === undefined ? {} : { hint }) };
 }
 
-/** @returns the refused records in the order of the batch; none where something else got in the way */
+/** @returns the refused records in the order of the batch; none if something else failed */
 async function rerun(session: Session, batch: Records, table: Table, write: BuildStatements): Promise<RefusedRecord[]> {
   const rows = checkRecords(batch, table);
   let refused: RefusedRecord[] = [];
@@ -71,17 +70,17 @@ async function rerun(session: Session, batch: Records, table: Table, write: Buil
 }
 
 interface WhatFits {
-  /** Refused records whose columns at fault are looked for. */
+  /** Refused records whose columns at fault have been looked up. */
   explained: number;
-  /** A record may meet the row of an earlier one of its batch, so none is stored out of turn. */
+  /** A record may update the row of an earlier one in its batch, so none is stored out of order. */
   inOrder: boolean;
 }
 
 /**
- * Stores the records that Postgres takes, in the transaction that is under way. A part that it refuses is undone and
- * stored in halves, down to single records.
- * @returns the refused records in their order, and the results of the statements that stored the others
- * @throws PostgresError where what stops it is no record's fault
+ * Stores the records that Postgres accepts, in the current transaction. A refused part is rolled back and stored
+ * in halves, down to single records.
+ * @returns the refused records in order, and the results of the statements that stored the others
+ * @throws PostgresError if no record is at fault
  */
 export async function storeWhatFits(
   session: Session,
@@ -99,7 +98,7 @@ export async function storeWhatFits(
     const outcome = await session.pipeline([
       fixed('SAVEPOINT _cdp_records'),
       ...statements,
-      // A deferred constraint would speak only at the end, and then of no record.
+      // A deferred constraint would fail only at the end, without naming a record.
       fixed('SET CONSTRAINTS ALL IMMEDIATE'),
       fixed('SET CONSTRAINTS ALL DEFERRED'),
       fixed('RELEASE SAVEPOINT _cdp_records'),
@@ -125,7 +124,8 @@ export async function storeWhatFits(
 
   let count = 0;
   let refused = await store(records);
-  // A record may point at a later one of its batch: it has another try, last ones first, as long as that helps any.
+  // A record may refer to a later one in its batch. Such records are retried, last ones first, while at least one
+  // succeeds.
   for (let helped = !inOrder; helped;) {
     const pointing = refused.filter(({ error }) => error.sqlstate === SQLSTATE.FOREIGN_KEY_VIOLATION);
     const others = refused.filter((record) => !pointing.includes(record));

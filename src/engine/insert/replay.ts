@@ -1,4 +1,7 @@
-/** Retries quarantined records, and stores each at most once: it leaves the quarantine in the same transaction. */
+/**
+ * Retries quarantined records, and stores each at most once: a stored record leaves the quarantine in the same
+ * transaction.
+ */
 import { readRecords, type Records } from '../../codec/index.js';
 import { counted } from '../../contract/message-text.js';
 import { LIMITS } from '../../contract/limits.js';
@@ -22,14 +25,14 @@ import {
 } from './quarantine.js';
 
 interface ReplayOptions {
-  /** Values by the names of their columns, as JSON. */
+  /** JSON values by column name. */
   set: ReadonlyMap<string, string>;
   upsert: UpsertRule | null;
   signal: AbortSignal;
 }
 
 /**
- * Up to 250 records, the oldest first; fewer if the values that are set would make them larger than a page.
+ * Retries up to 250 records, the oldest first; fewer if the values in `set` would make them larger than a page.
  * @throws EngineError table_not_found, invalid_request, quota_exceeded, table_busy, query_timeout, outcome_unknown
  */
 export async function replay(
@@ -60,7 +63,7 @@ export async function replay(
     const idOf = (record: number) => records[record]?.id ?? '';
     const left = [...refused].map(([record, errors]) => ({ id: idOf(record), errors: errors.map(withoutNumber) }));
     const gone = records.filter((_, record) => !refused.has(record)).map(({ id }) => id);
-    // What is wrong with other names or values is not what is wrong with the record.
+    // Errors found with other names or values are not errors of the stored record.
     const isTrial = Object.keys(rename).length > 0 || set.size > 0;
     const changes = [
       purgeExpired(quarantineDays),
@@ -74,7 +77,7 @@ export async function replay(
 
 const readAgain = (texts: readonly string[]): Records => readRecords(Buffer.from(`[${texts.join(',')}]`), true);
 
-/** A record with other names and values. What is no object stays as it is. */
+/** A record with renamed columns and replaced values. Anything but an object stays as it is. */
 function changed(
   { membersOf, textOf }: Records,
   record: number,

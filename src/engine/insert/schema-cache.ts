@@ -1,6 +1,6 @@
 /**
- * Schemas of tables that were written to lately. One may serve an insert only if the insert's own transaction confirms
- * it (`schemaUnchanged`), so that no change made in between, here or elsewhere, can be missed.
+ * Schemas of recently written tables. An insert may use one only if its own transaction confirms it
+ * (`schemaUnchanged`), so that no change, on this instance or another, can be missed.
  */
 import { LRUCache } from 'lru-cache';
 import { type BatchEncoder, batchEncoder, type EncodedBatch } from '../../codec/index.js';
@@ -14,18 +14,18 @@ import { NO_RECORDS_FAULT } from './record-error.js';
 
 export interface CachedSchema {
   readonly table: Table;
-  /** null: COPY into the table does not do what an INSERT does, or its batches cannot be encoded. */
+  /** null: COPY into the table would behave differently from INSERT, or its batches cannot be encoded. */
   readonly encoder: BatchEncoder | null;
-  /** The same for an upsert: it takes only batches whose records all give the same columns. */
+  /** The same for an upsert: it accepts only batches whose records all have the same columns. */
   readonly upsertEncoder: BatchEncoder | null;
   readonly targetOf: (rows: EncodedBatch) => CopyTarget;
-  /** Run after a COPY, it confirms the schema. */
+  /** Confirms the schema if it runs after a COPY. */
   readonly check: Statement;
 }
 
-/** Over all tables; one takes some 2 KB, with its part of the encoder and of the statements. */
+/** Over all tables. A column takes about 2 KB, including its part of the encoder and the statements. */
 const MAX_COLUMNS = 40_000;
-/** What a table takes besides its columns, in columns. */
+/** The overhead of a table, counted in columns. */
 const TABLE_COLUMNS = 10;
 
 export class SchemaCache {
@@ -34,10 +34,10 @@ export class SchemaCache {
     sizeCalculation: ({ table }) => TABLE_COLUMNS + table.columns.length,
   });
 
-  /** @param maxWaiting batches that may wait for the COPYs into one table to end */
+  /** @param maxWaiting the most batches that may wait for the COPYs into one table */
   constructor(private readonly maxWaiting: number) {}
 
-  /** @param project the one at its place */
+  /** @param project its `cacheKey` */
   get(project: string, table: string): CachedSchema | undefined {
     return this.schemas.get(`${project} ${table}`);
   }
@@ -45,7 +45,7 @@ export class SchemaCache {
   /** @returns what {@link get} returns from now on */
   remember(project: string, table: Table): CachedSchema {
     const known = this.get(project, table.name);
-    // Requests that look at the same time go on with the same object, so that their batches meet.
+    // Concurrent requests get the same object, so that their batches can share COPYs.
     if (known?.table.version === table.version) return known;
     const schema = {
       table,
@@ -58,7 +58,7 @@ export class SchemaCache {
     return schema;
   }
 
-  /** The table has changed. What others have learnt of it since then is kept. */
+  /** Call this if the table has changed. A newer schema that another request has cached is kept. */
   forget(project: string, schema: CachedSchema): void {
     const key = `${project} ${schema.table.name}`;
     if (this.schemas.get(key) === schema) this.schemas.delete(key);
@@ -66,7 +66,7 @@ export class SchemaCache {
 }
 
 /**
- * To an upsert a column that a record does not give is no NULL. The encoder must not fill in any that has a default.
+ * In an upsert, a column that a record lacks is not NULL. The encoder must not fill in a column that has a default.
  */
 const uniformEncoder = ({ columns }: Table): BatchEncoder | null =>
   batchEncoder(
@@ -76,15 +76,14 @@ const uniformEncoder = ({ columns }: Table): BatchEncoder | null =>
 
 interface Checked {
   readonly outcome: CopyOutcome;
-  /** Of the steps; empty unless all was stored. */
+  /** Results of the steps; empty unless everything was stored. */
   readonly results: readonly Result[];
 }
 
 /**
- * Stores rows and confirms the schema, in one round trip. The lock of the COPY, or INSERT, keeps the schema as it is
- * until the end of the transaction, so the check comes after it.
- * @param end the rest of the transaction that is under way, with its COMMIT; if none is under way, COPY and check are
- * one by themselves
+ * Stores rows and confirms the schema in one round trip. The check follows the COPY or INSERT, whose lock prevents
+ * changes until the end of the transaction.
+ * @param end the rest of the current transaction, with its COMMIT; without a transaction, COPY and check form one
  */
 export async function storeAndCheck(
   lease: Lease,
@@ -103,10 +102,10 @@ export async function storeAndCheck(
     if (ran.error !== null) throw ran.error;
     return stored(ran.results);
   } catch (error) {
-    // The table may have got a trigger since it was looked at, and what that did to the session is not rolled back.
+    // The table may have gained a trigger since then, whose effects on the session are not rolled back.
     lease.resetAfterUse();
     if (!(error instanceof PostgresError) || session.closed) throw error;
-    // The check fails by a division; one in a constraint or a trigger fails before it or after it.
+    // The check fails with a division by zero. One in a constraint or trigger fails earlier or later.
     if (error.sqlstate === SQLSTATE.DIVISION_BY_ZERO && ran.results.length === 1) return OUTDATED;
     if (MAY_BE_A_RECORD.has(error.sqlstate) || !NO_RECORDS_FAULT.has(errorCode(error))) return REFUSED;
     throw error;
@@ -117,8 +116,5 @@ const stored = (results: readonly Result[]): Checked => ({ outcome: 'stored', re
 const OUTDATED: Checked = { outcome: 'outdated', results: [] };
 const REFUSED: Checked = { outcome: 'refused', results: [] };
 
-/**
- * Binary data for a type that the column does not have any more; batches that wait for one other each, which only in a
- * shared COPY have more than one to wait for.
- */
+/** Binary data for a type that the column no longer has; a deadlock that arises only because batches share a COPY. */
 const MAY_BE_A_RECORD = new Set<string>([SQLSTATE.PROTOCOL_VIOLATION, SQLSTATE.DEADLOCK_DETECTED]);

@@ -1,6 +1,6 @@
 /**
- * Stores an encoded batch by one INSERT … ON CONFLICT of an array for each column, with the check that a COPY has.
- * It takes batches whose records give the same columns, and which change no row twice; others are for the checked path.
+ * Stores an encoded batch with one INSERT … ON CONFLICT that takes an array per column, and checks the schema as for
+ * a COPY. It accepts batches whose records have the same columns and change no row twice; others take the checked path.
  */
 import type { EncodedBatch } from '../../codec/index.js';
 import { BatchAnswer } from '../../contract/wire/batch.js';
@@ -16,7 +16,7 @@ import { columnName } from './insert-statement.js';
 import { type CachedSchema, storeAndCheck } from './schema-cache.js';
 import { IS_NEW, onConflict, type UpsertRule } from './upsert.js';
 
-/** @throws EngineError as `insertRecords`. If nothing was stored, the checked path says why. */
+/** @throws EngineError as `insertRecords`. If nothing was stored, the checked path finds the reason. */
 export async function storeByUpsert(
   project: Project,
   schema: CachedSchema,
@@ -34,7 +34,7 @@ export async function storeByUpsert(
     const [inserted = 0, stored = 0] = (results[0]?.rows[0] ?? []).map(Number);
     return upsertAnswer(rows.records, { inserted, updated: stored - inserted });
   };
-  // The statement is a transaction by itself.
+  // Without a key, the statement is a transaction by itself.
   if (idempotency === null) return project.use('typed', deadline, store);
   return writeOnce(project, { deadline, idempotency, stored: BatchAnswer }, async ({ lease, commit }) => {
     const outcome = await store(lease);
@@ -44,9 +44,9 @@ export async function storeByUpsert(
 }
 
 /**
- * It returns how many rows it inserted, and how many it stored in all. Rows go by their keys, so that requests that
- * meet lock them in the same order, and those of one key in the order of the batch.
- * @returns null: it is for the checked path
+ * The statement returns the number of rows inserted, and of all rows stored. Rows are sorted by key, so that
+ * concurrent requests lock them in the same order, and within a key by their order in the batch.
+ * @returns null: the batch needs the checked path
  */
 function upsertStatement(table: Table, rows: EncodedBatch, { columns: key, resolution }: UpsertRule): Step | null {
   const given = rows.columns;
@@ -74,7 +74,8 @@ function upsertStatement(table: Table, rows: EncodedBatch, { columns: key, resol
 }
 
 /**
- * A text in the order of its column: to a collation that is not deterministic, texts that differ may be the same key.
+ * A sort expression with the collation of the column: under a nondeterministic collation, different texts may be the
+ * same key.
  */
 function sorted(table: Table, index: number, value: Fragment): Fragment {
   if (table.columns[index]?.type !== 'TEXT') return value;

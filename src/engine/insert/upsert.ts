@@ -1,6 +1,6 @@
 /**
- * The INSERTs of an upsert (Postgres manual, INSERT, ON CONFLICT): what is stored is what would be stored if the
- * records came one by one, in their order.
+ * The INSERTs of an upsert (Postgres manual, INSERT, ON CONFLICT): the result is the same as if the records came one
+ * by one, in order.
  */
 import type { Row } from '../../codec/index.js';
 import { EngineError } from '../../contract/errors.js';
@@ -41,8 +41,8 @@ export async function findKey(
 }
 
 /**
- * Each statement returns a row for each record it stored: whether it was inserted, and with `returnIds` its id.
- * @param oneByOne a statement for each record, whatever the keys are
+ * Each statement returns a row for each stored record: whether it was inserted, and with `returnIds` its id.
+ * @param oneByOne a statement for each record, even if all keys differ
  */
 export function upsertStatements(
   table: Table,
@@ -62,9 +62,9 @@ export function upsertStatements(
 }
 
 /**
- * Records of one statement have the same columns, and no two the same key: Postgres changes no row twice in a
- * statement. In a group they go by their keys, so that requests that meet lock the rows in the same order; except where
- * the first of two records wins, and their texts do not tell that they have the same key.
+ * The records of a statement have the same columns and different keys: Postgres changes no row twice in a statement.
+ * A group is sorted by key, so that concurrent requests lock rows in the same order; except if the first of two records
+ * wins, and their texts do not show that their keys are equal.
  */
 function groups(
   rows: readonly Row[],
@@ -78,7 +78,7 @@ function groups(
   const keys = rows.map((row) => keyText(row, table, key));
   for (const [record, row] of rows.entries()) {
     const text = keys[record] ?? null;
-    // How many records of this key came before.
+    // The number of earlier records with this key.
     const turn = text === null ? 0 : (seen.get(text) ?? 0);
     if (text !== null) seen.set(text, turn + 1);
     const name = `${turn} ${givenColumns(table, [row]).join()}`;
@@ -106,7 +106,7 @@ function keyText(row: Row, { columns }: Table, key: UniqueKey): string | null {
   return cells.some((cell) => cell == null) ? null : JSON.stringify(cells);
 }
 
-/** @param rows give the same columns */
+/** @param rows all have the same columns */
 function upsertStatement(
   table: Table,
   rows: readonly Row[],
@@ -124,16 +124,16 @@ function upsertStatement(
   return sql`INSERT INTO ${target}${into} ${source} ${onConflict(table, given, key, resolution)} RETURNING ${returning}`;
 }
 
-/** A row that was updated carries the lock of this transaction; a new one has none. */
+/** An updated row carries this transaction's lock in xmax; a new one has none. */
 export const IS_NEW = sql`stored.xmax = '0'::pg_catalog.xid`;
 
-/** By the snapshot of the statement: a row that another request inserted since then counts as new. */
+/** By the statement's snapshot: a row that another request has inserted since counts as new. */
 function wasNotThere(table: Table, key: UniqueKey): Fragment {
   const equal = hasKey(table, key, sql`before`, (index) => sql`stored.${columnName(table, index)}`);
   return sql`NOT EXISTS (SELECT FROM ${ident(table.schema, table.name)} AS before WHERE ${equal})`;
 }
 
-/** Whether a row has the values of a key. With IS NOT DISTINCT FROM instead, Postgres uses no index. */
+/** Whether a row has the values of a key. Not IS NOT DISTINCT FROM, for which Postgres uses no index. */
 function hasKey(table: Table, key: UniqueKey, row: Fragment, valueOf: (index: number) => Fragment): Fragment {
   const equal = key.columns.map((index) => {
     const [cell, value] = [sql`${row}.${columnName(table, index)}`, valueOf(index)];
@@ -144,7 +144,7 @@ function hasKey(table: Table, key: UniqueKey, row: Fragment, valueOf: (index: nu
   return join(equal, ' AND ');
 }
 
-/** The clause of an INSERT into `stored` that gives these columns. */
+/** The ON CONFLICT clause of an INSERT into `stored` with these columns. */
 export function onConflict(
   table: Table,
   given: readonly number[],
@@ -157,7 +157,7 @@ export function onConflict(
 }
 
 /**
- * What a row that is there takes from a record. It keeps its key: setting it would lock out whoever refers to the row.
+ * The assignments to an existing row. It keeps its key: setting that would block transactions that refer to the row.
  */
 function changes(
   table: Table,
@@ -188,7 +188,7 @@ export interface StoredRows {
   updated: number;
 }
 
-/** What the statements of {@link upsertStatements} did. */
+/** Counts the results of {@link upsertStatements}. */
 export function countStored(results: readonly Result[]): StoredRows {
   const marks = results.flatMap(({ rows }) => rows.map(([mark]) => mark));
   return {

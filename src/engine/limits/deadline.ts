@@ -1,4 +1,4 @@
-/** How long a request may use Postgres (contract section 7). It is held by `database/running-request.ts`. */
+/** How long a request may use Postgres (contract section 7); `database/running-request.ts` enforces it. */
 import { EngineError } from '../../contract/errors.js';
 
 export interface Deadline {
@@ -9,22 +9,25 @@ export interface Deadline {
   expired: () => EngineError;
 }
 
-/** Why a running request was ended from outside its statement. */
+/** Reasons to stop a running request from outside its statement. */
 export const STOP_REASONS = ['time_limit', 'client_left', 'token_revoked', 'operator', 'quota'] as const;
 export type StopReason = (typeof STOP_REASONS)[number];
 
-/** Stops and restarts the time: it does not run while a slow reader holds a stream up. Or ends the work before it. */
+/**
+ * The clock of a request's time limit. It can be paused, for instance while a slow client holds up a stream, and the
+ * request can be stopped early.
+ */
 export interface Clock {
   pause(): void;
   resume(): void;
-  /** As if the time were up, with a reason of its own. */
+  /** Stops the request as if its time were up, with the given reason. */
   stop(reason: EngineError, why: StopReason): void;
 }
 
 export const queryTimeout = (timeoutMs: number) => () =>
   new EngineError('query_timeout', `The statement ran longer than ${timeoutMs} ms and was canceled`);
 
-/** Of what inserts, deletes and reads rows by typed requests (contract section 6). */
+/** For typed requests that insert, delete or read rows (contract section 6). */
 const TYPED_TIMEOUT_MS = 30_000;
 
 export const typedDeadline = (signal: AbortSignal): Deadline => ({

@@ -1,20 +1,20 @@
 /**
- * One event loop serves all projects, and encoding large bodies or results blocks it. While other projects are active,
- * a project gets a third of its time for that (docs/decisions/0015).
+ * One event loop serves all projects, and reading large bodies or encoding large results blocks it. While other
+ * projects are active, a project gets a limited share of its time for that (docs/decisions/0015).
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
 
-/** Less than this takes only a few milliseconds; it is added up until it is more. */
+/** Smaller amounts take only a few milliseconds, and are added up until they exceed this. */
 const LARGE_BYTES = 256 * 1024;
 
-/** What reading or encoding a byte takes, in nanoseconds, on a shared processor. */
+/** Nanoseconds to read or encode a byte, on a shared processor. */
 const NS_PER_BYTE = 20;
 
 /** The pause after a project's work is this many times as long as the work. */
 const PAUSE_FACTOR = 3;
 
-/** Projects whose bytes are counted; beyond that, the least recently used ones start from zero. */
+/** The most projects whose bytes are counted; beyond that, the least recently used ones start from zero. */
 const PROJECTS = 1_000;
 
 /** Another project is active if its last request is at most this old. */
@@ -46,7 +46,7 @@ export class EventLoopThrottle {
 
   /**
    * @param bytes of the project that are about to be read or encoded, or just were
-   * @returns resolves when it may go on; undefined if there is nothing to wait for
+   * @returns resolves when the work may go on; undefined: at once
    */
   pause(project: string, bytes: number): Promise<void> | undefined {
     if (!this.othersAreActive(project)) return undefined;

@@ -1,6 +1,7 @@
 /**
- * Requests that wait for something limited: slots, memory, a parser thread. The projects take turns, so a project with
- * a long queue does not delay the others. Waiting ends with the request's wait budget, or when its client leaves.
+ * A queue of requests for a limited resource: slots, memory, parser threads. The projects take turns, so a project with
+ * a long queue does not delay the others. A request stops waiting when its wait budget is used up or its client
+ * disconnects.
  */
 import { EngineError } from '../../contract/errors.js';
 import { type Swept, Sweeper } from './sweeper.js';
@@ -12,11 +13,11 @@ const RETRY_AFTER_S = 1;
 export const overloaded = (message: string) => new EngineError('overloaded', message, { retryAfter: RETRY_AFTER_S });
 
 interface Options<T> {
-  /** Takes what the request needs, if there is enough of it. @returns whether it did */
+  /** Takes the resource if enough of it is free. @returns whether it did */
   readonly take: (project: string, request: T) => boolean;
-  /** `first`: a request that does not fit holds up those of its project behind it. `any`: they may overtake it. */
+  /** `first`: a request that does not fit holds up later ones of its project. `any`: they may overtake it. */
   readonly order: 'first' | 'any';
-  /** The error of a request that has waited too long. */
+  /** The error message of a request that has waited too long. */
   readonly late: string;
 }
 
@@ -27,13 +28,13 @@ interface Waiter<T> extends Swept {
 
 /** `T`: what a request asks for. */
 export class FairQueue<T> {
-  /** By project, in order of arrival. The order of the map is whose turn it is. */
+  /** By project, in order of arrival. The projects' turns follow the order of the map. */
   private readonly waiters = new Map<string, Waiter<T>[]>();
   private readonly sweeper = new Sweeper<Waiter<T>>();
 
   constructor(private readonly options: Options<T>) {}
 
-  /** What the waiting requests of a project ask for. */
+  /** The waiting requests of a project. */
   waiting(project: string): readonly T[] {
     return this.waiters.get(project)?.map(({ request }) => request) ?? [];
   }
@@ -43,7 +44,7 @@ export class FairQueue<T> {
   }
 
   /**
-   * Waits until the queue has taken what the request needs.
+   * Waits until the queue has taken the resource for the request.
    * @param signal aborted when the client leaves
    * @throws EngineError overloaded
    */
@@ -56,7 +57,7 @@ export class FairQueue<T> {
     }
   }
 
-  /** To be called when something was given back: admits one request of each project in turn, as many as fit. */
+  /** Call this after a release: admits one request of each project in turn, until no more fit. */
   admitNext(): void {
     const { take, order } = this.options;
     for (const [project, waiters] of this.waiters) {
@@ -66,7 +67,7 @@ export class FairQueue<T> {
       this.remove(project, next);
       const rest = this.waiters.get(project);
       if (rest !== undefined) {
-        // To the end of the line, where this loop comes back to it.
+        // The project moves to the end of the map, which this loop reaches later.
         this.waiters.delete(project);
         this.waiters.set(project, rest);
       }
@@ -80,7 +81,7 @@ export class FairQueue<T> {
       const leave = (message: string) => {
         this.remove(project, waiter);
         reject(overloaded(message));
-        // Those behind it may need less.
+        // Later requests of the project may need less.
         this.admitNext();
       };
       const waiter: Waiter<T> = {
@@ -98,7 +99,7 @@ export class FairQueue<T> {
     });
   }
 
-  /** A project without waiting requests costs nothing. */
+  /** Removes the waiter, and the entry of a project that has no more. */
   private remove(project: string, waiter: Waiter<T>): void {
     this.sweeper.delete(waiter);
     const waiters = this.waiters.get(project) ?? [];

@@ -1,6 +1,6 @@
 /**
- * The disk quota of projects. Postgres has none, so the service measures a project's database while it is being written
- * to, rejects writes once it is over, and ends statements that keep growing it. Reasons:
+ * The disk quota of projects. Postgres has no quotas, so the service measures a project's database while it is written
+ * to, rejects writes if it is over its quota, and cancels statements that keep growing it. Reasons:
  * docs/decisions/0019-disk-quota.md.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -12,40 +12,42 @@ import type { Clock } from './deadline.js';
 /** Bytes of a project's database; null if they are unknown, or it is gone. */
 type MeasureSize = (project: ProjectRow) => Promise<number | null>;
 
-/** While a project is within its quota, a measurement is used for this long; then it is renewed in the background … */
+/** While a project is within its quota, a measurement is used for this long and then renewed in the background … */
 const RENEW_MS = 2_000;
-/** … except after a pause, in which other instances may have written: then requests wait for a new one. */
+/** … except after a longer pause, in which other instances may have written: then requests wait for a new one. */
 const TRUST_MS = 30_000;
 /** While a project is over its quota: another instance, or Postgres's own vacuum, may have freed space. */
 const RECHECK_MS = 500;
 
-/** Work that took longer may have written much: the size is measured again after it. */
+/** Work that took longer may have written a lot: the size is measured again after it. */
 const LARGE_WORK_MS = 100;
 
-/** Measuring takes longer the more tables there are; this is the most of the time that it may take. */
+/** The largest share of time spent on measuring, which takes longer the more tables there are. */
 const MEASURING_SHARE = 0.2;
 
-/** A request waits this long at most for a measurement to begin. */
+/** The longest wait of a request for a measurement to begin. */
 const MAX_WAIT_MS = 2_000;
 
-/** While work runs that takes longer, the size is measured at this interval. */
+/** While longer work runs, the size is measured at this interval. */
 const MEASURE_EVERY_MS = 1_000;
 
-/** What running work may add to the quota, so that what began within it can end: a tenth, within these bounds. */
+/**
+ * How far running work may exceed the quota, so that work which began within it can end: a tenth, within these bounds.
+ */
 const MARGIN_SHARE = 0.1;
 const MIN_MARGIN = 64 * 1024 * 1024;
 const MAX_MARGIN = 1024 * 1024 * 1024;
 
 /**
- * What work may do to the size of its project. `none`: it only reads or drops. `rewrites`: new files are written before
- * the old ones go away (VACUUM FULL, CLUSTER, REINDEX).
+ * The effect of work on the size of its project. `none`: it only reads or drops. `rewrites`: it writes new files before
+ * the old ones are removed (VACUUM FULL, CLUSTER, REINDEX).
  */
 export type QuotaImpact = 'none' | 'writes' | 'rewrites';
 
 /** A project is over its quota. */
 export interface OverQuota {
   readonly error: EngineError;
-  /** False once it has grown further by what ran along with deletes (triggers, functions): then only drops help. */
+  /** False if it has grown further because code ran with deletes (triggers, functions): then only drops are allowed. */
   readonly mayRunCode: boolean;
 }
 
@@ -58,7 +60,7 @@ interface Work {
   readonly request: Stoppable;
 }
 
-/** What is known of one project. */
+/** The state of one project. */
 interface Usage {
   project: ProjectRow;
   quota: number;
@@ -68,9 +70,9 @@ interface Usage {
   /** When the next measurement may begin. */
   nextMeasurementAt: number;
   measuring: Promise<void> | null;
-  /** Something was removed since the last measurement began. */
+  /** Something has been removed since the last measurement began. */
   outdated: boolean;
-  /** The least size since the project went over its quota; null: it is not over. */
+  /** The smallest size since the project went over its quota; null: it is not over. */
   least: number | null;
   readonly works: Set<Work>;
 }
@@ -80,7 +82,7 @@ export class Quotas {
   private readonly atWork = new Set<Usage>();
   private timer: NodeJS.Timeout | undefined;
 
-  /** @param defaultBytes of projects without a quota of their own; null: none */
+  /** @param defaultBytes the quota of projects without their own; null: none */
   constructor(
     private readonly measure: MeasureSize,
     private readonly defaultBytes: number | null,
@@ -93,7 +95,7 @@ export class Quotas {
 
   /**
    * @returns undefined if there is nothing to wait for
-   * @throws EngineError quota_exceeded; database_unavailable if its size has to be measured and cannot
+   * @throws EngineError quota_exceeded; database_unavailable if the size has to be measured and cannot be
    */
   requireRoom(project: ProjectRow): Promise<void> | undefined {
     return this.overQuota(project)?.then((over) => {
@@ -117,8 +119,8 @@ export class Quotas {
 
   /**
    * Watches work that may write.
-   * @param request is stopped if it goes too far, which may be at any time
-   * @returns ends the watch; null if there is nothing to watch
+   * @param request may be stopped at any time, if it grows the project too far
+   * @returns a function that ends the watch; null if there is nothing to watch
    */
   watch(project: ProjectRow, impact: QuotaImpact, request: Stoppable): (() => void) | null {
     const usage = this.usageOf(project);
@@ -131,13 +133,13 @@ export class Quotas {
     return () => {
       works.delete(work);
       if (works.size === 0) this.atWork.delete(usage);
-      // It may have freed space, which the next write should find at once.
+      // The work may have freed space, which the next write should find at once.
       if (usage.least !== null) usage.outdated = true;
       else if (performance.now() - work.since > LARGE_WORK_MS) this.renew(usage);
     };
   }
 
-  /** The project is gone. */
+  /** Call this if the project is gone. */
   forget(project: string): void {
     this.usages.delete(project);
   }
@@ -179,7 +181,7 @@ export class Quotas {
     return known;
   }
 
-  /** A measurement that began before something was removed does not count. */
+  /** A measurement that began before the removal does not count. */
   private async measureAgain(usage: Usage): Promise<void> {
     if (usage.measuring !== null) {
       await usage.measuring;
@@ -188,7 +190,7 @@ export class Quotas {
     await this.startMeasuring(usage);
   }
 
-  /** In the background: if it fails, the next request that has to wait for a measurement reports that. */
+  /** Measures in the background. If that fails, the next request that waits for a measurement reports it. */
   private renew(usage: Usage): void {
     this.startMeasuring(usage).catch(() => {});
   }
@@ -203,8 +205,8 @@ export class Quotas {
     if (early > 0) await sleep(Math.min(early, MAX_WAIT_MS));
     usage.outdated = false;
     const startedAt = performance.now();
-    // If the database is gone, the next use of it reports that better. A node of a cluster that is away has not become
-    // smaller.
+    // If the size is unknown, the last one stays: the next use of a missing database reports that better, and a cluster
+    // with an unreachable node has not become smaller.
     note(usage, (await this.measure(usage.project)) ?? usage.bytes);
     usage.measuredAt = startedAt;
     const endedAt = performance.now();
@@ -220,20 +222,20 @@ export class Quotas {
           for (const work of usage.works)
             if (isLong(work) && usage.bytes > work.limit) work.request.stop(ended(usage), 'quota');
         },
-        // Without a measurement nothing is ended; the next one is a second away.
+        // Without a measurement nothing is canceled; the next one comes in a second.
         () => {},
       );
     }
   }
 }
 
-/** Takes in what was measured. */
+/** Stores a measurement. */
 function note(usage: Usage, bytes: number): void {
   usage.bytes = bytes;
   usage.least = bytes > usage.quota ? Math.min(usage.least ?? bytes, bytes) : null;
 }
 
-/** Bytes of the whole database beyond which work is ended. */
+/** The size of the whole database beyond which work is canceled, in bytes. */
 function limitOf({ quota, least, bytes }: Usage, impact: QuotaImpact): number {
   if (impact === 'none') return Infinity;
   return Math.max(quota, least ?? 0) + margin(quota) + (impact === 'rewrites' ? bytes : 0);

@@ -1,5 +1,5 @@
 /**
- * Slots for running requests on one server: who may use it now, who waits, and who is rejected (contract section 8).
+ * Slots for running requests on one server: a request gets one, waits for one, or is rejected (contract section 8).
  * They are limited per project and over all projects of the server.
  */
 import { AdaptiveQueueLimit } from './adaptive-queue-limit.js';
@@ -9,7 +9,6 @@ import type { WaitBudget } from './wait-budget.js';
 /** Typed requests (inserts, schema calls) have slots that free SQL cannot take. */
 export type WorkKind = 'typed' | 'sql';
 
-/** Requests of a kind. */
 export interface Load {
   running: number;
   waiting: number;
@@ -33,18 +32,18 @@ interface Usage {
   queueLimit: AdaptiveQueueLimit | null;
 }
 
-/** Under overload, this many requests may wait per slot: enough to fill one that becomes free. */
+/** Under overload, this many requests may wait per slot: enough to fill a slot that becomes free. */
 const SHORT_QUEUE_PER_SLOT = 2;
 
 /**
- * One instance: under overload there may be thousands a second, and each stack trace would cost more than the
- * rejection.
+ * A single instance: under overload there may be thousands a second, and a stack trace for each would cost more than
+ * the rejection.
  */
 export const TOO_MANY_WAITING = overloaded('Too many requests of this project are waiting');
 
 export class Slots {
   private running = 0;
-  /** Projects with something running or waiting. */
+  /** Projects with running or waiting requests. */
   private readonly projects = new Map<string, Usage>();
   private readonly queue = new FairQueue<WorkKind>({
     take: (project, kind) => this.take(project, kind),
@@ -54,14 +53,14 @@ export class Slots {
 
   constructor(private readonly limits: SlotLimits) {}
 
-  /** Requests running and waiting now, for the metrics. */
+  /** Requests running and waiting now, for metrics. */
   get load(): Record<WorkKind, Load> {
     const load = noLoad();
     this.addLoad(load);
     return load;
   }
 
-  /** @param project undefined: all of them */
+  /** @param project undefined: all projects */
   addLoad(load: Record<WorkKind, Load>, project?: string): void {
     for (const one of project === undefined ? this.projects.keys() : [project]) this.addLoadOf(one, load);
   }
@@ -74,7 +73,7 @@ export class Slots {
     return !this.mayWait(project, usage);
   }
 
-  /** Takes a slot if one is free. @returns releases it; null: the request has to wait */
+  /** Takes a slot if one is free. @returns a function that releases it; null: the request has to wait */
   tryAcquire(project: string, kind: WorkKind): (() => void) | null {
     return this.take(project, kind) ? this.releaseOf(project, kind) : null;
   }
@@ -82,7 +81,7 @@ export class Slots {
   /**
    * Waits for a slot and takes it.
    * @param signal aborted when the client leaves
-   * @returns releases the slot
+   * @returns a function that releases the slot
    * @throws EngineError overloaded
    */
   async acquire(project: string, kind: WorkKind, signal: AbortSignal, budget: WaitBudget): Promise<() => void> {
@@ -141,7 +140,7 @@ export class Slots {
     return usage;
   }
 
-  /** An idle project costs nothing. */
+  /** Removes the entry of an idle project. */
   private forgetIdle(project: string, { running }: Usage): void {
     if (running === 0 && this.queue.lengthOf(project) === 0) this.projects.delete(project);
   }

@@ -1,9 +1,9 @@
 /**
- * Checks everything that is in progress every few milliseconds: one timer for all requests, because a timer and a
- * listener for each would cost more than many a request takes.
+ * Checks everything in progress every few milliseconds, with one timer for all requests: a timer and a listener for
+ * each would cost more than many requests take.
  */
 
-/** How late an expired deadline, or a client that has left, may be noticed. */
+/** The longest delay in noticing an expired deadline or a disconnected client. */
 const INTERVAL_MS = 20;
 
 export interface Swept {
@@ -13,8 +13,8 @@ export interface Swept {
 
 export class Sweeper<T extends Swept> {
   /**
-   * In no order. An array, because V8's young-generation collections keep every later member of a Set alive once an
-   * earlier backing store of it has become old.
+   * In no order. Not a Set: once one of its backing stores has become old, V8's young-generation collections keep every
+   * later member alive.
    */
   private readonly members: T[] = [];
   private timer: NodeJS.Timeout | null = null;
@@ -36,7 +36,7 @@ export class Sweeper<T extends Swept> {
   }
 
   /**
-   * The timer ends with the first sweep that finds nothing, so that a single member that comes and goes does not
+   * The timer ends only at the first sweep without members, so that a single member that comes and goes does not
    * restart it.
    */
   private sweep(): void {
@@ -45,7 +45,7 @@ export class Sweeper<T extends Swept> {
       this.timer = null;
     }
     const now = performance.now();
-    // Backwards: the last member, which was already checked, takes the place of one that leaves.
+    // Backwards: the last member, already checked, takes the place of one that is deleted.
     for (let i = this.members.length - 1; i >= 0; i--) this.members[i]?.check(now);
   }
 }

@@ -1,14 +1,14 @@
-/** How long one request may wait in all, summed over the queues it stands in one after another (contract section 8). */
+/** How long a request may wait in total, over all queues (contract section 8). */
 export class WaitBudget {
   /** @param left milliseconds */
   constructor(private left: number) {}
 
-  /** Milliseconds that the request may still wait; 0: reject it if it would have to wait. */
+  /** Milliseconds left; 0: a request that would have to wait is rejected. */
   get ms(): number {
     return Math.max(0, this.left);
   }
 
-  /** Starts a wait. @returns call it when the wait is over */
+  /** Starts a wait. @returns a function to call when the wait is over */
   start(): () => void {
     const since = performance.now();
     return () => void (this.left -= performance.now() - since);

@@ -1,10 +1,10 @@
-/** Statistics of a project that has moved: a copy has none, and until autovacuum comes by, the planner would guess. */
+/** Collects statistics for a moved project: a copy has none, and until autovacuum runs, the planner would guess. */
 import { sql, startupOptions, withSession } from '../../pg/index.js';
 import type { Placement } from '../../tenancy/placement.js';
 import { type Tenancy, withServer } from '../../tenancy/tenancy.js';
 
 /**
- * As the writer: it runs the project's code where an index has an expression.
+ * Runs as the writer, because index expressions may call the project's code.
  * @throws PostgresError, ConnectionLost, EngineError database_unavailable; the signal's reason
  */
 export function analyze(tenancy: Tenancy, placement: Placement, signal: AbortSignal): Promise<void> {

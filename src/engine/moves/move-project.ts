@@ -1,7 +1,6 @@
 /**
- * One move of a project to another server, from its first step to its last. Until the switch, which is one change of
- * the control database, the project lives on the source; from then on it lives on the target (`recover.ts` sees to what
- * a crash leaves).
+ * Moves a project to another server. The project lives on the source until the switch, a single change in the control
+ * database; from then on it lives on the target. `recover.ts` cleans up after a crash.
  */
 import type { CopyProgress } from '../../backup/copy/copy-database.js';
 import { EngineError } from '../../contract/errors.js';
@@ -17,24 +16,24 @@ import type { ProjectParts } from '../projects/project-parts.js';
 import { inWords } from './plan-move.js';
 import { reasonOf } from './reason.js';
 
-/** A write that takes longer is ended, and its client told so. */
+/** A write that takes longer is canceled, and its client gets an error. */
 const DRAIN_MS = 10_000;
 
-/** The same, of a project that is streamed. */
+/** The same for a move by stream. */
 const STREAM_DRAIN_MS = 500;
 
 export interface MoveOptions {
   /** Default: copy. */
   readonly mode?: MoveMode;
   readonly verify: Verification;
-  /** Milliseconds for which writes may be refused; null: as many as it takes. */
+  /** Milliseconds for which writes may be refused; null: no limit. */
   readonly maxPauseMs: number | null;
-  /** Aborted: the move is to end. What it throws is its reason. */
+  /** If aborted, the move ends with the signal's reason. */
   readonly signal: AbortSignal;
 }
 
 /**
- * Whoever calls it holds the project's lock, and settles what it leaves after a failure.
+ * The caller holds the project's lock, and cleans up after a failure.
  * @throws EngineError; Error that says why it cannot go on; the signal's reason
  */
 export async function moveProject(parts: ProjectParts, move: NewMove, options: MoveOptions, by: Origin): Promise<void> {
@@ -42,7 +41,7 @@ export async function moveProject(parts: ProjectParts, move: NewMove, options: M
   const { id, source, target } = move;
   const [from, to] = [servers.tenancyOf(source), servers.tenancyOf(target)];
 
-  // The target, empty; and a source whose roles are as they should be, in the tables that this version has.
+  // Create an empty target, and bring the source's schema and roles up to date.
   await serviceWork(() => databases.upgrade(from, source));
   await serviceWork(() => databases.restoreRights(from, source));
   options.signal.throwIfAborted();
@@ -67,13 +66,16 @@ export async function moveProject(parts: ProjectParts, move: NewMove, options: M
   }
   await advance('copying', 'verifying');
 
-  // Nobody reads what is old once others write what is new.
+  // Nobody may read the old data once others write new data.
   await fence('reader', 'verifying');
   signal.throwIfAborted();
   const entry = audit.entryOfChange(by, { operation: 'project.move', object: serverName(target) });
   if (!(await moves.switch(move, databases.schemaVersion, entry))) throw taken();
 
-  /** Writes end: the control database says so to every instance, and the source refuses those that do not listen. */
+  /**
+   * Ends writes: the control database tells every instance, and the source refuses the writes of instances that miss
+   * it.
+   */
   async function endWrites(longestMs = DRAIN_MS): Promise<void> {
     if (!(await moves.fence(id))) throw taken();
     pause.begin();
@@ -83,14 +85,16 @@ export async function moveProject(parts: ProjectParts, move: NewMove, options: M
     hasFence = true;
   }
 
-  /** Rows, idempotency keys and receipts of one snapshot; then both are compared. */
+  /** Copies rows, idempotency keys and receipts in one snapshot, then compares source and target. */
   async function copyBehindFence(): Promise<void> {
     if (!hasFence) await endWrites();
     const { copyDatabase } = await import('../../backup/copy/copy-database.js');
     await bothRunning(() => copyDatabase(copy));
   }
 
-  /** The same, and what is written meanwhile. @returns false: it has to be copied, into a target that is empty again */
+  /**
+   * The same, and streams later writes. @returns false: the project has to be copied, into a target that is empty again
+   */
   async function stream(): Promise<boolean> {
     await advance('preparing', 'streaming');
     const { NotStreamable, streamDatabase } = await import('../../backup/stream/stream-database.js');
@@ -122,7 +126,7 @@ export async function moveProject(parts: ProjectParts, move: NewMove, options: M
   }
 }
 
-/** Somebody else undoes it: this process was without the project's lock for a while. */
+/** This process has lost the project's lock for a while, and another instance undoes the move. */
 const taken = (): EngineError =>
   new EngineError('database_unavailable', 'The move was taken over by another instance, which undoes it');
 
@@ -139,7 +143,7 @@ function pauseLimit({ maxPauseMs }: MoveOptions): { readonly signal: AbortSignal
 
 const NOTE_EVERY_MS = 1_000;
 
-/** Writes down what is copied every second, and learns then whether somebody wants the move to end. */
+/** Stores the progress every second, and finds out whether the move was canceled. */
 class ProgressNotes {
   readonly signal: AbortSignal;
   private readonly canceled = new AbortController();
@@ -173,7 +177,7 @@ class ProgressNotes {
       .then((goesOn) => {
         if (!goesOn) this.canceled.abort(new Error('It was canceled'));
       })
-      // The control database may be away for a moment: the next step finds out.
+      // The control database may be unavailable for a moment; if it stays so, the next step fails.
       .catch(() => {});
     return this.writing;
   }

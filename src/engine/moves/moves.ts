@@ -57,7 +57,7 @@ export class Moves {
     this.rows = parts.moves;
   }
 
-  /** Moves that this process carries out. */
+  /** Moves that run in this process. */
   get underWay(): number {
     return this.running.size;
   }
@@ -73,8 +73,8 @@ export class Moves {
   }
 
   /**
-   * Begins a move. It goes on in this process.
-   * @throws EngineError not_found, invalid_request with all that is in the way, request_in_flight, overloaded,
+   * Starts a move, which runs in this process.
+   * @throws EngineError not_found, invalid_request naming all obstacles, request_in_flight, overloaded,
    * database_unavailable
    */
   async start(name: string, to: string, options: Omit<MoveOptions, 'signal'>, by: Origin): Promise<MoveRow> {
@@ -96,17 +96,17 @@ export class Moves {
         .withProjectLock(projectId, underLock, WAIT_MS)
         .then(async (done) => {
           if (done === null) throw inTheWay(name);
-          // Requests go on meanwhile. What fails of it, autovacuum does later.
+          // Requests run meanwhile. If this fails, autovacuum does it later.
           if (moved !== null) await analyze(this.parts.servers.tenancyOf(moved), moved, abort.signal).catch(() => {});
         })
-        // Once it has begun, a failure is in its row, or the next look settles it.
+        // Once the move has begun, its row holds the failure, or the next recovery settles it.
         .catch(refused)
         .finally(() => this.running.delete(id));
       this.running.set(id, { abort, work });
     });
   }
 
-  /** Checks again, under the lock, and notes the move. */
+  /** Checks again under the lock, and stores the move. */
   private async insert(id: string, name: string, to: string, mode?: MoveMode): Promise<MoveRow> {
     const plan = await this.plan(name, to);
     requireNoObstacles(plan);
@@ -132,7 +132,7 @@ export class Moves {
     try {
       hasMoved = await recover(parts, move, reasonOf(failure));
     } catch (error) {
-      // The next look goes on, also with what another process has undone meanwhile.
+      // The next recovery goes on, even if another process has undone the move meanwhile.
       this.unrecovered.set(move.id, move);
       await this.noteFailure(move, error);
     }
@@ -145,7 +145,7 @@ export class Moves {
     return hasMoved;
   }
 
-  /** The last ones, the newest first. @param project of one project, by name */
+  /** Recent moves, the newest first. @param project only moves of the project of this name */
   list(project?: string): Promise<MoveRow[]> {
     return this.rows.latest(project);
   }
@@ -158,7 +158,7 @@ export class Moves {
   }
 
   /**
-   * Ends a move, whoever carries it out. The project stays where it is.
+   * Cancels a move, in whichever process it runs. The project stays where it is.
    * @throws EngineError not_found; invalid_request if it is too late
    */
   async cancel(id: string): Promise<MoveRow> {
@@ -173,12 +173,12 @@ export class Moves {
     return this.get(id);
   }
 
-  /** Undoes or finishes what nobody carries out any more. @param lost a server that will not come back */
+  /** Undoes or finishes moves whose process has ended. @param lost a server that will not come back */
   async recover(lost: string | null = null): Promise<void> {
     const left = new Map((await this.rows.open()).map((move) => [move.id, move]));
     for (const move of [...left.values(), ...[...this.unrecovered.values()].filter(({ id }) => !left.has(id))]) {
       const { id, projectId, project: name } = move;
-      // Whether this process still holds the project's lock or not: it settles what it carries out.
+      // A move that runs here is settled here, even if this process has lost the project's lock.
       if (this.running.has(id)) continue;
       await this.parts.control
         .withProjectLock(projectId, async () => {
@@ -190,17 +190,17 @@ export class Moves {
           this.parts.audit.record(BY_ITSELF, { operation: 'repair', outcome: 'ok', project: { id: projectId, name } });
           this.events.onEnd(projectId);
         })
-        // A server that does not answer does not keep the others from being settled; the next look tries it again.
+        // A server that does not answer must not block the other moves; the next recovery tries it again.
         .catch((error: unknown) => this.noteFailure(move, error));
     }
   }
 
-  /** What is left of a move cannot be cleared away now. */
+  /** Reports that a move cannot be cleaned up now. */
   private async noteFailure(move: MoveRow, error: unknown): Promise<void> {
     const reason = reasonOf(error) ?? '';
     if (this.reported.get(move.id) !== reason) this.events.onStuck(move, reason);
     this.reported.set(move.id, reason);
-    // It is noted with the next look, if the control database does not answer.
+    // If the control database does not answer, the next recovery stores it.
     await this.rows.noteFailure(move.id, reason).catch(() => {});
   }
 
@@ -216,7 +216,7 @@ export class Moves {
     }, RECOVER_EVERY_MS).unref();
   }
 
-  /** Undoes what has not switched yet. */
+  /** Undoes moves that have not switched yet. */
   async close(): Promise<void> {
     clearInterval(this.recovering);
     for (const { abort } of this.running.values()) abort.abort(new Error('The service was stopped'));

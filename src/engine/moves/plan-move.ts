@@ -1,4 +1,4 @@
-/** Whether a project can move to a server, and all that is in the way. Changes nothing. */
+/** Checks whether a project can move to a server, and lists all obstacles. Changes nothing. */
 import { streamObstacles } from '../../backup/stream/obstacles.js';
 import { EngineError } from '../../contract/errors.js';
 import type { MoveMode } from '../../contract/moves.js';
@@ -16,13 +16,13 @@ import { needsOf, type ProjectNeeds } from './project-needs.js';
 export interface MovePlan {
   readonly project: ProjectRow;
   readonly to: ServerRow;
-  /** Of the project on disk; null: unknown. */
+  /** The size of the project on disk; null: unknown. */
   readonly bytes: number | null;
-  /** In words; empty: it can move. */
+  /** Obstacles as text; empty: the project can move. */
   readonly obstacles: readonly string[];
-  /** Why it is copied though it was to be streamed, and for about how long; null: it is not. */
+  /** Why it is copied although a stream was requested, and about how long that takes; null: it is not. */
   readonly fallback: string | null;
-  /** Why one of the servers could not be asked; null: both answered. */
+  /** The error if one of the servers does not answer; null: both answered. */
   readonly unreachable: EngineError | null;
 }
 
@@ -81,15 +81,15 @@ const notStreamable = ({ servers }: ProjectParts, { placement }: ProjectRow, to:
     return streamObstacles(servers.tenancyOf(placement), placement, servers.tenancyOf(target), target);
   });
 
-/** Bytes of a database that are copied in a second: a guess. */
+/** An estimate of the bytes of a database that are copied in a second. */
 const BYTES_PER_SECOND = 20_000_000;
 
-/** @param why it is not streamed. @param bytes of the project; null: unknown */
+/** @param why it is not streamed @param bytes of the project; null: unknown */
 export function inWords(why: string, bytes: number | null): string {
   return bytes === null ? why : `${why} (writes are refused for about ${2 + Math.ceil(bytes / BYTES_PER_SECOND)} s)`;
 }
 
-/** @throws EngineError invalid_request that names them; database_unavailable if a server does not answer */
+/** @throws EngineError invalid_request naming the obstacles; database_unavailable if a server does not answer */
 export function requireNoObstacles({ project, to, obstacles, unreachable }: MovePlan): void {
   if (unreachable !== null) throw unreachable;
   if (obstacles.length === 0) return;
@@ -101,7 +101,7 @@ export function requireNoObstacles({ project, to, obstacles, unreachable }: Move
 
 interface Asked<T> {
   readonly server: string;
-  /** null: it does not answer. */
+  /** null: the server does not answer. */
   readonly found: T | null;
   readonly unreachable: EngineError | null;
 }
@@ -137,7 +137,7 @@ async function sourceOf({ servers }: ProjectParts, project: ProjectRow): Promise
   };
 }
 
-/** What the project needs, and the target does not offer. */
+/** Requirements of the project that the target does not meet. */
 async function missing(source: Source, target: Tenancy, to: ServerRow): Promise<string[]> {
   const major = await target.major();
   const offered = await target.extensions();
@@ -158,7 +158,7 @@ async function missing(source: Source, target: Tenancy, to: ServerRow): Promise<
 }
 
 async function unknownRoles(roles: readonly string[], target: Tenancy, to: ServerRow): Promise<string[]> {
-  // A server of the project's own has no others than those that every project has.
+  // The project's own server has only the roles that every project has.
   if (roles.length === 0 || target instanceof OwnServerTenancy) return [...roles];
   const found = await serviceWork(() =>
     target.serverOf({ server: to.name }).pool.query(sql`SELECT rolname FROM pg_roles WHERE rolname = ANY (${roles})`),

@@ -1,7 +1,4 @@
-/**
- * Which projects are to move, and where: off servers that are draining, and from full servers to empty ones. Changes
- * nothing.
- */
+/** Plans moves of projects: off servers that are draining, and from full servers to empty ones. Changes nothing. */
 import type { ProjectRow } from '../../tenancy/control-rows.js';
 import { serverName } from '../../contract/servers.js';
 import type { ServerRow } from '../../tenancy/server-rows.js';
@@ -9,11 +6,11 @@ import type { ServerRow } from '../../tenancy/server-rows.js';
 export interface PlannedMove {
   readonly project: string;
   readonly from: string;
-  /** null: no other server takes it. */
+  /** null: no other server can take it. */
   readonly to: string | null;
 }
 
-/** What a server that answers offers to a project. */
+/** The properties of a server that matter for placing a project. */
 export interface Offer {
   /** Major version of Postgres. */
   readonly major: number;
@@ -24,15 +21,15 @@ export interface Offer {
 export interface Situation {
   readonly servers: readonly ServerRow[];
   readonly projects: readonly ProjectRow[];
-  /** By name of the server. One that does not answer is not there: nothing moves to or from it. */
+  /** By name of the server. A server that does not answer is missing: nothing moves to or from it. */
   readonly offers: ReadonlyMap<string, Offer>;
-  /** Bytes on disk by id of the project, as far as they are known. */
+  /** Known sizes on disk in bytes, by id of the project. */
   readonly sizes: ReadonlyMap<string, number>;
-  /** Ids of projects that have made schemas. */
+  /** Ids of projects that have created schemas. */
   readonly withSchemas: ReadonlySet<string>;
 }
 
-/** A server, and who would be there after the moves planned so far. */
+/** A server, and its projects after the moves planned so far. */
 interface Place {
   readonly server: ServerRow;
   readonly offer: Offer | undefined;
@@ -41,8 +38,8 @@ interface Place {
 }
 
 /**
- * A project moves only to a server that has all labels of the one where it lives, and offers what it has there. No move
- * is planned that leaves its target as loaded as its source was: projects for each weight.
+ * A project moves only to a server that has all labels, the extensions and at least the Postgres version of its present
+ * one. No move is planned that leaves its target as loaded as its source was; load is projects per weight.
  */
 export function planRebalance(situation: Situation): PlannedMove[] {
   const { servers, projects, offers, sizes, withSchemas } = situation;
@@ -102,7 +99,7 @@ const isWorthIt = (from: Place, to: Place): boolean => load(to, 1) < load(from);
 const takers = (from: Place, places: readonly Place[]): Place[] =>
   places.filter((to) => to !== from && takes(to, from)).sort((a, b) => load(a, 1) - load(b, 1));
 
-/** No project comes to Citus unless it is asked for, and none leaves it. */
+/** A rebalance moves no project to or from Citus. */
 const takes = ({ server, offer, projects }: Place, from: Place): boolean =>
   server.status === 'active' &&
   [server, from.server].every(({ engine }) => engine === 'postgres') &&

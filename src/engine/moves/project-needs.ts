@@ -1,4 +1,4 @@
-/** What a project has that not every server offers, and what keeps it from being moved at all. */
+/** Finds the requirements that a project has of a server, and obstacles to any move. */
 import { sql, type Session } from '../../pg/index.js';
 import { installedExtensions } from '../../tenancy/extensions.js';
 import type { Placement } from '../../tenancy/placement.js';
@@ -9,11 +9,11 @@ import { type Tenancy, withServer } from '../../tenancy/tenancy.js';
 
 export interface ProjectNeeds {
   readonly extensions: readonly string[];
-  /** Schemas that it has made. */
+  /** Schemas that it has created. */
   readonly schemas: readonly string[];
-  /** Roles that its row security policies name, but for its own. */
+  /** Roles other than its own that its row security policies name. */
   readonly roles: readonly string[];
-  /** What is in the way wherever it is to move, in words. */
+  /** Obstacles to any move, as text. */
   readonly obstacles: readonly string[];
 }
 
@@ -53,7 +53,7 @@ async function obstaclesOf(session: Session, placement: Placement): Promise<stri
     session,
     sql`SELECT subname FROM pg_subscription WHERE subdbid = (SELECT oid FROM pg_database WHERE datname = current_database()) ORDER BY 1`,
   );
-  // As the role of the copy has them (backup/logical/dump-role.ts).
+  // The privileges of the role that copies (backup/logical/dump-role.ts).
   const [[isClosed, bypasses] = []] = await session.query(
     sql`SELECT NOT rolsuper AND NOT has_table_privilege('public', 'pg_roles', 'SELECT'),
           rolsuper OR rolbypassrls AND current_setting('server_version_num')::integer >= 160000

@@ -1,20 +1,20 @@
-/** Why a move has ended, in words that are kept. */
+/** The reason why a move has ended, as stored text. */
 import { messageOf } from '../../contract/operator-message.js';
 import { PostgresError } from '../../pg/index.js';
 
 /**
- * Classes of errors of the connection, the login, the names and the server, whose messages have no values of rows
- * (manual, appendix A).
+ * SQLSTATE classes of connection, login, names and server, whose messages contain no values of rows (manual, appendix
+ * A).
  */
 const TELLABLE = new Set(['08', '28', '3D', '42', '53', '55', '57', '58']);
 
-/** Without what Postgres says of the values of a row: its SQLSTATE and table say enough. */
+/** Omits messages that may quote values of a row: the SQLSTATE and the table are enough. */
 export function reasonOf(error: unknown): string | undefined {
   if (error === null) return undefined;
   const postgres = postgresErrorOf(error);
   if (postgres === null) return messageOf(error);
   const { sqlstate, message, fields } = postgres;
-  // Code of the project's may raise any of them, with any text; then there is a context.
+  // Code of the project can raise any of them with any text; then the error has a context.
   if (TELLABLE.has(sqlstate.slice(0, 2)) && fields.where === undefined) return messageOf(error);
   const table = fields.table === undefined ? '' : ` of the table ${fields.table}`;
   return messageOf(error).replaceAll(message, `Postgres's error ${sqlstate}${table}`);

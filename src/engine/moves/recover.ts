@@ -1,6 +1,6 @@
 /**
- * What is left to do of a move that has failed, was canceled, or lost its process: it is undone, or finished if the
- * project lives on the target already. Every step may have been done before, and somebody else may be at it.
+ * Settles a move that has failed, was canceled, or lost its process: it is undone, or finished if the project already
+ * lives on the target. Any step may have been done before, and another process may be doing the same.
  */
 import { clearSource } from '../../backup/stream/source.js';
 import type { MoveRow } from '../../tenancy/move-rows.js';
@@ -11,12 +11,13 @@ import { serviceWork } from '../../tenancy/service-work.js';
 import { dropDumpRole } from '../../backup/logical/dump-role.js';
 import type { ProjectParts } from '../projects/project-parts.js';
 
-/** Why a move ended, if its process cannot say. */
+/** The reason if the move's process cannot give one. */
 const INTERRUPTED = 'The process that carried it out has ended, or lost the control database';
 
 /**
- * @param lost a server that will not come back: what is there is left
- * @returns whether the project lives on the target. @throws EngineError database_unavailable: the next attempt goes on
+ * @param lost a server that will not come back: its contents are ignored
+ * @returns whether the project lives on the target
+ * @throws EngineError database_unavailable: the next attempt goes on
  */
 export async function recover(
   parts: ProjectParts,
@@ -29,8 +30,7 @@ export async function recover(
   const drop = async (place: Placement): Promise<void> => {
     if (serverName(place) !== lost) await serviceWork(() => servers.tenancyOf(place).drop(place));
   };
-  // Nobody can switch from here on, unless it is too late. After a switch whose answer was lost, the row says which of
-  // the two it is.
+  // From here on nobody can switch. If the switch has already happened, but its answer was lost, the row says so.
   if (await moves.undo(id, reason)) {
     await undo(parts, move, drop);
     return false;
@@ -41,12 +41,12 @@ export async function recover(
     await moves.end(id, 'switched', 'done');
     return true;
   }
-  // Somebody else has undone it, perhaps while this process was still making the target.
+  // Another process has undone it, perhaps while this one was still creating the target.
   if (state !== 'done') await drop(target);
   return state === 'done';
 }
 
-/** The project takes writes again first: the target's server may not answer. */
+/** First the project accepts writes again, since the target's server may not answer. */
 async function undo(
   { moves, servers }: ProjectParts,
   { id, source, target, mode }: MoveRow,

@@ -1,4 +1,4 @@
-/** What `cdp rebalance` has to know of servers and projects. */
+/** Collects the facts about servers and projects that `cdp rebalance` needs. */
 import type { ProjectRow } from '../../tenancy/control-rows.js';
 import { serverName } from '../../contract/servers.js';
 import { addedServer, type ServerRow } from '../../tenancy/server-rows.js';
@@ -18,7 +18,7 @@ export async function situationOf({ control, rows, servers }: ProjectParts): Pro
   return { servers: all, projects, offers, sizes: await sizesOf(servers, projects), withSchemas };
 }
 
-/** null: it does not answer. */
+/** null: the server does not answer. */
 async function offerOf(servers: Servers, row: ServerRow): Promise<Offer | null> {
   try {
     const place = { server: row.name, added: addedServer(row) };
@@ -34,7 +34,7 @@ async function offerOf(servers: Servers, row: ServerRow): Promise<Offer | null> 
   }
 }
 
-/** A server that is stopped is not started for this: a move that finds schemas there is refused, and says so. */
+/** Does not start a stopped server: a move that finds schemas there is refused with that reason. */
 async function schemaOwners(
   servers: Servers,
   projects: readonly ProjectRow[],
@@ -45,7 +45,7 @@ async function schemaOwners(
     if (!placement.ownSchemas || !offers.has(serverName(placement))) continue;
     const tenancy = servers.tenancyOf(placement);
     if (!tenancy.runs(placement)) continue;
-    // One that is half made, or half deleted, does not move anyway.
+    // A project that is half created or half deleted does not move anyway.
     const needs = await needsOf(tenancy, placement).catch(() => null);
     if (needs !== null && needs.schemas.length > 0) owners.add(id);
   }

@@ -1,13 +1,12 @@
 /**
- * Which statements free disk space: what a project may change while it is over its disk quota. Everything else only
- * reads then, so a statement that is missing here is rejected and does no harm.
+ * Recognizes statements that free disk space: a project over its disk quota may run only these and reads. If a
+ * statement is missing here, it is refused and does no harm.
  */
 import type { AlterTableStmt, Node, WithClause } from 'libpg-query';
 
 /**
- * `drop`: runs no code of the project. `delete`: a trigger, or a function in a condition, runs with it. `rewrite`:
- * takes dead rows out of tables and indexes; Postgres runs it READ ONLY too, and then no function of an index can
- * write.
+ * `drop`: runs no code of the project. `delete`: may run a trigger, or a function in a condition. `rewrite`: removes
+ * dead rows from tables and indexes; Postgres allows it READ ONLY, so that no function of an index can write.
  */
 export type FreesSpace = 'drop' | 'delete' | 'rewrite';
 
@@ -32,7 +31,7 @@ function onlyDrops({ cmds = [] }: AlterTableStmt): boolean {
   return cmds.length > 0 && cmds.every((cmd) => 'AlterTableCmd' in cmd && DROPPING.has(cmd.AlterTableCmd.subtype));
 }
 
-/** The kinds of the queries of a WITH clause. Postgres takes those that write at the top level alone (manual 7.8.4). */
+/** The kinds of the queries of a WITH clause. Postgres allows those that write only at the top level (manual 7.8.4). */
 const kindsIn = (clause: WithClause | undefined): string[] =>
   (clause?.ctes ?? []).map((cte) =>
     'CommonTableExpr' in cte ? (Object.keys(cte.CommonTableExpr.ctequery ?? {})[0] ?? '') : '',

@@ -1,10 +1,10 @@
 /**
- * What the words of an SQL text show without a parser. Each function takes time in proportion to the length of the
+ * Facts about an SQL text that its words show without a parser. Each function takes time linear in the length of the
  * text.
  */
 import { tokensOf } from '../../contract/sql-tokens.js';
 
-/** Statements whose rows are all made before the first is sent. */
+/** Statements that produce all rows before sending the first. */
 export const MODIFYING: ReadonlySet<string> = new Set(['INSERT', 'UPDATE', 'DELETE', 'MERGE']);
 
 const WORD = /[A-Za-z]*/y;
@@ -28,8 +28,8 @@ const MAIN = new Set(['SELECT', 'INSERT', 'UPDATE', 'DELETE', 'MERGE', 'VALUES',
 const BEFORE_NAME = new Set(['WITH', 'RECURSIVE', ',', 'BY', 'SET', 'CYCLE', 'USING']);
 
 /**
- * The command tag that a statement with rows will have, for when it is cut off before Postgres says so: `SELECT` for
- * queries; after a WITH clause the first main keyword outside all parentheses.
+ * The expected command tag of a statement with rows, for results that are cut off before Postgres sends it: `SELECT`
+ * for queries; after a WITH clause, the first main keyword outside all parentheses.
  */
 export function mainKeyword(text: string): string {
   const first = leadingKeyword(text) ?? '';
@@ -48,11 +48,11 @@ export function mainKeyword(text: string): string {
 
 const queryOr = (word: string): string => (['', 'VALUES', 'TABLE'].includes(word) ? 'SELECT' : word);
 
-/** Nobody sees what a DO or a CALL runs. A function may do the same, which shows at the first denied permission. */
+/** DO and CALL may run any of these. So may a function, which shows at the first "permission denied". */
 const CHANGES_RIGHTS = new Set(['GRANT', 'REVOKE', 'REASSIGN', 'DO', 'CALL']);
 const CHANGES_RIGHTS_IN_TWO = new Set(['DROP OWNED', 'ALTER DEFAULT', 'ALTER ROLE', 'ALTER USER', 'ALTER GROUP']);
 
-/** Whether a statement may take rights from the project's own roles, or change how they log in. */
+/** Whether a statement may revoke rights of the project's own roles, or change how they log in. */
 export function mayChangeRights(text: string): boolean {
   const tokens = visibleTokens(text);
   const first: string = tokens.next().value ?? '';

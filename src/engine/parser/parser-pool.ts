@@ -1,6 +1,6 @@
 /**
- * Worker threads that parse SQL texts, so that parsing does not block the event loop: fair between projects, limited in
- * time and memory. Reasons and measurements: docs/decisions/0006-splitting-sql.md.
+ * Worker threads that parse SQL texts without blocking the event loop: fair between projects, and limited in time and
+ * memory. Reasons and measurements: docs/decisions/0006-splitting-sql.md.
  */
 import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
@@ -9,15 +9,15 @@ import { FairQueue, overloaded } from '../limits/fair-queue.js';
 import type { WaitBudget } from '../limits/wait-budget.js';
 import type { Parsed, ParserReply } from './parser-worker.js';
 
-/** The built file, from `src/` too (tests, which run after a build): a thread cannot run TypeScript. */
+/** The built file, even from `src/` (in tests, which follow a build): a thread cannot run TypeScript. */
 const WORKER_FILE = new URL('../../../dist/engine/parser/parser-worker.js', import.meta.url);
 
 const THREADS = 2;
 /**
- * Characters above which a text is large. One of these at a time, so that the other thread is left to the small ones.
+ * Texts with more characters are large. Only one is parsed at a time, so that the other thread is free for small ones.
  */
 const LARGE_TEXT = 64 * 1024;
-/** The longest parse of an honest 1 MiB takes a quarter of it. */
+/** The longest parse of a realistic text of 1 MiB takes a quarter of this. */
 const PARSE_MS = 10_000;
 const IDLE_MS = 30_000;
 /** JavaScript heap of a thread; the worst 1 MiB found needs 300 MiB for its tree. */
@@ -27,7 +27,7 @@ const KEEP_BYTES = 192 * 1024 * 1024;
 
 const BUSY = 'Too many SQL requests are waiting to be parsed';
 
-/** For whom a text is parsed. */
+/** The request whose text is parsed. */
 export interface Requester {
   readonly project: string;
   readonly budget: WaitBudget;
@@ -36,7 +36,7 @@ export interface Requester {
 }
 
 export class ParserPool {
-  /** Whether the text is large that is being parsed for a project; at most one for each. */
+  /** Projects whose text is being parsed, at most one text each, and whether it is large. */
   private readonly running = new Map<string, boolean>();
   private readonly queue = new FairQueue<string>({
     take: (project, text) => this.take(project, text),
@@ -44,11 +44,11 @@ export class ParserPool {
     late: BUSY,
   });
   private readonly threads = new Set<Worker>();
-  /** Threads without work, each with the timer that ends it. */
+  /** Idle threads, each with the timer that ends it. */
   private readonly idle = new Map<Worker, NodeJS.Timeout>();
   private readonly closing = new AbortController();
 
-  /** @throws EngineError overloaded; invalid_request if the parser does not come to an end */
+  /** @throws EngineError overloaded; invalid_request if the parser does not finish */
   async parse(text: string, { project, budget, signal }: Requester): Promise<Parsed> {
     if (!this.take(project, text)) await this.queue.wait(project, text, budget, signal);
     try {
@@ -59,7 +59,7 @@ export class ParserPool {
     }
   }
 
-  /** Ends all threads. Texts that wait or run fail, and so do later ones. */
+  /** Ends all threads. Waiting, running and later calls fail. */
   async close(): Promise<void> {
     this.closing.abort();
     for (const timer of this.idle.values()) clearTimeout(timer);
@@ -77,7 +77,7 @@ export class ParserPool {
   private async run(text: string): Promise<Parsed> {
     if (this.closing.signal.aborted) throw overloaded(BUSY);
     const thread = this.takeIdle() ?? this.startThread();
-    // Not AbortSignal.any: Node 20 may collect it as garbage before it is aborted.
+    // Not AbortSignal.any, whose signal Node 20 may garbage-collect before it aborts.
     const { signal: closing } = this.closing;
     const ending = new AbortController();
     const end = () => ending.abort();
@@ -102,7 +102,7 @@ export class ParserPool {
   }
 
   private startThread(): Worker {
-    // Without the flags of the process: some of them (`--input-type`) make no sense for a file.
+    // Without the flags of the process: some of them (`--input-type`) are invalid for a file.
     const thread = new Worker(WORKER_FILE, { execArgv: [], resourceLimits: { maxOldGenerationSizeMb: HEAP_MB } });
     this.threads.add(thread);
     thread.once('exit', () => this.threads.delete(thread));
@@ -121,7 +121,7 @@ export class ParserPool {
     return undefined;
   }
 
-  /** Keeps a thread for the next texts. It does not keep the process alive meanwhile. */
+  /** Keeps a thread for later texts. An idle thread does not keep the process alive. */
   private keep(thread: Worker): void {
     thread.unref();
     const end = () => {

@@ -1,4 +1,4 @@
-/** The worker thread that runs Postgres's own parser: a text comes in, its statements go out. */
+/** The worker thread that runs Postgres's own parser: it receives texts and sends back their statements. */
 import { hasSqlDetails, loadModule, parseSync, type Node, type RawStmt } from 'libpg-query';
 import { parentPort } from 'node:worker_threads';
 import { LIMITS } from '../../contract/limits.js';
@@ -11,11 +11,11 @@ export type RejectedKind = 'transaction_control' | 'copy_in' | 'copy_out' | 'lis
 interface ParsedStatement {
   /** From its first token up to its semicolon. */
   readonly text: string;
-  /** Characters (code points, as Postgres counts positions) of the whole text before it. */
+  /** Characters before it in the whole text (code points, as Postgres counts positions). */
   readonly offset: number;
   readonly rejected: RejectedKind | null;
   readonly frees: FreesSpace | null;
-  /** In a session of the Postgres port. */
+  /** Its effect in a session of the Postgres port. */
   readonly reader: ReaderStatement;
 }
 
@@ -65,14 +65,14 @@ function cut(text: string, found: readonly RawStmt[]): ParsedStatement[] {
 
 const NOTHING = { rejected: null, frees: null, reader: 'refused' } as const;
 
-/** Every byte of UTF-8 that is not a continuation starts a code point. */
+/** Counts the bytes that are not UTF-8 continuation bytes. */
 function codePoints(bytes: Uint8Array): number {
   let count = 0;
   for (const byte of bytes) if ((byte & 0xc0) !== 0x80) count++;
   return count;
 }
 
-/** COPY names no file if it says STDIN or STDOUT, which the grammar takes for one another. */
+/** A COPY from or to the client has no file name; the grammar does not distinguish STDIN and STDOUT. */
 function rejectedKind(statement: Node): RejectedKind | null {
   if ('TransactionStmt' in statement) return 'transaction_control';
   if ('ListenStmt' in statement || 'UnlistenStmt' in statement) return 'listen';

@@ -1,6 +1,6 @@
 /**
- * What a statement may do to a session of a reader, which is to stay READ ONLY. Its transactions begin READ ONLY, and
- * Postgres itself refuses writes in them. So what counts is which statement could begin a transaction that is not, or
+ * Classifies statements in a reader's session, which has to stay READ ONLY. Its transactions begin READ ONLY, and
+ * Postgres itself refuses writes in them. So only statements matter that could begin a READ WRITE transaction, or
  * change the mode of one before its first query (Postgres manual, SET TRANSACTION).
  */
 import type { ExplainStmt, Node, SelectStmt, TransactionStmt, VariableSetStmt } from 'libpg-query';
@@ -8,7 +8,7 @@ import type { ExplainStmt, Node, SelectStmt, TransactionStmt, VariableSetStmt } 
 /** `ends`: another transaction may begin after it. */
 export type ReaderStatement = 'reads' | 'ends' | 'refused';
 
-/** Everything that is missing here is refused: DO and CALL can commit, VACUUM and its like commit by themselves. */
+/** Everything else is refused: DO and CALL can commit, and VACUUM and the like commit by themselves. */
 const HARMLESS: ReadonlySet<string> = new Set([
   'SelectStmt',
   'VariableShowStmt',
@@ -23,7 +23,7 @@ const HARMLESS: ReadonlySet<string> = new Set([
   'UnlistenStmt',
   'NotifyStmt',
   'LockStmt',
-  // Postgres refuses these, and says so best itself.
+  // Postgres itself refuses these, with the best message.
   'InsertStmt',
   'UpdateStmt',
   'DeleteStmt',
@@ -48,7 +48,7 @@ export function readerStatement(statement: Node): ReaderStatement {
   if ('TransactionStmt' in statement) return ofTransaction(statement.TransactionStmt);
   if ('VariableSetStmt' in statement) return keepsMode(statement.VariableSetStmt) ? 'reads' : 'refused';
   if ('ExplainStmt' in statement) return mayCreate(statement.ExplainStmt) ? 'refused' : 'reads';
-  // DISCARD ALL runs outside a transaction block alone, and commits.
+  // DISCARD ALL runs only outside a transaction block, and commits.
   if ('DiscardStmt' in statement) return 'ends';
   if ('CopyStmt' in statement) {
     const { is_from: isFrom, is_program: isProgram, filename } = statement.CopyStmt;
@@ -73,7 +73,7 @@ function mayCreate({ query = {} as Node }: ExplainStmt): boolean {
   return 'CreateTableAsStmt' in query || 'ExecuteStmt' in query;
 }
 
-/** Of a UNION and its like, the first query has the INTO. */
+/** In a UNION and the like, the first query has the INTO. */
 const hasInto = ({ intoClause, larg }: SelectStmt): boolean =>
   intoClause !== undefined || (larg !== undefined && hasInto(larg));
 
@@ -81,9 +81,9 @@ const MODES: ReadonlySet<string> = new Set(['transaction_read_only', 'default_tr
 const ON: ReadonlySet<string> = new Set(['on', 'true', 'yes', '1']);
 
 function keepsMode({ name = '', kind, args = [] }: VariableSetStmt): boolean {
-  // A snapshot that another session has exported brings its data, not its mode.
+  // A snapshot exported by another session brings its data, not its mode.
   if (kind === 'VAR_SET_MULTI') return name === 'TRANSACTION SNAPSHOT' || !args.some(isReadWrite);
-  // Its default is the start of the connection, which is READ ONLY. Names of settings have no case.
+  // The default comes from the start of the connection, which is READ ONLY. Names of settings are case-insensitive.
   if (!MODES.has(name.toLowerCase()) || kind === 'VAR_RESET' || kind === 'VAR_SET_DEFAULT') return true;
   const [value] = args;
   const text = value !== undefined && 'A_Const' in value ? value.A_Const.sval?.sval : undefined;

@@ -13,13 +13,13 @@ import type { ReaderStatement } from './reader-statement.js';
 
 export interface SplitStatement {
   readonly text: string;
-  /** Characters (code points) of the caller's text before this statement. */
+  /** Characters (code points) before this statement in the caller's text. */
   readonly offset: number;
-  /** How it frees disk space; null: it does not, or nobody asked. */
+  /** How it frees disk space; null: it does not, or this was not requested. */
   readonly frees: FreesSpace | null;
 }
 
-/** A lone statement that starts with another word is never rejected, so it needs no parser. */
+/** A lone statement with another first word is never rejected, so it needs no parser. */
 const MAY_BE_REJECTED = new Set(
   'ABORT BEGIN COMMIT COPY END LISTEN PREPARE RELEASE ROLLBACK SAVEPOINT START UNLISTEN'.split(' '),
 );
@@ -43,8 +43,8 @@ export class Splitter {
    * The statements of `text` in order, at least one and at most `LIMITS.statementsPerRequest`; empty ones are dropped.
    * A lone statement is the whole text, untouched. So is a text that the grammar rejects: Postgres itself then reports
    * the error.
-   * @param requester who waits if the text has to be parsed
-   * @param tellsFreed parse even a lone statement, for its `frees`
+   * @param requester waits if the text has to be parsed
+   * @param tellsFreed parse even a lone statement, to determine `frees`
    * @throws EngineError invalid_request (no statement, too many, U+0000 or lone surrogates, too complex to be parsed),
    * statement_not_allowed, overloaded
    */
@@ -71,8 +71,8 @@ export class Splitter {
   }
 
   /**
-   * The statements of a text, as what they may do to a reader's session.
-   * @returns null for one that the grammar rejects
+   * The effects of a text's statements on a reader's session.
+   * @returns null for a text that the grammar rejects
    * @throws EngineError overloaded, invalid_request (too many statements, too complex)
    */
   async readerStatements(text: string, requester: Requester): Promise<ReaderStatement[] | null> {
@@ -82,7 +82,7 @@ export class Splitter {
     return parsed.statements.map(({ reader }) => reader);
   }
 
-  /** Ends the worker threads; texts that are still being split fail, and so do later ones. */
+  /** Ends the worker threads; running and later calls fail. */
   close(): Promise<void> {
     return this.parsers.close();
   }
@@ -99,8 +99,8 @@ function rejectUnstorable(text: string): void {
 }
 
 /**
- * Whether anything but semicolons and Postgres's white space follows the first semicolon, wherever that stands (inside
- * a string, say). If not, no second statement can follow, for any meaning of the text before it.
+ * Whether anything but semicolons and Postgres's white space follows the first semicolon, even one inside a string. If
+ * not, the text cannot contain a second statement, however the text before it is read.
  */
 export function mayHoldSeveral(text: string): boolean {
   const first = text.indexOf(';');

@@ -1,4 +1,4 @@
-/** Where a new project is to live. */
+/** Chooses the server for a new project. */
 import { EngineError } from '../../contract/errors.js';
 import type { ControlDatabase } from '../../tenancy/control.js';
 import { serverName } from '../../contract/servers.js';
@@ -14,7 +14,7 @@ export interface PlacementRequest {
   readonly labels?: Readonly<Record<string, string>> | undefined;
 }
 
-/** The servers that may take it, the best one first. @throws EngineError not_found, database_unavailable */
+/** The servers that can take the project, the best first. @throws EngineError not_found, database_unavailable */
 export async function candidates(rows: ServerRows, { server, labels = {} }: PlacementRequest): Promise<ServerRow[]> {
   if (server === undefined) return rows.candidates(labels);
   const found = await serverNamed(rows, server);
@@ -33,7 +33,7 @@ interface Installation {
   readonly servers: Servers;
 }
 
-/** Names for a new project there. @returns null if the server is full. @throws EngineError database_unavailable */
+/** Names for a new project on the server; null if it is full. @throws EngineError database_unavailable */
 export async function placementOn(server: ServerRow, installation: Installation): Promise<Placement | null> {
   const { servers } = installation;
   const place = { server: server.name, added: addedServer(server) };

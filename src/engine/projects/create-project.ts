@@ -1,4 +1,4 @@
-/** A new project: its place is chosen and noted, its database made and filled; only then can it be used. */
+/** Creates a project: chooses and stores its place, then creates and fills its database; only then can it be used. */
 import { randomUUID } from 'node:crypto';
 import type { NewProject } from '../../backup/installation.js';
 import { EngineError } from '../../contract/errors.js';
@@ -13,7 +13,7 @@ import { requireName } from './project-name.js';
 import type { ProjectParts } from './project-parts.js';
 import type { UnfinishedProjects } from './unfinished-projects.js';
 
-/** Fills a new project, for instance from a backup. @returns the status that it gets */
+/** Fills a new project, for instance from a backup. @returns its status afterwards */
 export type Fill = (project: NewProject) => Promise<'active' | 'inactive'>;
 
 export type Make = (placement: Placement) => Promise<void>;
@@ -22,9 +22,9 @@ interface CreateRequest {
   readonly name: string;
   readonly by: Origin;
   readonly request: PlacementRequest;
-  /** null: it begins empty and active. */
+  /** null: the project begins empty and active. */
   readonly fill: Fill | null;
-  /** Makes its database; default: an empty one. */
+  /** Creates its database; default: an empty one. */
   readonly make?: Make;
 }
 
@@ -48,7 +48,7 @@ export async function createProject(
   return created;
 }
 
-/** Chooses the server, and notes the project as one that is being created. */
+/** Chooses the server, and stores the project as `creating`. */
 async function insert(
   parts: ProjectParts,
   project: Pick<ProjectRow, 'id' | 'name'>,
@@ -70,7 +70,7 @@ async function insert(
   throw away ?? noServer(request);
 }
 
-/** Completes a project that is marked as `creating`, or takes it away. */
+/** Completes a project that is marked as `creating`, or removes it. */
 async function build(
   { control, servers, audit }: ProjectParts,
   unfinished: UnfinishedProjects,
@@ -84,7 +84,7 @@ async function build(
     const entry = audit.entryOfChange(by, { operation: fill === null ? 'project.create' : 'project.restore' });
     if (!(await control.setProjectStatus(id, ['creating'], status, entry))) throw deletedMeanwhile(name);
   } catch (error) {
-    // What is there so far goes away now if possible, else with the next check.
+    // The unfinished project is removed now if possible, otherwise by the next check.
     const isGone = await unfinished.undoCreate(project).then(
       () => true,
       () => false,

@@ -1,4 +1,4 @@
-/** Why something cannot be done with a project. */
+/** Errors of operations on projects. */
 import { EngineError } from '../../contract/errors.js';
 
 export const projectExists = (name: string) =>
@@ -6,7 +6,7 @@ export const projectExists = (name: string) =>
 
 export const notReady = (name: string) => new EngineError('not_found', `Project "${name}" is not ready`);
 
-/** A path may contain anything instead of a name. */
+/** Cuts the name, since a path may contain anything. */
 export const projectNotFound = (name: string) =>
   new EngineError('not_found', `There is no project "${name.slice(0, 63)}"`);
 
@@ -21,7 +21,7 @@ export const inUseElsewhere = (name: string) =>
     `Project "${name}" is still being created, repaired or deleted by another request`,
   );
 
-/** The answer to the last step was lost, and there is no connection now to undo it. */
+/** The answer to the last step was lost, and so was the connection that could undo it. */
 export const perhapsCreated = (name: string, cause: unknown) =>
   new EngineError(
     'outcome_unknown',

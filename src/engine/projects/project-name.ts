@@ -1,10 +1,10 @@
-/** What a project may be called. */
+/** The rules for names of projects. */
 import { EngineError } from '../../contract/errors.js';
 import { PROJECT_NAME_PATTERN } from '../../contract/names.js';
 
 const NAME = new RegExp(PROJECT_NAME_PATTERN);
 
-/** False for what cannot be a project's name; Postgres could not even be asked for a name with U+0000. */
+/** Check this before a query: Postgres accepts no text with U+0000. */
 export const isProjectName = (name: string): boolean => NAME.test(name);
 
 /** @throws EngineError invalid_name */

@@ -1,4 +1,4 @@
-/** What projects consist of, and who writes it down. */
+/** The services that operations on projects need. */
 import type { ControlDatabase } from '../../tenancy/control.js';
 import type { MoveRows } from '../../tenancy/move-rows.js';
 import type { ProjectDatabases } from '../../tenancy/project-databases.js';

@@ -1,6 +1,6 @@
 /**
- * The life of projects (contract section 2). Creating and deleting pass through a status of their own, so that a crash
- * at any step leaves a mark that the next start, or the next attempt, clears away.
+ * The life of projects (contract section 2). Creating and deleting each have a status, so that after a crash at any
+ * step the next start, or the next attempt, can clean up.
  */
 import { EngineError } from '../../contract/errors.js';
 import { PROJECT_STATUSES } from '../../contract/projects.js';
@@ -27,16 +27,16 @@ import { type OnUncleared, UnfinishedProjects } from './unfinished-projects.js';
 
 export type { ProjectRow } from '../../tenancy/control-rows.js';
 
-/** Projects created, repaired or deleted at once: each takes several connections. */
+/** The most projects created, repaired or deleted at once: each takes several connections. */
 const AT_ONCE = 4;
 
-/** How often the service checks for projects that a crash has left half created or half deleted. */
+/** How often to check for projects that a crash has left half created or half deleted. */
 const CLEAR_EVERY_MS = 60_000;
 
 /** How long to wait for a turn, or for another process that is creating or deleting the same project. */
 const WAIT_MS = 5_000;
 
-/** What a backup has of a project. */
+/** The parts of a project that come from a backup. */
 interface Restored {
   readonly place: PlacementRequest;
   /** Restores its contents and its status. */
@@ -45,14 +45,14 @@ interface Restored {
   readonly make?: Make;
 }
 
-/** Who does not say gets the server on which backups of files can be restored, too. */
+/** The default is the server on which backups of files can be restored, too. */
 const placeOfRestore = ({ server, labels }: PlacementRequest): PlacementRequest =>
   server === undefined && labels === undefined ? { server: DEFAULT_SERVER } : { server, labels };
 
 export class Projects {
-  /** Upgrades of project databases under way or done in this process, by project. */
+  /** Upgrades of project databases that this process has begun, by project. */
   private readonly upgrades = new Map<string, Promise<void>>();
-  /** Those that are half created or half deleted. */
+  /** Projects that are half created or half deleted. */
   readonly unfinished: UnfinishedProjects;
   private clearing: NodeJS.Timeout | undefined;
   private underWay = 0;
@@ -76,8 +76,8 @@ export class Projects {
   }
 
   /**
-   * Creates a project, which nobody can use before it is complete. If that fails, nothing of it stays.
-   * @param request where it is to live; default: on the least loaded server
+   * Creates a project. Nobody can use it before it is complete. If that fails, nothing of it remains.
+   * @param request its server or labels; default: the least loaded server
    * @throws EngineError invalid_name, unique_violation, not_found, invalid_request, overloaded, database_unavailable,
    * outcome_unknown
    */
@@ -95,7 +95,8 @@ export class Projects {
   }
 
   /**
-   * Servers that may take a project from a backup. @throws EngineError not_found, invalid_request, database_unavailable
+   * Servers that can take a project from a backup.
+   * @throws EngineError not_found, invalid_request, database_unavailable
    */
   async tenanciesAt(place: PlacementRequest): Promise<Tenancy[]> {
     const request = placeOfRestore(place);
@@ -137,8 +138,8 @@ export class Projects {
   }
 
   /**
-   * @throws EngineError unauthorized, cdp_inactive if the project was deleted or deactivated after its token had been
-   * looked up
+   * @throws EngineError unauthorized, cdp_inactive if the project was deleted or deactivated after the look-up of its
+   * token
    */
   async requireActive({ id }: ProjectRow): Promise<void> {
     const project = await this.control.projectBy('id', id);
@@ -147,7 +148,7 @@ export class Projects {
   }
 
   /**
-   * Gives a project another name. Its id, tokens, data and running requests stay as they are.
+   * Renames a project. Its id, tokens, data and running requests stay as they are.
    * @throws EngineError invalid_name, not_found, unique_violation, database_unavailable, outcome_unknown
    */
   async rename(name: string, newName: string, by: Origin = BY_ITSELF): Promise<ProjectRow> {
@@ -162,9 +163,9 @@ export class Projects {
   }
 
   /**
-   * Deactivating waits for the requests that still run, for some 70 s at most: a backup made after it has all that was
-   * acknowledged.
-   * @param now they are ended instead
+   * Deactivating waits for running requests, for about 70 s at most, so that a later backup contains all acknowledged
+   * writes.
+   * @param now cancel them instead
    * @throws EngineError not_found
    */
   async setActive(name: string, active: boolean, by: Origin = BY_ITSELF, now = false): Promise<ProjectRow> {
@@ -184,9 +185,9 @@ export class Projects {
   }
 
   /**
-   * Repairs what a project, or a half restored backup, did to the project's roles, rights and schema. The audit entry
-   * follows a moment later, because the log is in another database.
-   * @returns what was wrong, in words
+   * Repairs the project's roles, rights and schema after changes by the project or a half restored backup. The audit
+   * entry follows a moment later, because the log is in another database.
+   * @returns the repaired faults, as text
    * @throws EngineError not_found, request_in_flight, database_unavailable
    */
   async repair(name: string, by: Origin = BY_ITSELF): Promise<{ project: ProjectRow; repaired: string[] }> {
@@ -195,7 +196,7 @@ export class Projects {
       this.control.withProjectLock(
         id,
         async () => {
-          // A move may have ended just now, or have been interrupted: what is left of it goes first.
+          // A move may have just ended, or have been interrupted; it has to be cleaned up first.
           if ((await this.parts.moves.open(id)).length > 0) return null;
           const project = await this.get(name);
           const tenancy = this.servers.tenancyOf(project.placement);
@@ -210,18 +211,17 @@ export class Projects {
     return done;
   }
 
-  /** Whether its server runs. */
   runs({ placement }: ProjectRow): boolean {
     return this.servers.tenancyOf(placement).runs(placement);
   }
 
-  /** What {@link repair} would repair, in words. @throws EngineError database_unavailable */
+  /** The faults that {@link repair} would repair, as text. @throws EngineError database_unavailable */
   examine({ placement }: ProjectRow): Promise<string[]> {
     return serviceWork(() => this.databases.examine(this.servers.tenancyOf(placement), placement));
   }
 
   /**
-   * @param bytes its own disk quota; 0: none; null: what the setting says
+   * @param bytes its own disk quota; 0: none; null: the setting
    * @throws EngineError not_found
    */
   async setQuota(name: string, bytes: number | null, by: Origin = BY_ITSELF): Promise<ProjectRow> {
@@ -248,9 +248,9 @@ export class Projects {
   }
 
   /**
-   * Deletes a project with everything in it, permanently. Waits until its creation has ended; what a crash has left of
-   * one is deleted too.
-   * @param lost a server that will not come back, of which nothing is asked
+   * Deletes a project and everything in it, permanently. Waits until its creation has ended, and also deletes what a
+   * crash has left of a project.
+   * @param lost a server that will not come back and is not contacted
    * @throws EngineError not_found, request_in_flight, overloaded, database_unavailable
    */
   async delete(name: string, by: Origin = BY_ITSELF, lost: string | null = null): Promise<ProjectRow> {
@@ -261,7 +261,7 @@ export class Projects {
       this.control.withProjectLock(
         id,
         async () => {
-          // From here on there is no way back: the next start deletes what a crash leaves.
+          // From here on the deletion is final: after a crash, the next start completes it.
           const entry = this.audit.entryOfChange(by, { operation: 'project.delete' });
           if (!(await this.control.setProjectStatus(id, PROJECT_STATUSES, 'deleting', entry)))
             throw projectNotFound(name);
@@ -275,9 +275,9 @@ export class Projects {
     return deleted;
   }
 
-  /** From now on, every minute removes what another process, or a lost Postgres, has left incomplete. */
+  /** From now on, removes every minute the projects that another process, or a lost Postgres, has left incomplete. */
   keepClearing(): void {
-    // A failure is not reported: the next attempt comes soon.
+    // A failure needs no report: the next attempt comes soon.
     const clear = () => void this.unfinished.clear().catch(() => {});
     this.clearing = setInterval(clear, CLEAR_EVERY_MS).unref();
   }
@@ -287,8 +287,8 @@ export class Projects {
   }
 
   /**
-   * Brings a project's database up to date with this program, once per process.
-   * @returns undefined if it is, as nearly always
+   * Migrates a project's database to this program's version, once per process.
+   * @returns undefined if it is up to date, as it nearly always is
    */
   upgraded(project: ProjectRow): Promise<void> | undefined {
     const { schemaVersion } = this.databases;

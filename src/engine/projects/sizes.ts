@@ -1,10 +1,10 @@
-/** How large projects are. */
+/** Sizes of projects on disk. */
 import type { ProjectRow } from '../../tenancy/control-rows.js';
 import type { Servers } from '../../tenancy/servers.js';
 
-/** Bytes on disk by project; one whose database is not there is left out. */
+/** Bytes on disk by project. A project whose database does not exist is left out. */
 export async function sizesOf(servers: Servers, projects: readonly ProjectRow[]): Promise<Map<string, number>> {
-  // A server that does not answer has the size that was noted last.
+  // If a server does not answer, the last stored size counts.
   const sizeOf = async (project: ProjectRow) => servers.tenancyOf(project.placement).sizeOf(project);
   const found = await Promise.all(
     projects.map(async (project) => [project.id, await sizeOf(project).catch(() => project.sizeBytes)] as const),

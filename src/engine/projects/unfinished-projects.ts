@@ -1,6 +1,6 @@
 /**
- * Projects that are half created or half deleted, as a crash leaves them: their status says so, and what there is of
- * them is deleted. Those that a live process is working on are left alone.
+ * Deletes projects that a crash has left half created or half deleted, as their status shows. Those that a live process
+ * is working on are left alone.
  */
 import { PROJECT_STATUSES, type ProjectStatus } from '../../contract/projects.js';
 import { EngineError } from '../../contract/errors.js';
@@ -14,7 +14,7 @@ import type { ProjectParts } from './project-parts.js';
 
 const UNFINISHED: readonly ProjectStatus[] = ['creating', 'deleting'];
 
-/** Called for a project that cannot be cleared away now. */
+/** Called for a project that cannot be removed now. */
 export type OnUncleared = (project: ProjectRow, error: unknown) => void;
 
 type Identified = Pick<ProjectRow, 'id' | 'placement'>;
@@ -29,14 +29,14 @@ export class UnfinishedProjects {
     this.control = parts.control;
   }
 
-  /** Clears all of them away. A project for which that fails keeps its mark for the next check. */
+  /** Removes all of them. If that fails for a project, it keeps its status for the next check. */
   async clear(onFailure = this.onUncleared): Promise<void> {
     const away = new Set<string>();
     for (const project of await this.control.projects()) {
       const { server } = project.placement;
       if (!UNFINISHED.includes(project.status) || away.has(server)) continue;
       await this.clearOne(project).catch((error: unknown) => {
-        // The others there would wait for its answer as long.
+        // Other projects on this server would have to wait as long.
         if (error instanceof EngineError && error.code === 'database_unavailable') away.add(server);
         onFailure(project, error);
       });
@@ -44,7 +44,8 @@ export class UnfinishedProjects {
   }
 
   /**
-   * Clears away the one of a name, if there is one: the name may be wanted. @throws EngineError database_unavailable
+   * Removes an unfinished project of this name, so that the name can be used again.
+   * @throws EngineError database_unavailable
    */
   async clearNamed(name: string): Promise<void> {
     const project = await this.control.projectBy('name', name);
@@ -52,8 +53,8 @@ export class UnfinishedProjects {
   }
 
   /**
-   * Takes away what this process was creating. It may be active already, if that change reached Postgres and only the
-   * answer was lost.
+   * Removes a project that this process was creating. It may already be active, if that change reached Postgres and
+   * only the answer was lost.
    */
   async undoCreate({ id, placement }: Identified): Promise<void> {
     await this.control.setProjectStatus(id, PROJECT_STATUSES, 'deleting', null);
@@ -61,8 +62,7 @@ export class UnfinishedProjects {
   }
 
   /**
-   * Takes away a project that is marked as `deleting`: its database, its roles, what a move has left and, last, the
-   * mark.
+   * Removes a project whose status is `deleting`: its database, its roles, the remains of moves and, last, its row.
    * @param lost a server that will not come back
    */
   async remove({ id, placement }: Identified, entry: AuditRow | null, lost: string | null = null): Promise<void> {
@@ -74,8 +74,8 @@ export class UnfinishedProjects {
   }
 
   /**
-   * Checks the status again once it holds the lock: the previous holder may have finished. The mark stops a holder that
-   * has lost the lock with its connection and does not know it.
+   * Checks the status again under the lock: the previous holder may have finished. The status stops a holder that has
+   * lost the lock with its connection and does not know it.
    */
   private async clearOne(project: Identified): Promise<void> {
     await this.control.withProjectLock(project.id, async () => {

@@ -1,4 +1,4 @@
-/** DEFAULT, NOT NULL and UNIQUE of a column, as statements that set or drop them. */
+/** Statements that set or drop DEFAULT, NOT NULL and UNIQUE of a column. */
 import type { JsonNode } from '../../codec/index.js';
 import { EngineError } from '../../contract/errors.js';
 import type { Column as ShownColumn } from '../../contract/wire/tables.js';
@@ -15,7 +15,7 @@ export const dropDefault = (table: Table, column: string): Statement => alter(ta
 
 /**
  * @param column as it will be when the statement runs
- * @param value null drops the default: without one it is NULL
+ * @param value null drops the default
  * @throws EngineError invalid_value
  */
 export function setDefault(table: Table, column: Column, value: JsonNode): Statement {
@@ -28,8 +28,8 @@ export const setNotNull = (table: Table, column: string, notNull: boolean): Stat
   alter(table, column, notNull ? sql`SET NOT NULL` : sql`DROP NOT NULL`);
 
 /**
- * @param changes to be made before the look
- * @param hint default: how to give the rows values
+ * @param changes statements to run before the check
+ * @param hint default: how to fill in values
  * @throws EngineError constraint_violation with the number of rows
  */
 export async function requireNoNulls(
@@ -47,7 +47,7 @@ export async function requireNoNulls(
   throw new EngineError('constraint_violation', `"${column}" cannot be NOT NULL: ${rows} NULL in it`, { hint });
 }
 
-/** No statement if the column already is, or is not, unique by itself. */
+/** No statement if nothing is to change. */
 export async function setUnique(
   session: Session,
   { schema, name }: Table,
@@ -62,7 +62,7 @@ export async function setUnique(
   return [sql`ALTER TABLE ${ident(schema, name)} ADD UNIQUE (${ident(column)})`];
 }
 
-/** A column as responses show it: NOT NULL and the default only if it has them. */
+/** A column as responses show it, with NOT NULL and the default only if it has them. */
 export const shownColumn = ({ name, displayType, comment, notNull, defaultText }: Column): ShownColumn => ({
   name,
   type: displayType,

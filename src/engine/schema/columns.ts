@@ -20,7 +20,7 @@ import { definitionOf } from './tables.js';
 
 /**
  * @throws EngineError invalid_name, reserved_name, unknown_type, invalid_value, table_not_found, column_exists,
- * constraint_violation if rows would have NULL, unique_violation if they would have the same default, table_busy,
+ * constraint_violation if rows would have NULL, unique_violation if they would share a default, table_busy,
  * quota_exceeded
  */
 export async function addColumn(
@@ -33,7 +33,7 @@ export async function addColumn(
   checkComment(body.comment);
   const column = checkColumn(body);
   const { name, comment } = column;
-  // If rows get no value, the table is to say how many, and not Postgres that there are some.
+  // If rows would get no value, the error should say how many, which Postgres's does not.
   const needsValues = column.notNull && column.preset === null;
   const definition = definitionOf(needsValues ? { ...column, notNull: false } : column);
   const changes = [
@@ -59,13 +59,13 @@ export async function addColumn(
   });
 }
 
-/** What is to change; the default as it was sent, digit by digit. */
+/** The requested changes; the default keeps every digit that was sent. */
 interface ColumnChange extends Omit<AlterColumnBody, 'default'> {
   default?: JsonNode;
 }
 
 interface AlterOptions extends ChangeOptions {
-  /** An error lists values that cannot be converted. */
+  /** Whether an error lists the values that cannot be converted. */
   showValues?: boolean;
 }
 
@@ -104,9 +104,9 @@ export async function alterColumn(
     const changes: Statement[] = [];
     try {
       if (type !== undefined && (type !== current.type || map !== undefined)) {
-        // Tables that inherit from this one are rewritten with it, which runs their checks and indexes.
+        // Child tables are rewritten too, which runs their checks and index expressions.
         lease.resetAfterUse();
-        // The old default may have no counterpart in the new type.
+        // The old default may not convert to the new type.
         if (ownDefault !== undefined) changes.push(dropDefault(shape, column));
         changes.push(await retype(session, shape, current, { to: type, map, showValues: options.showValues ?? false }));
       }
@@ -129,7 +129,7 @@ export async function alterColumn(
   });
 }
 
-/** Makes the last changes and commits. @returns the column as it then is */
+/** Makes the last changes and commits. @returns the changed column */
 async function commitColumn(
   { lease: { session }, commit }: Change<ShownColumn>,
   { schema, name }: Table,
@@ -166,7 +166,7 @@ export async function dropColumn(
   });
 }
 
-/** @throws EngineError column_exists if another column has the name, in whatever case */
+/** @throws EngineError column_exists if another column has the name in any case */
 function refuseCaseInsensitiveDuplicate(table: Table, name: string, renamed?: string): void {
   const duplicate = table.columns.find(
     (column) => column.name !== renamed && column.name.toLowerCase() === name.toLowerCase(),

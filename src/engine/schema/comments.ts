@@ -1,8 +1,8 @@
-/** Comments of tables and columns, as statements. */
+/** Statements that set comments on tables and columns. */
 import { ident, literal, sql, type Statement, trusted } from '../../pg/index.js';
 import type { Table } from '../catalog/catalog.js';
 
-/** What is lost with a table that is made anew. */
+/** The comments of a table, to restore after it is created again. */
 export const commentsOf = ({ schema, name, comment, columns }: Table): Statement[] => [
   ...(comment === null ? [] : [commentOnTable(schema, name, comment)]),
   ...columns.flatMap((column) =>

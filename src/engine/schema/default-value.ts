@@ -1,4 +1,4 @@
-/** A value that becomes the default of a column. */
+/** Turns a JSON value into the default of a column. */
 import { type BatchColumn, type JsonNode, readCell } from '../../codec/index.js';
 import type { ColumnType } from '../../contract/column-types.js';
 import { EngineError } from '../../contract/errors.js';
@@ -6,9 +6,9 @@ import { type Fragment, literal, sql, trusted } from '../../pg/index.js';
 import { type Column, POSTGRES_TYPES } from '../catalog/catalog.js';
 
 /**
- * The expression of a default, of the column's type.
- * @param column as it will be when it gets the default
- * @returns null for JSON's null: a column without a default has NULL
+ * The expression of a default, in the column's type.
+ * @param column as it will be when the statement runs
+ * @returns null for JSON's null, which means no default
  * @throws EngineError invalid_value
  */
 export function defaultExpression(column: BatchColumn & Pick<Column, 'sqlType'>, value: JsonNode): Fragment | null {

@@ -1,6 +1,4 @@
-/**
- * What tables and columns may be called and consist of (contract sections 3 to 5), as far as no connection is needed.
- */
+/** Checks of names and definitions of tables and columns (contract sections 3 to 5) that need no connection. */
 import type { JsonNode } from '../../codec/index.js';
 import { COLUMN_TYPES, type ColumnType } from '../../contract/column-types.js';
 import { ErrorCollector } from '../../contract/error-collector.js';
@@ -14,12 +12,12 @@ import { newDefault } from './default-value.js';
 
 const PATTERN = new RegExp(NAME_PATTERN);
 
-/** Columns that every Postgres table has beside its own (Postgres manual 5.6). */
+/** System columns, which every Postgres table has (Postgres manual 5.6). */
 const SYSTEM_COLUMNS = new Set(['tableoid', 'xmin', 'cmin', 'xmax', 'cmax', 'ctid']);
 
 type Kind = 'table' | 'column' | 'index';
 
-/** Of something new. @throws EngineError invalid_name or reserved_name */
+/** Checks the name of a new object. @throws EngineError invalid_name or reserved_name */
 export function checkName(kind: Kind, name: string): void {
   if (!PATTERN.test(name)) {
     const message = `${JSON.stringify(cut(name))} is not a valid ${kind} name: it must match ${NAME_PATTERN}`;
@@ -33,7 +31,7 @@ export function checkName(kind: Kind, name: string): void {
   );
 }
 
-/** Reserved names are so in any case. */
+/** Names are reserved in upper and lower case. */
 function whyReserved(kind: Kind, folded: string): string | undefined {
   if (folded.startsWith('_cdp_')) return 'names starting with _cdp_ belong to the service';
   if (kind !== 'column') return undefined;
@@ -42,8 +40,7 @@ function whyReserved(kind: Kind, folded: string): string | undefined {
 }
 
 /**
- * A path names a table that cannot exist: no connection is needed to say so. Free SQL may have made it, but the API's
- * rules keep it from being addressed.
+ * Rejects a table name in a path that the API's rules do not allow, even if free SQL has created such a table.
  * @throws EngineError table_not_found
  */
 export function checkTableInPath(name: string): void {
@@ -57,11 +54,11 @@ export function checkComment(comment: string | null | undefined): void {
 }
 
 /**
- * The type of the six that the caller means, whatever its case.
+ * The column type of this name, in any case.
  * @throws EngineError unknown_type
  */
 export function columnType(type: string): ColumnType {
-  // In lower case, since toUpperCase makes ASCII letters of others (of the dotless i).
+  // Not toUpperCase, which turns some other letters, such as the dotless i, into ASCII ones.
   const found = COLUMN_TYPES.find((known) => known.toLowerCase() === type.toLowerCase());
   if (found !== undefined) return found;
   throw new EngineError(
@@ -70,7 +67,7 @@ export function columnType(type: string): ColumnType {
   );
 }
 
-/** A column as a request declares it; the default as it was sent, digit by digit. */
+/** A column as a request declares it; the default keeps every digit that was sent. */
 export interface ColumnDefinition extends Omit<AddColumnBody, 'default'> {
   default?: JsonNode;
 }
@@ -79,18 +76,18 @@ export interface TableDefinition extends Omit<CreateTableBody, 'columns'> {
   columns: readonly ColumnDefinition[];
 }
 
-/** A declaration that is valid. */
+/** A valid declaration. */
 export interface NewColumn {
   name: string;
   type: ColumnType;
   comment: string | null;
   unique: boolean;
   notNull: boolean;
-  /** Null: none. */
+  /** null: no default. */
   preset: Fragment | null;
 }
 
-/** What its name and comment leave to check. @throws EngineError unknown_type, invalid_value */
+/** Checks everything but the name and the comment. @throws EngineError unknown_type, invalid_value */
 export function checkColumn({ name, comment, unique, ...definition }: ColumnDefinition): NewColumn {
   const { default: value, not_null: notNull = false } = definition;
   const type = columnType(definition.type);

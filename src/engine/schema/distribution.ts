@@ -1,4 +1,4 @@
-/** Distributing the rows of a table over the workers of a Citus cluster, and taking them back (docs/citus.md). */
+/** Distributes the rows of a table over the workers of a Citus cluster, or makes it local again (docs/citus.md). */
 import { EngineError } from '../../contract/errors.js';
 import { counted, quoted } from '../../contract/message-text.js';
 import { type DistributeBody, Distributed } from '../../contract/wire/distribution.js';
@@ -19,7 +19,7 @@ import { lockForChange, requireColumns } from '../catalog/find-table.js';
 import { type ChangeOptions, schemaChange } from './schema-change.js';
 
 /**
- * The whole change is one transaction, during which the table cannot be used.
+ * The change is one transaction, during which the table cannot be used.
  * @throws EngineError table_not_found, unknown_column, invalid_request; citus_limit, naming every obstacle; table_busy,
  * quota_exceeded
  */
@@ -37,7 +37,7 @@ export async function distributeTable(
   });
 }
 
-/** What needs no connection. @throws EngineError invalid_request */
+/** Checks that need no connection. @throws EngineError invalid_request */
 export function checkDistribution(project: Project, { kind, column, colocate_with: other }: DistributeBody): void {
   if (kind === 'hash' && column === undefined) throw new EngineError('invalid_request', 'hash needs "column"');
   if (kind !== 'hash' && (column !== undefined || other !== undefined)) {
@@ -53,7 +53,7 @@ export function checkDistribution(project: Project, { kind, column, colocate_wit
   );
 }
 
-/** In the transaction that is under way and has locked the table. @throws EngineError unknown_column, citus_limit */
+/** Runs in the current transaction, which has locked the table. @throws EngineError unknown_column, citus_limit */
 export async function distribute(session: Session, table: Table, body: DistributeBody): Promise<Distributed> {
   const { schema, name } = table;
   const { kind, column = null, colocate_with: other = null } = body;
@@ -81,7 +81,7 @@ const call = (routine: string, table: Table): Statement => sql`SELECT ${ident(ro
 
 function spread(table: Table, { kind, column = '', colocate_with: other }: DistributeBody): Statement[] {
   if (kind === 'local') return [];
-  // What was in the table before is copied, and would stay on the coordinator's disk.
+  // The original rows have been copied, and would stay on the coordinator's disk.
   const clear = call('truncate_local_data_after_distributing_table', table);
   if (kind === 'reference') return [call('create_reference_table', table), clear];
   const group = other === undefined ? literal('default') : named({ schema: table.schema, name: other });
@@ -89,7 +89,7 @@ function spread(table: Table, { kind, column = '', colocate_with: other }: Distr
   return [create, clear];
 }
 
-/** A key of `id` alone gets the column too, since Citus can look for equal values only on one worker. */
+/** A key of `id` alone is extended by the column, since Citus can find equal values only on one worker. */
 function primaryKeyOf({ primaryKey }: Current, column: string | null): string[] {
   const isOfId = primaryKey.length === 1 && primaryKey[0] === 'id';
   return isOfId && column !== null && column !== 'id' ? ['id', column] : [...primaryKey];
@@ -123,7 +123,7 @@ async function refuseObstacles(session: Session, table: Table, body: DistributeB
   throw new EngineError('citus_limit', `Table ${quoted(name)} cannot be ${what}: ${list}`, { errors });
 }
 
-/** What Citus says to the table that was not foreseen. */
+/** Turns a refusal by Citus that the checks did not foresee into citus_limit. */
 function asLimit(error: unknown, table: string): unknown {
   if (!(error instanceof PostgresError && UNSUPPORTED.has(error.sqlstate))) return error;
   const { detail, hint } = error.fields;

@@ -19,7 +19,7 @@ import {
 import { type ChangeOptions, schemaChange, schemaRead, type SchemaLimits } from './schema-change.js';
 
 /**
- * Others can read the table meanwhile, and not write it.
+ * Meanwhile others can read the table, but not write it.
  * @throws EngineError invalid_name, reserved_name, table_not_found, unknown_column, table_exists, unique_violation,
  * table_busy, quota_exceeded; row_too_large, sql_error if Postgres cannot index the values
  */
@@ -87,7 +87,7 @@ export async function dropIndex(
   });
 }
 
-/** A constraint has the name of its index. */
+/** A constraint and its index have the same name. */
 export const dropStatement = (schema: string, table: string, { name, isOfConstraint }: FoundIndex): Statement =>
   isOfConstraint
     ? sql`ALTER TABLE ${ident(schema, table)} DROP CONSTRAINT ${ident(name)}`
@@ -102,10 +102,13 @@ export const shownIndex = ({ name, columns, unique, primary, partial, valid }: F
   valid,
 });
 
-/** Two transactions that take a name at the same time meet in this index of the catalog. */
+/** The catalog's index in which two transactions collide if they take the same name. */
 const NAMES_OF_RELATIONS = 'pg_class_relname_nsp_index';
 
-/** If values of the columns are not unique: how many, and how to find them, never the values; else the error itself. */
+/**
+ * If values of the columns are not unique, an error that says how many, and how to find them, but never the values.
+ * Otherwise the error itself.
+ */
 export async function explainDuplicates(
   session: Session,
   schema: string,
@@ -120,7 +123,7 @@ export async function explainDuplicates(
   const results = await session.run([ROLLBACK, duplicatesIn(schema, table, columns)]);
   const [values = '0', rows] = results[1]?.rows[0] ?? [];
   const names = columns.map((column) => `"${column}"`).join(', ');
-  // None, if they differ only until the change, or if a policy hides them.
+  // There are none if the values become equal only by the change, or if a policy hides them.
   const often =
     values === '0'
       ? 'values would occur more than once'

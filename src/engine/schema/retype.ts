@@ -1,4 +1,4 @@
-/** Changing the type of a column: every value is kept, or nothing is changed (contract section 5). */
+/** Changes the type of a column: every value is kept, or nothing is changed (contract section 5). */
 import type { ColumnType } from '../../contract/column-types.js';
 import { ErrorCollector } from '../../contract/error-collector.js';
 import { EngineError } from '../../contract/errors.js';
@@ -21,21 +21,24 @@ import {
 } from '../../pg/index.js';
 import { toEngineError } from '../../tenancy/engine-error.js';
 
-/** Values listed in an error, their characters, and the values that are looked at to find the most frequent ones. */
+/**
+ * The most values listed in an error, their length in characters, and the most values examined to find the most
+ * frequent.
+ */
 const LISTED_VALUES = 10;
 const VALUE_CHARACTERS = 100;
 const VALUES_LOOKED_AT = 100_000;
 
 interface Retyping {
   to: ColumnType;
-  /** Applied first. */
+  /** Replacements that are made before the conversion. */
   map: ValueMap | undefined;
-  /** An error lists values. */
+  /** Whether an error lists values. */
   showValues: boolean;
 }
 
 /**
- * The statement that changes the type, after every value was seen to survive it.
+ * Checks that every value survives the change of type. @returns the statement that makes it
  * @throws EngineError not_convertible, invalid_value, dependent_objects
  */
 export async function retype(
@@ -58,7 +61,7 @@ export async function retype(
   const plain = conversion(column.type, to, reference);
   const change = plain === null || map === undefined ? plain : mapped(plain, column.type, to, reference, map);
   const relation = ident(schema, name);
-  // The change itself ignores row level security; the look at the values must not see less than it.
+  // The change itself ignores row level security, so the check of the values must, too.
   await session.run([fixed('SET LOCAL row_security = off')]);
   const lost = change === null ? sql`${reference} IS NOT NULL` : sql`NOT (${change.convertible})`;
   const counted = await session.query(sql`SELECT pg_catalog.count(*) FROM ${relation} WHERE ${lost}`);
@@ -79,7 +82,7 @@ export async function retype(
   return sql`ALTER TABLE ${relation} ALTER COLUMN ${reference} TYPE ${trusted(POSTGRES_TYPES[to])} USING ${change.using}`;
 }
 
-/** @throws EngineError invalid_value, naming every value of the map that the type does not hold */
+/** @throws EngineError invalid_value, naming every value of the map that is not one of the type */
 async function requireFit(session: Session, map: ValueMap, to: ColumnType): Promise<void> {
   const errors = new ErrorCollector();
   for (const [key] of await session.query(unfitKeys(map, to))) {
@@ -125,7 +128,7 @@ function notConvertible(
   return new EngineError('not_convertible', message, { hint, ...more });
 }
 
-/** Postgres's own refusals of a type change that the checks above do not foresee. */
+/** Explains refusals of a type change by Postgres that the checks above do not foresee. */
 export function explainRefusal(error: unknown, column: string): unknown {
   if (!(error instanceof PostgresError)) return error;
   const translated = toEngineError(error);

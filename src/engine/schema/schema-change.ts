@@ -1,6 +1,4 @@
-/**
- * Every change of a schema: a write with short waits for locks, and a bound on how long a table is held.
- */
+/** Runs every schema change: a write with a short lock timeout, and a limit on how long it holds the table. */
 import { EngineError } from '../../contract/errors.js';
 import type { Schema } from '../../contract/schema.js';
 import type { Lease } from '../../tenancy/connections/connections.js';
@@ -10,7 +8,7 @@ import type { Answered, IdempotencyKey } from '../write/idempotency.js';
 import { writeOnce } from '../write/write.js';
 
 export interface SchemaLimits {
-  /** A change that scans or rewrites a table is undone after this time (contract section 5). */
+  /** A change that scans or rewrites a table is rolled back after this time (contract section 5). */
   holdMs: number;
   signal: AbortSignal;
 }
@@ -19,25 +17,25 @@ export interface ChangeOptions extends SchemaLimits {
   idempotency?: IdempotencyKey | null;
 }
 
-/** A change under way. */
+/** A change in progress. */
 export interface Change<A> {
   readonly lease: Lease;
-  /** What comes before its first statement. */
+  /** Statements to run before its first one. */
   readonly begin: readonly Statement[];
-  /** Runs its last statements, stores the answer under the key if there is one, and commits. */
+  /** Runs the last statements, stores the answer under the key if there is one, and commits. */
   readonly commit: (statements: readonly Statement[], answer: A) => Promise<A>;
 }
 
-/** DDL waits this long for its lock (contract section 5). */
+/** How long DDL waits for a lock (contract section 5). */
 const LOCK_TIMEOUT_MS = 2_000;
 
 const SHORT_WAIT = fixed(`SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS}`);
 
 /**
- * Runs a change; `work` sends `begin` with its first statements and ends in a commit.
- * @param answered what the call answers
- * @param kind `drop`: it makes the project no larger
- * @throws EngineError table_busy, and what `work` throws; quota_exceeded if it grows; with a key also
+ * Runs a change; `work` runs `begin` with its first statements and ends in a commit.
+ * @param answered the schema of the answer
+ * @param kind `drop`: the project does not grow
+ * @throws EngineError table_busy, and what `work` throws; quota_exceeded unless it is a drop; with a key also
  * request_in_flight, idempotency_key_reused, key_settled
  */
 export async function schemaChange<A>(
@@ -53,7 +51,7 @@ export async function schemaChange<A>(
       'table_busy',
       `The change would have held the table for more than ${holdMs} ms and was rolled back`,
     );
-  // A repeat under its key is answered even without room.
+  // With a key, a repeat is answered even without room.
   if (idempotency === null && grows) await project.requireRoom();
   const deadline = { timeoutMs: holdMs, signal, expired };
   const impact = kind === 'drop' ? 'none' : 'writes';

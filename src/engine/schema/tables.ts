@@ -1,4 +1,4 @@
-/** Creating, reading and dropping tables (specification 4.1; contract section 5). */
+/** Creates, reads and drops tables (specification 4.1; contract section 5). */
 import type { Index } from '../../contract/wire/indexes.js';
 import { type AlterTableBody, AlteredTable } from '../../contract/wire/tables.js';
 import { EngineError } from '../../contract/errors.js';
@@ -43,7 +43,7 @@ import { explainNoTable, lockForChange, nameIsTaken, requireFreeName, tableNotFo
 import { shownIndex } from './indexes.js';
 import { type ChangeOptions, schemaChange, schemaRead, type SchemaLimits } from './schema-change.js';
 
-/** Two new names that differ by case alone must not slip past each other. */
+/** Otherwise two concurrent requests could create names that differ only by case. */
 const ONE_AT_A_TIME = fixed(`SELECT pg_catalog.pg_advisory_xact_lock(${ADVISORY_LOCKS.newTable})`);
 
 /**
@@ -88,8 +88,8 @@ export async function createTable(
 }
 
 /**
- * All tables and views of the project. @throws EngineError result_too_large: while it is made it takes many times its
- * bytes
+ * All tables and views of the project.
+ * @throws EngineError result_too_large: building the answer takes many times its size in memory
  */
 export async function readSchema(project: Project, limits: SchemaLimits): Promise<Table[]> {
   return schemaRead(project, limits, async (session) => {
@@ -107,7 +107,7 @@ export async function readSchema(project: Project, limits: SchemaLimits): Promis
   });
 }
 
-/** The coordinator's statistics know nothing of rows that are on workers. */
+/** The coordinator's statistics do not count rows on workers. */
 async function withDistribution(project: Project, session: Session, tables: readonly Table[]): Promise<Table[]> {
   if (!project.isOnCitus) return [...tables];
   const statements = [BEGIN, IN_PG_CATALOG, distributions(project.schema), COMMIT];
@@ -136,7 +136,7 @@ export async function readTable(
 }
 
 /**
- * Renames and comments a table in one transaction. Its indexes keep their names; views go on.
+ * Renames and comments a table in one transaction. Its indexes keep their names, and views still work.
  * @throws EngineError invalid_name, reserved_name, invalid_request, table_not_found, table_exists, table_busy
  */
 export async function alterTable(
@@ -181,7 +181,7 @@ export function dropTable(project: Project, name: string, options: ChangeOptions
   });
 }
 
-/** Of a new column, in CREATE TABLE or ALTER TABLE. */
+/** The definition of a new column for CREATE TABLE or ALTER TABLE. */
 export function definitionOf({ name, type, unique, notNull, preset }: NewColumn): Fragment {
   const rules = [
     ...(preset === null ? [] : [sql` DEFAULT ${preset}`]),

@@ -1,4 +1,4 @@
-/** What an operator does with Postgres servers: add, check, change and remove them. */
+/** Adds, checks, changes and removes Postgres servers for an operator. */
 import { EngineError } from '../../contract/errors.js';
 import { PROJECT_NAME_PATTERN } from '../../contract/names.js';
 import { DEFAULT_SERVER, serverName } from '../../contract/servers.js';
@@ -18,7 +18,7 @@ import { examineLeftBehind } from './left-behind.js';
 
 export type { ServerChange, ServerRow } from '../../tenancy/server-rows.js';
 
-/** A server, and what its check found. */
+/** A server, and the findings of its check. */
 export interface CheckedServer {
   readonly server: ServerRow;
   readonly findings: readonly Finding[];
@@ -107,7 +107,10 @@ export async function setServer(engine: Engine, name: string, change: ServerChan
   return changed ?? serverNamed(engine.serverRows, name);
 }
 
-/** Another address of a server. @throws EngineError invalid_request if it is none, or of another server */
+/**
+ * Checks a new address of a server. @throws EngineError invalid_request if it cannot be used, or leads to another
+ * server
+ */
 async function requireSame(engine: Engine, server: ServerRow, urlReference: string): Promise<void> {
   const { name } = server;
   if (server.urlReference === null) {
@@ -130,7 +133,7 @@ async function requireSame(engine: Engine, server: ServerRow, urlReference: stri
   if (obstacles.length > 0) throw notDone(`The server "${name}" keeps its address`, obstacles);
 }
 
-/** Projects that live on the server, and whose databases are not at the address. */
+/** A finding that names projects of the server whose databases are not at the address. */
 async function missingProjects(engine: Engine, server: string, address: ServerAddress): Promise<Finding[]> {
   const projects = (await engine.projects.list()).filter(({ placement }) => serverName(placement) === server);
   const there = await databasesAt(address);
@@ -150,7 +153,7 @@ export async function removeServer(engine: Engine, name: string, by: Origin): Pr
   }
   const entry = engine.audit.entryOfChange(by, { operation: 'server.remove', object: name });
   if (await engine.serverRows.remove(name, entry)) return server;
-  // Somebody else may have removed it.
+  // Someone else may have removed it.
   await serverNamed(engine.serverRows, name);
   throw inUse(name, await projectsOn(engine, name));
 }
@@ -181,7 +184,7 @@ async function alreadyThere(engine: Engine, address: ServerAddress, except?: str
     started === (await startedAt(urlReference === null ? engine.control.address : addressAt(urlReference)));
   for (const server of await engine.serverRows.list()) {
     if (server.name === except) continue;
-    // One that does not answer is not the one that just has.
+    // A server that does not answer is not the one that just did.
     if (await isSame(server).catch(() => false)) {
       const advice = 'Add another server: two names for one server would count its room twice.';
       return [problem('Postgres', `it is the server "${server.name}"`, advice)];
@@ -193,8 +196,8 @@ async function alreadyThere(engine: Engine, address: ServerAddress, except?: str
 const nameTaken = (name: string) => new EngineError('unique_violation', `A server "${name}" already exists`);
 
 /**
- * Reads of a Citus cluster would go to its workers, and each embedded server has one project. @throws EngineError
- * invalid_request
+ * Queries of a Citus cluster go to its workers, and embedded servers have no replicas.
+ * @throws EngineError invalid_request
  */
 function refuseReplicas(engine: Engine, server: Pick<ServerRow, 'name' | 'engine'>, replicas: readonly string[]): void {
   if (replicas.length === 0) return;
@@ -211,7 +214,7 @@ const notDone = (what: string, obstacles: readonly Finding[]): EngineError =>
 
 const list = (texts: readonly string[]): string => texts.join('; ');
 
-/** Projects that are named. */
+/** The most projects that a message names. */
 const NAMED = 5;
 
 const named = (projects: readonly string[]): string =>

@@ -1,7 +1,4 @@
-/**
- * `cdp server check`: whether projects can live on a Postgres server, and what speaks against it. Changes nothing
- * there.
- */
+/** `cdp server check`: checks whether projects can live on a Postgres server, and why not. Changes nothing there. */
 import { messageOf } from '../../contract/operator-message.js';
 import type { ServerEngine } from '../../contract/servers.js';
 import type { Finding } from '../../contract/wire/operator.js';
@@ -15,19 +12,18 @@ import { examineCommits, examineFitness, examineOperation } from './server-findi
 export interface Checked {
   /** A problem among them means that no project can live there. */
   readonly fitness: readonly Finding[];
-  /** What else was found. */
+  /** Other findings. */
   readonly condition: readonly Finding[];
-  /** null: it could not be asked. */
+  /** null: the server could not be reached. */
   readonly facts: Omit<ShownFacts, 'bytes'> | null;
 }
 
-/** What is to be checked. */
 interface ServerCheckOptions {
   readonly address: ServerAddress;
   readonly engine: ServerEngine;
-  /** Where its URL is, for advice. */
+  /** The source of its URL, for advice. */
   readonly source: string;
-  /** Connections to its projects that this instance may have. */
+  /** This instance's limit of connections to its projects. */
   readonly connections: number;
 }
 
@@ -69,7 +65,7 @@ async function check({ address, engine, source, connections }: ServerCheckOption
 const hundredths = (ms: number): number => Math.round(ms * 100) / 100;
 
 interface UnsupportedServer {
-  /** In what `version()` says. */
+  /** A text in the result of `version()`. */
   readonly sign: string;
   readonly name: string;
   readonly reason: string;

@@ -1,4 +1,4 @@
-/** Whether servers are the streaming replicas of another. */
+/** Checks that servers are streaming replicas of another. */
 import { messageOf } from '../../contract/operator-message.js';
 import type { Finding } from '../../contract/wire/operator.js';
 import type { ServerAddress } from '../../pg/index.js';
@@ -6,7 +6,7 @@ import { addressAt } from '../../tenancy/server-url.js';
 import { walOf } from '../../tenancy/server-probe.js';
 import { ok, problem } from './finding.js';
 
-/** A finding for each. */
+/** Returns one finding for each. */
 export const examineReplicas = (primary: ServerAddress, references: readonly string[]): Promise<Finding[]> =>
   Promise.all(references.map((reference) => examine(primary, reference)));
 

@@ -1,4 +1,4 @@
-/** What `cdp doctor` found: all is well, or not and what to do. */
+/** The findings of `cdp doctor`: `ok`, or a fault with advice. */
 import type { Finding } from '../../contract/wire/operator.js';
 
 export const ok = (subject: string, found: string): Finding => ({ subject, health: 'ok', found, advice: null });

@@ -1,7 +1,7 @@
 /**
- * What an installation has left on a server by address, and no project or move names: found by the mark that each
- * database and role gets when it is made. It stays when the control database forgets it, as by
- * `cdp server remove --lost` of a server that comes back.
+ * Finds databases and roles on a server that belong to this installation, by the mark that each gets when it is
+ * created, but to no project or move. They remain if the control database forgets them, for instance if a server comes
+ * back after `cdp server remove --lost`.
  */
 import { clearSource, PUBLICATION, slotOf } from '../../backup/stream/source.js';
 import { messageOf } from '../../contract/operator-message.js';
@@ -20,7 +20,7 @@ import { serverNamed } from '../projects/choose-server.js';
 interface LeftBehind {
   /** `database d_…`, `role w_…`, `publication cdp_move in d_…`, `slot cdp_move_d_…` */
   readonly what: string;
-  /** Why it stays for now; null: it can be removed. */
+  /** Why it cannot be removed now; null: it can be. */
   readonly inUse: string | null;
   readonly remove: () => Promise<void>;
 }
@@ -28,7 +28,7 @@ interface LeftBehind {
 interface Cleared {
   readonly server: ServerRow;
   readonly removed: readonly string[];
-  /** What could not be removed, and why. */
+  /** Those that could not be removed, and why. */
   readonly kept: readonly { readonly what: string; readonly reason: string }[];
 }
 
@@ -41,7 +41,7 @@ export async function examineLeftBehind(engine: Engine, server: ServerRow): Prom
   return [warning('left behind', found, `Remove it: cdp server check ${server.name} --clear`)];
 }
 
-/** Removes it. @throws EngineError not_found, database_unavailable */
+/** Removes all that can be removed. @throws EngineError not_found, database_unavailable */
 export async function clearLeftBehind(engine: Engine, name: string): Promise<Cleared> {
   const server = await serverNamed(engine.serverRows, name);
   const removed: string[] = [];
@@ -58,13 +58,14 @@ export async function clearLeftBehind(engine: Engine, name: string): Promise<Cle
   return { server, removed, kept };
 }
 
-/** Databases first: roles own what is in them. @returns null of a server that the service itself starts, or of Citus */
+/** Databases come before the roles that own their objects. @returns null for embedded servers and Citus */
 async function leftBehind(engine: Engine, server: ServerRow): Promise<LeftBehind[] | null> {
   const place = { server: server.name, added: addedServer(server) };
   engine.servers.requireUp(place);
   const tenancy = engine.servers.tenancyOf(place);
   if (!(tenancy instanceof SharedTenancy)) return null;
-  // In this order: what is noted before it is made is found after it was seen.
+  // In this order: a row is stored before its database is created, so a marked database that is seen has its row by
+  // then.
   const marked = await serviceWork(() => tenancy.marked());
   const [projects, moves] = [await engine.control.projects(), await engine.moves.rows.open()];
   const moving = moves.flatMap(({ source, target }) => [source, target]);
@@ -95,7 +96,7 @@ async function leftBehind(engine: Engine, server: ServerRow): Promise<LeftBehind
 
 const rolesOf = ({ writer, reader }: Placement): string[] => [writer, reader, dumpRole({ writer })];
 
-/** What a move by stream has left in the database of a project. */
+/** The remains of a move by stream in the database of a project. */
 const streamOf = (tenancy: SharedTenancy, placement: Placement): Promise<string[]> =>
   withServiceSession(tenancy.serverOf().address, placement.database, async (session) => {
     const slot = slotOf(placement);

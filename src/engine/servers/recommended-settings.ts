@@ -1,6 +1,6 @@
 /**
- * Settings recommended for a Postgres of the operator's own, for `cdp doctor` and docs/operations.md. What the service
- * sets for its connections itself (`jit`, `client_connection_check_interval`, …) is not among them.
+ * Settings recommended for a Postgres that the operator runs, for `cdp doctor` and docs/operations.md. Settings that
+ * the service makes for its own connections (`jit`, `client_connection_check_interval`, …) are not included.
  */
 import type { Finding } from '../../contract/wire/operator.js';
 import type { ServerSetting } from '../../tenancy/server-facts.js';
@@ -10,11 +10,11 @@ interface Recommended {
   readonly name: string;
   /** As in ALTER SYSTEM. */
   readonly value: string;
-  /** What happens without it, as the rest of a sentence. */
+  /** What happens otherwise, as the end of a sentence. */
   readonly otherwise: string;
-  /** Whether what `pg_settings` shows is as good. */
+  /** Whether the value in `pg_settings` will do. */
   readonly isMet: (setting: string) => boolean;
-  /** A setting of an extension that needs another value. */
+  /** The extension's setting that needs a different value. */
   readonly isNeededBy?: string;
 }
 
@@ -88,7 +88,7 @@ export const RECOMMENDED_SETTINGS: readonly Recommended[] = [
   },
 ];
 
-/** One that this server does not have, or not with that value, is left out. */
+/** Settings that this server does not have, or not with that value, are left out. */
 export function examineSettings(settings: ReadonlyMap<string, ServerSetting>): Finding[] {
   const findings = RECOMMENDED_SETTINGS.flatMap(({ name, value, otherwise, isMet, isNeededBy }) => {
     const setting = settings.get(name);

@@ -1,5 +1,6 @@
 /**
- * `cdp server remove NAME --lost`: a server that will not come back goes, with what the control database says of it.
+ * `cdp server remove NAME --lost`: removes a server that will not come back, and everything about it in the control
+ * database.
  */
 import { EngineError } from '../../contract/errors.js';
 import { DEFAULT_SERVER, serverName } from '../../contract/servers.js';
@@ -10,12 +11,11 @@ import type { Engine } from '../engine.js';
 import { checkNow, removeServer, setServer } from './change-servers.js';
 
 /**
- * Deletes the projects that lived there, with their tokens, and ends the moves to and from there. Nothing is asked of
- * the server.
+ * Deletes the projects that lived there, with their tokens, and ends the moves to and from there. Does not contact the
+ * server, except to see that it does not answer.
  * @returns the server as it was, and the names of the projects
  * @throws EngineError not_found; invalid_request if it answers; request_in_flight while one of its projects is being
- * moved or deleted:
- *   the next attempt goes on; database_unavailable, outcome_unknown
+ * moved or deleted: the next attempt goes on; database_unavailable, outcome_unknown
  */
 export async function removeLostServer(
   engine: Engine,
@@ -30,7 +30,7 @@ export async function removeLostServer(
   }
   const deleted: string[] = [];
   if (name !== DEFAULT_SERVER) {
-    // No project is placed there meanwhile.
+    // No new project may be placed there meanwhile.
     await setServer(engine, name, { status: 'closed' }, by);
     for (const { name: project, placement } of await engine.projects.list()) {
       if (serverName(placement) !== name) continue;

@@ -1,4 +1,4 @@
-/** What `cdp doctor` finds about a Postgres server, and what to do. */
+/** The findings of `cdp doctor` about a Postgres server, with advice. */
 import { roundedSize } from '../../contract/disk-size.js';
 import type { Finding } from '../../contract/wire/operator.js';
 import type { ServerAddress } from '../../pg/index.js';
@@ -12,28 +12,28 @@ import { examineSettings } from './recommended-settings.js';
 
 const MAJORS = { oldest: 15, newest: 18 };
 
-/** Difference between the clocks of Postgres and of this machine. */
+/** The largest acceptable difference between the clocks of Postgres and this machine. */
 const CLOCK_MS = 1_000;
 
-/** Commits that are timed; the fastest counts. */
+/** The number of commits to time; the fastest counts. */
 const COMMITS = 3;
 const SLOW_COMMIT_MS = 50;
 
-/** Unreplayed WAL of a standby. */
+/** The most unreplayed WAL of a standby without a warning. */
 const LAG_BYTES = 256 * 1024 ** 2;
 
-/** What of the server's projects its findings depend on. */
+/** How the server is used, as far as findings depend on it. */
 interface Use {
-  /** Connections to its projects that this instance may have; null: there are none. */
+  /** This instance's limit of connections to its projects; null: there are none. */
   readonly connections: number | null;
-  /** Those that are in use now, by anybody; null: not asked. */
+  /** Connections in use now, by anyone; null: unknown. */
   readonly used: number | null;
-  /** Where its URL is. */
+  /** The source of its URL, for advice. */
   readonly source: string;
 }
 
 /**
- * Checks of the first server that need nothing of ours in it.
+ * Checks of the default server that work before the service has created anything there.
  * @param connections null: no project is on this server
  */
 export const examineServer = (facts: ServerFacts, connections: number | null): Finding[] => [
@@ -46,7 +46,7 @@ export const examineServer = (facts: ServerFacts, connections: number | null): F
 /** Whether projects can live on another server. */
 export const examineFitness = (facts: ServerFacts): Finding[] => [version(facts), rights(facts, false)];
 
-/** How a server that they live on is set up. */
+/** How a server with projects is set up. */
 export const examineOperation = (facts: ServerFacts, { connections, used, source }: Use): Finding[] => [
   durability(facts),
   ...(connections === null ? [] : [connectionsOf(facts, connections, used), ...examineSettings(facts.settings)]),

@@ -1,12 +1,9 @@
-/**
- * What shows early that a server is in trouble: how long a commit takes, and its standbys. For `cdp doctor` and
- * metrics.
- */
+/** Early signs of trouble on a server: the time of a commit, and its standbys. For `cdp doctor` and metrics. */
 import { fixed, type Session, sql } from '../../pg/index.js';
 
 export type Asked = Pick<Session, 'query'>;
 
-/** A commit that is flushed as one of rows is. It leaves nothing but its record in the write-ahead log. */
+/** A commit that is flushed like one of rows, but leaves only a record in the write-ahead log. */
 const TINY_COMMIT = fixed(`SELECT pg_logical_emit_message(true, 'cdp', '')`);
 
 /** @returns seconds */
@@ -17,20 +14,20 @@ export async function timeOfCommit(server: Asked): Promise<number> {
 }
 
 export interface Replication {
-  /** Connected ones. */
+  /** Connected standbys. */
   readonly standbys: number;
   /**
-   * WAL that the slowest of them has not replayed. null: there is none, or the role may not see it
+   * Bytes of WAL that the slowest standby has not replayed. null: there is none, or the role may not see it
    * (`pg_read_all_stats`).
    */
   readonly lagBytes: number | null;
-  /** `synchronous_standby_names` if none of them is connected, so that no commit returns; else null. */
+  /** `synchronous_standby_names` if none of them is connected, so that no commit returns; otherwise null. */
   readonly missing: string | null;
 }
 
-/** Of a primary. */
+/** The replication state of a primary. */
 export async function replicationOf(server: Asked): Promise<Replication> {
-  // Of standbys that the role may not look at it sees that they are there.
+  // A role without the right to see details of a standby still sees its row.
   const [[standbys, lag, missing] = []] = await server.query(sql`
     SELECT count(*), max(pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)),
       CASE WHEN current_setting('synchronous_commit') NOT IN ('off', 'local')

@@ -1,6 +1,6 @@
 /**
- * Classifies the texts that a reader sends in a session: without the parser if the first word already tells, as for
- * nearly all queries, else with it.
+ * Classifies the texts that a reader sends in a session. The first word decides for nearly all queries; the parser
+ * decides for the rest.
  */
 import { EngineError } from '../../contract/errors.js';
 import { NEVER } from '../limits/deadline.js';
@@ -17,7 +17,10 @@ const READING = new Set(
   ).split(' '),
 );
 
-/** The first words of all other statements (Postgres manual, part VI). A text that begins with none of them is none. */
+/**
+ * The first words of all other statements (Postgres manual, part VI). A text with any other first word is not a
+ * statement.
+ */
 const OTHERS = new Set(
   (
     'ABORT ALTER ANALYSE ANALYZE BEGIN CALL CHECKPOINT CLUSTER COMMENT COMMIT COPY CREATE DISCARD DO DROP END EXPLAIN GRANT IMPORT LOAD ' +
@@ -25,14 +28,12 @@ const OTHERS = new Set(
   ).split(' '),
 );
 
-/**
- * What drivers send around queries, in the words they use. On longer texts these expressions would take quadratic time.
- */
+/** Transaction commands as drivers send them. On longer texts these expressions would take quadratic time. */
 const LONGEST_AROUND = 100;
 const BEGINNING = /^\s*(?:begin|start)(?:\s+(?:work|transaction))?(?:\s+read\s+only)?\s*;?\s*$/i;
 const ENDING = /^\s*(?:commit|end|rollback|abort)(?:\s+(?:work|transaction))?\s*;?\s*$/i;
 
-/** Why a text is not run, with the SQLSTATE of Postgres for it. */
+/** Why a text is not run, with Postgres's SQLSTATE for that. */
 export interface Rejection {
   readonly sqlstate: string;
   readonly message: string;
@@ -79,13 +80,13 @@ export async function classify(
 
 const WAIT_MS = 30_000;
 
-/** null: the parser has to tell. */
+/** null: the parser has to decide. */
 export function classifyByFirstWord(text: string): Classification | null {
   if (mayHoldSeveral(text)) return null;
   const keyword = leadingKeyword(text);
   const isShort = text.length <= LONGEST_AROUND;
   if (keyword === null || READING.has(keyword) || (isShort && BEGINNING.test(text))) return 'reads';
-  // Postgres says best itself what is wrong with it.
+  // Postgres itself reports the error best.
   if (keyword !== '' && !OTHERS.has(keyword)) return 'reads';
   return isShort && ENDING.test(text) ? 'ends' : null;
 }

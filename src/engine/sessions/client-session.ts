@@ -1,6 +1,4 @@
-/**
- * One session of a client of the Postgres port: a connection of the project's own role, dedicated to it, and its end.
- */
+/** A client's session at the Postgres port: its dedicated connection in a role of the project, and how it ends. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { cancel, type LoggedIn } from '../../pg/index.js';
 import { TERMINATE } from '../../pg/protocol.js';
@@ -13,7 +11,7 @@ import type { SessionError } from './session-error.js';
 export const SESSION_ROLES = ['writer', 'reader'] as const;
 export type SessionRole = (typeof SESSION_ROLES)[number];
 
-/** Who has a session. */
+/** The owner of a session. */
 export interface SessionOwner {
   readonly token: string;
   readonly address: string;
@@ -23,18 +21,18 @@ export interface SessionOwner {
   readonly origin: Origin;
 }
 
-/** An idle backend has gone after this time. */
+/** An idle backend is gone after this time. */
 const IDLE_MS = 50;
 
 export class ClientSession {
-  /** Bytes of the client, and of Postgres. */
+  /** Bytes from the client, and from Postgres. */
   received = 0;
   sent = 0;
-  /** Bytes of the client when its quota was last checked. */
+  /** Bytes from the client at the last check of the quota. */
   seen = 0;
-  /** What the client is told at the end; null: it left by itself. */
+  /** The error for the client at the end; null: it disconnected itself. */
   ending: SessionError | null = null;
-  /** The last statement that was canceled since its time was up: the session ends if it goes on. */
+  /** When a statement was last canceled because its time was up. The session ends if it goes on. */
   canceledAt: number | null = null;
   private onEnd: ((reason: SessionError) => void) | null = null;
   private canceling: Promise<void> | null = null;
@@ -55,7 +53,7 @@ export class ClientSession {
   }
 
   /**
-   * Called once if the session ends from outside, for the reader of the connection, which then calls {@link release}.
+   * Sets a listener, which is called once if the session is ended from outside, and which then calls {@link release}.
    */
   listen(onEnd: (reason: SessionError) => void): void {
     this.onEnd = onEnd;
@@ -63,8 +61,8 @@ export class ClientSession {
   }
 
   /**
-   * Cancels what runs. One request at a time, since each takes a connection to Postgres; those that come meanwhile
-   * become one more, since another statement may run by then.
+   * Cancels the running statement. One cancel request at a time, since each takes a connection to Postgres; further
+   * calls meanwhile become one more request, since another statement may run by then.
    */
   cancel(): Promise<void> {
     if (this.canceling === null) return (this.canceling = cancel(this.loggedIn).finally(() => (this.canceling = null)));
@@ -81,13 +79,16 @@ export class ClientSession {
     this.onEnd?.(reason);
   }
 
-  /** A backend that takes much of the processors yields to others. */
+  /** Lowers the priority of the backend if it uses much processor time. */
   watchProcessors(): void {
     this.lowerPriority ??= this.watchdog.niceness?.watch(this.backend);
     void this.lowerPriority?.().catch(() => {});
   }
 
-  /** The client has left, or was told to: ends the backend. @returns when it is gone, or cannot be asked about */
+  /**
+   * Ends the backend after the client has disconnected, or has to. @returns when the backend is gone, or is out of
+   * reach
+   */
   release(): Promise<void> {
     return (this.releasing ??= this.endBackend().finally(() => this.over(this)));
   }
@@ -101,7 +102,7 @@ export class ClientSession {
     socket.end(TERMINATE);
     const isLate = (ms: number) => Promise.race([closed, sleep(ms, true, { ref: false })]);
     if (!(await isLate(IDLE_MS))) return;
-    // A backend that is at work reads no Terminate. After a cancellation it would run what else the client has sent.
+    // A busy backend does not read Terminate, and after a cancel it would run the client's next statement.
     if (this.ending === null) {
       void this.cancel();
       if (!(await isLate(GRACE_MS))) return;

@@ -1,4 +1,4 @@
-/** Rolls back what sessions have prepared for two-phase commit and nobody has finished in time. */
+/** Rolls back transactions that sessions have prepared for two-phase commit, but not finished in time. */
 import type { Placement } from '../../tenancy/placement.js';
 import { rollBackPrepared } from '../../tenancy/prepared-transactions.js';
 import type { Servers } from '../../tenancy/servers.js';
@@ -10,13 +10,13 @@ const EVERY_MS = 60_000;
 export class PreparedTransactions {
   private readonly timer: NodeJS.Timeout;
 
-  /** @param longestMs they may stay so long */
+  /** @param longestMs how long they may stay */
   constructor(
     private readonly servers: Servers,
     private readonly projects: Projects,
     private readonly longestMs: number,
   ) {
-    // A server that cannot be asked now is asked again.
+    // A server that cannot be reached now is asked again later.
     const look = () => void this.rollBackOld().catch(() => {});
     this.timer = setInterval(look, Math.min(EVERY_MS, longestMs)).unref();
   }
@@ -29,7 +29,7 @@ export class PreparedTransactions {
     const placements = new Map<SharedTenancy, Placement[]>();
     for (const { placement } of await this.projects.list()) {
       const server = this.servers.tenancyOf(placement);
-      // Embedded servers allow none.
+      // Embedded servers allow no prepared transactions.
       if (server instanceof SharedTenancy) placements.set(server, [...(placements.get(server) ?? []), placement]);
     }
     await Promise.allSettled([...placements].map(([server, all]) => rollBackPrepared(server, all, this.longestMs)));

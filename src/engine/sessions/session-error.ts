@@ -1,14 +1,14 @@
 /**
- * Why a client of the Postgres port gets no session, or loses it, and SQLSTATEs (Postgres manual, appendix A) for the
+ * Errors that refuse or end a session at the Postgres port, and SQLSTATEs (Postgres manual, appendix A) for the
  * service's codes.
  */
 import { EngineError, type ErrorCode } from '../../contract/errors.js';
 import { PostgresError, SQLSTATE } from '../../pg/index.js';
 
-/** For metrics and the audit log: codes of the service, or why the port itself refuses. */
+/** For metrics and the audit log: a code of the service, or a reason of the port itself. */
 export type SessionErrorCode = ErrorCode | 'malformed' | 'login_timeout' | 'tls_required' | 'too_many_sessions';
 
-/** The end of a login or a session, as the client is told. */
+/** The error that ends a login or a session, as the client sees it. */
 export class SessionError extends Error {
   constructor(
     readonly sqlstate: string,
@@ -41,10 +41,10 @@ const SQLSTATES: Partial<Record<ErrorCode, string>> = {
   outcome_unknown: '08007',
 };
 
-/** What Postgres would say; XX000, an internal error, where it has no word. */
+/** The SQLSTATE that Postgres would use; XX000 (internal error) if it has none. */
 export const sqlstateOf = (code: ErrorCode): string => SQLSTATES[code] ?? 'XX000';
 
-/** A login failed. What a client has set wrong comes in Postgres's own words. */
+/** The error of a failed login. Mistakes in the client's settings are reported in Postgres's own words. */
 export function loginError(error: unknown): SessionError {
   if (error instanceof SessionError) return error;
   if (!(error instanceof EngineError)) return new SessionError('XX000', 'Internal error', 'internal');
@@ -59,6 +59,6 @@ export function loginError(error: unknown): SessionError {
   return new SessionError(sqlstateOf(code), message, code, hint);
 }
 
-/** A session is ended from outside: administrator's command is what Postgres calls it. */
+/** A session is ended from outside, which Postgres calls "administrator command". */
 export const terminated = (why: string, code: SessionErrorCode): SessionError =>
   new SessionError('57P01', `terminating connection: ${why}`, code);

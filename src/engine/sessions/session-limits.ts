@@ -1,6 +1,6 @@
 /**
- * What ends a session from outside: its token is no longer good, its time is up, its project is over its quota. Nothing
- * that a statement sets plays a part: Postgres's own account of its backends says what they do.
+ * Ends sessions from outside: if the token is no longer valid, the time is up, or the project is over its quota. No
+ * setting that a statement can change matters: pg_stat_activity shows what backends do.
  */
 import { EngineError } from '../../contract/errors.js';
 import type { Activity } from '../../tenancy/connections/watchdog.js';
@@ -11,20 +11,20 @@ import type { ClientSession } from './client-session.js';
 import { SessionError, terminated } from './session-error.js';
 
 export interface SessionTimes {
-  /** A transaction, or a statement outside of one, may take so long. */
+  /** How long a transaction, or a statement outside one, may take. */
   readonly transactionMs: number;
-  /** A transaction may wait so long for its next statement. */
+  /** How long a transaction may wait for its next statement. */
   readonly idleTransactionMs: number;
-  /** A session may do nothing for so long. */
+  /** How long a session may be idle. */
   readonly idleMs: number;
 }
 
-/** What authentication remembers is at most 750 ms old: together less than a second. */
+/** Results of authentication are at most 750 ms old: together, less than a second. */
 const TOKEN_EVERY_MS = 200;
 
 const ACTIVITY_EVERY_MS = 1_000;
 
-/** After its cancellation, a statement has this long to end. */
+/** How long a canceled statement may take to end. */
 const CANCEL_MS = 5_000;
 
 export class SessionLimits {
@@ -58,7 +58,7 @@ export class SessionLimits {
 
   private async checkToken(session: ClientSession): Promise<void> {
     const { token, address, project, caller } = session.owner;
-    // Also while the control database cannot be asked.
+    // This works even if the control database is unavailable.
     if (isOver(caller)) return session.end(expired());
     try {
       const { project: now } = await this.authenticator.authenticate(token, address);
@@ -67,7 +67,7 @@ export class SessionLimits {
         session.end(terminated('the CDP is inactive for this project', 'cdp_inactive'));
       }
     } catch (error) {
-      // What cannot be asked now is asked again.
+      // If the control database is unavailable, the next check asks again.
       if (!(error instanceof EngineError)) return;
       if (error.code === 'token_expired') session.end(expired());
       else if (error.code === 'unauthorized' || error.code === 'rate_limited') {
@@ -86,7 +86,7 @@ export class SessionLimits {
     void Promise.allSettled(looks).then(() => (this.isLooking = false));
   }
 
-  /** @param activity undefined: the backend is gone, which its connection tells */
+  /** @param activity undefined: the backend is gone, as its connection will show */
   private check(session: ClientSession, activity: Activity | undefined): void {
     if (activity === undefined || session.isOver) return;
     const { state, stateSeconds, transactionSeconds } = activity;
@@ -101,14 +101,14 @@ export class SessionLimits {
       return;
     }
     if (state === 'active') session.watchProcessors();
-    // A COMMIT within a DO begins another transaction, and is still the same statement.
+    // A COMMIT within a DO begins another transaction in the same statement.
     const atWorkMs = Math.max((transactionSeconds ?? 0) * 1_000, state === 'active' ? stateMs : 0);
     if (state !== 'active' && stateMs > idleTransactionMs) {
       session.end(terminated(`its transaction was idle for ${idleTransactionMs} ms`, 'query_timeout'));
     } else if (atWorkMs > transactionMs) this.stopTransaction(session, state === 'active');
   }
 
-  /** First its statement alone, which its client survives; then the session. */
+  /** Cancels the statement first, which the client survives; then ends the session. */
   private stopTransaction(session: ClientSession, isActive: boolean): void {
     const now = performance.now();
     if (isActive && session.canceledAt === null) {
@@ -119,7 +119,7 @@ export class SessionLimits {
     }
   }
 
-  /** A size that cannot be measured now is measured again. */
+  /** If the size cannot be measured now, the next check tries again. */
   private async checkQuota(session: ClientSession): Promise<void> {
     const over = await Promise.resolve(this.quotas.overQuota(session.owner.project)).catch(() => null);
     if (over !== null) session.end(overQuota(over.error));

@@ -1,6 +1,6 @@
 /**
- * Sessions of the Postgres port. They have their own limits, separate from request slots: one per project and one
- * overall. While one is open, the project's server is not stopped.
+ * Sessions of the Postgres port. They have their own limits, per project and overall, separate from request slots.
+ * While one is open, the project's server keeps running.
  */
 import { randomUUID } from 'node:crypto';
 import { Counts } from '../../contract/counts.js';
@@ -29,14 +29,14 @@ export interface SessionSettings extends SessionTimes {
   readonly waitMs: number;
 }
 
-/** What a client has sent to get a session. */
+/** The login data of a client. */
 interface ClientLogin {
   readonly user: string;
   readonly database: string;
   readonly token: string;
   readonly address: string;
   readonly applicationName: string;
-  /** Settings of Postgres for the session. */
+  /** Postgres settings for the session. */
   readonly settings: Readonly<Record<string, string>>;
 }
 
@@ -51,15 +51,15 @@ interface Parts {
   readonly tokenRate: TokenRate | null;
 }
 
-/** Before 16 a session can end its READ ONLY by a reset of the setting, which Postgres does not check. */
+/** Before Postgres 16, a session can leave READ ONLY by resetting the setting, which Postgres does not check. */
 const HOLDS_READ_ONLY = 16;
 
 export class Sessions {
   /** Logins that were refused, by reason. */
   readonly refused = new Map<SessionErrorCode, number>();
-  /** Sessions that did not end by their client, by reason. */
+  /** Sessions that their clients did not end, by reason. */
   readonly ended = new Map<SessionErrorCode, number>();
-  /** Of sessions that are over. */
+  /** Bytes of ended sessions. */
   private readonly before = { received: 0, sent: 0 };
   private readonly open = new Set<ClientSession>();
   /** Sessions open or being opened, by project. */
@@ -125,7 +125,7 @@ export class Sessions {
     }
   }
 
-  /** Ends all sessions, and takes no more. @returns when their backends are gone */
+  /** Ends all sessions, and accepts no more. @returns when their backends are gone */
   async close(): Promise<void> {
     this.closing = true;
     this.limits.close();
@@ -139,7 +139,7 @@ export class Sessions {
     );
   }
 
-  /** Takes a session slot before anything is done for it. */
+  /** Takes a session slot before any other work. */
   private async start(owner: SessionOwner, login: ClientLogin): Promise<ClientSession> {
     const { project, role } = owner;
     if (project.isFenced && role === 'writer') throw moving();
@@ -210,7 +210,7 @@ export class Sessions {
 const add = (counts: Map<SessionErrorCode, number>, code: SessionErrorCode) =>
   counts.set(code, (counts.get(code) ?? 0) + 1);
 
-/** Who is let in where: user and database are those of the token. @throws SessionError */
+/** Checks the user and the database against the token. @throws SessionError */
 function entitled(caller: Caller, { user, database }: ClientLogin): { project: ProjectRow; role: SessionRole } {
   const { project, scopes } = caller;
   if (project === null) {

@@ -1,6 +1,6 @@
 /**
- * Reads that may run at a streaming replica of the project's server (docs/decisions/0048-replicas.md). Whatever keeps a
- * replica from answering, the primary answers instead.
+ * Reads that may run at a streaming replica of the project's server (docs/decisions/0048-replicas.md). If a replica
+ * cannot answer, the primary does.
  */
 import { EngineError } from '../../contract/errors.js';
 import { SQLSTATE } from '../../pg/index.js';
@@ -10,9 +10,9 @@ import { NotReplayed } from '../database/position.js';
 export type ServedBy = 'replica' | 'primary';
 
 /**
- * @param position of a write that the read is to see; undefined: it may see an older state
+ * @param position of a write that the read must see; undefined: it may see an older state
  * @param read runs at a replica, and again at the primary if the replica fails it
- * @param hasBegun part of the answer has gone out, so that it cannot be run again
+ * @param hasBegun whether part of the answer has gone out, so that the read cannot run again
  * @throws what `read` throws at the primary, or at the replica if that is no fault of the replica
  */
 export async function boundedRead<T>(
@@ -33,8 +33,8 @@ export async function boundedRead<T>(
 }
 
 /**
- * What a hot standby refuses and a primary may do (Postgres manual, 26.4.1): unlogged tables, a transaction id, a lock.
- * The primary has the last word on it.
+ * Errors of operations that a hot standby refuses but a primary may allow (Postgres manual, 26.4.1): unlogged tables,
+ * transaction ids, locks. The primary decides.
  */
 const REFUSED_IN_RECOVERY = new Set<string | undefined>([
   SQLSTATE.FEATURE_NOT_SUPPORTED,
@@ -42,7 +42,7 @@ const REFUSED_IN_RECOVERY = new Set<string | undefined>([
   SQLSTATE.READ_ONLY_SQL_TRANSACTION,
 ]);
 
-/** It lags, cannot be reached, or has canceled the statement, which was in conflict with what it replayed. */
+/** The replica lags, cannot be reached, or has canceled the statement because of a conflict with recovery. */
 function isOfReplica(error: unknown): boolean {
   if (error instanceof NotReplayed) return true;
   if (!(error instanceof EngineError)) return false;

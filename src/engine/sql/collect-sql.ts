@@ -1,4 +1,4 @@
-/** Results of free SQL as one answer, up to the caps (contract section 7). */
+/** Collects the results of free SQL into one answer, up to the caps (contract section 7). */
 import { LIMITS } from '../../contract/limits.js';
 import { rowEncoder } from '../../codec/index.js';
 import type { Answered, IdempotencyKey } from '../write/idempotency.js';

@@ -1,8 +1,8 @@
 /**
- * Queries of nothing but constants, as connection pools and monitors send them. Their words are all Postgres's own
- * grammar, so no relation, function or operator is looked up that could be the project's, and types are found in
- * pg_catalog, which comes first in the search path of a clean session. So they provably leave nothing in it, and need
- * no transaction, no round trip to learn their columns, and no reset (docs/decisions/0024-constant-queries.md).
+ * Queries of constants only, as connection pools and monitors send them. They name no relation, function or operator
+ * that could be the project's, and their types are found in pg_catalog, which comes first in the search path of a clean
+ * session. So they leave nothing behind in the session, and need no transaction, no round trip to learn their columns,
+ * and no reset (docs/decisions/0024-constant-queries.md).
  */
 import { type ResultColumn, rowEncoder } from '../../codec/index.js';
 import { LIMITS } from '../../contract/limits.js';
@@ -20,12 +20,10 @@ const MAX_LENGTH = 200;
 
 const SPACE = String.raw`[ \t\n\r\f]`;
 
-/** Without a backslash or a quote inside: its end does not depend on settings. */
+/** No backslash or quote inside a string: its end must not depend on settings. */
 const VALUE = String.raw`(?:\d{1,18}(?:\.\d{1,18})?|'[^'\\]*'|true|false|null)`;
 
-/**
- * Built in, and never a domain, which could check its values with the project's code. Rows hold all of them as text.
- */
+/** Only built-in types: a domain could check its values with the project's code. Rows hold all of them as text. */
 const TYPE = '(?:smallint|int2|integer|int|int4|bigint|int8|numeric|boolean|bool|text|uuid|jsonb)';
 
 const NAME = String.raw`(?:[a-z_][a-z0-9_]*|"[^"]+")`;

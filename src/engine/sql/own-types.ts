@@ -1,18 +1,17 @@
-/** Types that a project or an extension has made, of parameters whose value is a JSON array. */
+/** Looks up types that a project or extension has created, for parameters whose value is a JSON array. */
 import type { JsonNode } from '../../codec/index.js';
 import { FIRST_NORMAL_OID } from '../catalog/project-code.js';
 import { type Session, sql } from '../../pg/index.js';
 
 /**
- * Of pg_type.typcategory: enums, and types such as citext and domains over text, which take the text of an array as it
- * is.
+ * Values of pg_type.typcategory: enums, and string types such as citext and domains over text, which accept the JSON
+ * text of an array.
  */
 const TAKES_TEXT = ['E', 'S'];
 
 /**
- * Names, by oid, of the types that are no place for a JSON array. The look-up replaces the statement that was prepared
- * last.
- * @returns null if no value is an array for a type of the project; nothing was asked then
+ * Names of the types that do not accept a JSON array as such, by oid. The query replaces the last prepared statement.
+ * @returns null, without a query, if no value is an array for such a type
  */
 export async function textTypesOf(
   session: Session,

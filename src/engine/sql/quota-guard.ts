@@ -1,6 +1,6 @@
 /**
- * How a request of free SQL runs while its project is over its disk quota: statements that free space run as usual, all
- * others READ ONLY, so that no function called from them can write.
+ * Runs free SQL while its project is over its disk quota: statements that free space run as usual, all others READ
+ * ONLY, so that no function they call can write.
  */
 import { EngineError } from '../../contract/errors.js';
 import { fixed, ROLLBACK, type Session, SQLSTATE, type Statement } from '../../pg/index.js';
@@ -10,31 +10,33 @@ import { leadingKeyword } from '../parser/keywords.js';
 import type { SplitStatement } from '../parser/splitter.js';
 
 /**
- * A subtransaction that is READ ONLY cannot be made READ WRITE from inside (Postgres manual, SET TRANSACTION), and its
- * end restores the mode of the transaction around it.
+ * A READ ONLY subtransaction cannot be made READ WRITE from inside (Postgres manual, SET TRANSACTION), and its end
+ * restores the mode of the outer transaction.
  */
 const READ_ONLY: readonly Statement[] = [fixed('SAVEPOINT cdp_quota'), fixed('SET TRANSACTION READ ONLY')];
 const END_READ_ONLY: readonly Statement[] = [fixed('RELEASE SAVEPOINT cdp_quota')];
 
-/** EXPLAIN ANALYZE CREATE TABLE … AS creates the table, READ ONLY or not. No EXPLAIN has an effect to keep. */
+/**
+ * EXPLAIN ANALYZE CREATE TABLE … AS creates the table even in READ ONLY mode. No EXPLAIN has an effect worth keeping.
+ */
 const UNDO: readonly Statement[] = [fixed('ROLLBACK TO SAVEPOINT cdp_quota')];
 
 /**
- * Before 16, READ ONLY does not keep a function from writing large objects; but a transaction that has written has an
- * id.
+ * Before Postgres 16, READ ONLY does not stop a function from writing large objects; but a transaction that has written
+ * has an id.
  */
 const HAS_WRITTEN = fixed(`SELECT pg_catalog.pg_current_xact_id_if_assigned() IS NOT NULL
   AND pg_catalog.current_setting('server_version_num')::pg_catalog.int4 OPERATOR(pg_catalog.<) 160000`);
 
-/** For what Postgres runs only outside a transaction. The session's reset ends it. */
+/** For statements that Postgres runs only outside a transaction. The reset of the session ends it. */
 const READ_ONLY_OUTSIDE: readonly Statement[] = [fixed('SET default_transaction_read_only = on')];
 
 export class QuotaGuard {
-  /** Nothing in the request frees space, so none of it has to be committed. */
+  /** Nothing in the request frees space, so there is nothing to commit. */
   readonly readsOnly: boolean;
   readonly impact: QuotaImpact;
 
-  /** @throws EngineError quota_exceeded if the project has used up what deletes may add while they run */
+  /** @throws EngineError quota_exceeded if the project has used up the margin that deletes may add while they run */
   constructor(
     private readonly overQuota: OverQuota,
     statements: readonly SplitStatement[],
@@ -54,27 +56,27 @@ export class QuotaGuard {
     }
   }
 
-  /** What runs before and after a statement in the transaction. */
+  /** Statements to run before and after a statement in the transaction. */
   around({ frees, text }: SplitStatement): { before: readonly Statement[]; after: readonly Statement[] } {
     if (!isGuarded(frees)) return { before: [], after: [] };
     return { before: READ_ONLY, after: leadingKeyword(text) === 'EXPLAIN' ? UNDO : END_READ_ONLY };
   }
 
-  /** What runs before a statement outside of any transaction. */
+  /** Statements to run before a statement outside a transaction. */
   outside({ frees }: SplitStatement): readonly Statement[] {
     return isGuarded(frees) ? READ_ONLY_OUTSIDE : [];
   }
 
   /**
    * Ends the transaction of a request that only read, and resets the session.
-   * @throws EngineError quota_exceeded if it wrote all the same
+   * @throws EngineError quota_exceeded if it wrote anyway
    */
   async endReads(session: Session): Promise<void> {
     const [written] = await session.run([HAS_WRITTEN, ROLLBACK], { reset: true });
     if (written?.rows[0]?.[0] === 't') throw this.overQuota.error;
   }
 
-  /** The answer for a statement that failed because it tried to write. */
+  /** The error for a statement that failed because it tried to write. */
   explained(error: unknown): unknown {
     if (!(error instanceof EngineError) || error.postgres?.sqlstate !== SQLSTATE.READ_ONLY_SQL_TRANSACTION)
       return error;
@@ -87,7 +89,5 @@ export class QuotaGuard {
   }
 }
 
-/**
- * Statements that free space without a right to write stay READ ONLY: with `rewrite`, the functions of an index run.
- */
+/** A `rewrite` frees space in READ ONLY mode, too; it stays so because it runs functions of indexes. */
 const isGuarded = (frees: FreesSpace | null): boolean => frees === null || frees === 'rewrite';

@@ -1,20 +1,20 @@
-/** Rows become JSON bytes as they arrive, until a cap is reached (contract section 7). */
+/** Collects rows as JSON bytes until a cap is reached (contract section 7). */
 import { LIMITS } from '../../contract/limits.js';
 import { BufferList, type RowEncoder } from '../../codec/index.js';
 import { messageSize, MessageTooLarge, type RowTaker } from '../../pg/index.js';
 
 /**
- * A step has at most this many times the rows before it, and at most about this many bytes, estimated by them. If rows
- * get longer along the way, what a step has beyond the caps was fetched in vain.
+ * A step fetches at most this many times the rows so far, and about this many bytes, estimated from them. If rows get
+ * longer, bytes of a step beyond the caps are fetched in vain.
  */
 const STEP_GROWTH = 4;
 const STEP_BYTES = 1024 * 1024;
 
-/** Encodes rows until a cap is reached, then only notes that there was more. */
+/** Encodes rows until a cap is reached, then only records that there were more. */
 export class RowCollector {
   /** Rows kept. */
   count = 0;
-  /** All rows that came. */
+  /** All rows received. */
   seen = 0;
   truncated = false;
   /** The rows kept, each after a comma. */
@@ -27,7 +27,7 @@ export class RowCollector {
     private readonly maxBytes: number,
   ) {}
 
-  /** @throws MessageTooLarge for one row that is longer than any answer may be */
+  /** @throws MessageTooLarge for a single row longer than any answer may be */
   readonly takeRows: RowTaker = (buffer, start, end) => {
     if (this.count >= this.maxRows) this.truncated = true;
     if (this.truncated) {
@@ -59,7 +59,7 @@ export class RowCollector {
     return this.reported - before;
   }
 
-  /** How many rows the next step should have: no more than the caps allow, estimated by those that came. */
+  /** The number of rows for the next step: no more than the caps allow, estimated from the rows so far. */
   nextStep(): number {
     const { length } = this;
     const byBytes = this.count === 0 ? 1 : Math.min(this.maxBytes - length, STEP_BYTES) / (length / this.count);

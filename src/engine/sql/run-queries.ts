@@ -1,6 +1,6 @@
 /**
- * Queries with parameters of their own, one statement each, in one transaction: what the page for free SQL does, with
- * whole results in place of capped ones, and with columns as the protocol of Postgres describes them.
+ * Runs queries with their own parameters, one statement each, in one transaction. Unlike other free SQL, it returns
+ * whole results instead of capped ones, and columns as Postgres's protocol describes them.
  */
 import { type BufferList, type JsonNode, rowEncoder, type RowMode } from '../../codec/index.js';
 import { EngineError } from '../../contract/errors.js';
@@ -18,7 +18,7 @@ export interface Query {
 interface QueriesRequest extends SqlWork {
   readonly queries: readonly Query[];
   readonly rowMode: RowMode;
-  /** Every value is the text that Postgres writes, or null; else values are those of free SQL. */
+  /** Every value is Postgres's text, or null; otherwise values are those of free SQL. */
   readonly asText: boolean;
 }
 
@@ -32,15 +32,15 @@ export interface QueryResult {
   readonly rows: BufferList;
 }
 
-/** No cap but the bytes: a row of JSON has at least three. */
+/** Only the bytes are limited: a row of JSON has at least three. */
 const ALL_ROWS = LIMITS.resultBytes;
 
-/** Bytes of a field in a response, without its name. */
+/** Estimated bytes of a field in a response, without its name. */
 const FIELD_BYTES = 160;
 
 /**
  * @returns one result for each query; the transaction is committed by then
- * @throws EngineError as `runSql`; result_too_large for more rows than a response may have; nothing is changed then
+ * @throws EngineError as `runSql`; result_too_large if a response cannot hold all rows, and then nothing is changed
  */
 export async function runQueries(project: Project, request: QueriesRequest): Promise<QueryResult[]> {
   if (request.queries.length === 0) return [];
@@ -53,7 +53,7 @@ export async function runQueries(project: Project, request: QueriesRequest): Pro
     if (tag === null || rows.truncated || bytesLeft < 0) throw tooLarge();
     bytesLeft -= rows.length;
     const { type, count = null } = readCommandTag(tag);
-    // The tag counts the rows of the last step alone.
+    // The tag counts only the rows of the last step.
     const rowCount = described.columns === null || count === null ? count : rows.seen;
     return { type, rowCount, fields, rows: rows.bytes };
   };
@@ -76,7 +76,7 @@ async function statementsOf(project: Project, request: QueriesRequest, tellsFree
   return statements;
 }
 
-/** The error of Postgres that a query failed with; null: another one. */
+/** The Postgres error with which a query failed; null: another error. */
 export const saidByPostgres = ({ cause }: EngineError): PostgresError | null =>
   cause instanceof PostgresError ? cause : null;
 

@@ -19,16 +19,16 @@ import { mainKeyword, mayChangeRights } from '../parser/keywords.js';
 import { cannotRehearse, impactOf, located, needsNoTransaction, noPlaceForKey, restoreEncoding } from './sql-rules.js';
 import { type BoundStatement, describe, type DescribedStatement } from './statement.js';
 
-/** What statements of free SQL run as. */
+/** How statements of free SQL run. */
 export interface SqlWork {
   /** Run as the reader, in a READ ONLY transaction. */
   readOnly: boolean;
   timeoutMs: number;
   /** Aborted when the client leaves. */
   signal: AbortSignal;
-  /** Of the transaction, as BEGIN takes them, if they were asked for; then nothing runs outside of it. */
+  /** Transaction modes as in BEGIN; if given, nothing runs outside the transaction. */
   modes?: readonly string[];
-  /** A query that row security would hide rows from is refused. */
+  /** Refuse a query from which row security would hide rows. */
   allRows?: boolean;
 }
 
@@ -40,7 +40,7 @@ export interface SqlRequest extends SqlWork {
 /** Executes a statement and takes its result. */
 type FetchResult<T> = (statement: DescribedStatement) => Promise<T>;
 
-/** Of a request without a key. */
+/** For a request without a key. */
 const NO_RESPONSE: Schema<never> = { not: {} };
 
 /** How results are kept under an Idempotency-Key. */
@@ -54,8 +54,8 @@ interface KeptUnderKey<T, Stored> {
 /**
  * @param fetchResult called for each statement, in order
  * @param kept null: the request has no key
- * @returns what it returned for each; the transaction is committed by then
- * @throws EngineError sql_error and whatever else the table of SQLSTATEs says, statement_not_allowed, query_timeout,
+ * @returns the results of `fetchResult`; the transaction is committed by then
+ * @throws EngineError sql_error and other codes in the table of SQLSTATEs, statement_not_allowed, query_timeout,
  * overloaded, outcome_unknown, quota_exceeded; with a key also request_in_flight, idempotency_key_reused, key_settled
  */
 export async function runSql<T, Stored = never>(
@@ -80,8 +80,8 @@ export const overQuotaFor = (project: Project, { readOnly }: SqlWork): Promise<O
   readOnly ? null : project.overQuota();
 
 /**
- * {@link runSql} for statements that are split already.
- * @param overQuota null: the project is within its quota; else `frees` of each statement is known
+ * {@link runSql} for statements that have already been split.
+ * @param overQuota null: the project is within its quota; otherwise `frees` of each statement must be known
  */
 export async function runStatements<T, Stored = never>(
   project: Project,
@@ -104,7 +104,7 @@ export async function runStatements<T, Stored = never>(
     deadline: { timeoutMs, signal, expired: queryTimeout(timeoutMs) },
     idempotency: kept?.key ?? null,
     stored: kept?.schema ?? NO_RESPONSE,
-    // Statements that free space may run over the quota; the guard sees to the others.
+    // The guard enforces the quota: statements that free space may run beyond it.
     grows: false,
     begin: beginOf(request),
     impact: guard?.impact ?? impactOf(statements),
@@ -136,7 +136,7 @@ const mayReadWhileMoving = (
 
 /**
  * The first query of a READ ONLY transaction is ours: after it, Postgres rejects SET TRANSACTION READ WRITE (Postgres
- * manual, SET TRANSACTION), so nothing the caller sends can end the read-only mode.
+ * manual, SET TRANSACTION), so the caller cannot end the read-only mode.
  */
 const FIRST_QUERY = fixed('SELECT 1');
 
@@ -150,7 +150,7 @@ function beginOf({ readOnly, modes = readOnly ? ['READ ONLY'] : [], allRows }: S
 
 interface TransactionParts<T> {
   readonly request: SqlWork;
-  /** null: what the request does is kept. */
+  /** null: the request's changes are kept. */
   readonly rehearsal: Rehearsal | null;
   readonly statements: readonly BoundStatement[];
   /** null: the project is within its quota. */

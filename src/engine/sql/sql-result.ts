@@ -21,7 +21,7 @@ export interface SqlResult {
 
 export interface CollectRequest extends SqlRequest {
   maxRows: number;
-  /** Of the rows of all statements. Default: what a response may hold. */
+  /** The most bytes of rows, over all statements. Default: the limit of a response. */
   maxBytes?: number;
   rowMode: RowMode;
   numbers?: Numbers | undefined;
@@ -38,13 +38,13 @@ export function sqlResult(text: string, tag: string | null, rows: RowCollector |
     columnsJson,
     rows: rows?.bytes ?? null,
     rowCount: rows === null ? (count ?? 0) : rows.count,
-    // The tag counts the rows of the last step alone.
+    // The tag counts only the rows of the last step.
     affectedRows: MODIFYING.has(type) ? (rows === null ? count : rows.seen) : undefined,
     truncated: rows?.truncated ?? false,
   };
 }
 
-/** Names as in the rows, types as the API calls them; Postgres is asked only for types that are not built in. */
+/** Names as in the rows, types as the API calls them; only types that are not built in take a query. */
 export async function columnsJson(session: Session, columns: readonly ResultColumn[] | null): Promise<string> {
   const described = describeColumns(columns ?? []);
   for (const [i, { typeOid, typeModifier }] of (columns ?? []).entries()) {

@@ -1,4 +1,7 @@
-/** What free SQL must not do, what it may do only in some way, and where in the caller's text an error is. */
+/**
+ * Rules for free SQL: statements outside a transaction, changes of the encoding, and positions of errors in the
+ * caller's text.
+ */
 import { isUtf8 } from 'node:buffer';
 import { EngineError } from '../../contract/errors.js';
 import { type Described, fixed, PostgresError, type Session, SQLSTATE } from '../../pg/index.js';
@@ -8,7 +11,7 @@ import { leadingKeyword } from '../parser/keywords.js';
 import type { SplitStatement } from '../parser/splitter.js';
 
 /**
- * The first words of the statements that Postgres runs only outside a transaction. Code of a project may raise the same
+ * First words of the statements that Postgres runs only outside a transaction. The project's code may raise the same
  * SQLSTATE, but not from one of these.
  */
 const OUTSIDE_A_TRANSACTION = new Set(['ALTER', 'CLUSTER', 'CREATE', 'DISCARD', 'DROP', 'REINDEX', 'VACUUM']);
@@ -32,15 +35,15 @@ export const cannotRehearse = (cause: unknown) =>
     { cause },
   );
 
-/** They write new files for tables or indexes before the old ones go away. */
+/** Statements that write new files for tables or indexes before removing the old ones. */
 const REWRITING = new Set(['CLUSTER', 'REINDEX', 'VACUUM']);
 
 export const impactOf = (statements: readonly SplitStatement[]): QuotaImpact =>
   statements.every(({ text }) => REWRITING.has(leadingKeyword(text) ?? '')) ? 'rewrites' : 'writes';
 
 /**
- * A statement may have changed the encoding in which Postgres sends text. It is restored for the next statement; the
- * rows of this one may have come in either encoding, so they are not passed on.
+ * Restores the encoding in which Postgres sends text, if a statement has changed it. The rows of that statement may be
+ * in either encoding, so they are refused.
  */
 export async function restoreEncoding(session: Session, { columns }: Described): Promise<void> {
   if (session.clientEncoding === 'UTF8') return;
@@ -49,8 +52,8 @@ export async function restoreEncoding(session: Session, { columns }: Described):
 }
 
 /**
- * The same for a statement that has restored the encoding before its end, which Postgres does not report.
- * @param rows whole rows, as they would go out
+ * The same for a statement that restored the encoding before its end, which Postgres does not report.
+ * @param rows whole rows, as they would be sent
  * @throws EngineError statement_not_allowed
  */
 export function rejectOtherEncoding(rows: Buffer): void {

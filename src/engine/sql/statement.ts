@@ -1,6 +1,6 @@
 /**
- * One statement of free SQL: it is parsed and described, then its rows are fetched. They become JSON bytes as they
- * arrive, and what is past the caps is not fetched from Postgres (contract section 7).
+ * One statement of free SQL: it is parsed and described, then its rows are fetched and encoded as JSON as they arrive.
+ * Rows beyond the caps are not fetched from Postgres (contract section 7).
  */
 import { encodeParameters, type JsonNode, type RowEncoder } from '../../codec/index.js';
 import { callerSql, type Described, type Session, type Statement } from '../../pg/index.js';
@@ -21,15 +21,15 @@ export interface BoundStatement extends SplitStatement {
 interface Execution {
   readonly clock: Clock;
   readonly isLast: boolean;
-  /** False if Postgres runs it only outside a transaction: then its rows cannot be fetched in steps. */
+  /** False if Postgres runs it only outside a transaction; its rows then cannot be fetched in steps. */
   readonly inTransaction: boolean;
 }
 
-/** A statement that is parsed and described, and waits to be executed. */
+/** A statement that is parsed and described, and ready to be executed. */
 export interface DescribedStatement extends Described, Execution {
   readonly session: Session;
   readonly text: string;
-  /** As Postgres takes them. */
+  /** The parameters as Postgres accepts them. */
   readonly params: readonly (string | null)[];
 }
 
@@ -70,7 +70,7 @@ export async function collectRows(
   return { rows, tag };
 }
 
-/** Rows of the first step: enough to learn how long a row is. */
+/** Rows of the first step: enough to learn the length of a row. */
 const FIRST_STEP = 16;
 
 /** @returns the command tag, or null if the rows were cut off before the statement ended */
@@ -81,23 +81,23 @@ async function fetchInSteps(
   rows: RowCollector,
   maxRows: number,
 ): Promise<string | null> {
-  // Without a transaction around it the portal ends with its first step.
+  // Outside a transaction, the portal ends with its first step.
   const step = inTransaction && columns !== null ? Math.min(FIRST_STEP, maxRows) : 0;
   let tag = await session.fetch(params, formats, step, rows.takeRows);
   while (tag === null && !rows.truncated) {
     const pause = project.throttle(rows.newBytes());
     if (pause !== undefined) {
-      // The statement's time does not run while other projects have their turn.
+      // The pause does not count as time of the statement.
       clock.pause();
       await pause;
       clock.resume();
     }
-    // After a full answer one more row is fetched, only to learn whether there is one.
+    // Once the answer is full, one more row is fetched to learn whether there is one.
     tag = await session.fetchMore(rows.nextStep(), rows.takeRows);
   }
   if (tag !== null) return tag;
-  // INSERT … RETURNING and the like have made all rows already, and EXECUTE may stand for one of them. The end tells
-  // what it was, and how many rows there are.
+  // INSERT … RETURNING and the like have already produced all rows, and EXECUTE may run one of them. The command tag
+  // says which it was, and how many rows there are.
   const keyword = mainKeyword(text);
   if (MODIFYING.has(keyword) || keyword === 'EXECUTE') tag = await session.fetchMore(0, rows.takeRows);
   return tag;

@@ -1,6 +1,6 @@
 /**
- * The result of free SQL as a stream without a row cap (contract section 7): rows become NDJSON or CSV bytes as they
- * arrive, in constant memory. If the client reads slowly, so does the service from Postgres.
+ * Streams the result of free SQL without a row cap (contract section 7): rows become NDJSON or CSV as they arrive, in
+ * constant memory. If the client reads slowly, the service reads slowly from Postgres.
  */
 import {
   BufferList,
@@ -22,33 +22,33 @@ export interface StreamRequest extends SqlRequest {
   format: StreamFormat;
   rowMode: RowMode;
   numbers?: Numbers | undefined;
-  /** Whether NDJSON begins with a line that has names and types of the columns. */
+  /** Whether NDJSON begins with a line of column names and types. */
   columns: boolean;
 }
 
 interface StreamEnd {
   /** Postgres's command tag without its counts. */
   readonly type: string;
-  /** Of affected rows if the statement returns none. */
+  /** Affected rows if the statement returns none. */
   readonly rowCount: number;
 }
 
-/** Where the bytes go. */
+/** The destination of a stream. */
 interface StreamOutput {
   /**
-   * @param chunk to be freed once the bytes have gone out, if they do
-   * @returns resolves when the client has read enough for more; undefined: more can be written at once
+   * @param chunk freed after it has been sent
+   * @returns resolves when more may be written; undefined: at once
    */
   write(chunk: OwnedBuffer): Promise<void> | undefined;
 }
 
-/** Bytes that are collected before they are written. */
+/** Bytes to collect before a write. */
 const CHUNK_BYTES = 128 * 1024;
 
-/** The most they become with the rows that go beyond, if these are of common size. */
+/** Room for a chunk with the rows that exceed it, if they have a common size. */
 const MAX_CHUNK_BYTES = 2 * CHUNK_BYTES;
 
-/** More rows than are ever there at once. */
+/** More rows than are ever available at once. */
 const MANY = 1_000_000;
 
 /**
@@ -100,8 +100,8 @@ export async function streamSql(project: Project, request: StreamRequest, output
 }
 
 /**
- * While the client does not read, or other projects have their turn, nothing is read from Postgres, and the statement's
- * time does not run.
+ * Stops reading from Postgres while the client does not read, or while other projects have their turn. That time does
+ * not count as time of the statement.
  */
 class BackPressure {
   private waits = 0;
@@ -120,13 +120,13 @@ class BackPressure {
     });
   }
 
-  /** The statement has ended; what is still to be written waits in the output. */
+  /** Call this when the statement has ended; the output still holds unsent bytes. */
   end(): void {
     this.resume();
     this.hasEnded = true;
   }
 
-  /** The session may be another request's once the statement has ended. */
+  /** Once the statement has ended, another request may use the session. */
   private resume(): void {
     if (this.hasEnded) return;
     this.described.clock.resume();

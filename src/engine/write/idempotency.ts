@@ -12,7 +12,7 @@ import { commit } from './transaction.js';
 
 export interface IdempotencyKey {
   key: string;
-  /** For a batch its table or {@link deletesFrom} it, else the method and the path: a key is its own for each. */
+  /** The scope of the key: for a batch, the table or {@link deletesFrom} it; otherwise the method and the path. */
   path: string;
   /** SHA-256, hex, of the query string and the decoded body. */
   fingerprint: string;
@@ -22,17 +22,17 @@ export interface IdempotencyKey {
   receiptDays: number;
 }
 
-/** What a request is answered with. */
+/** The answer to a request. */
 export interface Answered<A> {
   answer: A;
-  /** It is the answer of an earlier request with the same key; nothing was done now. */
+  /** It is the answer to an earlier request with the same key; this request did nothing. */
   replayed: boolean;
 }
 
 /** Printable ASCII. */
 const KEY = new RegExp(`^[\\x20-\\x7e]{1,${LIMITS.idempotencyKeyCharacters}}$`);
 
-/** @throws EngineError invalid_request if the text is no key, or too long for one */
+/** @throws EngineError invalid_request if the text is not a valid key */
 export function checkKey(key: string): void {
   if (KEY.test(key)) return;
   throw new EngineError(
@@ -55,33 +55,32 @@ export function idempotencyKey(
 }
 
 /**
- * Triggers, defaults and free SQL may have changed the search path of a transaction that stores an answer, or a refused
- * record: there every operator is named by its schema, so that none of the project's takes its place.
+ * Triggers, defaults and free SQL may have changed the search path of a transaction that stores an answer or a refused
+ * record. There, every operator is qualified, so that none resolves to one of the project.
  */
 export const EQUALS = sql`OPERATOR(pg_catalog.=)`;
 
-/** Expired keys that one request clears away. */
+/** The most expired keys that one request deletes. */
 const PURGED_AT_ONCE = 100;
 
-/** Of a batch that deletes; the path of one that inserts is the table alone. */
+/** The path of a batch that deletes; the path of one that inserts is just the table. */
 export const deletesFrom = (table: string): string => `DELETE ${table}`;
 
-/** Instead of a path: a key that is settled there is refused for every path. */
+/** Stands for all paths: a key settled under it is refused for every path. */
 export const ANY_PATH = '';
 
 /**
- * The request that uses the key holds the advisory lock of this number, and shares that of {@link ANY_PATH} with
- * requests that use the key in other paths.
+ * The number of an advisory lock. A request that uses the key holds the lock of its path, and shares that of {@link
+ * ANY_PATH} with requests that use the key in other paths.
  */
 export function lockOf(path: string, key: string): string {
   return createHash('sha256').update(path).update('\0').update(key).digest().readBigInt64BE(0).toString();
 }
 
 /**
- * Runs work that changes something and commits in a transaction that holds the key, unless an earlier request has used
- * it.
- * @param stored what the work stores under the key
- * @returns what the work returns, or the answer of the earlier request
+ * Runs work in a transaction that holds the key, unless an earlier request has used the key. The work commits.
+ * @param stored the schema of the stored answer
+ * @returns the result of the work, or the answer to the earlier request
  * @throws EngineError request_in_flight, idempotency_key_reused, key_settled, and what the work throws
  */
 export async function withIdempotencyKey<T, A>(
@@ -96,12 +95,12 @@ export async function withIdempotencyKey<T, A>(
     await commit(session, [], true);
     return { answer: earlier.answer, replayed: true };
   } finally {
-    // A repeat may come as soon as the answer is out: by then the key must be free.
+    // A repeat may arrive as soon as the answer is sent: by then the key must be free.
     if (!session.closed && session.inTransaction) await session.run([ROLLBACK]);
   }
 }
 
-/** Begins the transaction and takes the key for its length. @returns the answer stored under it; null: it is new */
+/** Begins the transaction and locks the key until its end. @returns the answer stored under it; null: the key is new */
 async function claimKey<A>(
   session: Session,
   idempotency: IdempotencyKey,
@@ -137,7 +136,7 @@ async function claimKey<A>(
   return answer;
 }
 
-/** null for what this service has not written: free SQL can put anything into the table. */
+/** null if this service has not written it: free SQL can put anything into the table. */
 function readAnswer<A>(text: string, stored: Schema<A>): { answer: A } | null {
   try {
     const answer: unknown = JSON.parse(text);
@@ -148,8 +147,8 @@ function readAnswer<A>(text: string, stored: Schema<A>): { answer: A } | null {
 }
 
 /**
- * Stores the answer under the key, and clears some expired keys away. Runs at the end of the request's transaction.
- * @param rows that a batch stored or deleted
+ * Stores the answer under the key, and deletes some expired keys. Run it at the end of the request's transaction.
+ * @param rows the number that a batch stored or deleted
  */
 export function storeAnswer(
   { key, path, fingerprint, bodySha256, receiptDays }: IdempotencyKey,
@@ -172,6 +171,6 @@ export function storeAnswer(
   ];
 }
 
-/** It is an answer that a repeat gets. */
+/** The answer is recent enough for a repeat to get it. */
 export const isKept = sql`(created_at OPERATOR(pg_catalog.>)
   (pg_catalog.now() OPERATOR(pg_catalog.-) ${`${LIMITS.idempotencyHours} hours`}::pg_catalog.interval))`;

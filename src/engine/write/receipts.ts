@@ -1,7 +1,6 @@
 /**
- * Receipts: what became of the requests under some Idempotency-Keys. The row that one leaves in its own transaction is
- * its receipt, so the answer is as true as the table. To settle a key is to store, under the lock of the key, that it
- * is refused.
+ * Receipts: the outcome of requests by Idempotency-Key. The row that a request stores in its own transaction is its
+ * receipt, so the two cannot disagree. To settle a key means to store, under its lock, that it is refused.
  */
 import type { Receipt } from '../../contract/wire/receipts.js';
 import { BEGIN, type Fragment, type Session, sql } from '../../pg/index.js';
@@ -12,13 +11,13 @@ import { commit } from './transaction.js';
 
 const DAY_MS = 24 * 60 * 60 * 1_000;
 
-/** Keys that are settled in one transaction: it holds up to three locks for each. */
+/** The most keys settled in one transaction, which holds up to three locks for each. */
 const SETTLED_AT_ONCE = 50;
 
 interface ReceiptsOptions {
-  /** Of the batches; null: any, and of other requests too. */
+  /** The table of the batches; null: any table, and other requests too. */
   readonly table: string | null;
-  /** Whether keys under which nothing is stored are refused from now on. */
+  /** Whether keys without a stored request are refused from now on. */
   readonly settle: boolean;
   /** How long receipts are kept. */
   readonly days: number;
@@ -27,8 +26,8 @@ interface ReceiptsOptions {
 }
 
 /**
- * @returns for each key, in their order, the receipts of its requests, one for each table; or the one that says that
- * there is none
+ * @returns for each key, in order, the receipts of its requests, one per table; or a single receipt that says there is
+ * none
  * @throws EngineError outcome_unknown, query_timeout; with `settle` also quota_exceeded
  */
 export async function readReceipts(
@@ -53,23 +52,23 @@ export async function readReceipts(
   );
 }
 
-/** What is claimed, and refused once it is settled. */
+/** The paths that are locked, and that are refused once settled. */
 const pathsOf = (table: string | null): string[] => (table === null ? [ANY_PATH] : [table, deletesFrom(table)]);
 
-/** Rows that requests have left; one of a settled key has no fingerprint, and the reader sees no answers. */
+/** Rows of requests: the row of a settled key has no fingerprint. Not by the answer, which the reader may not see. */
 const areReceipts = (table: string | null): Fragment =>
   table === null
     ? sql`(fingerprint IS NOT NULL)`
     : sql`(fingerprint IS NOT NULL AND path = ANY (${pathsOf(table)}::pg_catalog.text[]))`;
 
-/** Keys whose locks another request holds are left as they are. */
+/** Skips keys that another request has locked. */
 async function settleKeys(session: Session, keys: readonly string[], table: string | null): Promise<void> {
   const paths = pathsOf(table);
   const locks = keys.flatMap((key, i) => [
     ...paths.map((path) => ({ i, number: lockOf(path, key), isShared: false })),
     ...(table === null ? [] : [{ i, number: lockOf(ANY_PATH, key), isShared: true }]),
   ]);
-  // As in `claimKey`, the rows are looked up by a statement after the locks' own.
+  // As in `claimKey`, a separate statement after the locks looks up the rows.
   const [, locked] = await session.run([
     BEGIN,
     sql`SELECT i FROM ROWS FROM (pg_catalog.unnest(${locks.map(({ i }) => i)}::pg_catalog.int4[]),
@@ -90,14 +89,14 @@ async function settleKeys(session: Session, keys: readonly string[], table: stri
 /** A row of the table of keys. */
 interface Row {
   isSettled: boolean;
-  /** A repeat gets its answer; else the key is free for another request. */
+  /** A repeat gets its answer; otherwise the key is free for another request. */
   isKept: boolean;
   path: string;
   receipt: Omit<StoredReceipt, 'table' | 'operation'>;
 }
 type StoredReceipt = Extract<Receipt, { status: 'stored' }>;
 
-/** What there is to say about a key. */
+/** The facts about a key. */
 interface Evidence {
   key: string;
   /** A request holds its lock. */
@@ -106,7 +105,7 @@ interface Evidence {
   rows: Row[];
 }
 
-/** @param isReader of a project that nobody writes to: it may not lock rows */
+/** @param isReader the project takes no writes now, and the reader may not lock rows */
 async function lookUp(
   session: Session,
   keys: readonly string[],
@@ -152,9 +151,9 @@ async function lookUp(
   }));
 }
 
-/** @param settle whether the key was to be settled: it is, unless a request held it then */
+/** @param settle whether settling was requested: the key is settled unless a request held it */
 function receiptsOf({ key, isHeld, rows }: Evidence, settle: boolean, since: string): Receipt[] {
-  // Who uses a key again asks for the batch that is running.
+  // If a key is used again, its running batch is the one in question.
   const stored = rows.filter(({ isSettled, isKept }) => !isSettled && (isKept || !isHeld)).map(storedReceipt);
   if (stored.length > 0) {
     const isOfSame = (one: StoredReceipt) => (other: StoredReceipt) =>

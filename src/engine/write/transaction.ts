@@ -1,4 +1,4 @@
-/** Ends of a transaction, and the truth about one whose end nobody saw. */
+/** Ends transactions, and reports honestly if the outcome is unknown. */
 import { EngineError } from '../../contract/errors.js';
 import {
   COMMIT,
@@ -14,8 +14,8 @@ import type { Rehearsal } from '../database/rehearsal.js';
 
 /**
  * Runs the last statements of a transaction and its COMMIT in one round trip.
- * @param repeatable a repeat of the request cannot do the work twice (it has an Idempotency-Key)
- * @param rehearsal of the request: everything is rolled back instead
+ * @param repeatable a repeat of the request cannot do the work twice, because it has an Idempotency-Key
+ * @param rehearsal if given, everything is rolled back instead
  * @throws PostgresError if Postgres refused; EngineError outcome_unknown if the connection was lost on the way, or the
  * commit was canceled while it waited for a synchronous standby
  */
@@ -46,19 +46,19 @@ export async function commitAndReset(
 
 /**
  * The results of a pipeline that ended in a commit.
- * @param before how many steps come before the commit
+ * @param before the number of steps before the commit
  * @throws what {@link commit} throws
  */
 export function resultsOf(session: Session, outcome: Outcome, before: number, repeatable: boolean): Result[] {
   const { results, error } = outcome;
   if (error === null) return results;
-  // Postgres was told to end the connection, and said so before it had come to the COMMIT.
+  // Postgres was ordered to end the connection, and reported that before the COMMIT.
   if (isShutdown(error) && results.length < before) throw error;
   if (isUnknown(session, error)) throw outcomeUnknown(error, repeatable);
   throw error;
 }
 
-/** Whether an error at the end of a transaction leaves open what became of it. */
+/** Whether an error at the end of a transaction leaves its outcome unknown. */
 export const isUnknown = (session: Session, error: unknown): boolean =>
   error instanceof CommitNotReplicated || error instanceof ConnectionLost || session.closed;
 

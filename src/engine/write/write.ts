@@ -1,4 +1,4 @@
-/** Every write: one transaction, which stores the response under the request's Idempotency-Key, if it has one. */
+/** Runs every write: one transaction, which stores the response under the request's Idempotency-Key, if it has one. */
 import type { Schema } from '../../contract/schema.js';
 import { BEGIN, type Statement } from '../../pg/index.js';
 import type { Lease } from '../../tenancy/connections/connections.js';
@@ -10,15 +10,18 @@ import type { QuotaImpact } from '../limits/quota.js';
 import type { RequestTrace } from '../database/trace.js';
 import { commit } from './transaction.js';
 
-/** A write under way. */
+/** A write in progress. */
 export interface Write {
   readonly lease: Lease;
   readonly clock: Clock;
-  /** What comes before its first statement; nothing if the look-up of the key has begun the transaction. */
+  /** Statements to run before its first one; none if the look-up of the key has begun the transaction. */
   readonly begin: readonly Statement[];
   /** A repeat of the request cannot do the work twice. */
   readonly repeatable: boolean;
-  /** Store the response under the key, if there is one. @param rows that a batch stored or deleted */
+  /**
+   * Statements that store the response under the key, if there is one. @param rows the number that a batch stored or
+   * deleted
+   */
   readonly storing: (response: unknown, rows?: number) => readonly Statement[];
   /** Runs the last statements, stores the response, and commits. @throws as `commit` */
   readonly commit: <A>(statements: readonly Statement[], response: A, rows?: number) => Promise<A>;
@@ -27,23 +30,24 @@ export interface Write {
 interface WriteOptions<A> {
   readonly deadline: Deadline;
   readonly idempotency: IdempotencyKey | null;
-  /** What is stored under the key. */
+  /** The schema of the stored response. */
   readonly stored: Schema<A>;
   /**
-   * False: it makes the project no larger, or sees to that itself. Without a key the caller has asked for room already.
+   * False: the project does not grow, or the work checks that itself. Without a key, the caller has already checked for
+   * room.
    */
   readonly grows?: boolean;
   readonly pool?: PoolName;
-  /** How the transaction begins, unless the look-up of the key does. */
+  /** Begins the transaction, unless the look-up of the key does. */
   readonly begin?: readonly Statement[];
-  /** As `Project.use` takes it. */
+  /** See `Project.use`. */
   readonly impact?: QuotaImpact;
   readonly trace?: RequestTrace | null | undefined;
 }
 
 /**
- * @param work sends `begin` with its first statements and ends in a commit
- * @returns what the work returns, or the response to an earlier request with the key
+ * @param work runs `begin` with its first statements and ends in a commit
+ * @returns the result of the work, or the response to an earlier request with the key
  * @throws EngineError as `DatabaseAccess.use`, and what the work throws; with a key also request_in_flight,
  * idempotency_key_reused, key_settled, quota_exceeded
  */
@@ -71,7 +75,7 @@ export function writeOnce<T, A>(
     };
     if (idempotency === null) return work(write);
     return withIdempotencyKey(session, idempotency, stored, async () => {
-      // A repeat under its key is answered even without room.
+      // Checked only now: a repeat under its key is answered even without room.
       if (grows) await project.requireRoom();
       return work(write);
     });

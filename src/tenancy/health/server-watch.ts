@@ -1,23 +1,20 @@
-/**
- * Checks whether the servers that the operator has added, and replicas, answer, as long as they belong to the
- * installation.
- */
+/** Checks at intervals whether added servers and replicas answer, while they belong to the installation. */
 import type { Pool } from '../../pg/index.js';
 import { addedServer, type ServerRow, type ServerRows } from '../server-rows.js';
 import type { Servers } from '../servers.js';
 import type { Server } from '../tenancy.js';
 import { HealthCheck } from './health-check.js';
 
-/** Other instances, and commands, add and remove servers as well. */
+/** Other instances and commands also add and remove servers. */
 const REFRESH_EVERY_MS = 5_000;
 
-/** Told of a server that does not answer, with the reason; of one that answers again, with null. */
+/** Called with the reason if a server does not answer, and with null when it answers again. */
 export type OnServerUnreachable = (server: string, away: Error | null) => void;
 
 interface ServerState {
   readonly server: string;
   readonly isUp: boolean;
-  /** For a question; null: it does not answer. */
+  /** A pool for queries; null: the server does not answer. */
   readonly pool: Pool | null;
 }
 
@@ -38,7 +35,7 @@ export class ServerWatch {
   ) {}
 
   keepWatching(): void {
-    // Without the control database nothing is served anyway.
+    // A failure is ignored: without the control database, nothing is served anyway.
     const refresh = () => void this.refresh().catch(() => {});
     this.timer = setInterval(refresh, REFRESH_EVERY_MS).unref();
     refresh();
@@ -76,7 +73,7 @@ export class ServerWatch {
     const { name } = row;
     const server = this.serverOf(row);
     const known = this.watched.get(name);
-    // Its URL may be another one, or it another server of the same name.
+    // Its URL may have changed, or another server may have taken the name.
     if (known !== undefined && known?.server === server) return;
     this.forget(name);
     const check = server && new HealthCheck(server, (away) => this.onUnreachable(name, away));
