@@ -1,6 +1,6 @@
 /**
  * The listener of the admin socket: admin routes without a token, since anyone who can open the socket is an operator.
- * It adds no audit entries: a change writes its own, and commands that only look leave none.
+ * It adds no audit entries: changes write their own, and reads leave none.
  */
 import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
@@ -15,7 +15,7 @@ import { inputOf } from './serve-route.js';
 
 const OPERATOR: Caller = { id: 'operator', name: null, expiresAt: null, scopes: new Set(), project: null };
 
-/** Not yet listening. Its `close` also waits for work whose client has left. */
+/** Returns a server that is not listening yet. Its `close` also waits for work whose client has disconnected. */
 export function adminListener(
   operated: Operated,
   settings: ListenerSettings & RouteSettings,
@@ -58,7 +58,7 @@ export function adminListener(
   return app;
 }
 
-/** A person with another tool than ours need not know of the encoding. */
+/** Accepts unencoded text too, from people who use a different tool. */
 function decoded(text: string): string {
   try {
     return decodeURIComponent(text);

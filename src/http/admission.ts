@@ -1,6 +1,6 @@
 /**
- * What a request passes before a byte of its body is read: its token (401), its rate, what the token may do (403), the
- * queue, and memory (contract section 1).
+ * Admits a request before a byte of its body is read: checks the token (401), the rate and the scopes (403), then waits
+ * for the queue and memory (contract section 1).
  */
 import type { IncomingHttpHeaders } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
@@ -27,7 +27,7 @@ export class Admission {
     context.route = route;
     const caller = await this.engine.authenticator.authenticate((route.token ?? bearerToken)(headers), context.address);
     context.caller = caller;
-    // Counted before it is known whether the caller may do this, and refused after.
+    // The request counts even if the caller lacks the scope; insufficient_scope comes before rate_limited.
     const { tokenRate } = this.engine;
     const counted = tokenRate?.count(caller);
     if (tokenRate !== null && counted !== undefined) setRateHeaders(reply, tokenRate.rate, counted);
@@ -75,16 +75,16 @@ export function requireScope(caller: Caller, scope: Scope): void {
 export const runsAsReader = ({ scopes }: Caller, readOnly: boolean | undefined): boolean =>
   readOnly ?? !scopes.has('sql:write');
 
-/** @param scopes any one of which would do */
+/** @param scopes any of them is sufficient */
 const lacks = (scopes: readonly Scope[]) => insufficient(`The token lacks the scope ${scopes.join(' or ')}`);
 
 const insufficient = (message: string) => new EngineError('insufficient_scope', message);
 
-/** RFC 6750 section 2.1; the scheme's name in any case (RFC 9110 section 11.1). @throws EngineError unauthorized */
+/** RFC 6750 section 2.1; the scheme is case-insensitive (RFC 9110 section 11.1). @throws EngineError unauthorized */
 export function bearerToken({ authorization: header }: IncomingHttpHeaders): string {
   const match = header === undefined ? null : /^bearer +([\w\-.~+/]+=*) *$/i.exec(header);
   if (match === null) {
-    // Without a token there is nothing to call invalid (RFC 6750 section 3.1).
+    // Without a token, the challenge has no error code (RFC 6750 section 3.1).
     throw new HttpError('unauthorized', 'The Authorization header must be "Bearer <token>"', {
       'www-authenticate': 'Bearer realm="cdp"',
     });

@@ -10,12 +10,12 @@ import { GrowingBuffer, type JsonNode, readJsonBody } from '../codec/index.js';
 import { EngineError } from '../contract/errors.js';
 import { LIMITS } from '../contract/limits.js';
 
-/** The first buffer of a body whose length is not announced. */
+/** The size of the first buffer, if a body has no Content-Length. */
 const FIRST_BYTES = 16 * 1024;
 
 /**
- * Reads a body for Fastify, as the parser of its content type. Fastify's own parser would keep every chunk, however
- * small, and join them at the end.
+ * Fastify's content type parser for every body. Fastify's own would keep every chunk, however small, and join them at
+ * the end.
  */
 export function readBody(
   request: FastifyRequest,
@@ -40,7 +40,7 @@ export function readBody(
     request.context.freeWhenSent(body);
     done(null, body.bytes);
   };
-  // The client may have left while the request waited for its turn; then there will be no event.
+  // The client may have disconnected while the request waited; then no event follows.
   if (payload.destroyed && !payload.readableEnded) return fail(brokenOff());
   payload.on('data', take).on('end', end).on('error', fail);
 }
@@ -49,11 +49,14 @@ const brokenOff = () => Object.assign(new Error('The client has disconnected'), 
 
 const unpack = promisify(gunzip);
 
-/** Each step of decompression is a task of a thread, and takes as long for 16 KiB as for a batch of 250 records. */
+/**
+ * The output buffer of zlib. Each step is a task for a thread, and takes as long for 16 KiB as for a batch of 250
+ * records.
+ */
 const UNPACKED_AT_ONCE = 64 * 1024;
 
 /**
- * The decompressed bytes of the body, once the event-loop throttle lets the project read them.
+ * The decompressed bytes of the body, as soon as the event-loop throttle lets the project read them.
  * @throws EngineError unsupported_media_type, invalid_request, payload_too_large
  */
 export async function decodeBody(request: FastifyRequest): Promise<Buffer> {
@@ -81,7 +84,7 @@ async function decompress(bytes: Buffer, encoding: string): Promise<Buffer> {
 }
 
 /**
- * Replaces the body's bytes by their JSON value, for the schema of the route.
+ * Parses the body as JSON, for the schema of the route.
  * @throws EngineError invalid_json and those of {@link decodeBody}
  */
 export async function parseJsonBody(request: FastifyRequest): Promise<void> {
@@ -92,6 +95,6 @@ export async function parseJsonBody(request: FastifyRequest): Promise<void> {
   request.body = value;
 }
 
-/** A member of a body or of one of its objects, digit by digit; undefined if there is none of the name. */
+/** A member of an object in a body, with every digit of its numbers; undefined if it has none of this name. */
 export const memberOf = (node: JsonNode | undefined, name: string): JsonNode | undefined =>
   node?.kind === 'object' ? node.members.find(([key]) => key === name)?.[1] : undefined;

@@ -1,6 +1,6 @@
 /**
- * What every listener of the service shares: the limits of HTTP itself, the id and the headers of each answer, and one
- * shape of error answer, also for what never becomes a request.
+ * Common to all listeners: the limits of HTTP, the id and headers of each answer, and one shape of error, even for
+ * bytes that never become a request.
  */
 import { randomUUID } from 'node:crypto';
 import { type IncomingMessage, maxHeaderSize, METHODS } from 'node:http';
@@ -24,7 +24,7 @@ import { errorInHead } from './connection/request-head.js';
 import { RequestContext } from './request-context.js';
 
 export interface ListenerSettings {
-  /** Time in which headers and body must have arrived. */
+  /** The time limit for the arrival of headers and body. */
   requestTimeoutMs: number;
   /** A client that reads nothing of an answer for this long loses its connection. */
   streamStallMs: number;
@@ -34,7 +34,7 @@ export interface ListenerSettings {
 
 /** Called for each request of a listener. */
 interface RequestObserver {
-  /** First of all, also for a request that reaches no hook. */
+  /** Comes first, even for a request that reaches no hook. */
   begin(request: FastifyRequest, reply: FastifyReply): void;
   /** The answer has been sent, or the connection has closed. */
   close(request: FastifyRequest, reply: FastifyReply): void;
@@ -45,12 +45,12 @@ interface RequestObserver {
 const NO_OBSERVER: RequestObserver = { begin: () => {}, close: () => {}, end: () => {} };
 
 /**
- * Clients that ignore `Retry-After` and come back at once would take the event loop from those who are served. So
- * `overloaded` is answered this long after its request began.
+ * How long after its start a request gets `overloaded`. Clients that ignore `Retry-After` and retry at once would
+ * otherwise take the event loop from the requests being served.
  */
 const OVERLOADED_MS = 250;
 
-/** A connection without a request is kept for this long. */
+/** How long an idle connection is kept. */
 const KEEP_ALIVE_MS = 72_000;
 
 type Parsed = (error: Error | null, body?: Buffer) => void;
@@ -74,7 +74,7 @@ export function createListener(
   };
   const app: FastifyInstance = Fastify({
     ...httpLimits(settings),
-    // A path that cannot be decoded reaches no route and none of the hooks.
+    // A path that cannot be decoded reaches no route and no hook.
     frameworkErrors: (error, request, reply) => {
       begin(request, reply);
       void reply.headers(responseHeaders(request, reply));
@@ -120,20 +120,21 @@ function httpLimits({ requestTimeoutMs, trustProxy }: ListenerSettings) {
     forceCloseConnections: 'idle',
     return503OnClosing: false,
     trustProxy: trustProxy === null ? false : [...trustProxy],
-    // Node limits the whole head of a request. A long name in a path is a table that does not exist.
+    // Node limits the whole head. A long name in a path should be a table that does not exist, and not an error of the
+    // router.
     routerOptions: { maxParamLength: maxHeaderSize, ignoreTrailingSlash: false },
     genReqId: requestIdOf,
     schemaController: SCHEMA_CONTROLLER,
     http: {
       headersTimeout: requestTimeoutMs,
       connectionsCheckingInterval: 1_000,
-      // Node would answer without a body; `errorInHead` refuses it in our shape.
+      // Node would answer without a body; `errorInHead` answers with an error in our shape.
       requireHostHeader: false,
     },
   } as const;
 }
 
-/** A request id that does no harm in a header or a log. */
+/** Request ids that are harmless in a header or log. */
 const SAFE_ID = /^[\w.:/+=-]{1,128}$/;
 
 function requestIdOf({ headers }: IncomingMessage): string {
@@ -142,12 +143,12 @@ function requestIdOf({ headers }: IncomingMessage): string {
 }
 
 /**
- * The address of the socket, or if that is a proxy of the setting `trust-proxy`, the nearest one in X-Forwarded-For
- * that is none. If the proxy passed on something that is no address, the proxy's own.
+ * The address of the socket. If that is a proxy of the setting `trust-proxy`, the last address in X-Forwarded-For that
+ * is not one. If that text is not an address, the proxy's own.
  */
 const clientAddress = ({ ip, socket }: FastifyRequest): string => (isIP(ip) === 0 ? (socket.remoteAddress ?? '') : ip);
 
-/** What is no ordinary request, and the end of all connections when the service stops. */
+/** Handles unusual requests, and the end of all connections when the service stops. */
 function handleOddRequests(app: FastifyInstance, connections: ClientConnections): void {
   const { server } = app;
   // Node would answer 417 without a body; an unknown expectation may be ignored (RFC 9110 section 10.1.1).
@@ -157,7 +158,7 @@ function handleOddRequests(app: FastifyInstance, connections: ClientConnections)
     void connections.refuse(noTunnel(), socket as Socket);
   });
   connections.watch(server);
-  // Their size is limited. Limited by number, some of them would be left out silently.
+  // No limit on the number of headers, beyond which Node would drop some silently: their total size is limited.
   server.maxHeadersCount = 0;
   app.addHook('preClose', () => connections.drain());
 }
@@ -188,7 +189,7 @@ export function defineRoutes(app: FastifyInstance, define: () => void): void {
     app.route({
       method: all.filter((method) => !methods.has(method)),
       url,
-      // The router finds an empty name after a last slash; no route of ours has that path.
+      // The router accepts an empty name after a last slash, but no route has such a path.
       onRequest: (request, _reply, done) =>
         done(request.url.split('?')[0]?.endsWith('/') ? notFound(request) : notAllowed(request, allow, url)),
       handler: () => {},
@@ -202,7 +203,7 @@ const notFound = ({ method, url }: FastifyRequest) =>
 const notAllowed = ({ method }: FastifyRequest, allow: string, url: string) =>
   new HttpError('method_not_allowed', `${method} is not allowed here`, { allow }, OTHER_WAYS[`${method} ${url}`]);
 
-/** What people try first, and what does it. */
+/** Hints for requests that people try first. */
 const OTHER_WAYS: Readonly<Record<string, string>> = {
   'GET /api/cdp/data/:table_name': 'To read rows: POST /api/cdp/sql {"sql": "SELECT * FROM …"}',
   'PUT /api/cdp/data/:table_name': 'To update rows by a key: POST with ?on_conflict=COLUMN',

@@ -1,7 +1,7 @@
 /**
- * Memory that projects may use in the service: bodies that arrive, wait or are processed, and answers that their
- * clients have not read yet. A request reserves memory before its body is read, so that whatever has to wait stays with
- * the client.
+ * Limits the memory that projects use in the service: for bodies that arrive, wait or are processed, and for answers
+ * that clients have not read yet. A request reserves memory before its body is read, so that the body stays with the
+ * client while it waits.
  */
 import type { IncomingHttpHeaders } from 'node:http';
 import { Counts } from '../contract/counts.js';
@@ -11,19 +11,19 @@ import type { WaitBudget } from '../engine/limits/wait-budget.js';
 
 interface MemoryLimits {
   readonly perProject: number;
-  /** For all projects together. Small requests, and the only request of a project, do not depend on it. */
+  /** For all projects together. Small requests, and the only request of a project, are exempt. */
   readonly total: number;
 }
 
 const MIB = 1024 * 1024;
 
-/** Six of the largest bodies, and all answers of one project that may be under way; four such projects at once. */
+/** Per project, six of the largest bodies and the answers in progress; in total, about four such projects. */
 const DEFAULT_LIMITS: MemoryLimits = { perProject: 6 * LIMITS.bodyBytes + 4 * MIB, total: 256 * MIB };
 
 /** A request up to this size never waits because of other projects. */
 const SMALL_BYTES = 64 * 1024;
 
-/** What a body may come to. A chunked or compressed one may be as long as the limit. */
+/** The size that a body may reach: the limit, if it is chunked or compressed. */
 export function announcedBytes(headers: IncomingHttpHeaders): number {
   if (headers['transfer-encoding'] !== undefined || headers['content-encoding'] !== undefined) return LIMITS.bodyBytes;
   const length = Number(headers['content-length'] ?? 0);
@@ -32,7 +32,7 @@ export function announcedBytes(headers: IncomingHttpHeaders): number {
 
 /** The bytes of one request. */
 export interface Reservation {
-  /** The size that the body or the answer turned out to have. Never waits. */
+  /** Adjusts to the actual size of the body or answer. Never waits. */
   resize(bytes: number): void;
   /** Further calls do nothing. */
   release(): void;
@@ -40,7 +40,7 @@ export interface Reservation {
 
 export class MemoryBudget {
   private total = 0;
-  /** Of projects that hold any bytes. */
+  /** Bytes by project. */
   private readonly used = new Counts();
   private readonly queue = new FairQueue<number>({
     take: (project, bytes) => this.take(project, bytes),
@@ -76,7 +76,7 @@ export class MemoryBudget {
 
   private take(project: string, bytes: number): boolean {
     const used = this.used.of(project);
-    // The first bytes of a project always fit: all projects together exceed the total by one body each at most.
+    // The first bytes of a project always fit, so each project exceeds the total by one body at most.
     const fits =
       used === 0 ||
       (used + bytes <= this.limits.perProject && (bytes <= SMALL_BYTES || this.total + bytes <= this.limits.total));

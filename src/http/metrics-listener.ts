@@ -1,4 +1,4 @@
-/** The listener for metrics alone (the setting `metrics-port`): for the collector, without a token. */
+/** The separate listener for metrics (the setting `metrics-port`), without a token. */
 import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
 import { ErrorExit } from './response/error-exit.js';
@@ -6,7 +6,7 @@ import { alive } from './api/operator-routes.js';
 import { type ListenerSettings, createListener, defineRoutes } from './listener.js';
 import type { Metrics } from './observability/metrics.js';
 
-/** `/metrics` and `/healthz`, not yet listening; anything else is an error as everywhere. It logs no requests. */
+/** Serves `/metrics` and `/healthz`; not listening yet. It logs no requests. */
 export function metricsListener(metrics: Metrics, settings: ListenerSettings, logger: Logger): FastifyInstance {
   const app = createListener(settings, new ErrorExit(logger));
   defineRoutes(app, () => {

@@ -1,6 +1,4 @@
-/**
- * One request from its head to the last byte of its answer: what the edge knows about it, and what it holds meanwhile.
- */
+/** The state of a request from its head to the last byte of its answer, and the resources that it holds. */
 import type { JsonNode } from '../codec/index.js';
 import type { EngineError, ErrorCode } from '../contract/errors.js';
 import type { Caller } from '../engine/access/tokens.js';
@@ -14,13 +12,13 @@ export type ServedRoute = Pick<Route, 'url' | 'audit'> &
   Partial<Omit<Route, 'success'> & Pick<UndocumentedRoute, 'success'>>;
 
 export class RequestContext {
-  /** Milliseconds on the clock of `performance.now()`, like the ends of the stages. */
+  /** On the clock of `performance.now()`, like the ends of the stages. */
   readonly started = performance.now();
   authenticated = this.started;
   parsed = this.started;
   /** null: the request is not traced. */
   span: RequestSpan | null = null;
-  /** null: a request that leaves no entry in the audit log, or that found no route. */
+  /** null: the request leaves no entry in the audit log, or found no route. */
   route: ServedRoute | null = null;
   caller: Caller | null = null;
   /** The account of an operator who uses the admin socket; null: the caller has a token. */
@@ -29,21 +27,21 @@ export class RequestContext {
   project: Project | null = null;
   /** The memory of the request and its answer. */
   reservation: Reservation | null = null;
-  /** The bytes of its JSON body, decompressed. */
+  /** Its JSON body, decompressed. */
   body: Buffer = Buffer.alloc(0);
-  /** The data in its JSON body, such as the parameters of SQL, digit by digit. */
+  /** The data in its JSON body, such as the parameters of SQL, with every digit of numbers. */
   data: readonly JsonNode[] = [];
-  /** Free SQL that it runs: the text, and whether as the reader. */
+  /** The free SQL that it runs, and whether it runs as the reader. */
   sql: { readonly text: string; readonly readOnly: boolean } | null = null;
   /** The code of its error answer. */
   errorCode: ErrorCode | null = null;
-  /** The table that it is about, for the audit log; null: its path and body say so. */
+  /** The table that it concerns, for the audit log; null: see its path and body. */
   object: string | null = null;
   /** Rows stored or returned. */
   rows: number | null = null;
-  /** The client left before the request was settled. */
+  /** The client disconnected before the request was settled. */
   clientGone = false;
-  /** The status of the answer, once it is over; null: none was begun. */
+  /** The status of the answer, after its end; null: no answer was begun. */
   status: number | null = null;
 
   private readonly controller = new AbortController();
@@ -52,7 +50,7 @@ export class RequestContext {
   private settled = false;
 
   /**
-   * @param address of the client; the socket no longer knows it once the connection has closed
+   * @param address of the client; a socket loses it when the connection closes
    * @param onEnd called when the request is closed and settled
    */
   constructor(
@@ -67,12 +65,12 @@ export class RequestContext {
     return this.controller.signal;
   }
 
-  /** Ends its work, which fails with the reason. */
+  /** Ends the work, which fails with the reason. */
   abort(reason: EngineError): void {
     this.controller.abort(reason);
   }
 
-  /** Frees the buffer once the response has been sent. If it never is, the garbage collector frees it. */
+  /** Frees the buffer after the response has been sent. If it never is, the garbage collector frees the buffer. */
   freeWhenSent(buffer: { free(): void }): void {
     this.buffers.push(buffer);
   }
@@ -86,7 +84,7 @@ export class RequestContext {
 
   /**
    * The answer has been sent, or the connection has closed.
-   * @param status of the answer; null: none was begun
+   * @param status of the answer; null: no answer was begun
    */
   close(status: number | null, isSent: boolean): void {
     this.closed = true;

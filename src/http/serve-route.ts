@@ -1,6 +1,6 @@
 /**
- * A request of a route, step by step: its admission, its body, the schemas of the route, its handler and the response.
- * Every failure leaves through the error exit.
+ * Serves the requests of a route, step by step: admission, body, schemas, handler, response. Every failure leaves
+ * through the error exit.
  */
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { EngineError } from '../contract/errors.js';
@@ -38,7 +38,7 @@ export function serveRoute(
       const rehearsal = rehearsalOf(call, route);
       const handled = await route.handle(call).finally(() => unwatch?.());
       const answer = rehearsal === null ? handled : rehearsedAnswer(handled, rehearsal);
-      // Nothing was stored.
+      // A rehearsal stores nothing.
       if (rehearsal !== null) context.rows = null;
       else if (context.project?.hasReplicas && answer.body !== null) await setPositionHeader(call);
       context.handlerEnded();
@@ -60,8 +60,8 @@ export function inputOf(route: Pick<UndocumentedRoute, 'body' | 'query' | 'rawBo
 }
 
 /**
- * `X-Consistency`: the position of the server after a write, for reads at a replica that are to see it. The write is
- * done; the response waits for one question to the server.
+ * `X-Consistency`: the position of the server after a write, for reads at a replica that must see it. The write has
+ * succeeded; the response waits for one query.
  */
 async function setPositionHeader({ request, reply }: Call): Promise<void> {
   const { project, sql } = request.context;
@@ -79,8 +79,7 @@ const liveRequest = ({ id, context }: FastifyRequest, caller: Caller, { audit }:
 });
 
 /**
- * A change that would be done again under the same key must not look as if it was done once. A read may be repeated
- * anyway.
+ * Rejects a key that would not protect the change from being repeated. A read may be repeated anyway.
  * @throws EngineError invalid_request
  */
 function refuseUnusedKey({ headers }: FastifyRequest, route: UndocumentedRoute): void {
@@ -93,7 +92,7 @@ function refuseUnusedKey({ headers }: FastifyRequest, route: UndocumentedRoute):
 
 /**
  * Begins a rehearsal if the request asks for one.
- * @throws EngineError invalid_request with an Idempotency-Key: the key could not be kept
+ * @throws EngineError invalid_request with an Idempotency-Key, which a rollback would not store
  */
 function rehearsalOf({ request }: Call, { rehearses }: UndocumentedRoute): Rehearsal | null {
   const { dry_run: isRehearsal } = request.query as { dry_run?: string };

@@ -1,6 +1,4 @@
-/**
- * The HTTP server of the service, put together: its routes and pages. Each request is logged, counted and audited once.
- */
+/** Assembles the HTTP server from its routes and pages. Each request is logged, counted and audited once. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
 import type { Engine } from '../engine/engine.js';
@@ -22,22 +20,20 @@ import { requestLog } from './observability/request-log.js';
 import type { RequestTracer } from './observability/request-tracer.js';
 
 interface HttpSettings extends ListenerSettings, RouteSettings {
-  /** /metrics has a listener of its own. */
+  /** /metrics has a separate listener. */
   separateMetrics: boolean;
-  /** The first start makes a project and shows its token; the service is not ready before. */
+  /** Whether the first start creates a project and shows its token; the service is not ready before. */
   showsFirstToken: boolean;
   metricsByProject: boolean;
   /** Serves the web console. */
   console: boolean;
 }
 
-/** The documentation page. */
 const DOCS = '/docs';
 
-/** The web console. */
 const CONSOLE = '/console';
 
-/** The server, not yet listening, and the metrics it fills. */
+/** The server, not listening yet, and its metrics. */
 export async function httpServer(
   engine: Engine,
   settings: HttpSettings,
@@ -50,7 +46,7 @@ export async function httpServer(
   const app = createListener(settings, new ErrorExit(logger), {
     begin: (request, reply) => {
       if (tracer !== null) request.context.span = tracer.begin(request);
-      // A path that cannot be decoded reaches no hook.
+      // A path that cannot be decoded reaches no hook of CORS.
       if (cors !== null && request.routeOptions.url === undefined) cors.allow(request, reply);
     },
     close: (request, reply) => {
@@ -60,7 +56,7 @@ export async function httpServer(
     },
     end: (request) => auditRequest(engine.audit, request),
   });
-  // Before authentication: a preflight has no token.
+  // Comes before authentication: a preflight has no token.
   await cors?.register(app);
 
   const routes = [...ROUTES, ...ADMIN_ROUTES];
@@ -70,13 +66,13 @@ export async function httpServer(
     docs ??= import('./api/docs-page.js').then(({ docsPage }) => docsPage(document, DOCS));
     return (await docs)(request, reply);
   };
-  // Who types the address into a browser wants to read; a program has asked for a path that does not exist.
+  // A person with a browser gets a page; for a program, the path does not exist.
   app.get('/', (request, reply) => {
     if (request.headers.accept?.includes('text/html')) return reply.redirect(settings.console ? `${CONSOLE}/` : DOCS);
     reply.callNotFound();
     return reply;
   });
-  // Below it most paths do not exist, for any method.
+  // A single route for all paths: most do not exist, for any method.
   app.get(`${DOCS}/*`, showDocs);
   if (settings.console) app.get(`${CONSOLE}/*`, consolePage(`${CONSOLE}/`));
   defineRoutes(app, () => {

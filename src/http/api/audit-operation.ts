@@ -55,7 +55,7 @@ function auditPlace(text: string): { at: number; id: number } {
   return { at, id };
 }
 
-/** Its `id` is its place in the log, which `before` takes. */
+/** The `id` is the entry's place in the log, for `before`. */
 const shownEntry = ({ at, id, ...entry }: AuditRow): wire.AuditEntry => ({
   id: `${at}-${id}`,
   time: new Date(at).toISOString(),

@@ -1,4 +1,4 @@
-/** What handlers read of a call, in its path, query and headers, and what they answer. */
+/** Helpers of handlers: they read a call's path, query and headers, and build answers. */
 import type { FastifyRequest } from 'fastify';
 import { EngineError } from '../../contract/errors.js';
 import { NAME_PATTERN, PROJECT_NAME_PATTERN } from '../../contract/names.js';
@@ -10,7 +10,7 @@ import type { Rehearsal } from '../../engine/database/rehearsal.js';
 import { checkTableInPath } from '../../engine/schema/definition.js';
 import type { Answer, Call } from './route.js';
 
-/** The project of the caller; its route asks for a scope, which no admin token has. */
+/** The project of the caller, on routes that need a scope, which no admin token has. */
 export function projectOf({ request }: Call): Project {
   const { project: found } = request.context;
   if (found === null) throw new Error('The route needs a project and its access is admin');
@@ -18,7 +18,7 @@ export function projectOf({ request }: Call): Project {
 }
 
 /**
- * The Idempotency-Key of a request whose body is JSON, or that has none; null: it has no key.
+ * The Idempotency-Key of a request with a JSON body, or without a body; null: no key.
  * @throws EngineError invalid_request
  */
 export function keyInHeader({ request, settings }: Call): IdempotencyKey | null {
@@ -51,11 +51,12 @@ export const ProjectInPath = Type.Object({
 /** The project that an administrator names. */
 export const projectInPath = ({ request }: Call): string => (request.params as { project: string }).project;
 
-/** Whether requests that are still running are to end. */
+/** Whether to cancel running requests. */
 export const endsNow = ({ query }: FastifyRequest): boolean => (query as NowQuery).now === 'true';
 
 /**
- * A text that a schema has found to be RFC 3339, which allows leap seconds: JavaScript and Postgres do not have them.
+ * Parses a time that a schema has validated as RFC 3339. That allows leap seconds, which JavaScript and Postgres do not
+ * have.
  * @param field its name, for the message
  * @throws EngineError invalid_request
  */
@@ -65,17 +66,17 @@ export function timeOf(field: string, text: string): Date {
   return time;
 }
 
-/** @param replayed it is the answer of an earlier request with the same Idempotency-Key */
+/** @param replayed the answer is that of an earlier request with the same Idempotency-Key */
 export const answered = (body: NonNullable<Answer['body']>, replayed: boolean): Answer =>
   replayed ? { body, headers: { 'idempotency-replayed': 'true' } } : { body };
 
-/** What was answered, with what the request would have done. */
+/** The answer, with a report of what the request would have done. */
 export function rehearsedAnswer(answer: Answer, { impact }: Rehearsal): Answer {
   const { body } = answer;
   const more = { dry_run: true, impact };
   if (body === null) throw new Error('A rehearsal cannot be streamed');
   if (typeof body === 'object' && !Array.isArray(body)) return { ...answer, body: { ...body, ...more } };
-  // Of free SQL: one JSON object as text or in pieces.
+  // The answer of free SQL is one JSON object, as text or in pieces.
   const pieces = typeof body === 'string' ? [Buffer.from(body)] : (body as readonly Buffer[]);
   const last = pieces.at(-1)?.subarray(0, -1) ?? Buffer.alloc(0);
   return { ...answer, body: [...pieces.slice(0, -1), last, Buffer.from(`,${JSON.stringify(more).slice(1)}`)] };

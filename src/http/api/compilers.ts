@@ -1,9 +1,8 @@
-/** Compiles the schemas of routes when they are first used, and not all of them at the start as Fastify does. */
+/** Compiles the schemas of routes on first use, not all of them at the start as Fastify does. */
 import type { FastifySchemaCompiler, FastifyServerOptions } from 'fastify';
 import type { Schema } from '../../contract/schema.js';
 import { thoroughValidator } from '../../contract/validator.js';
 
-/** Compiled when the first request needs it. */
 const compileValidator: FastifySchemaCompiler<Schema> = ({ schema }) => {
   const errorsOf = thoroughValidator(schema);
   return (value: unknown) => {
@@ -17,9 +16,9 @@ const fieldsOf = (schema: Schema): string[] => Object.keys((schema as { properti
 
 export const SCHEMA_CONTROLLER: NonNullable<FastifyServerOptions['schemaController']> = {
   compilersFactory: {
-    // Fastify declares this one as a function of Ajv's.
+    // Fastify types this as a function of Ajv.
     buildValidator: (() => compileValidator) as never,
-    // No answer is made by a schema.
+    // No schema serializes an answer.
     buildSerializer: () => () => JSON.stringify,
   },
 };

@@ -1,6 +1,6 @@
 /**
- * The files of the web console, as the build has left them. They are read once, when somebody opens the console, and
- * served from memory: a path is looked up among their names, so that no path of a request ever reaches the file system.
+ * Serves the files of the web console that the build has written. They are read once, when someone first opens the
+ * console, and served from memory by name, so that no path of a request ever reaches the file system.
  */
 import { createHash } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
@@ -11,8 +11,8 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import Negotiator from 'negotiator';
 
 /**
- * What the files of the web console have in place of the policy of every response (`response.ts`). Code cannot come
- * from text: there is no policy for Trusted Types that would make it of one.
+ * Replaces the general policy of responses (`response.ts`) for the files of the web console. No text can become code:
+ * no policy for Trusted Types is allowed.
  */
 const CONSOLE_HEADERS = {
   'content-security-policy': [
@@ -30,7 +30,7 @@ const CONSOLE_HEADERS = {
   ].join('; '),
 } as const;
 
-/** Where `npm run build` leaves it, seen from src and from dist alike. */
+/** The output of `npm run build`; the relative path is valid from src and from dist. */
 const CONSOLE_FOLDER = fileURLToPath(new URL('../../../dist/console', import.meta.url));
 
 /** Answers a GET at or below its prefix, which ends with a slash. */
@@ -39,7 +39,7 @@ type ConsolePage = (request: FastifyRequest, reply: FastifyReply) => Promise<Fas
 interface ServedFile {
   readonly type: string;
   readonly cacheControl: string;
-  /** By content coding; all have `identity`. */
+  /** By content coding; every file has `identity`. */
   readonly codings: Map<string, { readonly bytes: Buffer; readonly etag: string }>;
 }
 
@@ -53,10 +53,10 @@ const TYPES: Readonly<Record<string, string>> = {
   '.woff2': 'font/woff2',
 };
 
-/** In the order of preference, as the endings of the files that the build has compressed. */
+/** Content codings in order of preference, with the suffixes of the files that the build has compressed. */
 const CODINGS: Readonly<Record<string, string>> = { br: '.br', gzip: '.gz', identity: '' };
 
-/** The build gives them names that change with their content. */
+/** Files whose names contain a hash of their content. */
 const HASHED = 'assets/';
 
 export function consolePage(prefix: string, folder: string = CONSOLE_FOLDER): ConsolePage {
@@ -70,7 +70,7 @@ export function consolePage(prefix: string, folder: string = CONSOLE_FOLDER): Co
       return reply;
     }
     const codings = [...file.codings.keys()];
-    // Browsers list gzip first, and weigh nothing.
+    // Our own order decides: browsers list gzip first, and send no weights.
     const accepted = new Negotiator(request.raw).encodings(codings);
     const coding = codings.find((each) => accepted.includes(each)) ?? 'identity';
     const { bytes, etag } = file.codings.get(coding) ?? { bytes: Buffer.alloc(0), etag: '' };
@@ -83,7 +83,7 @@ export function consolePage(prefix: string, folder: string = CONSOLE_FOLDER): Co
   };
 }
 
-/** By their path below the folder, with slashes. Without a folder there are none. */
+/** Files by their path below the folder, with slashes; none if there is no folder. */
 async function readFiles(folder: string): Promise<ReadonlyMap<string, ServedFile>> {
   const paths = await readdir(folder, { recursive: true }).catch((): string[] => []);
   const files = new Map<string, ServedFile>();
@@ -102,7 +102,7 @@ async function readFiles(folder: string): Promise<ReadonlyMap<string, ServedFile
   return files;
 }
 
-/** Of the content, not of the date: all files of an npm package have the same one. */
+/** From the content, not the date: all files of an npm package have the same date. */
 const etagOf = (bytes: Buffer): string => `"${createHash('sha256').update(bytes).digest('base64url').slice(0, 22)}"`;
 
 /** RFC 9110 section 13.1.2. */

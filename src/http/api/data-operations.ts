@@ -1,4 +1,6 @@
-/** What changes records: the batch insert of the API (specification 4.4; contract section 6), and deletes by key. */
+/**
+ * The calls of the API that change records: batch inserts (specification 4.4; contract section 6), and deletes by key.
+ */
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { IdempotencyHeaders } from '../../contract/wire/idempotency.js';
@@ -125,13 +127,13 @@ export const DELETE_RECORDS: Operation = {
   },
 };
 
-/** @throws EngineError invalid_request if the header is no key */
+/** @throws EngineError invalid_request if the header is not a valid key */
 function keyOf({ request, settings }: Call, path: string, query: string, body: Buffer): IdempotencyKey | null {
   const { 'idempotency-key': header } = request.headers;
   return header === undefined ? null : idempotencyKey(String(header), path, query, body, settings.receiptDays);
 }
 
-/** Column names with commas between them. */
+/** Splits a comma-separated list of column names. */
 const names = (list: string): string[] => [...new Set(list.split(','))];
 
 type UpsertFields = Pick<wire.BatchQuery, 'on_conflict' | 'resolution'>;
@@ -145,7 +147,7 @@ export function upsertRule({ on_conflict: columns, resolution }: UpsertFields): 
   });
 }
 
-/** The query in one form, for the fingerprint of a key. */
+/** The query in canonical form, for the fingerprint of a key. */
 const queryText = (query: wire.BatchQuery): string =>
   (['return', 'on_conflict', 'resolution', 'on_error'] as const)
     .flatMap((name) => (query[name] === undefined ? [] : [`${name}=${query[name]}`]))

@@ -1,14 +1,14 @@
 /**
- * The documentation page: Swagger UI with its files, in a Fastify of its own that does not listen. It is loaded when
- * somebody opens the page.
+ * The documentation page: Swagger UI with its files, in a separate Fastify instance that does not listen. It is loaded
+ * when someone first opens the page.
  */
 import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
 import Fastify, { type FastifyReply, type FastifyRequest } from 'fastify';
 
 /**
- * The `content-security-policy` of the documentation page alone: it loads everything from here, and Swagger UI sets
- * styles in attributes. Unlike the plugin's default it does not make browsers switch to HTTPS, which may not be there.
+ * The `content-security-policy` of the documentation page: it loads everything from this server, and Swagger UI sets
+ * styles in attributes. Unlike the plugin's default, it does not upgrade requests to HTTPS, which may be unavailable.
  */
 const DOCS_CONTENT_POLICY = {
   'default-src': "'self'",
@@ -23,10 +23,10 @@ const DOCS_CONTENT_POLICY = {
 /** Answers a GET at or below its prefix. */
 export type DocsPage = (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>;
 
-/** Headers that Fastify sets again for the outer answer. */
+/** Headers that Fastify sets itself for the outer answer. */
 const OF_THE_MESSAGE: ReadonlySet<string> = new Set(['connection', 'content-length', 'date', 'transfer-encoding']);
 
-/** A table with its header, in place of the plugin's logo. */
+/** A table with its header, instead of the plugin's logo. */
 const ICON =
   '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect width="16" height="16" rx="3" fill="#205375"/>' +
   '<path d="M3 4h10v2H3zM3 7.5h4.5v2H3zM8.5 7.5H13v2H8.5zM3 11h4.5v2H3zM8.5 11H13v2H8.5z" fill="#fff"/></svg>';
@@ -37,7 +37,7 @@ export async function docsPage(document: object, routePrefix: string): Promise<D
   await page.register(swagger, { mode: 'static', specification: { document: document as never } });
   await page.register(swaggerUi, {
     routePrefix,
-    // The base layout has no bar with a logo and a field for other documents.
+    // The base layout has no top bar with a logo and a field for other documents.
     uiConfig: { validatorUrl: null, layout: 'BaseLayout' },
     staticCSP: DOCS_CONTENT_POLICY,
     theme: {

@@ -36,7 +36,7 @@ export const CREATE_INDEX: Operation = {
     'table_not_found',
     'table_exists',
     'unique_violation',
-    // What Postgres says to values and types that it cannot index.
+    // If Postgres cannot index the values or types.
     'row_too_large',
     'sql_error',
     ...GROWING_ERRORS,

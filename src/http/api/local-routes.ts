@@ -1,6 +1,6 @@
 /**
- * The routes of the admin socket, which no TCP listener has: those of an admin token, without one, and what else the
- * operator's commands need.
+ * The routes of the admin socket, which no TCP listener has: the admin API without a token, and other routes for the
+ * operator's commands.
  */
 import { EngineError } from '../../contract/errors.js';
 import * as wire from '../../contract/wire/operator.js';
@@ -15,18 +15,18 @@ import { shownToken } from './token-operations.js';
 import { endsNow, timeOf } from './call.js';
 import type { Answer, Call, Route } from './route.js';
 
-/** What the process that owns the data directory offers to commands. */
+/** The services that the process which owns the data directory offers to commands. */
 export interface Operated extends DoctorTarget {
-  /** Of this program. */
+  /** The version of this program. */
   readonly version: string;
 }
 
-/** The engine may not be open yet: a doctor looks before. */
+/** Without an engine, which may not be open yet: `cdp doctor` runs before that. */
 interface LocalCall extends Omit<Call, 'engine'> {
   readonly operated: Operated;
 }
 
-/** A row of the other tables, without what documentation, tokens and audit entries need. */
+/** A route without the fields for documentation, tokens and audit entries. */
 export interface LocalRoute extends Pick<Route, 'method' | 'url' | 'query' | 'body' | 'example'> {
   readonly success: Pick<Route['success'], 'status'>;
   handle(call: LocalCall): Promise<Answer>;
@@ -143,7 +143,7 @@ const LOCAL_ALONE: readonly LocalRoute[] = [
   },
 ];
 
-/** A route of the admin API, for commands. */
+/** A route of the admin API, without its token. */
 const withoutToken = (route: Route): LocalRoute => ({
   ...route,
   handle: async (call) => route.handle({ ...call, engine: await call.operated.engine() }),

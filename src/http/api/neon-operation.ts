@@ -71,7 +71,7 @@ export const RUN_QUERIES: Operation = {
       readOnly,
       rowMode: asArrays ? 'array' : 'object',
       asText: booleanHeader(headers, 'Neon-Raw-Text-Output') ?? false,
-      // The driver cannot ask for a time limit; it can leave.
+      // The driver cannot ask for a time limit, but it can disconnect.
       timeoutMs: LIMITS.timeoutMsMax,
       signal,
       ...(asksForModes ? { modes: modesOf(headers, readOnly) } : {}),

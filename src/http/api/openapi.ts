@@ -1,4 +1,6 @@
-/** The OpenAPI 3.1 document, made from the route tables and the schemas that validate (contract section 9). */
+/**
+ * Generates the OpenAPI 3.1 document from the route tables and the schemas that validate requests (contract section 9).
+ */
 import { ERROR_CODES, type ErrorCode } from '../../contract/errors.js';
 import { DOCUMENTED, OPTIONAL, type Schema } from '../../contract/schema.js';
 import * as audit from '../../contract/wire/audit.js';
@@ -20,7 +22,7 @@ import * as tables from '../../contract/wire/tables.js';
 import * as tokens from '../../contract/wire/tokens.js';
 import { type Access, queryOf, type Route, takesKey } from './route.js';
 
-/** What any authenticated route can answer. */
+/** Errors that any authenticated route can return. */
 const EVERYWHERE: readonly ErrorCode[] = [
   'invalid_request',
   'unauthorized',
@@ -80,7 +82,7 @@ export function openApiDocument(routes: readonly Route[]): Json {
 }
 
 /**
- * The schemas of the contract that have a name there. What one answers with is a result, as generators use "response".
+ * The contract's schemas that are named in the document. Answers are called results, since generators use "response".
  */
 const NAMES: ReadonlyMap<unknown, string> = new Map(
   [
@@ -106,7 +108,7 @@ const NAMES: ReadonlyMap<unknown, string> = new Map(
     .map(([name, schema]) => [schema, name.replace(/Answer$/, 'Result')]),
 );
 
-/** Moves the named schemas of a document out of it, and leaves references. */
+/** Replaces the named schemas of a document by references, and collects them. */
 class Components {
   readonly schemas: Json = {};
 
@@ -175,7 +177,7 @@ function parametersIn(place: 'path' | 'query' | 'header', schema: Schema | undef
   }));
 }
 
-/** One response per status; its codes, each with what it means and an example. */
+/** One response per status, with the meaning of each of its codes and an example. */
 function errorResponses(route: Route): Json {
   const codes = new Set([
     ...EVERYWHERE,

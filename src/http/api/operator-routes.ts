@@ -6,7 +6,7 @@ import { authorize, bearerToken } from '../admission.js';
 import type { ServedRoute } from '../request-context.js';
 import type { Metrics } from '../observability/metrics.js';
 
-/** The process answers, even if its database is unavailable. */
+/** Liveness: the process answers even if its database is unavailable. */
 export const alive = () => ({ success: true, message: 'alive' });
 
 const METRICS: ServedRoute = { url: '/metrics', audit: 'metrics' };
@@ -14,7 +14,7 @@ const METRICS: ServedRoute = { url: '/metrics', audit: 'metrics' };
 interface OperatorSettings {
   document: object;
   separateMetrics: boolean;
-  /** The first start makes a project and shows its token. */
+  /** Whether the first start creates a project and shows its token. */
   showsFirstToken: boolean;
 }
 
@@ -27,20 +27,20 @@ export function operatorRoutes(
   app.get('/healthz', alive);
 
   app.get('/readyz', async (request) => {
-    // The migrations ran before the server listened. A client that waits for a first start wants the token of its
+    // Migrations run before the server listens. A client that waits for the first start wants the token of the first
     // project.
     const isFirstStart = await engine.control.isFirstStart();
     if (showsFirstToken && isFirstStart) throw new EngineError('overloaded', 'The first project is being created');
     const servers = engine.serverWatch.states.filter(({ isUp }) => !isUp).map(({ server }) => server);
     const disk = (await engine.control.canWriteFiles()) ? {} : { disk: 'full' };
     if (servers.length === 0 && !('disk' in disk)) return { success: true, message: 'ready' };
-    // Reads go on, and projects elsewhere are served. What is wrong is for operators.
+    // Still ready: reads work, and so do projects elsewhere. Only operators see the details.
     return { success: true, message: 'degraded', ...(isLoopback(request) ? { servers, ...disk } : {}) };
   });
 
   app.get('/openapi.json', () => document);
 
-  // No page of another origin may read what an operator's browser sees on loopback.
+  // No page of another origin may read these through an operator's browser on loopback.
   app.get('/metrics', { config: { cors: false } }, async (request, reply) => {
     const { context, headers } = request;
     context.route = METRICS;
@@ -52,9 +52,9 @@ export function operatorRoutes(
   });
 }
 
-/** By the socket, not by a header that anybody can send. */
+/** Judged by the socket, not by a header that anyone can send. */
 function isLoopback({ socket, headers }: FastifyRequest): boolean {
-  // A proxy on this machine forwards requests of others.
+  // A proxy on this machine forwards requests from elsewhere.
   if (headers['x-forwarded-for'] !== undefined || headers.forwarded !== undefined) return false;
   return /^(::ffff:)?127\.|^::1$/.test(socket.remoteAddress ?? '');
 }

@@ -201,7 +201,7 @@ const projectAnswer = (message: string, project: ProjectRow): wire.ProjectAnswer
 });
 
 /**
- * Bytes of a quota as it is written here and on the command line: null for `default`, 0 for `none`.
+ * Parses a quota as the API and the command line accept it, into bytes: null for `default`, 0 for `none`.
  * @throws EngineError invalid_request
  */
 function quotaBytes(text: string): number | null {
@@ -217,7 +217,7 @@ function quotaBytes(text: string): number | null {
 const shownQuota = (bytes: number | null): string =>
   bytes === null ? 'default' : bytes === 0 ? 'none' : quotaText(bytes);
 
-/** Without the names of its database and roles. @param size bytes on disk, if known */
+/** A project as the API shows it, without the names of its database and roles. @param size bytes on disk, if known */
 const shownProject = (project: ProjectRow, size?: number): wire.Project => ({
   id: project.id,
   name: project.name,

@@ -84,12 +84,12 @@ export const REPLAY_QUARANTINE: Operation = {
     const { on_conflict: _, resolution: __, set: ___, ...order } = body;
     const { context } = call.request;
     const set = memberOf(readDataBody(context.body), 'set');
-    // With all digits of their numbers.
+    // As JSON text, which keeps all digits of numbers.
     const values = set?.kind === 'object' ? set.members.map(([key, value]) => [key, jsonText(value)] as const) : [];
     const options = { set: new Map(values), upsert: upsertRule(body), signal: call.signal };
     const answer = await replay(projectOf(call), checked(order), options);
     context.rows = answer.inserted_rows + answer.updated_rows;
-    // Other names can show any value in what is wrong with it.
+    // After renaming, an error could quote any value of the record.
     const mayRead = call.caller.scopes.has('sql:read');
     return { body: mayRead ? answer : { ...answer, errors: [] } };
   },
@@ -120,7 +120,7 @@ export const DROP_QUARANTINE: Operation = {
   },
 };
 
-/** Times that a schema has found to be RFC 3339 must exist, too. @throws EngineError invalid_request */
+/** Checks that times, already valid by RFC 3339, also exist. @throws EngineError invalid_request */
 function checked<F extends { since?: string; until?: string }>(filter: F): F {
   for (const field of ['since', 'until'] as const) if (filter[field] !== undefined) timeOf(field, filter[field]);
   return filter;

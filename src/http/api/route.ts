@@ -1,4 +1,4 @@
-/** What a row of the route tables says. The tables are the API: validation, OpenAPI and dispatch read them. */
+/** The type of a row in the route tables. The tables define the API: validation, OpenAPI and dispatch read them. */
 import type { IncomingHttpHeaders } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { AuditOperation } from '../../contract/audit.js';
@@ -12,7 +12,7 @@ import type { WorkKind } from '../../engine/limits/slots.js';
 import type { Engine } from '../../engine/engine.js';
 import type { Caller } from '../../engine/access/tokens.js';
 
-/** What every handler gets. */
+/** The argument of every handler. */
 export interface Call {
   readonly engine: Engine;
   readonly settings: RouteSettings;
@@ -27,52 +27,52 @@ export interface RouteSettings {
   schemaHoldMs: number;
   streamStallMs: number;
   receiptDays: number;
-  /** Whether tools of MCP may insert. */
+  /** Whether MCP tools may insert. */
   mcpWrites: boolean;
-  /** Origins whose pages may call, or `*` alone; null: none. */
+  /** Origins whose pages may call the API, or only `*`; null: none. */
   corsOrigins: readonly string[] | null;
 }
 
-/** A success; its status is the route's. */
+/** A successful answer. */
 export interface Answer {
-  /** Default: that of the route. */
+  /** Default: the status of the route. */
   status?: number;
-  /** An object, JSON as text or in a list of buffers, or null if the handler has answered by itself. */
+  /** An object, JSON as text or as a list of buffers, or null if the handler has sent the answer itself. */
   body: object | string | readonly Buffer[] | null;
   headers?: Record<string, string>;
 }
 
-/** What a route asks of its caller: one of these scopes of the project's token, any token at all, or an admin token. */
+/** The token that a route requires: a project token with one of these scopes, any token, or an admin token. */
 export type Access = readonly [Scope, ...Scope[]] | 'any' | 'admin';
 
-/** What a route does, and everything else that differs from one to the next. */
+/** The definition of a route, without its method, path and access. */
 export interface Operation {
   readonly operationId: string;
   readonly summary: string;
   readonly description?: string;
   readonly tag: 'schema' | 'data' | 'sql' | 'token' | 'admin';
-  /** Its name in the audit log; free SQL as the reader is `sql_read` there. */
+  /** Its name in the audit log; free SQL as the reader is called `sql_read`. */
   readonly audit: AuditOperation;
-  /** Its success writes its entry together with the change (`withEntry` in tenancy/audit-log.ts). */
+  /** On success, the handler writes the audit entry together with the change (`withEntry` in tenancy/audit-log.ts). */
   readonly writesEntry?: true;
-  /** What it does in the project's database; null: nothing. */
+  /** Its kind of work in the project's database; null: none. */
   readonly work: WorkKind | null;
-  /** The SQL command, if it is one: it names the span. */
+  /** The SQL command, if there is a single one; it names the span. */
   readonly command?: string;
   readonly params?: Schema;
   readonly query?: Schema;
-  /** It takes `dry_run`. */
+  /** It accepts `dry_run`. */
   readonly rehearses?: true;
-  /** For the OpenAPI document alone. */
+  /** Only for the OpenAPI document. */
   readonly headers?: Schema;
-  /** Where the token of the request is, if not only in the Authorization header. @throws EngineError unauthorized */
+  /** Finds the token, if it may be outside the Authorization header. @throws EngineError unauthorized */
   readonly token?: (headers: IncomingHttpHeaders) => string;
-  /** Its JSON may come as text/plain, which is what `fetch` calls a text. */
+  /** Its JSON may be sent as text/plain, the default of `fetch` for strings. */
   readonly takesText?: true;
   readonly body?: Schema;
-  /** The engine reads the body's bytes itself; the schema is for the OpenAPI document alone. */
+  /** The engine reads the body's bytes itself; the schema is only for the OpenAPI document. */
   readonly rawBody?: true;
-  /** A field of the body that is data, in which keys may repeat. */
+  /** A field of the body with data, in which keys may repeat. */
   readonly dataField?: string;
   readonly success: {
     readonly status: number;
@@ -80,10 +80,10 @@ export interface Operation {
     readonly example: unknown;
   };
   readonly example?: unknown;
-  /** Codes beyond those that every route can answer with. */
+  /** Codes in addition to those that every route can return. */
   readonly errors: readonly ErrorCode[];
   handle(call: Call): Promise<Answer>;
-  /** A failure as its clients expect it, if they do not expect the body of all routes. */
+  /** Adapts the body of an error to what the clients of this route expect. */
   failure?(error: EngineError, body: ErrorBody): ErrorBody;
 }
 
@@ -93,12 +93,12 @@ export interface Route extends Operation {
   readonly access: Access;
 }
 
-/** A route that speaks another protocol than the API's, and is not in its OpenAPI document. */
+/** A route with a different protocol, which is not in the OpenAPI document. */
 export interface UndocumentedRoute
   extends
     Pick<Route, 'method' | 'url' | 'access' | 'audit' | 'work' | 'body' | 'handle'>,
     Partial<Pick<Route, 'query' | 'rehearses' | 'headers' | 'rawBody' | 'token'>> {
-  /** A header of the name Idempotency-Key says nothing to it. */
+  /** It ignores the header Idempotency-Key. */
   readonly ignoresKey?: true;
   readonly success: Pick<Route['success'], 'status'>;
 }
@@ -114,16 +114,16 @@ export function queryOf({ query, rehearses }: Pick<Operation, 'query' | 'rehears
   return { ...others, properties: { ...properties, dry_run: DryRun } };
 }
 
-/** Whether a request may be sent again under its Idempotency-Key. */
+/** Whether the route supports an Idempotency-Key. */
 export const takesKey = ({ headers }: Pick<UndocumentedRoute, 'headers'>): boolean =>
   headers === IdempotencyHeaders || headers === SqlHeaders;
 
-/** The success of an operation. @param example what its answer holds besides `success` and `message` */
+/** The success of an operation. @param example the fields of its answer besides `success` and `message` */
 export const succeeds = (status: number, answer: Schema, message: string, example: object): Operation['success'] => ({
   status,
   answer,
   example: { success: true, message, ...example },
 });
 
-/** What all operations of administrators have in common: nothing happens in a project's database. */
+/** Common to all admin operations: they do no work in a project's database. */
 export const ADMIN = { tag: 'admin', work: null } as const;

@@ -1,6 +1,6 @@
 /**
- * The API of the specification (sections 4.1 to 4.5) with the reads and drops of the contract, one row a route. What
- * each does, with its schemas and examples, is in the file that it is imported from.
+ * The API of the specification (sections 4.1 to 4.5) with the reads and drops of the contract, one row per route. The
+ * imported files define the operations, with schemas and examples.
  */
 import { READ_AUDIT } from './audit-operation.js';
 import { DELETE_RECORDS, INSERT_RECORDS } from './data-operations.js';
@@ -66,13 +66,13 @@ export const ROUTES: readonly Route[] = [
   { method: 'DELETE', url: '/api/cdp/quarantine', access: ['data:write'], ...DROP_QUARANTINE },
   { method: 'GET', url: '/api/cdp/receipts/:key', access: ['data:write'], ...READ_RECEIPT },
   { method: 'POST', url: '/api/cdp/receipts/query', access: ['data:write'], ...READ_RECEIPTS },
-  // Which of the two the request needs shows only in its body.
+  // Only the body shows which of the two scopes the request needs.
   { method: 'POST', url: '/api/cdp/sql', access: ['sql:read', 'sql:write'], ...RUN_SQL },
   { method: 'POST', url: '/sql', access: ['sql:read', 'sql:write'], ...RUN_QUERIES },
   { method: 'GET', url: '/api/cdp/token', access: 'any', ...READ_TOKEN },
 ];
 
-/** What an admin token is for. */
+/** Routes for an admin token. */
 // prettier-ignore
 export const ADMIN_ROUTES: readonly Route[] = [
   { method: 'GET', url: '/api/cdp/admin/projects', access: 'admin', ...LIST_PROJECTS },

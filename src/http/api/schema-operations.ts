@@ -161,7 +161,7 @@ export const ALTER_COLUMN: Operation = {
     'not_convertible',
     'dependent_objects',
     'unique_violation',
-    // What the project's own indexes, checks and their functions say to the new values.
+    // If the project's own indexes, checks or functions reject the new values.
     'constraint_violation',
     'row_too_large',
     'sql_error',
@@ -252,16 +252,19 @@ export const DROP_COLUMN: Operation = {
   },
 };
 
-/** Values are for those who could query every row: row level security may hide some from the reader. */
+/**
+ * Whether an error may list values: only if the caller can query every row. Row level security may hide some from the
+ * reader.
+ */
 const mayReadAll = ({ caller }: Call): boolean => caller.scopes.has('sql:write');
 
-/** @param bytes of the body, for the digits of the default */
+/** @param bytes of the body, to keep every digit of the default */
 function withDefault<Body extends { default?: unknown }>({ default: preset, ...body }: Body, bytes: Buffer) {
   const value = preset === undefined ? undefined : memberOf(readDataBody(bytes), 'default');
   return value === undefined ? body : { ...body, default: value };
 }
 
-/** @param bytes of the body, for the digits of the defaults */
+/** @param bytes of the body, to keep every digit of the defaults */
 function withDefaults(columns: readonly wire.AddColumnBody[], bytes: Buffer): ColumnDefinition[] {
   const read = columns.some((column) => column.default !== undefined)
     ? memberOf(readDataBody(bytes), 'columns')

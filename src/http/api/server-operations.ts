@@ -9,7 +9,7 @@ import type { ServerChange, ServerRow } from '../../engine/servers/change-server
 import { originOf } from '../observability/audit-request.js';
 import { ADMIN, type Call, type Operation, succeeds } from './route.js';
 
-/** Its modules are loaded on demand: few processes need them. */
+/** Loaded on demand: few processes need these modules. */
 const changes = () => import('../../engine/servers/change-servers.js');
 
 const ServerInPath = Type.Object({
@@ -202,7 +202,7 @@ export const REMOVE_SERVER: Operation = {
   },
 };
 
-/** What of the columns that can be changed a body names. */
+/** The changes that a body asks for. */
 function changeOf(body: Omit<wire.ChangeServerBody, 'status' | 'url_reference'>): ServerChange {
   const { labels, weight, max_projects: maxProjects, max_bytes: maxBytes, max_connections: maxConnections } = body;
   const { replicas, consistency } = body;

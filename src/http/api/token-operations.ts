@@ -1,6 +1,6 @@
 /**
- * Tokens over HTTP (contract section 2), as routes.ts lists them: what a token is, and managing them with an admin
- * token.
+ * Tokens over HTTP (contract section 2), as routes.ts lists them: describing the caller's token, and managing tokens
+ * with an admin token.
  */
 import { type Scope, SCOPES } from '../../contract/names.js';
 import { Type } from '../../contract/schema.js';
@@ -121,7 +121,7 @@ export const REVOKE_TOKEN: Operation = {
 export const shownToken = (token: TokenRow): wire.Token => ({
   id: token.id,
   name: token.name,
-  // Only known ones are stored.
+  // Only known scopes are stored.
   scopes: token.scopes as Scope[],
   created_at: token.createdAt.toISOString(),
   expires_at: token.expiresAt?.toISOString() ?? null,

@@ -1,6 +1,6 @@
 /**
- * The connections of clients: which of their requests have no answer yet, how bytes that are no request are refused,
- * and how they end when the service stops.
+ * Client connections: tracks requests without an answer, refuses bytes that are not a request, and closes the
+ * connections when the service stops.
  */
 import { once } from 'node:events';
 import type { Server, ServerResponse } from 'node:http';
@@ -9,21 +9,21 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { rawError } from '../response/error-exit.js';
 
-/** When the service stops, kept connections stay open this long for requests that may be on their way. */
+/** When the service stops, idle connections stay open this long for requests that may be in transit. */
 const DRAIN_MS = 1_000;
-/** Waited in steps: if the machine stood still, so did its clients, and that counts for one step only. */
+/** The wait is in steps: if the whole machine is paused, so are its clients, and the pause counts as one step. */
 const DRAIN_STEP_MS = 25;
 
-/** A client has this long to read a refusal and to close its side. */
+/** How long a client may take to read a refusal and close its side. */
 const LINGER_MS = 2_000;
 
-/** Node's parser, if a client ends its side within a request. */
+/** The code of Node's parser for a client that ends its side within a request. */
 const ENDED_WITHIN_REQUEST = 'HPE_INVALID_EOF_STATE';
 
 class ClientConnection {
-  /** In the order of their requests, each with what to call when it is over. */
+  /** In the order of requests, each with a function to call when it is over. */
   readonly unanswered = new Map<ServerResponse, () => void>();
-  /** To the request that was read last, unless that has been read to its end and answered. */
+  /** The response to the last request, unless that has been completely read and answered. */
   latest: ServerResponse | null = null;
   isUsed = false;
   isRefused = false;
@@ -42,7 +42,7 @@ export class ClientConnections {
       this.open.set(socket, connection);
       socket.once('close', () => {
         this.open.delete(socket);
-        // Node tells only the response whose turn it is.
+        // Node notifies only the current response.
         for (const over of [...connection.unanswered.values()]) over();
       });
     });
@@ -58,7 +58,7 @@ export class ClientConnections {
     const over = () => {
       if (!connection.unanswered.delete(response)) return;
       if (connection.latest === response && req.complete) connection.latest = null;
-      // An answer that began before the stop has promised to keep the connection.
+      // An answer that began before the stop has promised to keep the connection open.
       if (this.isDrained && connection.unanswered.size === 0) req.socket.destroySoon();
       onOver();
     };
@@ -67,20 +67,20 @@ export class ClientConnections {
   }
 
   /**
-   * For Node's events `clientError` and `connect`: answers what never became a request. Earlier requests on the same
-   * connection are answered first, since the refusal must not stand in the place of an answer to them.
+   * For Node's events `clientError` and `connect`: refuses bytes that did not become a request. Earlier requests on the
+   * connection are answered first, so that the refusal is not taken for an answer to them.
    */
   async refuse(error: NodeJS.ErrnoException, socket: Socket): Promise<void> {
     const connection = this.of(socket);
     const earlier = [...connection.unanswered.keys()].filter(({ req }) => req.complete);
     const hasDisconnected = error.code === 'ECONNRESET' || (error.code === ENDED_WITHIN_REQUEST && earlier.length > 0);
     if (hasDisconnected || socket.destroyed) return void socket.destroy();
-    // After the first error the parser has lost its place.
+    // After the first error, the parser's state is undefined.
     if (connection.isRefused) return;
     connection.isRefused = true;
     await Promise.all(earlier.map((response) => once(response, 'close')));
     const { latest } = connection;
-    // A request that was refused before its body was read has its answer.
+    // A request that was refused before its body was read has already been answered.
     const isAnswered = latest !== null && !latest.req.complete && latest.headersSent;
     if (!socket.writable) socket.destroy();
     else if (isAnswered) socket.destroySoon();
@@ -88,9 +88,8 @@ export class ClientConnections {
   }
 
   /**
-   * Closes the port and the connections. A request that comes on a kept connection within {@link DRAIN_MS} is still
-   * answered, as the last one there: closed at once, the connection would break off requests that clients may not
-   * repeat.
+   * Closes the port and the connections. A request that arrives on an idle connection within {@link DRAIN_MS} is still
+   * answered, as the last one there. Closing at once would break off requests that clients may not repeat.
    */
   async drain(): Promise<void> {
     this.isStopping = true;
@@ -98,7 +97,7 @@ export class ClientConnections {
       const last = [...unanswered.keys()].at(-1);
       if (last !== undefined && !last.headersSent) last.shouldKeepAlive = false;
     }
-    // Unlike that of HTTP, this leaves idle connections open.
+    // Unlike the `close` of http.Server, this leaves idle connections open.
     if (this.server?.listening === true) NetServer.prototype.close.call(this.server);
     for (let waited = 0; waited < DRAIN_MS && this.open.size > 0; waited += DRAIN_STEP_MS) await sleep(DRAIN_STEP_MS);
     this.isDrained = true;
@@ -108,17 +107,18 @@ export class ClientConnections {
     }
   }
 
-  /** A request may still begin on a connection that has just closed. */
+  /** The fallback: a request may still begin on a connection that has just closed. */
   private of(socket: Socket): ClientConnection {
     return this.open.get(socket) ?? new ClientConnection();
   }
 }
 
-/** Sends a last answer, and reads what still comes without looking at it: unread data would reset the connection. */
+/** Sends a last answer, and discards further input: unread data would reset the connection. */
 function endWith(socket: Socket, answer: string): void {
   socket.end(answer);
   const discard = () => void socket.removeAllListeners('data').on('data', () => {});
-  // The listeners that resume a paused socket are those of Node's parser, which go with its reading.
+  // If the socket is paused, wait for the event: the listeners that resume it belong to Node's parser, and go with its
+  // `data` listener.
   if (socket.isPaused()) socket.once('resume', discard).resume();
   else discard();
   const timer = setTimeout(() => socket.destroy(), LINGER_MS).unref();

@@ -1,6 +1,6 @@
 /**
  * Cross-origin requests from browsers (Fetch standard, "CORS protocol"), if the setting `cors-origins` allows any.
- * Cookies play no part: a caller is anyone with the token.
+ * Cookies are not used: anyone with the token is a caller.
  */
 import type { FastifyCorsOptions } from '@fastify/cors';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
@@ -16,7 +16,7 @@ const OPTIONS: FastifyCorsOptions = {
     'Mcp-Method',
     'Mcp-Name',
     'Mcp-Protocol-Version',
-    // Of the driver of Neon.
+    // Headers of Neon's driver.
     'Neon-Array-Mode',
     'Neon-Batch-Deferrable',
     'Neon-Batch-Isolation-Level',
@@ -41,7 +41,7 @@ const OPTIONS: FastifyCorsOptions = {
     'X-Request-Id',
     'X-Served-By',
   ],
-  /** Seconds for which a browser need not ask again. */
+  /** Seconds for which a browser may cache the preflight. */
   maxAge: 3_600,
   credentials: false,
 };
@@ -49,25 +49,25 @@ const OPTIONS: FastifyCorsOptions = {
 export class Cors {
   private readonly origins: ReadonlySet<string>;
 
-  /** @param origins as browsers send them, or `*` alone */
+  /** @param origins as browsers send them, or only `*` */
   constructor(origins: readonly string[]) {
     this.origins = new Set(origins);
   }
 
-  /** Adds the headers to every answer, and answers preflights before anybody asks for a token. */
+  /** Adds the headers to every answer, and answers preflights before authentication. */
   async register(app: FastifyInstance): Promise<void> {
     const origin = this.origins.has('*') ? '*' : [...this.origins];
     const any = { ...OPTIONS, origin };
-    // Any other OPTIONS request is answered like the rest: 405 or 404, in our shape.
+    // Other OPTIONS requests get the usual error, 405 or 404.
     const plain = { ...any, preflight: false };
-    // Loaded on demand: most services have no such setting.
+    // Loaded on demand: most installations do not set `cors-origins`.
     await app.register((await import('@fastify/cors')).default, {
       delegator: (request: FastifyRequest, done: (error: Error | null, options: FastifyCorsOptions) => void) =>
         done(null, isPreflight(request) ? any : plain),
     });
   }
 
-  /** The one header that lets a page read an answer, for an error before all hooks. */
+  /** Sets the header that lets a page read an answer, for errors that precede all hooks. */
   allow({ headers: { origin } }: FastifyRequest, reply: FastifyReply): void {
     if (this.origins.has('*')) void reply.header('access-control-allow-origin', '*');
     else if (origin !== undefined && this.origins.has(origin)) {

@@ -1,14 +1,14 @@
-/** Checks the head of a request for what another reader on the way (a proxy) might understand differently. */
+/** Rejects request heads that a proxy on the way might interpret differently. */
 import type { IncomingMessage } from 'node:http';
 import { EngineError } from '../../contract/errors.js';
 import { HttpError } from '../response/http-error.js';
 
-/** Of these Node keeps the first and drops the others (manual of http, `message.headers`). */
+/** If one of these is repeated, Node keeps the first and drops the others (Node's documentation, `message.headers`). */
 const GIVEN_ONCE: ReadonlySet<string> = new Set(['host', 'authorization', 'content-type']);
 
 /**
- * What Node lets through and no route can mean (RFC 9112 sections 3.2 and 6.1). The answer closes the connection, since
- * it is doubtful where such a request ends.
+ * Finds errors that Node tolerates (RFC 9112 sections 3.2 and 6.1). The answer closes the connection, since the end of
+ * such a request is uncertain.
  */
 export function errorInHead({ rawHeaders, headers, httpVersion }: IncomingMessage): EngineError | undefined {
   if (headers.host === undefined && httpVersion === '1.1') return doubtful('The request has no Host header');
@@ -24,7 +24,7 @@ export function errorInHead({ rawHeaders, headers, httpVersion }: IncomingMessag
     seen.add(name);
   }
   const { upgrade, connection = '' } = headers;
-  // Clients that would rather speak HTTP/2 offer it with any request and go on in HTTP/1.1 (RFC 7540 section 3.2).
+  // Clients that prefer HTTP/2 may offer it with any request, and go on in HTTP/1.1 (RFC 7540 section 3.2).
   if (upgrade !== undefined && /\bupgrade\b/i.test(connection) && !/^h2c?\b/i.test(upgrade)) {
     return new EngineError('invalid_request', 'The service supports only HTTP/1.1, so there is nothing to upgrade to');
   }

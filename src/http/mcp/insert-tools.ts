@@ -1,4 +1,4 @@
-/** Tools that insert records, or rehearse it. */
+/** Tools that insert records, or rehearse an insert. */
 import { STRICT, Type } from '../../contract/schema.js';
 import { BatchAnswer, BatchBody } from '../../contract/wire/batch.js';
 import { checkTableInPath } from '../../engine/schema/definition.js';

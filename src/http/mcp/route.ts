@@ -1,6 +1,6 @@
 /**
- * `POST /mcp`: the tools of the Model Context Protocol for agents. A request is a message of JSON-RPC, not of the API,
- * so it is in no OpenAPI document (docs/mcp.md, docs/decisions/0041-mcp.md).
+ * `POST /mcp`: the tools of the Model Context Protocol for agents. Requests are JSON-RPC messages, so the route is not
+ * in the OpenAPI document (docs/mcp.md, docs/decisions/0041-mcp.md).
  */
 import type { IncomingHttpHeaders } from 'node:http';
 import { EngineError } from '../../contract/errors.js';
@@ -10,26 +10,27 @@ import type { Call, UndocumentedRoute } from '../api/route.js';
 export const MCP: UndocumentedRoute = {
   method: 'POST',
   url: '/mcp',
-  // Those of its tools; each asks for its own.
+  // The scopes of all tools; each tool requires its own.
   access: ['schema:read', 'sql:read', 'sql:write', 'data:write'],
-  // What a tool does has the word of the same operation of the API.
+  // For the message itself; a tool's work is logged under the name of the same operation of the API.
   audit: 'mcp',
   work: 'typed',
   ignoresKey: true,
-  // The revision 2025-06-18 has taken batches out of the protocol: several calls would pass the rate limit as one.
+  // Not an array: revision 2025-06-18 removed batches from the protocol, and the rate limit would count one as a single
+  // call.
   body: Type.Object({}),
   success: { status: 200 },
   async handle(call) {
     requireOrigin(call);
-    // Loaded on demand: most services have no such requests.
+    // Loaded on demand: most installations get no such requests.
     const { serveMcp } = await import('./serve.js');
     return serveMcp(call);
   },
 };
 
 /**
- * A page reaches the service by its own origin on loopback, or by one of the setting `cors-origins`. Any other may be
- * one whose name was made to lead here (MCP, "Transports", "Security Warning").
+ * Accepts pages of an origin on loopback, or of one in the setting `cors-origins`. Any other may be an attempt at DNS
+ * rebinding (MCP, "Transports", "Security Warning").
  * @throws EngineError origin_not_allowed
  */
 function requireOrigin({ request, settings }: Call): void {
@@ -41,7 +42,7 @@ function requireOrigin({ request, settings }: Call): void {
   });
 }
 
-/** A name that DNS can point elsewhere is never our own. */
+/** Only names that DNS cannot point elsewhere. */
 const LOOPBACK = /^http:\/\/(?:localhost|127\.0\.0\.1|\[::1\])(?::\d+)?$/;
 
 const isOwnLoopback = (origin: string, { host }: IncomingHttpHeaders): boolean =>

@@ -1,4 +1,4 @@
-/** Tools that show what tables there are. */
+/** Tools that list and describe tables. */
 import { STRICT, Type } from '../../contract/schema.js';
 import { Index } from '../../contract/wire/indexes.js';
 import { Table } from '../../contract/wire/tables.js';
@@ -8,7 +8,7 @@ import { schemaLimits, shownTable } from '../api/schema-operations.js';
 import { ResultSchema, takeFitting, toolResult } from './results.js';
 import { tool } from './tool.js';
 
-/** Of the list of tables, and of the columns of one. */
+/** The size limit of the list of tables, and of the columns of a table. */
 const MAX_BYTES = 128 * 1024;
 
 export const TableName = Type.String({ description: 'Name of a table, as list_tables writes it.' });

@@ -1,4 +1,4 @@
-/** One message of the Model Context Protocol and its answer, by the official SDK, without a session. */
+/** Answers one message of the Model Context Protocol with the official SDK, without a session. */
 import {
   createMcpHandler,
   isInitializeRequest,
@@ -20,7 +20,10 @@ const INSTRUCTIONS =
   'Tables and SQL of one project on its own Postgres. Call list_tables and describe_table before you write SQL. `query` only ' +
   `reads. ${DATA_NOTICE}`;
 
-/** About the caller or the service and not about what was asked: the status of HTTP says so, as everywhere else. */
+/**
+ * Errors that concern the caller or the service, not the call of a tool: they are answered by the HTTP status, as on
+ * other routes.
+ */
 const OF_HTTP: readonly ErrorCode[] = [
   'unauthorized',
   'token_expired',
@@ -32,7 +35,7 @@ const OF_HTTP: readonly ErrorCode[] = [
   'internal',
 ];
 
-/** @throws EngineError that is answered by the status of HTTP */
+/** @throws EngineError to be answered by the HTTP status */
 export async function serveMcp(call: Call): Promise<Answer> {
   const { request } = call;
   const { body } = request;
@@ -47,7 +50,7 @@ export async function serveMcp(call: Call): Promise<Answer> {
     mcpServer(call, (error) => {
       thrown = error;
     });
-  // No client needs to listen for changes: the tools of a token never change.
+  // No client needs notifications: the tools of a token never change.
   const handler = createMcpHandler(serverOf, { maxSubscriptions: 0, keepAliveMs: 0 });
   const response = await handler.fetch(received, { parsedBody: body });
   const text = (await response.text()).replace(LINE_ENDS, escaped);
@@ -61,20 +64,21 @@ export async function serveMcp(call: Call): Promise<Answer> {
 }
 
 /**
- * To one that lacks parameters the SDK answers -32603 and the report of its validator; the latest revision has no such
- * method.
+ * An `initialize` without valid parameters, for which the SDK would return -32603 and the output of its validator. The
+ * latest revision has no such method.
  */
 const isBareInitialize = (body: unknown): body is JSONRPCRequest =>
   isJSONRPCRequest(body) && body.method === 'initialize' && !isInitializeRequest(body);
 
 /**
- * Allowed in JSON, and for some readers of streams the end of a line: a value could begin a message of its own there.
+ * Characters that JSON allows, but that some stream readers take for the end of a line: a value could forge a message
+ * there.
  */
 const LINE_ENDS = /[\u0085\u2028\u2029]/g;
 
 const escaped = (character: string): string => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;
 
-/** What the protocol reads, and no token. */
+/** The headers that the protocol reads, without the token. */
 function headersOf({ request: { headers } }: Call): Record<string, string> {
   const names = ['accept', 'content-type', 'mcp-protocol-version', 'mcp-method', 'mcp-name'];
   return Object.fromEntries(
@@ -82,7 +86,7 @@ function headersOf({ request: { headers } }: Call): Record<string, string> {
   );
 }
 
-/** @param refuse takes an error that is for the status of HTTP */
+/** @param refuse receives an error to be answered by the HTTP status */
 function mcpServer(call: Call, refuse: (error: EngineError) => void): Server {
   const server = new Server(
     { name: 'cdp-data-engine', version: VERSION },

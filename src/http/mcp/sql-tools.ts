@@ -12,7 +12,7 @@ import { sqlResponse } from '../response/sql-response.js';
 import { ResultSchema, toolResult, type ToolResult } from './results.js';
 import { REHEARSAL, tool } from './tool.js';
 
-/** Of the rows of all statements: about as much as an agent can take in. */
+/** The size limit of the rows of all statements: about as much as an agent can process. */
 const MAX_BYTES = 128 * 1024;
 
 const MAX_ROWS = 1_000;
@@ -109,6 +109,6 @@ function shownRows(answers: readonly SqlResult[], json: string): ToolResult {
   return toolResult(json, ...remarks);
 }
 
-/** Of free SQL: text, or pieces of it. */
+/** The answer of free SQL is text, or pieces of it. */
 const textOf = (body: Answer['body']): string =>
   typeof body === 'string' ? body : Buffer.concat(body as readonly Buffer[]).toString();

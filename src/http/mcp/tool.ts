@@ -1,4 +1,4 @@
-/** What a tool is, and one call of it: its scope, its arguments, and what the log and the audit log know of it. */
+/** The definition of a tool, and its call: scope, arguments, log and audit log. */
 import type { FastifyError } from 'fastify';
 import { type JsonNode, readDataBody } from '../../codec/index.js';
 import type { AuditOperation } from '../../contract/audit.js';
@@ -16,9 +16,9 @@ interface Definition<Input extends Schema> {
   readonly title: string;
   readonly description: string;
   readonly scope: Scope;
-  /** Its name in the audit log: that of the same operation of the API. */
+  /** Its name in the audit log: the same as for the operation of the API. */
   readonly audit: AuditOperation;
-  /** What it may change, for clients that ask their user first (MCP, "Tools"). */
+  /** Its effects, for clients that ask their user first (MCP, "Tools"). */
   readonly annotations: {
     readonly readOnlyHint: boolean;
     readonly destructiveHint?: boolean;
@@ -27,21 +27,21 @@ interface Definition<Input extends Schema> {
   readonly input: Input;
   readonly output: Schema;
   /**
-   * @param exact finds an argument digit by digit
+   * @param exact returns an argument with every digit of its numbers
    * @throws EngineError
    */
   run(call: Call, given: Static<Input>, exact: Exact): Promise<ToolResult>;
 }
 
-/** Of a rehearsal: it stores nothing, and takes the locks of a write. */
+/** Annotations of a rehearsal, which stores nothing but takes the locks of a write. */
 export const REHEARSAL = { readOnlyHint: false, destructiveHint: false, idempotentHint: true } as const;
 
 type Exact = (name: string) => JsonNode | undefined;
 
 export interface Tool extends Omit<Definition<Schema>, 'run'> {
   /**
-   * @param given not checked yet
-   * @throws EngineError insufficient_scope; invalid_request that names every wrong argument; what the tool says
+   * @param given unchecked arguments
+   * @throws EngineError insufficient_scope; invalid_request naming every wrong argument; the tool's own errors
    */
   run(call: Call, given: Record<string, unknown>): Promise<ToolResult>;
 }
@@ -69,7 +69,7 @@ export function tool<Input extends Schema>(definition: Definition<Input>): Tool 
 const textIn = (given: Record<string, unknown>, name: string): string | null =>
   typeof given[name] === 'string' ? given[name] : null;
 
-/** Finds it in the bytes of the message. */
+/** Reads the argument from the bytes of the message. */
 const exactArgument =
   (body: Buffer): Exact =>
   (name) =>

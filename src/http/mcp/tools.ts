@@ -1,4 +1,4 @@
-/** Which tools a caller has. */
+/** The list of tools. */
 import type { Call } from '../api/route.js';
 import { INSERT, REHEARSE_INSERT } from './insert-tools.js';
 import { DESCRIBE_TABLE, LIST_TABLES } from './schema-tools.js';
@@ -7,7 +7,7 @@ import type { Tool } from './tool.js';
 
 const TOOLS: readonly Tool[] = [LIST_TABLES, DESCRIBE_TABLE, QUERY, REHEARSE_SQL, REHEARSE_INSERT, INSERT];
 
-/** Those of this service. What a token may not use is refused by its scope, and not listed. */
+/** The tools of this service. The scopes of a token decide which are listed and allowed. */
 export const servedTools = ({ settings }: Call): readonly Tool[] =>
   TOOLS.filter((tool) => tool !== INSERT || settings.mcpWrites);
 

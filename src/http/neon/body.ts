@@ -23,7 +23,7 @@ export function readNeonBody(bytes: Uint8Array): NeonBody {
   }
   const read = queries.items.map((item, i) => {
     const place = `body.queries.${i}`;
-    // Read again by itself, so that its parameters are as deep in it as in a request of one query.
+    // Parsed again by itself, so that its parameters may be nested as deeply as in a request of one query.
     return readQuery(item.kind === 'object' ? readDataBody(Buffer.from(item.text)) : item, place);
   });
   return { queries: read, isBatch: true };
@@ -39,7 +39,7 @@ function readQuery(node: JsonNode, place: string): Query {
   return { text: query.value, params: params?.items ?? [] };
 }
 
-/** @throws EngineError invalid_request for anything but an object with keys of these */
+/** @throws EngineError invalid_request for anything but an object whose keys are all in the list */
 function membersOf(node: JsonNode, place: string, keys: readonly string[]): Partial<Record<string, JsonNode>> {
   if (node.kind !== 'object') throw wrong(`${place} must be an object`);
   const unknown = node.members.find(([key]) => !keys.includes(key));

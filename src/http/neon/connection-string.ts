@@ -1,4 +1,4 @@
-/** The header Neon-Connection-String: the token of the caller, whose data it wants, and as whom. */
+/** The header Neon-Connection-String: the caller's token, the project and the user. */
 import type { IncomingHttpHeaders } from 'node:http';
 import { EngineError } from '../../contract/errors.js';
 import { quoted } from '../../contract/message-text.js';
@@ -8,14 +8,14 @@ import { HttpError } from '../response/http-error.js';
 
 const FORM = 'postgresql://writer:<token>@<host>/<project>';
 
-/** Decoded; '' where the string has no such part. */
+/** Decoded; '' for a missing part. */
 interface ConnectionString {
   readonly user: string;
   readonly password: string;
   readonly database: string;
 }
 
-/** undefined: it is none. */
+/** undefined: the text is not a connection string. */
 function parse(text: string): ConnectionString | undefined {
   try {
     const { protocol, username, password, pathname } = new URL(text);
@@ -30,7 +30,10 @@ function parse(text: string): ConnectionString | undefined {
 const headerOf = ({ 'neon-connection-string': header }: IncomingHttpHeaders): string | undefined =>
   header === undefined ? undefined : String(header);
 
-/** Of the Authorization header (the driver's `authToken`), else the password. @throws EngineError unauthorized */
+/**
+ * The token in the Authorization header (the driver's `authToken`), otherwise the password. @throws EngineError
+ * unauthorized
+ */
 export function neonToken(headers: IncomingHttpHeaders): string {
   if (headers.authorization !== undefined) return bearerToken(headers);
   const { password = '' } = parse(headerOf(headers) ?? '') ?? {};
@@ -39,12 +42,12 @@ export function neonToken(headers: IncomingHttpHeaders): string {
       'www-authenticate': 'Bearer realm="cdp"',
     });
   }
-  // What could not be a token in the other header is not one here.
+  // The same syntax applies as in the other header.
   return bearerToken({ authorization: `Bearer ${password}` });
 }
 
 /**
- * Whether the request runs as the reader: as its user says, or without one as free SQL does.
+ * Whether the request runs as the reader: as the user says, or if there is none, as for free SQL.
  * @throws EngineError invalid_request for an unknown user or another project; insufficient_scope
  */
 export function runsAsNeonReader(caller: Caller, headers: IncomingHttpHeaders): boolean {
@@ -64,5 +67,5 @@ export function runsAsNeonReader(caller: Caller, headers: IncomingHttpHeaders): 
   return isReader;
 }
 
-/** The driver shows the message of a 400, and no hint. */
+/** The driver shows the message of a 400, but no hint. */
 const wrong = (message: string) => new EngineError('invalid_request', message);

@@ -1,9 +1,9 @@
-/** What the headers of Neon's driver ask for besides the query. */
+/** The options in the headers of Neon's driver. */
 import type { IncomingHttpHeaders } from 'node:http';
 import { EngineError } from '../../contract/errors.js';
 import { quoted } from '../../contract/message-text.js';
 
-/** As the driver calls them, and Postgres. */
+/** The driver's names, and Postgres's. */
 const ISOLATION_LEVELS: ReadonlyMap<string, string> = new Map([
   ['ReadUncommitted', 'READ UNCOMMITTED'],
   ['ReadCommitted', 'READ COMMITTED'],

@@ -1,13 +1,11 @@
-/**
- * What Neon's driver expects: results with fields as node-postgres has them, and failures with the fields of Postgres.
- */
+/** Responses for Neon's driver: results with fields as in node-postgres, and errors with the fields of Postgres. */
 import { type EngineError, ERROR_CODES, type ErrorCode } from '../../contract/errors.js';
 import type { ErrorBody } from '../../contract/wire/failure.js';
 import { sqlstateOf } from '../../engine/sessions/session-error.js';
 import { type QueryResult, saidByPostgres } from '../../engine/sql/run-queries.js';
 import { joinedParts, type Part, withoutFirstComma } from '../response/sql-response.js';
 
-/** @param isBatch `results` of them all; else the result of the only query */
+/** @param isBatch an array `results`; otherwise the result of the only query */
 export function neonResponse(
   results: readonly QueryResult[],
   isBatch: boolean,
@@ -28,13 +26,13 @@ function partsOf({ type, rowCount, fields, rows }: QueryResult, rowAsArray: bool
     dataTypeModifier: typeModifier,
     format: 'text',
   }));
-  // As node-postgres has it: of CREATE TABLE the first word.
+  // As in node-postgres: only the first word of CREATE TABLE.
   const command = type.split(' ', 1)[0];
   const head = JSON.stringify({ command, rowCount, fields: described, rowAsArray });
   return [`${head.slice(0, -1)},"rows":[`, ...withoutFirstComma(rows), ']}'];
 }
 
-/** Not about the statement: they keep their status, and the driver shows their text. */
+/** Errors that do not concern the statement: they keep their status, and the driver shows their text. */
 const REFUSALS: ReadonlySet<ErrorCode> = new Set([
   'database_unavailable',
   'internal',
@@ -45,18 +43,18 @@ const REFUSALS: ReadonlySet<ErrorCode> = new Set([
 
 /**
  * An error of Postgres about a statement is a 400 with its own fields (Postgres manual 54.8) in addition to those of
- * every failure. Others have the SQLSTATE that Postgres would give.
+ * every failure. Other errors get the SQLSTATE that Postgres would use.
  */
 export function neonFailure(error: EngineError, body: ErrorBody): ErrorBody {
   const { code, postgres } = error;
   const cause = saidByPostgres(error);
   if (REFUSALS.has(code) || cause === null || postgres === undefined) {
-    // If the time was up before Postgres could say so.
+    // The time may run out before Postgres reports it.
     const { status } = code === 'query_timeout' ? ERROR_CODES.sql_error : body;
     return { ...body, status, ...{ severity: 'ERROR', code: sqlstateOf(code) } };
   }
   const { hint: _, source: file, internalPosition, ...fields } = cause.fields;
-  // The place in the query that was sent.
+  // The position in the query that was sent.
   const { position } = postgres;
   return {
     ...body,

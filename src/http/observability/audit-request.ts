@@ -1,10 +1,10 @@
-/** From requests to entries of the audit log: one for each request that is over, however it ended. */
+/** Writes one entry of the audit log for each ended request, whatever its outcome. */
 import type { FastifyRequest } from 'fastify';
 import type { AuditOperation } from '../../contract/audit.js';
 import { actorOf, type Audit, BY_ITSELF, type Origin } from '../../engine/audit/audit.js';
 import { runsAsReader } from '../admission.js';
 
-/** Adds the entry of a request that is over. */
+/** Adds the entry of an ended request. */
 export function auditRequest(audit: Audit, request: FastifyRequest): void {
   const operation = audit.isOff ? undefined : operationOf(request);
   if (operation === undefined) return;
@@ -23,7 +23,7 @@ export function auditRequest(audit: Audit, request: FastifyRequest): void {
   });
 }
 
-/** Who asks, for a change that writes its own entry. */
+/** The origin, for a change that writes its own entry. */
 export const originOf = (request: FastifyRequest): Origin =>
   origin(request, request.context.route?.success?.status ?? null);
 
@@ -41,7 +41,7 @@ function origin({ context, id }: FastifyRequest, status: number | null): Origin 
   return { ...actorOf(caller), requestId: id, address: context.address, status, startedAt: context.started };
 }
 
-/** undefined: nothing that the audit log is about. */
+/** undefined: not for the audit log. */
 function operationOf(request: FastifyRequest): AuditOperation | undefined {
   const { caller, errorCode, route } = request.context;
   const word = route?.audit;
@@ -52,7 +52,7 @@ function operationOf(request: FastifyRequest): AuditOperation | undefined {
   return runsAsReader(caller, request.context.sql?.readOnly) ? 'sql_read' : 'sql';
 }
 
-/** What was done without an error stays done, even if nobody waited for it. */
+/** A success counts as one even if the client has disconnected. */
 function outcomeOf({ context: { errorCode, clientGone } }: FastifyRequest): string {
   if (errorCode === null) return 'ok';
   return clientGone && errorCode !== 'outcome_unknown' ? 'client_gone' : errorCode;
@@ -62,13 +62,13 @@ function projectOf({ context, params, body }: FastifyRequest): { id: string | nu
   const { caller } = context;
   if (caller === null) return null;
   if (caller.project !== null) return caller.project;
-  // What an administrator named; there may be no such project.
+  // The name that an administrator sent; there may be no such project.
   const created = context.route?.audit === 'project.create' ? textIn(body, 'name') : null;
   const name = textIn(params, 'project') ?? created;
   return name === null ? null : { id: null, name: name.slice(0, 63) };
 }
 
-/** Fields of bodies that name what it is about. */
+/** Fields of bodies that name the object. */
 const NAMES_OBJECT: Readonly<Record<string, string>> = {
   create_table: 'table_name',
   replay_quarantine: 'table',
@@ -88,7 +88,7 @@ function objectOf({ params, body, context }: FastifyRequest): string | null {
   return part === null ? table : `${table}.${part}`;
 }
 
-/** A text in something that may be of any shape. */
+/** A string field of a value of any shape. */
 function textIn(value: unknown, key: string): string | null {
   if (typeof value !== 'object' || value === null) return null;
   const text = (value as Record<string, unknown>)[key];

@@ -1,15 +1,15 @@
 /**
- * The destination of the log: standard output, written in large chunks. If it does not accept them, because the disk is
- * full or the reader of a pipe has stalled, the service goes on without them.
+ * Writes the log to standard output in large chunks. If output is blocked, because the disk is full or the reader of a
+ * pipe has stalled, the service drops lines and goes on.
  */
 import { fstatSync, write, writeSync } from 'node:fs';
 import type { DestinationStream } from 'pino';
 
-/** How long lines wait for others: a system call for each would cost every request. */
+/** How long lines wait for others: a system call for each would slow every request. */
 const DELAY_MS = 100;
 const CHUNK_CHARACTERS = 32 * 1024;
 
-/** If this much is waiting to be written, further lines are dropped and counted. */
+/** If this much is waiting, further lines are dropped and counted. */
 const MAX_WAITING_BYTES = 8 * 1024 * 1024;
 
 const STDOUT = 1;
@@ -18,7 +18,7 @@ interface Output {
   /** Bytes that are not written yet. */
   readonly waiting: number;
   write(text: string): void;
-  /** Retries what could not be written. */
+  /** Retries a failed write. */
   retry(): void;
   /** The process is exiting. */
   end(): void;
@@ -31,7 +31,7 @@ export class LogLines implements DestinationStream {
 
   constructor() {
     setInterval(() => this.flush(), DELAY_MS).unref();
-    // Once: retrying a full disk would keep the process from exiting.
+    // Only once: retrying on a full disk would keep the process from exiting.
     process.once('beforeExit', () => this.flush());
     process.on('exit', () => {
       this.flush();
@@ -63,10 +63,10 @@ const dropNotice = (lines: number): string =>
 
 const isRead = (fd: number): boolean => fstatSync(fd).isFIFO() || fstatSync(fd).isSocket();
 
-/** Written like a file, a pipe would block a thread until somebody reads, and with it the exit of the process. */
+/** A pipe. Writing to it as to a file would block a thread, and the exit of the process, until someone reads. */
 class PipeOutput implements Output {
   constructor() {
-    // The reader has gone.
+    // The reader may close the pipe.
     if (process.stdout.listenerCount('error') === 0) process.stdout.on('error', () => {});
   }
 
@@ -83,7 +83,7 @@ class PipeOutput implements Output {
   end(): void {}
 }
 
-/** A file, a terminal, a device. Written by a thread: a disk can be slow. */
+/** A file, a terminal or a device. A thread writes to it, since a disk can be slow. */
 class FileOutput implements Output {
   private bytes = Buffer.alloc(0);
   private isWriting = false;
@@ -103,7 +103,7 @@ class FileOutput implements Output {
     this.isWriting = true;
     write(STDOUT, this.bytes, (error, written) => {
       this.isWriting = false;
-      // The disk is full; it is tried again later.
+      // The disk is full; a later write retries.
       if (error !== null) return;
       this.bytes = this.bytes.subarray(written);
       this.retry();
@@ -112,10 +112,10 @@ class FileOutput implements Output {
 
   end(): void {
     try {
-      // What a thread is writing now must not be written twice.
+      // If a thread is writing now, writing here would duplicate lines.
       if (!this.isWriting && this.bytes.length > 0) writeSync(STDOUT, this.bytes);
     } catch {
-      // There is nobody left to report to.
+      // There is nowhere left to report this.
     }
   }
 }

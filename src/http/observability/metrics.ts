@@ -1,5 +1,5 @@
 /**
- * Prometheus metrics (contract section 9). No label holds a table or anything else that a caller has chosen; a project
+ * Prometheus metrics (contract section 9). No label contains a table or anything else chosen by a caller; a project
  * only if the operator asks for it.
  */
 import type { FastifyReply, FastifyRequest } from 'fastify';
@@ -22,7 +22,7 @@ export class Metrics {
   /** null: not configured. */
   private readonly byProject: ProjectMetrics | null;
 
-  /** @param byProject whether there are metrics of each project, too */
+  /** @param byProject whether to add metrics by project */
   constructor(engine: Engine, byProject: boolean) {
     const registers = [this.registry];
     collectDefaultMetrics({ register: this.registry });
@@ -109,13 +109,13 @@ export class Metrics {
     this.byProject = byProject ? new ProjectMetrics(engine, registers) : null;
   }
 
-  /** Answers with all of them, in Prometheus's text format. */
+  /** Sends all metrics in Prometheus's text format. */
   async send(reply: FastifyReply): Promise<FastifyReply> {
     const text = await this.registry.metrics();
     return reply.type(this.registry.contentType).send(text);
   }
 
-  /** Counts a request that is over. */
+  /** Counts an ended request. */
   count(request: FastifyRequest, { raw }: FastifyReply): void {
     const { caller, errorCode, route: served, rows, started } = request.context;
     const { method } = request;

@@ -1,6 +1,6 @@
 /**
- * Logs the outage of a database or an identity provider: one line with the reason when it begins, one when it is over.
- * Each failed request has its own line anyway; thousands of lines with the same reason would hide everything else.
+ * Logs the outage of a database or an identity provider: one line with the reason when it begins, and one when it is
+ * over. Each failed request has its own line anyway; repeating the reason would hide everything else.
  */
 import type { Logger } from 'pino';
 import type { Dependency } from '../../contract/errors.js';
@@ -9,7 +9,7 @@ import type { Dependency } from '../../contract/errors.js';
 const OVER_MS = 5_000;
 
 export class Outage {
-  /** null: there is none. */
+  /** null: no outage. */
   private current: { readonly since: number; last: number; refused: number } | null = null;
   private timer: NodeJS.Timeout | undefined;
 
@@ -18,7 +18,7 @@ export class Outage {
     private readonly of: Dependency,
   ) {}
 
-  /** A request has failed because of it. @param circumstances logged with the first one */
+  /** Call this for each request that fails because of the outage. @param circumstances logged for the first one */
   refused(circumstances: object): void {
     const now = performance.now();
     if (this.current === null) {

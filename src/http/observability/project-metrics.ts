@@ -1,12 +1,12 @@
 /**
- * Metrics by project (the setting `metrics-by-project`). Off by default: their labels are names that callers have
- * chosen, and there are as many series as projects.
+ * Metrics by project (the setting `metrics-by-project`). Off by default: their labels are names of projects, and there
+ * are as many series as projects.
  */
 import { Counter, Gauge, type Registry } from 'prom-client';
 import type { Load } from '../../engine/limits/slots.js';
 import type { Engine } from '../../engine/engine.js';
 
-/** What a project's callers have done since the start. */
+/** Counts of a project since the start. */
 interface Counts {
   /** Requests by the error's code; "" for a success. */
   readonly requests: Map<string, number>;
@@ -14,9 +14,9 @@ interface Counts {
 }
 
 export class ProjectMetrics {
-  /** By project id: a name may be used again by another project. */
+  /** By project id, since another project may reuse a name. */
   private readonly counts = new Map<string, Counts>();
-  /** The names of all projects by id, as of the last look. */
+  /** The names of all projects by id, at the last refresh. */
   private names: ReadonlyMap<string, string> = new Map();
   private looking: Promise<void> | null = null;
 
@@ -38,7 +38,7 @@ export class ProjectMetrics {
           for (const [code, count] of counts?.requests ?? []) this.inc({ project, code }, count);
       },
     });
-    // From 0 on, so that Prometheus's increase() sees the first rows too.
+    // Exported from 0 on, so that Prometheus's increase() sees the first rows, too.
     new Counter({
       name: 'cdp_project_inserted_rows_total',
       help: 'Records stored by batch inserts of the project.',
@@ -81,7 +81,7 @@ export class ProjectMetrics {
   }
 
   /**
-   * Reads the list of projects, and forgets the others: another instance or a command may have deleted them. Once for
+   * Reads the list of projects, and forgets others, which another instance or a command may have deleted. Runs once for
    * all metrics that are collected together.
    */
   private look(): Promise<void> {
@@ -93,7 +93,7 @@ export class ProjectMetrics {
   }
 
   private async askForNames(): Promise<void> {
-    // A project that is counted only from now on may be newer than the answer.
+    // A project first counted after this point may be newer than the answer.
     const counted = [...this.counts.keys()];
     const projects = await this.engine.projects.list();
     this.names = new Map(projects.filter(({ status }) => status !== 'deleting').map(({ id, name }) => [id, name]));

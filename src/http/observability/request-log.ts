@@ -1,4 +1,4 @@
-/** The log's line of each request: no values, no names of the caller's tables, no token. */
+/** Logs a line for each request, without values, names of tables or tokens. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
 import { ms } from '../response/response.js';
@@ -8,7 +8,7 @@ import { traceContextOf } from './trace-context.js';
 /** Requested every few seconds by monitoring. */
 const HEALTH_CHECKS: ReadonlySet<string> = new Set(['/healthz', '/readyz']);
 
-/** Of a health check only failures have a line, and an answer other than the last one. */
+/** For a health check, logs only failures and changes of the status. */
 export function requestLog(logger: Logger): (request: FastifyRequest, reply: FastifyReply) => void {
   const lastStatus = new Map<string, number>();
   return (request, reply) => {

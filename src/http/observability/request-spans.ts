@@ -1,6 +1,6 @@
 /**
  * Spans of requests, by the semantic conventions of OpenTelemetry for HTTP servers and for database clients (both
- * stable), with attributes of our own as `cdp.…`. By default a span holds nothing that a caller has chosen.
+ * stable), with attributes of our own as `cdp.…`. By default, a span contains nothing chosen by a caller.
  */
 import {
   type Attributes,
@@ -23,21 +23,21 @@ import type { RequestSpan, RequestTracer, TraceDetail } from './request-tracer.j
 
 interface SpanSettings {
   readonly detail: TraceDetail;
-  /** Whether a request may say which trace it belongs to. */
+  /** Whether to accept the trace context of a request. */
   readonly takesContext: boolean;
 }
 
-/** Probed every few seconds; they would be most of all traces. */
+/** Not traced: requested every few seconds, they would make up most traces. */
 const PROBES: ReadonlySet<string> = new Set(['/healthz', '/readyz', '/metrics']);
 
-/** Those that the conventions know; any other is `_OTHER`. */
+/** Methods in the conventions; any other is `_OTHER`. */
 const METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'OPTIONS', 'PATCH', 'TRACE']);
 
-/** Thousands of spans wait in memory; a statement of 1 MiB in each would fill it. */
+/** The longest statement in a span. Thousands of spans wait in memory; a statement of 1 MiB in each would fill it. */
 const STATEMENT_CHARACTERS = 8 * 1024;
 
 export class RequestSpans implements RequestTracer {
-  /** `/data/:table_name` as the document of the API has it, `/data/{table_name}`. */
+  /** Paths in OpenAPI's form: `/data/{table_name}` for `/data/:table_name`. */
   private readonly templates = new Map<string, string>();
 
   constructor(
@@ -70,7 +70,7 @@ export class RequestSpans implements RequestTracer {
   }
 }
 
-/** What identifies the caller or is chosen by it, as far as the head of the request says. */
+/** Attributes from the head of the request that identify the caller, or that the caller has chosen. */
 function namesIn({ url, context, headers }: FastifyRequest): Attributes {
   const agent = headers['user-agent'];
   return {
@@ -121,7 +121,7 @@ class ServerSpan implements RequestSpan {
     if (this.detail !== 'route' && caller?.project != null) span.setAttribute('cdp.project', caller.project.name);
     if (errorCode !== null) {
       span.setAttribute('cdp.error', errorCode);
-      // A client error is no error of the server; a stream that breaks off after its 200 is one.
+      // A client error is not an error of the server; a stream that breaks off after its 200 is one.
       if (raw.statusCode < 400 || raw.statusCode >= 500) {
         span.setAttribute('error.type', errorCode);
         span.setStatus({ code: SpanStatusCode.ERROR });
@@ -137,14 +137,14 @@ interface Params {
   table_name: string;
 }
 
-/** Spans of what the engine does for a request. */
+/** Spans of the engine's work for a request. */
 class SpansBelow implements RequestTrace {
   constructor(
     private readonly tracer: Tracer,
     private readonly span: Span,
     private readonly request: FastifyRequest,
     private readonly detail: TraceDetail,
-    /** What Postgres does, if it is not the route's command. */
+    /** The command in Postgres, if it is not the route's. */
     private readonly command?: string,
     /** Requests whose batches go into the same COPY. */
     private readonly sharers: readonly SpansBelow[] = [],
@@ -184,7 +184,7 @@ class SpansBelow implements RequestTrace {
 class SpanStage implements Stage {
   constructor(private readonly span: Span) {}
 
-  /** Of an error its code and SQLSTATE alone: its message may quote values. */
+  /** Records only the code and SQLSTATE of an error: its message may quote values. */
   end(error?: unknown): void {
     if (error !== undefined) {
       const { code, postgres } = asEngineError(error);

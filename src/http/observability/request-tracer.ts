@@ -1,11 +1,9 @@
-/**
- * The interface of tracing. The spans are made by `request-spans.ts`, which is loaded only if traces are configured.
- */
+/** The interface of tracing; `request-spans.ts`, which is loaded only if traces are configured, creates the spans. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { RequestTrace } from '../../engine/database/trace.js';
 import type { TraceContext } from './trace-context.js';
 
-/** How much of a caller's data spans hold; each level includes those before it. */
+/** How much of a caller's data spans contain; each level includes the previous ones. */
 export const TRACE_DETAILS = ['route', 'names', 'statements'] as const;
 export type TraceDetail = (typeof TRACE_DETAILS)[number];
 

@@ -1,6 +1,5 @@
 /**
- * Metrics of what the service stands on: Postgres servers, their commits and standbys, the disk of the data folder.
- * Measured at each scrape.
+ * Metrics of Postgres servers, their commits and standbys, and the disk of the data folder, measured at each scrape.
  */
 import { statfs } from 'node:fs/promises';
 import { Gauge, type Registry } from 'prom-client';
@@ -9,14 +8,11 @@ import { DEFAULT_SERVER } from '../../contract/servers.js';
 import type { Engine } from '../../engine/engine.js';
 import { type Asked, type Replication, replicationOf, timeOfCommit } from '../../engine/servers/server-health.js';
 
-/**
- * What was measured of a server, in the units of the metrics. What cannot be measured is NaN, to which no alert
- * compares.
- */
+/** Measurements of a server, in the units of the metrics. A failed one is NaN, which matches no alert. */
 interface Measured {
   readonly server: string;
   readonly commit: number;
-  /** null: it has none of its own. */
+  /** null: it can have none. */
   readonly standbys: { readonly count: number; readonly lag: number; readonly missing: number } | null;
 }
 
@@ -106,7 +102,7 @@ function diskMetrics(folder: string, registers: Registry[]): void {
 
 const AWAY = new Error('It does not answer');
 
-/** Every server has some seconds to answer, as every pool gives it. */
+/** Measures all servers. The pools limit the wait for each to some seconds. */
 function measure({ control, folder, serverWatch }: Engine): Promise<Measured[]> {
   const home = measureOne(DEFAULT_SERVER, (question) => control.ask(question), folder === null);
   const added = serverWatch.states.map(({ server, pool }) =>
@@ -115,10 +111,10 @@ function measure({ control, folder, serverWatch }: Engine): Promise<Measured[]> 
   return Promise.all([home, ...added]);
 }
 
-/** @param mayHaveStandbys the embedded servers have none */
+/** @param mayHaveStandbys false for embedded servers */
 async function measureOne(server: string, ask: Ask, mayHaveStandbys: boolean): Promise<Measured> {
   const found = mayHaveStandbys ? await ask(replicationOf).catch(() => null) : undefined;
-  // It would not return.
+  // Then a commit would not return.
   const isStuck = found === null || typeof found?.missing === 'string';
   return {
     server,

@@ -1,4 +1,4 @@
-/** Metrics of the Postgres port: sessions, bytes, and logins that were refused. Without the port there are none. */
+/** Metrics of the Postgres port, if it is on: sessions, bytes and refused logins. */
 import { Counter, Gauge, type Registry } from 'prom-client';
 import type { Sessions } from '../../engine/sessions/sessions.js';
 

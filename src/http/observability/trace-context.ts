@@ -1,8 +1,8 @@
-/** Which trace a request belongs to, by the header `traceparent` (W3C Trace Context, section 3.2). */
+/** The trace of a request, from the header `traceparent` (W3C Trace Context, section 3.2). */
 import type { FastifyRequest } from 'fastify';
 
 export interface TraceContext {
-  /** 32 and 16 digits of hexadecimal, not all of them 0. */
+  /** 32 and 16 hexadecimal digits, not all of them 0. */
   readonly traceId: string;
   readonly spanId: string;
   readonly isSampled: boolean;
@@ -20,6 +20,6 @@ export function readTraceparent(header: string | string[] | undefined): TraceCon
   return { traceId, spanId, isSampled: (Number.parseInt(flags, 16) & 1) === 1 };
 }
 
-/** The context of the request's own span; without tracing the caller's, for the log. */
+/** The context of the request's span, for the log; without tracing, the caller's. */
 export const traceContextOf = ({ context, headers }: FastifyRequest): TraceContext | null =>
   context.span?.context ?? readTraceparent(headers.traceparent);

@@ -1,5 +1,5 @@
 /**
- * Sends spans of requests to a collector, by OpenTelemetry's SDK, which reads the standard variables itself. Loaded
+ * Sends spans of requests to a collector with OpenTelemetry's SDK, which reads the standard variables itself. Loaded
  * only if traces are configured.
  */
 import { randomUUID } from 'node:crypto';
@@ -11,14 +11,14 @@ import { RequestSpans } from './request-spans.js';
 import type { TraceDetail } from './request-tracer.js';
 import { VERSION } from '../../version.js';
 
-/** The variables that the SDK leaves to the program. */
+/** Settings that the SDK leaves to the program. */
 export interface TraceExport {
   readonly protocol: 'http/protobuf' | 'http/json';
-  /** Whether a request may say which trace it belongs to. */
+  /** Whether to accept the trace context of a request. */
   readonly takesContext: boolean;
 }
 
-/** How long a stop waits for the collector to accept the last spans. */
+/** How long a shutdown waits for the collector to accept the last spans. */
 const FLUSH_MS = 3_000;
 
 const NAME = 'cdp-data-engine';
@@ -32,7 +32,7 @@ export class Tracing {
   static async open(settings: TraceExport, detail: TraceDetail, logger: Logger): Promise<Tracing> {
     const { protocol, takesContext } = settings;
     let isOpen = false;
-    // Wrong variables are warnings. Later there would be a line for each batch that cannot be sent.
+    // Warn only about wrong variables at the start; later, the SDK reports every batch that it cannot send.
     const warn = (message: string) => logger[isOpen ? 'debug' : 'warn']({ cause: message }, 'tracing');
     const silent = () => {};
     const diagnostics = { error: warn, warn, info: silent, debug: silent, verbose: silent };
@@ -56,7 +56,7 @@ export class Tracing {
   }
 
   /**
-   * Sends what is left, as far as the collector accepts it within {@link FLUSH_MS}. A request that is still running
+   * Sends the remaining spans, if the collector accepts them within {@link FLUSH_MS}. A transfer that is still running
    * then keeps the process alive.
    */
   async close(): Promise<void> {
@@ -75,12 +75,12 @@ async function otlpExporter(protocol: TraceExport['protocol']): Promise<SpanExpo
   return new OTLPTraceExporter();
 }
 
-/** `ExportResultCode.SUCCESS` of `@opentelemetry/core`, which we need nothing else of. */
+/** `ExportResultCode.SUCCESS` of `@opentelemetry/core`, copied to avoid the dependency. */
 const SUCCESS = 0;
 
 type Done = Parameters<SpanExporter['export']>[1];
 
-/** Logs once that spans do not arrive, and once that they do again, with the number of lost ones. */
+/** Logs once when spans stop arriving, and once when they arrive again, with the number lost. */
 class ReportingExporter implements SpanExporter {
   private lost = 0;
 

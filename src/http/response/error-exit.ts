@@ -1,5 +1,6 @@
 /**
- * From a failure to its answer (contract section 1). Nothing else makes a status of 400 or more, but the SDK of MCP.
+ * Turns a failure into its answer (contract section 1). Except for the MCP SDK, nothing else sends a status of 400 or
+ * more.
  */
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
@@ -14,10 +15,10 @@ import { traceContextOf } from '../observability/trace-context.js';
 import { JSON_TYPE, SECURITY_HEADERS, writeHead } from './response.js';
 import { HttpError } from './http-error.js';
 
-/** Seconds in `Retry-After` if the error does not say. */
+/** The default of `Retry-After`, in seconds. */
 const RETRY_AFTER_S = 1;
 
-/** A rejected body may take this long to come. */
+/** How long a rejected body may take to arrive. */
 const UNREAD_BODY_MS = 30_000;
 
 /** Failures of the HTTP layer itself, by the code of the library or of Node. */
@@ -32,7 +33,7 @@ const HTTP_ERRORS: Readonly<Record<string, [ErrorCode, string]>> = {
   ECONNRESET: ['invalid_request', 'The request was aborted by the client'],
 };
 
-/** Whatever was thrown, as an error of the contract. Anything unexpected is `internal` and says nothing more. */
+/** Converts anything thrown to an error of the contract. Anything unexpected becomes `internal`, without details. */
 export function asEngineError(thrown: unknown): EngineError {
   const error = toEngineError(thrown);
   if (error instanceof EngineError) return error;
@@ -73,13 +74,13 @@ function errorHeaders(error: EngineError): Record<string, string> {
   return headers;
 }
 
-/** The one way out of a request that fails. */
+/** The only way out of a failed request. */
 export class ErrorExit {
   private readonly outages = new Map<Dependency, Outage>();
 
   constructor(private readonly logger: Logger) {}
 
-  /** Answers with whatever was thrown, in the one shape of all errors. */
+  /** Answers with anything thrown, in the common shape of errors. */
   send(thrown: unknown, request: FastifyRequest, reply: FastifyReply): void {
     const { context } = request;
     const { raw } = reply;
@@ -112,9 +113,8 @@ export class ErrorExit {
 }
 
 /**
- * Answers a client that wants its connection closed and may still be sending a body. Closed with unread data the
- * connection would be reset, and the answer lost with it (RFC 9112 section 9.6); so the answer ends once the body has
- * come.
+ * Answers a client that wants its connection closed and may still be sending a body. Closing with unread data would
+ * reset the connection and lose the answer (RFC 9112 section 9.6), so the answer ends after the body has arrived.
  */
 function sendBeforeBody(request: FastifyRequest, reply: FastifyReply, body: string): void {
   const { raw } = reply;
@@ -133,8 +133,8 @@ function circumstances(error: EngineError, request: FastifyRequest): object {
 }
 
 /**
- * What an operator needs to find the reason, of a bug with the place in the code: never the fields of a Postgres error,
- * which quote values. That of a caller's statement may have been raised by the caller's own code, with any text.
+ * Describes an error for the operator, a bug with its stack. Never includes the fields of a Postgres error, which may
+ * quote values, or hold any text that the caller's own code has raised.
  */
 function describe({ code, message, cause, postgres }: EngineError): string {
   if (postgres !== undefined) return `a statement failed with SQLSTATE ${postgres.sqlstate}`;
@@ -142,7 +142,7 @@ function describe({ code, message, cause, postgres }: EngineError): string {
   return cause === undefined ? message : messageOf(cause);
 }
 
-/** The bytes of a whole HTTP answer, for what never became a request. */
+/** A complete HTTP answer, for bytes that never became a request. */
 export function rawError(thrown: unknown, requestId: string): string {
   const error = asEngineError(thrown);
   const body = JSON.stringify(errorBody(error, requestId));
@@ -151,7 +151,7 @@ export function rawError(thrown: unknown, requestId: string): string {
     ...errorHeaders(error),
     'content-type': 'application/json',
     'x-request-id': requestId,
-    // Neither its beginning nor its path is known.
+    // Its start and its path are unknown.
     'server-timing': 'total;dur=0',
     'cache-control': 'no-store',
   };

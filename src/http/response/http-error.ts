@@ -1,4 +1,4 @@
-/** An error of the HTTP layer, whose answer has headers of its own (`Allow`, `WWW-Authenticate`). */
+/** An error of the HTTP layer, with its own headers (`Allow`, `WWW-Authenticate`). */
 import { EngineError, type ErrorCode } from '../../contract/errors.js';
 
 export class HttpError extends EngineError {

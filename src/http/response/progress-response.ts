@@ -1,4 +1,4 @@
-/** The answer of long work that reports progress: NDJSON, ending in a line with its result or its error. */
+/** The answer of long work with progress: NDJSON that ends with the result or the error. */
 import { EngineError } from '../../contract/errors.js';
 import { messageOf } from '../../contract/operator-message.js';
 import type { Call } from '../api/route.js';
@@ -11,7 +11,10 @@ interface Progress {
   readonly progress: (line: string) => void;
 }
 
-/** `{"progress": "…"}` a line, then `{"done": …}` or `{"error": …}`. The work is aborted when the client leaves. */
+/**
+ * Sends lines of `{"progress": "…"}`, then `{"done": …}` or `{"error": …}`. The work is aborted if the client
+ * disconnects.
+ */
 export async function progressResponse(
   { request, reply, signal }: Pick<Call, 'request' | 'reply' | 'signal'>,
   work: (reporting: Progress) => Promise<object>,
@@ -27,7 +30,7 @@ export async function progressResponse(
   raw.end();
 }
 
-/** An error with everything that is known: an operator may know what a caller over HTTP may not. */
+/** An error with all details: an operator may see what a caller over HTTP may not. */
 export function forOperator(error: unknown): EngineError {
   if (!(error instanceof EngineError)) return new EngineError('internal', messageOf(error), { cause: error });
   const { code, errors, errorCount, hint, postgres, cause } = error;

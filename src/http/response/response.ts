@@ -1,11 +1,10 @@
-/** The response: the headers of every one, and how those that have a handler are sent. */
+/** Headers of all responses, and the sending of responses from handlers. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Answer } from '../api/route.js';
 
 /**
- * Data that no page may run, frame, guess the type of, or leak the address of (OWASP, REST Security Cheat Sheet).
- * HTTPS is up to the proxy, and so is `Strict-Transport-Security`: browsers ignore it on plain HTTP (RFC 6797 section
- * 8.1).
+ * Pages may not run, frame or sniff responses, or leak their addresses (OWASP, REST Security Cheat Sheet). HTTPS is up
+ * to the proxy, and so is `Strict-Transport-Security`: browsers ignore it on plain HTTP (RFC 6797 section 8.1).
  */
 export const SECURITY_HEADERS = {
   'x-content-type-options': 'nosniff',
@@ -17,7 +16,7 @@ export const SECURITY_HEADERS = {
 
 export const JSON_TYPE = 'application/json; charset=utf-8';
 
-/** The headers of every answer, under those that the reply has already (limits, CORS, a policy of its own). */
+/** The headers of every answer. Headers already set on the reply (limits, CORS, its own policy) take precedence. */
 export function responseHeaders(request: FastifyRequest, reply: FastifyReply): Record<string, string> {
   const headers: Record<string, string> = {
     ...SECURITY_HEADERS,
@@ -40,12 +39,12 @@ export function writeHead(
   reply.raw.writeHead(status, Object.assign(all, headers));
 }
 
-/** Responses that go out at the end of this turn of the event loop. */
+/** Responses to send at the end of this turn of the event loop. */
 let ready: (() => void)[] = [];
 
 /**
- * Responses of one turn go out together: a client that sleeps is woken by each write, which costs more than the write,
- * and one that was woken takes all of them (docs/decisions/0023).
+ * Sends the responses of one turn together: waking a sleeping client costs more than a write, and once awake, it reads
+ * all of them (docs/decisions/0023).
  * @param stallMs a client that reads nothing for this long is disconnected
  */
 export function sendResponse(
@@ -78,7 +77,7 @@ function sendReady(): void {
   for (const send of responses) send();
 }
 
-/** A path can be spelled in many ways; a request that has found its route is recognised by that. */
+/** A path can be spelled in many ways, so the route decides if there is one. */
 const isOfApi = ({ context, url, routeOptions }: FastifyRequest): boolean =>
   context.route !== null || url.startsWith('/api/cdp') || routeOptions.url === '/sql';
 
@@ -93,5 +92,5 @@ function serverTiming({ context }: FastifyRequest): string {
   return `auth;dur=${ms(authenticated - started)}, work;dur=${ms(work)}, total;dur=${ms(now - started)}`;
 }
 
-/** Hundredths are enough. */
+/** Rounds to hundredths. */
 export const ms = (duration: number): number => Math.round(duration * 100) / 100;

@@ -1,4 +1,4 @@
-/** What is wrong with the shape of a body or a query, in words: every place that the validator found. */
+/** Describes every error that the validator found in a body or query. */
 import type { FastifyError } from 'fastify';
 import { ErrorCollector } from '../../contract/error-collector.js';
 import { didYouMean } from '../../contract/did-you-mean.js';
@@ -20,7 +20,7 @@ export function shapeError(error: FastifyError): EngineError {
   return errors.toError(options) ?? new EngineError('invalid_request', `The ${root} is not valid`, options);
 }
 
-/** For a misspelt parameter, or field of the body itself. */
+/** A hint for a misspelled parameter or top-level field of the body. */
 function hintFor(root: string, { instancePath, params: { additionalProperty, known } }: Complaint): { hint?: string } {
   const names = known as string[] | undefined;
   if (typeof additionalProperty !== 'string' || instancePath !== '' || !names?.length) return {};
@@ -30,7 +30,8 @@ function hintFor(root: string, { instancePath, params: { additionalProperty, kno
 }
 
 /**
- * A value that fits none of several schemas comes with a complaint of each, before that of `anyOf`: they become one.
+ * For a value that matches none of several schemas, the validator reports an error of each, then that of `anyOf`; they
+ * become one.
  */
 function grouped(complaints: readonly Complaint[]): [Complaint, ...Complaint[]][] {
   const groups: [Complaint, ...Complaint[]][] = [];

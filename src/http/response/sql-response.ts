@@ -1,4 +1,4 @@
-/** The answers of free SQL: one JSON object around rows that are JSON bytes already, or a stream of rows. */
+/** The answers of free SQL: one JSON object around rows already encoded, or a stream of rows. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { finished } from 'node:stream/promises';
 import Negotiator from 'negotiator';
@@ -10,7 +10,7 @@ import { writeHead } from './response.js';
 import { asEngineError, errorBody } from './error-exit.js';
 import type { Call } from '../api/route.js';
 
-/** With every parameter that a client may name; the first is what a client without a preference gets. */
+/** With each parameter that a client may name; a client without a preference gets the first. */
 const MEDIA_TYPES: Readonly<Record<string, StreamFormat | null>> = {
   'application/json; charset=utf-8': null,
   'application/x-ndjson; charset=utf-8': 'ndjson',
@@ -45,12 +45,11 @@ export function sqlResponse(results: readonly SqlResult[]): string | readonly Bu
   return joinedParts(parts);
 }
 
-/** A piece of JSON. */
 export type Part = string | Buffer;
 
 const SHORT_BYTES = 32 * 1024;
 
-/** Node sends a short text in one piece with its head; what is long stays in the buffers that it is in. */
+/** Joins short JSON to a text, which Node sends in one piece with the head; long JSON stays in its buffers. */
 export function joinedParts(parts: readonly Part[]): string | readonly Buffer[] {
   const length = parts.reduce((sum, part) => sum + part.length, 0);
   if (length <= SHORT_BYTES) return parts.map(String).join('');
@@ -77,8 +76,8 @@ const CONTENT_TYPE: Readonly<Record<StreamFormat, string>> = {
 };
 
 /**
- * Streams the rows. An error before the first bytes is an ordinary answer; after them NDJSON ends in an error line, and
- * either format breaks the chunked encoding off, so that no client takes half a result for a whole one.
+ * Streams the rows. An error before the first bytes is an ordinary answer. Later, NDJSON ends with an error line, and
+ * both formats break off the chunked encoding, so that no client takes half a result for a whole one.
  */
 export async function streamResponse(
   { request, reply, settings }: Call,
@@ -113,12 +112,12 @@ export async function streamResponse(
     const line = format === 'ndjson' ? `${JSON.stringify({ error: errorBody(error, request.id) })}\n` : '';
     raw.write(line, () => raw.destroy());
   }
-  // For the log and the metrics the request is over when its last byte has been sent or the client has left.
+  // For the log and metrics, the request ends when its last byte has been sent or the client has disconnected.
   raw.setTimeout(settings.streamStallMs);
   await finished(raw).catch(() => {});
 }
 
-/** Resolves when the client has read enough for more. A client that reads nothing for `stallMs` is disconnected. */
+/** Resolves when more may be written. A client that reads nothing for `stallMs` is disconnected. */
 function drained(raw: ServerResponse, stallMs: number): Promise<void> {
   raw.setTimeout(stallMs);
   return new Promise((resolve) => {
