@@ -1,4 +1,4 @@
-/** HTTP on the admin socket: requests of the operator's commands to the process that has the data directory. */
+/** HTTP on the admin socket: sends requests of the operator's commands to the process that owns the data directory. */
 import { chown, stat } from 'node:fs/promises';
 import { type IncomingMessage, request as httpRequest } from 'node:http';
 import { userInfo } from 'node:os';
@@ -22,21 +22,19 @@ export class AdminClient {
 
   /**
    * @param path below `/api/cdp/`
-   * @throws EngineError that the service answers; NotListening; Error if the answer is lost
+   * @throws EngineError from the service; NotListening; Error if the connection is lost before the answer
    */
   async call<T>(method: 'GET' | 'POST' | 'PUT' | 'DELETE', path: string, body?: object): Promise<T> {
     try {
       return JSON.parse(await text(await this.send(method, path, body))) as T;
     } catch (error) {
-      // A read can be repeated with any process that follows.
+      // A read can be repeated with the next process.
       if (isLost(error) && method === 'GET') throw new NotListening();
       throw isLost(error) ? lost(error) : error;
     }
   }
 
-  /**
-   * The result of long work, which reports its progress line by line. @throws as `call`, and the reason of the signal
-   */
+  /** Runs long work, which reports its progress line by line. @throws as `call`, and the reason of the signal */
   async watch<T>(path: string, body: object, { signal, progress }: Watching): Promise<T> {
     try {
       for await (const line of linesOf(await this.send('POST', path, body, signal))) {
@@ -81,7 +79,7 @@ export class AdminClient {
   }
 }
 
-/** The operating system's account that runs this command; its number if it has no name. */
+/** The operating system's account that runs this command; its user ID if it has no name. */
 function account(): string {
   try {
     return userInfo().username;

@@ -1,15 +1,15 @@
-/** The database for the length of one command, which serves the admin socket meanwhile as the service would. */
+/** Opens the database for one command, and meanwhile serves the admin socket as the service would. */
 import { pino } from 'pino';
 import { findAdminSocket, openAdminSocket } from '../admin-socket.js';
 import { openDatabase } from '../database.js';
 import { Closing, openEngine } from '../service.js';
 import type { Config } from '../settings.js';
 
-/** The longest that a timer takes: other commands that use this one's socket are served to their end. */
+/** The longest possible timer: requests of other commands on this socket may take any time. */
 const LONGEST_MS = 2 ** 31 - 1;
 
 export interface AdminSession {
-  /** Its name, for other processes that want the same data directory. */
+  /** The name of this command, for messages of other processes that need the same data directory. */
   readonly command: string;
   /** Where the socket is created. */
   readonly folder: string;
@@ -17,7 +17,7 @@ export interface AdminSession {
   readonly opensLate: boolean;
 }
 
-/** @throws DataFolderInUse if another process has the data directory; Error that an operator can act on */
+/** @throws DataFolderInUse if another process has the data directory; Error with a message for the operator */
 export async function withOwnAdminSocket<T>(
   config: Config,
   { command, folder, opensLate }: AdminSession,

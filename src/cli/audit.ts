@@ -21,7 +21,7 @@ interface Options {
   json?: boolean;
 }
 
-/** Entries per request, and the most that one command shows. */
+/** Entries per request, and the most that a command shows. */
 const PAGE = 1_000;
 const MAX_ENTRIES = 100_000;
 
@@ -68,7 +68,7 @@ function filterOf(options: Options, now: number): AuditQuery {
   };
 }
 
-/** A date alone is midnight UTC, and a time without an offset is UTC, as everywhere in the service. */
+/** A date alone means midnight UTC, and a time without an offset is UTC, as everywhere in the service. */
 const ISO = /^\d{4}-\d\d-\d\d(?:[Tt ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(Z|z|[+-]\d\d:\d\d)?)?$/;
 
 function timeIn(option: string, text: string, now: number): string {
@@ -82,7 +82,7 @@ function timeIn(option: string, text: string, now: number): string {
   return time.toISOString();
 }
 
-/** Read page by page. */
+/** Reads page by page. */
 async function latest(admin: AdminClient, filter: AuditQuery, most: number): Promise<AuditEntry[]> {
   const found: AuditEntry[] = [];
   let next: string | null = null;

@@ -1,4 +1,4 @@
-/** `cdp backup FILE` and `cdp restore FILE`: save projects to one file, and create them again from it. */
+/** `cdp backup FILE` and `cdp restore FILE`: save projects to a file, and create them again from it. */
 import { createReadStream, createWriteStream } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { pipeline } from 'node:stream/promises';
@@ -67,7 +67,7 @@ export function backupCommand(): Command {
       const save = (file: string) =>
         watch<BackupDone>(admin, 'local/backup', { file, project, format, jobs, ...programFolders(config) });
       if (target === STDIO) {
-        // To a file first: sizes precede contents, and half a backup must not get into a pipe.
+        // To a file first: the format needs sizes before contents, and a pipe must not receive half a backup.
         return withTransferFolder(config, async (folder) => {
           await admin.handOver(folder);
           const file = join(folder, 'backup');
@@ -138,10 +138,10 @@ const watch = <T>(admin: AdminClient, path: string, body: BackupBody | RestoreBo
 /** On standard error: standard output is for the result. */
 const progress = (line: string): void => void process.stderr.write(`${printable(line)}\n`);
 
-/** Where to look for pg_dump and pg_restore. */
+/** The folders in which to look for pg_dump and pg_restore. */
 const programFolders = ({ postgresBin }: Config) => ({ postgres_bin: postgresBin, path: process.env.PATH ?? '' });
 
-/** A folder that the process with the database can open: a service may have its own /tmp. */
+/** A folder that the process with the database can open: a service may have a private /tmp. */
 async function withTransferFolder<T>(
   { databaseUrl, dataDir }: Config,
   work: (folder: string) => Promise<T>,

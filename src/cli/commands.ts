@@ -1,4 +1,4 @@
-/** The commands by name, each loaded when it is typed: `cdp sql` needs no server, `cdp serve` no CSV parser. */
+/** The commands by name, each loaded on demand: `cdp sql` needs no server, `cdp serve` no CSV parser. */
 import type { Command } from 'commander';
 
 type Load = () => Promise<Command>;
@@ -33,7 +33,7 @@ export const COMMANDS: Readonly<Record<string, Load>> = {
   completion: async () => (await import('./completion.js')).completionCommand(COMMANDS),
 };
 
-/** The command that the arguments name, or all of them: for `--help`, and to suggest what was meant. */
+/** The command that the arguments name. For `--help`, and to suggest a name after a typo: all of them. */
 export function commandsFor(argv: readonly string[]): Promise<Command[]> {
   const [first = ''] = argv;
   const named = Object.hasOwn(COMMANDS, first) ? COMMANDS[first] : undefined;

@@ -1,6 +1,6 @@
 /**
  * `cdp completion bash|zsh|fish`: prints the script for a shell. The script runs `cdp completion SHELL -- WORDS`, which
- * prints what the last word could be, one candidate a line, or `:files`. So there is one list of commands and options.
+ * prints candidates for the last word, one per line, or `:files`. So commands and options are defined only once.
  */
 import { Argument, Command, Option } from 'commander';
 import { NAME_PATTERN } from '../contract/names.js';
@@ -8,7 +8,10 @@ import { clientFor, findProfile, readProfiles } from './remote/connection.js';
 
 const FILES = ':files';
 
-/** For bash 3.2 too, which macOS has: without `mapfile` and `compopt`. No candidates: files, by `-o default`. */
+/**
+ * Also for bash 3.2, the version of macOS: without `mapfile` and `compopt`. If there are no candidates, `-o default`
+ * completes files.
+ */
 const BASH = `# bash completion of cdp. In ~/.bashrc: source <(cdp completion bash)
 _cdp() {
   local candidate
@@ -55,7 +58,7 @@ interface Candidate {
 
 type Candidates = readonly Candidate[] | typeof FILES;
 
-/** The script, and what stands between a candidate and its description. */
+/** The script, and the separator between a candidate and its description. */
 const SHELLS = {
   bash: { script: BASH, separator: null },
   zsh: { script: ZSH, separator: ':' },
@@ -64,7 +67,7 @@ const SHELLS = {
 
 type Commands = Readonly<Record<string, () => Promise<Command>>>;
 
-/** The user waits after pressing Tab. */
+/** Short, because the user waits after pressing Tab. */
 const TIMEOUT_MS = 1_500;
 
 export function completionCommand(commands: Commands): Command {
@@ -76,7 +79,7 @@ export function completionCommand(commands: Commands): Command {
     .action(async (name: keyof typeof SHELLS, words: string[]) => {
       const { script, separator } = SHELLS[name];
       if (words.length === 0) return void process.stdout.write(script);
-      // A message would end up among the words of the line.
+      // A message would become part of the command line.
       const candidates = await candidatesFor(commands, words).catch(() => []);
       const lines = candidates === FILES ? [FILES] : candidates.map((candidate) => lineOf(candidate, separator));
       process.stdout.write(lines.map((line) => `${line}\n`).join(''));
@@ -87,7 +90,7 @@ const lineOf = ({ value, description }: Candidate, separator: string | null): st
   separator === null || description === '' ? value : value + separator + description;
 
 async function candidatesFor(commands: Commands, typed: readonly string[]): Promise<Candidates> {
-  // --table=x is one word, or three in bash, which separates words at = too.
+  // --table=x is one word, but three in bash, which also splits words at =.
   const prefix = /^--[\w-]+=/.exec(typed.at(-1) ?? '')?.[0] ?? '';
   const words = typed
     .map((word, i) => (word === '=' && i === typed.length - 1 ? '' : word))
@@ -131,7 +134,7 @@ async function lastWordOf(commands: Commands, before: readonly string[], current
   return argument === undefined ? [] : valuesOf(argument, profile);
 }
 
-/** The placeholder says what it takes: `<FILE>`, `<TABLE>`, `--profile <NAME>`. */
+/** The placeholder shows the kind of value: `<FILE>`, `<TABLE>`, `--profile <NAME>`. */
 async function valuesOf(place: Option | Argument, profile: string | undefined): Promise<Candidates> {
   if (place.argChoices !== undefined) return plain(place.argChoices);
   const name = place instanceof Option ? place.flags : place.name();
@@ -143,7 +146,7 @@ async function valuesOf(place: Option | Argument, profile: string | undefined): 
 
 const plain = (values: readonly string[]): Candidate[] => values.map((value) => ({ value, description: '' }));
 
-/** Only names that the API would give; any other could hold what a shell would run. */
+/** Only names that the API allows; any other could contain code for the shell. */
 async function tableNames(profile: string | undefined): Promise<string[]> {
   const client = clientFor(await findProfile(profile), 0);
   const tables = await client.tables({ signal: AbortSignal.timeout(TIMEOUT_MS) });

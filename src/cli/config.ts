@@ -1,4 +1,4 @@
-/** `cdp config`: the settings in force and where each comes from. */
+/** `cdp config`: shows the settings in effect and the source of each. */
 import { Command } from 'commander';
 import type { Shown } from '../setting-kinds.js';
 import { type SettingName, SETTINGS } from '../settings.js';

@@ -1,10 +1,10 @@
-/** Asks before something is done that cannot be undone. */
+/** Asks for confirmation before an irreversible action. */
 import { createInterface } from 'node:readline/promises';
 import { UsageError } from './exit.js';
 
 /**
- * A person types the name again; a script has to say --yes.
- * @param what as the beginning of a sentence: `Deleting "shop"`
+ * A person has to type the name again; a script needs --yes.
+ * @param what the action, as the beginning of a sentence: `Deleting "shop"`
  */
 export async function confirm(name: string, what: string): Promise<void> {
   if (!process.stdin.isTTY) {

@@ -1,4 +1,4 @@
-/** `cdp doctor`: checks everything the service depends on, and gives advice on what is wrong. */
+/** `cdp doctor`: checks everything that the service depends on, and gives advice. */
 import { Command } from 'commander';
 import { hasDatabase } from '../database.js';
 import { counted } from '../contract/message-text.js';

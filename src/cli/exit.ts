@@ -1,4 +1,4 @@
-/** How a command ends: its exit code, and what it prints when something went wrong. */
+/** How a command ends: its exit code, and its error messages. */
 import { CommanderError } from 'commander';
 import { CdpError, type CdpErrorCode } from '../client/error.js';
 import { EngineError } from '../contract/errors.js';
@@ -14,16 +14,16 @@ export const EXIT = {
   /** The service rejected the request, or a file cannot be read or written. */
   refused: 1,
   usage: 2,
-  /** No answer: nothing listens there, the network is down, or the service stayed overloaded. */
+  /** No answer: nothing listens at the address, the network is down, or the service stays overloaded. */
   unreachable: 3,
-  /** An import is done, but some of its records were refused. */
+  /** The import is complete, but some records were refused. */
   someRefused: 4,
   interrupted: 130,
 } as const;
 
 export type ExitCode = (typeof EXIT)[keyof typeof EXIT];
 
-/** Wrong use of a command, or a file or profile that does not fit. */
+/** Wrong usage of a command, or an unsuitable file or profile. */
 export class UsageError extends Error {
   constructor(
     message: string,
@@ -36,7 +36,7 @@ export class UsageError extends Error {
 export const isUsage = (error: unknown): error is UsageError | FileError =>
   error instanceof UsageError || error instanceof FileError;
 
-/** The service rejected this SQL: positions in the error count in it. */
+/** The service rejected this SQL, to which positions in the error refer. */
 export class SqlError extends Error {
   constructor(
     readonly sql: string,
@@ -57,7 +57,7 @@ export class ExitError extends Error {
   }
 }
 
-/** Codes after which a later try may work. */
+/** Codes after which a later attempt may succeed. */
 const UNREACHABLE: readonly CdpErrorCode[] = [
   'network_error',
   'unexpected_answer',
@@ -79,8 +79,8 @@ export function exitCodeOf(error: unknown): ExitCode {
 }
 
 /**
- * The lines for standard error: code and message, the place in the SQL, hint. A terminal obeys nothing in them.
- * @param sql the text that positions count in
+ * The lines for standard error: code and message, the place in the SQL, hint. Control characters are escaped.
+ * @param sql the text to which positions refer
  */
 export function explain(error: unknown, sql?: string): string[] {
   if (error instanceof SqlError) return explain(error.cause, error.sql);
@@ -100,17 +100,17 @@ export function explain(error: unknown, sql?: string): string[] {
     ...values.map(({ value, rows }) => `  ${JSON.stringify(value)}: ${rows} ${rows === 1 ? 'row' : 'rows'}`),
     ...(sql === undefined || position === undefined ? [] : errorPlace(sql, position, process.stderr.columns)),
     ...(postgres?.detail === undefined ? [] : [postgres.detail]),
-    // Many messages have their hint in them.
+    // Many messages contain their hint.
     ...(hint === undefined || message.includes(hint) ? [] : [`Hint: ${hint}`]),
     ...(error.status === 401 ? [`Is this a token of this service? Log in with another one: ${PROGRAM} login`] : []),
     ...(code === 'internal' && requestId !== undefined ? [`Request: ${requestId}`] : []),
   ].map(printableLines);
 }
 
-/** The first line of an error is red; what follows explains it. */
+/** Colors the first line of an error; the others explain it. */
 export const inRed = (text: string): string => text.replace(/^cdp: .*/, (line) => colored(process.stderr, 'red', line));
 
-/** @param sql the text that positions count in */
+/** @param sql the text to which positions refer */
 export const printError = (error: unknown, sql?: string): void =>
   void process.stderr.write(
     inRed(
@@ -123,7 +123,7 @@ export const printError = (error: unknown, sql?: string): void =>
 const ELLIPSIS = '...';
 
 /**
- * The line of the SQL in which the error is, and a caret below its place.
+ * The line of the SQL with the error, and a caret below its place.
  * @param position counts characters from 1, as Postgres does
  * @param columns of the terminal: a longer line is cut on both sides of the place
  */

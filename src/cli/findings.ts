@@ -1,4 +1,4 @@
-/** What a check has found, for people: one line each, and below it what to do. */
+/** Formats findings for people: one line each, with advice below it. */
 import type { Finding, Health } from '../contract/wire/operator.js';
 import { typed } from './program-name.js';
 import { colored } from './terminal/color.js';

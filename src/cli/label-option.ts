@@ -1,4 +1,4 @@
-/** `--label k=v`, as often as there are labels. */
+/** The option `--label k=v`, once for each label. */
 import { Option } from 'commander';
 import { UsageError } from './exit.js';
 

@@ -1,27 +1,27 @@
-/** Loads the settings from flags, environment and file, and checks how they fit together. */
+/** Loads the settings from flags, environment and file, and checks that they are consistent. */
 import { existsSync, readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import type { Setting } from '../setting-kinds.js';
 import { type Config, type SettingName, SETTINGS } from '../settings.js';
 
-/** Where a value came from, for `cdp config`. */
+/** The source of a value, for `cdp config`. */
 export type Source = 'flag' | 'environment' | 'file' | 'default';
 
 export interface LoadedConfig {
   config: Config;
   sources: Record<SettingName, Source>;
-  /** The text of each value that is not a default. */
+  /** The text of each value other than a default. */
   written: Partial<Record<SettingName, string>>;
 }
 
-/** Names the wrong setting as the operator wrote it. */
+/** An error that names the wrong setting as the operator wrote it. */
 export class ConfigError extends Error {}
 
 /** Default name of the settings file, in the current folder. */
 export const CONFIG_FILE = 'cdp.config.json';
 
 /**
- * Flag before environment before file before default.
+ * Flags take precedence over the environment, the environment over the file, and the file over defaults.
  * @param flags by flag name, as text
  * @param file path of the JSON file; null: {@link CONFIG_FILE}, if it exists
  * @throws ConfigError
@@ -56,7 +56,7 @@ export function loadConfig(
 }
 
 /**
- * The variable that gives a setting, and its value. A secret may be in a file, which NAME_FILE names.
+ * The variable for a setting, and its value. A secret may be in a file named by NAME_FILE.
  * @throws ConfigError
  */
 function fromEnvironment(

@@ -1,4 +1,4 @@
-/** Runs the command that a person types. */
+/** Runs the command on the command line. */
 import { Command, CommanderError } from 'commander';
 import { VERSION } from '../version.js';
 import { commandsFor } from './commands.js';

@@ -1,4 +1,4 @@
-/** What the operator's commands share: a client for the owner of the data directory, and printing. */
+/** Common to the operator's commands: a client for the owner of the data directory, and printing. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Command } from 'commander';
 import { hasDatabase } from '../database.js';
@@ -23,9 +23,9 @@ const WAIT_MS = 10_000;
 type Work<T> = (admin: AdminClient) => Promise<T>;
 
 /**
- * Calls the service or command that has the data directory; if there is none, or with DATABASE_URL, this process opens
- * the database and answers itself.
- * @param work starts again if the process called has just ended, so its first call must be its only change
+ * Calls the service or command that owns the data directory. If there is none, or with DATABASE_URL, this process opens
+ * the database itself.
+ * @param work starts again if the called process has just ended, so only its first call may make a change
  * @param opensLate whether the engine opens only when a request needs it
  */
 export async function withAdmin<T>(command: Command, work: Work<T>, { opensLate = false } = {}): Promise<T> {
@@ -53,16 +53,16 @@ export async function withAdmin<T>(command: Command, work: Work<T>, { opensLate 
   }
 }
 
-/** `cdp project create` */
+/** The full name, such as `cdp project create`. */
 const nameOf = (command: Command): string =>
   command.parent === null ? command.name() : `${nameOf(command.parent)} ${command.name()}`;
 
-/** Of the option `--now`, for the path of a request. */
+/** The query string for the option `--now`. */
 export const nowQuery = (command: Command): string => (command.opts<{ now?: boolean }>().now ? '?now=true' : '');
 
 const UNITS: Readonly<Record<string, number>> = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 
-/** Milliseconds of `30d`, `12h`, `45m` or `10s`; null: it is not a duration. */
+/** Parses `30d`, `12h`, `45m` or `10s` into milliseconds; null: not a duration. */
 export function parseDuration(text: string): number | null {
   const [, amount, unit = ''] = /^(\d{1,6})([smhd])$/.exec(text) ?? [];
   return amount === undefined ? null : Number(amount) * (UNITS[unit] ?? NaN);

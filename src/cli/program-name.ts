@@ -1,12 +1,12 @@
-/** What to type for this program where its messages are read. */
+/** The command that starts this program, for its messages. */
 
 /**
- * npm says that it started this process: then `cdp` need not be in the PATH, and `npx cdp` could be a package of that
+ * Set if npm started this process: then `cdp` may not be in the PATH, and `npx cdp` could run another package of that
  * name.
  */
 const { npm_command: npmCommand } = process.env;
 
 export const PROGRAM = npmCommand === undefined ? 'cdp' : 'npx cdp-data-engine';
 
-/** A message of the service, which does not know this, with its commands as they can be typed here. */
+/** Replaces `cdp` in commands within a message of the service, which does not know this name. */
 export const typed = (message: string): string => message.replace(/(?<![\w./-])cdp (?=[a-z])/g, `${PROGRAM} `);

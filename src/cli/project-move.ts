@@ -1,4 +1,4 @@
-/** `cdp project move` and `cdp project moves`: a project moves to another Postgres server while it is used. */
+/** `cdp project move` and `cdp project moves`: move a project to another Postgres server while it is in use. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Command, Option } from 'commander';
 import { roundedSize } from '../contract/disk-size.js';
@@ -14,7 +14,7 @@ import { countedRows } from './terminal/progress.js';
 
 const LOOK_MS = 250;
 
-/** How often to say what is copied, on a terminal and elsewhere. */
+/** How often to report progress, on a terminal and elsewhere. */
 const [TELL_MS, TELL_ELSEWHERE_MS] = [1_000, 10_000];
 
 export interface MoveOptions {
@@ -73,9 +73,9 @@ export function moveCommand(): Command {
 }
 
 /**
- * Moves a project, and says on standard error how far it is.
- * @param interrupted cancels the move, which then is undone, unless it has switched
- * @throws EngineError; Error that says why it was undone
+ * Moves a project, and reports progress on standard error.
+ * @param interrupted cancels the move, which is then undone unless it has switched
+ * @throws EngineError; Error with the reason if it was undone
  */
 export async function moveAndWait(
   admin: AdminClient,
@@ -123,7 +123,7 @@ async function showPlan(
 
 const notStreamed = (fallback: string): string => `It is copied, not streamed: ${fallback}`;
 
-/** Says each state once, and from time to time what is copied. */
+/** Reports each state once, and progress at intervals. */
 async function untilEnded(admin: AdminClient, begun: Move, signal: AbortSignal): Promise<Move> {
   let [move, state, isCanceled, isCopied, toldAt, toldRows] = [begun, '', false, false, performance.now(), 0];
   const tellMs = process.stderr.isTTY ? TELL_MS : TELL_ELSEWHERE_MS;
@@ -139,14 +139,14 @@ async function untilEnded(admin: AdminClient, begun: Move, signal: AbortSignal):
     }
     ({ state } = move);
     if (signal.aborted && state === 'switched') {
-      // The service goes on, if it has to for days.
+      // The service keeps trying, for days if necessary.
       warn(`${move.project}: it lives on ${move.to} already; it is still to be dropped on ${move.from}`);
       return move;
     }
     if (signal.aborted && !isCanceled) {
       isCanceled = true;
       warn(`${move.project}: canceling`);
-      // It may be too late; its state says so then.
+      // It may be too late, which its state will show.
       await admin.call('DELETE', `admin/moves/${move.id}`).catch((error: Error) => warn(error.message));
     }
     await sleep(LOOK_MS);

@@ -44,7 +44,7 @@ export function projectCommand(): Command {
 
 const pathOf = (name: string): string => `admin/projects/${encodeURIComponent(name)}`;
 
-/** A command that does one thing to one project. */
+/** A command that takes one action on one project. */
 function simple(
   verb: string,
   description: string,
@@ -151,10 +151,10 @@ function repair(): Command {
   });
 }
 
-/** The service repairs no more at once. */
+/** The service repairs at most this many at once. */
 const REPAIRS_AT_ONCE = 4;
 
-/** Goes on if one cannot be repaired, and names it at the end. */
+/** If a project cannot be repaired, goes on and names it at the end. */
 async function repairAll(command: Command, admin: AdminClient): Promise<void> {
   const { projects } = await admin.call<ProjectsAnswer>('GET', 'admin/projects');
   const ready = projects.filter(({ status }) => status === 'active' || status === 'inactive');

@@ -41,10 +41,12 @@ async function serve(config: Config): Promise<void> {
   setTimeout(() => process.exit(), LOG_MS).unref();
 }
 
-/** Time to write the rest of the log at the end. */
+/** How long the rest of the log may take at the end. */
 const LOG_MS = 1_000;
 
-/** npm passes on a Ctrl-C that the terminal has sent to us too: within this time it is the same one. */
+/**
+ * npm forwards a Ctrl-C that the terminal has also sent to this process: within this time, it is the same keystroke.
+ */
 const SAME_KEYSTROKE_MS = 1_000;
 
 /** The first signal, even during the start, lets running requests finish; a later one aborts them. */
@@ -61,7 +63,7 @@ function onStopSignals(first: () => void, later: () => void): void {
 /** See scripts/start.mjs. */
 const isNpmStart = (): boolean => process.env.CDP_NPM_START === '1';
 
-/** On the terminal if a person reads it, else in a file that only the operator can read. */
+/** Prints the token on a terminal, otherwise writes it to a file that only the operator can read. */
 async function showFirstToken(config: Config, url: string, token: string): Promise<void> {
   if (process.stdout.isTTY || isNpmStart()) {
     process.stdout.write(firstSteps(config, url, token));
@@ -72,7 +74,7 @@ async function showFirstToken(config: Config, url: string, token: string): Promi
   process.stderr.write(`The token of the project "default" is in ${file}\n`);
 }
 
-/** One of the ports of the service. */
+/** The error if a port of the service is in use. */
 function inUse({ host, port: httpPort, pgPort, metricsPort }: Config, error: unknown): ExitError {
   const { address = host, port } = error as { address?: string; port?: number };
   const ports = { '--port': httpPort, '--pg-port': pgPort, '--metrics-port': metricsPort };
@@ -90,7 +92,7 @@ function inUse({ host, port: httpPort, pgPort, metricsPort }: Config, error: unk
   );
 }
 
-/** What a person needs to know now and later. */
+/** The message for a person after the start. */
 function readyLines({ console, dataDir, databaseUrl }: Config, url: string): string {
   const isElsewhere = dataDir !== resolve(SETTINGS.dataDir.default);
   const where = databaseUrl === null && isElsewhere ? ` --data-dir ${quoted(dataDir)}` : '';

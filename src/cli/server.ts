@@ -63,7 +63,7 @@ interface AddOptions extends BoundOptions, UrlOptions {
   engine?: (typeof SERVER_ENGINES)[number];
 }
 
-/** Adds the options of what can also be changed later. */
+/** Adds the options that `cdp server set` also has. */
 const boundOptions = (command: Command, labels: string): Command =>
   replicaOptions(command)
     .addOption(labelOption(labels))

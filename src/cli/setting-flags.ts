@@ -4,7 +4,7 @@ import { CONFIG_FILE, loadConfig, type LoadedConfig } from './load-config.js';
 import type { Setting, Shown } from '../setting-kinds.js';
 import { type Config, type SettingName, SETTINGS } from '../settings.js';
 
-/** What a management command needs to find the database. */
+/** The settings that a management command needs to find the database. */
 export const DATABASE_SETTINGS: readonly SettingName[] = [
   'dataDir',
   'databaseUrl',
@@ -14,7 +14,7 @@ export const DATABASE_SETTINGS: readonly SettingName[] = [
   'projectUids',
 ];
 
-/** Plus what it needs to run Postgres's own programs. */
+/** The same, and the setting for running Postgres's own programs. */
 export const PROGRAM_SETTINGS: readonly SettingName[] = [...DATABASE_SETTINGS, 'postgresBin'];
 
 export const ALL_SETTINGS = Object.keys(SETTINGS) as SettingName[];
@@ -34,7 +34,7 @@ export function addSettings(command: Command, names: readonly SettingName[]): Co
 /** @throws ConfigError */
 export function readSettings(command: Command): LoadedConfig {
   const options = command.opts<Record<string, string | undefined>>();
-  // Commander uses camel case for names of values.
+  // Commander names values in camel case.
   const flags = Object.fromEntries(
     Object.values(SETTINGS).map(({ flag }) => [
       flag,

@@ -1,8 +1,8 @@
-/** Signals that ask a process to end: from a service manager, Ctrl-C, a terminal that is closed. */
+/** Signals that ask a process to end: from a service manager, Ctrl-C or a closed terminal. */
 
 export const STOP_SIGNALS = ['SIGTERM', 'SIGINT', 'SIGHUP'] as const;
 
-/** A signal aborts the work, which then undoes what it has begun. */
+/** Runs work that is aborted by a signal, and that then undoes its changes. */
 export async function abortOnSignals<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const controller = new AbortController();
   const abort = (signal: NodeJS.Signals) =>

@@ -9,7 +9,7 @@ import { UsageError } from './exit.js';
 import { managementOptions, nowQuery, parseDuration, withAdmin } from './management.js';
 import { print } from './terminal/output.js';
 
-/** The path of admin tokens; tokens of any kind are revoked there. */
+/** The path for admin tokens; tokens of all kinds are revoked there. */
 const EVERY_TOKEN = 'local/tokens';
 
 const READ_SCOPES: Scope[] = ['schema:read', 'sql:read'];
@@ -26,7 +26,7 @@ export function tokenCommand(): Command {
 function create(): Command {
   const command = new Command('create')
     .description('Create a token (shown only once)')
-    // `pathIn` has the better message.
+    // `pathIn` has a better message.
     .allowExcessArguments()
     .option('--project <NAME>', 'Project that the token is for')
     .option('--admin', 'Create an admin token, for the admin API')
@@ -44,7 +44,7 @@ function create(): Command {
     const scopes = options.readOnly ? READ_SCOPES : named;
     const wanted: CreateTokenBody = {
       ...(name === undefined ? {} : { name }),
-      // Admin tokens have none.
+      // Admin tokens have no scopes.
       ...(scopes === undefined || options.admin ? {} : { scopes }),
       ...(expires === undefined ? {} : { expires_at: expiry(expires).toISOString() }),
     };
@@ -75,7 +75,7 @@ function list(): Command {
 
 const HEADS = ['ID', 'NAME', 'STATE', 'EXPIRES', 'LAST USED', 'SCOPES'];
 
-/** Admin tokens, which are of no project, come first. */
+/** Admin tokens, which belong to no project, come first. */
 async function allTokens(admin: AdminClient): Promise<(Token & { project: string | null })[]> {
   const tokens = (await tokensIn(admin, EVERY_TOKEN)).map((token) => ({ project: null as string | null, ...token }));
   const { projects } = await admin.call<ProjectsAnswer>('GET', 'admin/projects');
@@ -153,7 +153,7 @@ function parseScopes(list: string): Scope[] {
   });
 }
 
-/** A century, which keeps the date one that Postgres and JavaScript share. */
+/** A century, so that the date is valid in Postgres and JavaScript. */
 const MAX_MS = 100 * 365 * 86_400_000;
 
 function expiry(text: string): Date {

@@ -1,5 +1,5 @@
 /**
- * Whether to export traces, by the standard variables of OpenTelemetry (specification, "Environment Variable
+ * Reads from OpenTelemetry's standard variables whether to export traces (specification, "Environment Variable
  * Specification"). The SDK itself reads those for headers, sampler, resource and limits.
  */
 import type { TraceExport } from '../service.js';
@@ -7,8 +7,8 @@ import type { TraceExport } from '../service.js';
 type Environment = Readonly<Record<string, string | undefined>>;
 
 /**
- * Naming a collector, or the exporter `otlp`, turns traces on. A wrong value is reported on standard error and turns
- * them off: platforms set these variables for everything that they run, and the service must start all the same.
+ * Naming a collector, or the exporter `otlp`, turns traces on. An invalid value is reported on standard error and turns
+ * them off: platforms set these variables for everything they run, and the service must start anyway.
  * @returns null: no traces
  */
 export function tracesFrom(environment: Environment): TraceExport | null {

@@ -1,4 +1,4 @@
-/** `cdp import FILE… --table T`: the options of an import, what it shows, and its exit code. */
+/** `cdp import FILE… --table T`: the options of an import, its output and its exit code. */
 import { Command, InvalidArgumentError, Option } from 'commander';
 import type { StoreOptions } from '../../client/insert.js';
 import { EXIT, type ExitCode, ExitError, isUsage, UsageError } from '../exit.js';
@@ -106,7 +106,7 @@ function decimal(value: string): string {
   return value;
 }
 
-/** For each batch, about 20 seconds in all: an import that takes minutes should survive a restart of the service. */
+/** Retries of each batch, for about 20 seconds in all: a long import should survive a restart of the service. */
 const RETRIES = 8;
 
 async function run(command: Command, files: readonly string[], options: ImportOptions): Promise<ExitCode> {
@@ -114,10 +114,10 @@ async function run(command: Command, files: readonly string[], options: ImportOp
   if (thousands === decimal)
     throw new UsageError(`--thousands and --decimal are both "${decimal}"`, 'For 1.234,5: --decimal , --thousands .');
   requireKeyOf(options);
-  // Rather than finding out when there is a record to write.
+  // Checked now, not when the first refused record has to be written.
   if (options.refused !== undefined) await requireFolderOf(options.refused);
   const connection = await findConnection(command).catch((error: unknown) => {
-    // A file can be looked at without a service.
+    // A file can be examined without a service.
     if (options.dryRun && options.create) return undefined;
     throw error;
   });
@@ -151,7 +151,7 @@ function report(result: ImportResult, files: readonly string[], options: ImportO
   const kept = quarantined === 0 ? '' : `, ${grouped(quarantined)} quarantined`;
   const soFar = `${grouped(inserted)} rows are stored${others}, ${grouped(refused)} refused${kept}`;
   if (outcome === 'failed') {
-    // Once the file is corrected, it is another file, and the import cannot be resumed.
+    // A corrected file is a different file, so the import cannot be resumed.
     if (isUsage(error) && inserted + updated > 0) throw new ExitError(EXIT.refused, soFar, error);
     warn(`${soFar}. ${howToResume(result, files, options)}`);
     throw error;

@@ -1,4 +1,4 @@
-/** The columns of `--on-conflict`: checked before anything is created or sent. */
+/** Checks the columns of `--on-conflict` before anything is created or sent. */
 import type { CdpClient } from '../../client/client.js';
 import { didYouMean } from '../../contract/did-you-mean.js';
 import type { CreateIndexBody, Index } from '../../contract/wire/indexes.js';
@@ -9,9 +9,9 @@ import { quoted } from '../terminal/text.js';
 import type { ImportPlan } from '../../import/plan.js';
 
 /**
- * The unique index that an import has to create: that of columns which the table does not have yet.
+ * The unique index that an import has to create, because the table does not have its columns yet.
  * @param table undefined if it does not exist yet
- * @throws UsageError if no file gives one of the columns, or the table has no unique index on them
+ * @throws UsageError if no file has one of the columns, or the table has no unique index on them
  */
 export async function missingKey(
   client: CdpClient | undefined,

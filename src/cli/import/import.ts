@@ -1,4 +1,4 @@
-/** Imports files into a table: as fast as the service accepts them, and each record once. */
+/** Imports files into a table as fast as the service accepts them, and each record once. */
 import { join, resolve } from 'node:path';
 import type { CdpClient, CreateTable } from '../../client/client.js';
 import { CdpError } from '../../client/error.js';
@@ -55,8 +55,8 @@ export async function importFiles(
 }
 
 /**
- * Shows what an import would do: its requests, with only the first few records. @param client undefined: as if the
- * table did not exist
+ * Shows the requests that an import would send, with only the first few records.
+ * @param client undefined: as if the table did not exist
  */
 export async function previewImport(
   client: CdpClient | undefined,
@@ -139,7 +139,7 @@ async function resumable(
   }
 }
 
-/** @throws UsageError if an earlier import was interrupted and is not to be forgotten */
+/** @throws UsageError if an earlier import was interrupted, unless `restart` discards it */
 function requireNoneInterrupted(journal: JournalFile | undefined, { table, restart }: ImportOptions): void {
   if (journal === undefined) return;
   if (restart) return journal.remove();
@@ -150,11 +150,11 @@ function requireNoneInterrupted(journal: JournalFile | undefined, { table, resta
   );
 }
 
-/** Plans the import, and creates the table or its columns if that was asked for. @throws UsageError if it was not */
+/** Plans the import, and creates the table or missing columns if the options allow it. @throws UsageError if not */
 async function prepareTable(client: CdpClient, files: readonly string[], options: ImportOptions): Promise<Planned> {
   const { table: name, create, addColumns } = options;
   const table = await findTable(client, name);
-  // Before reading the files, which can take a while.
+  // Checked before reading the files, which can take a while.
   if (table === undefined && !create)
     throw new UsageError(`There is no table "${name}"`, 'Create it with --create; preview it with --dry-run');
   const planned = await planFiles(files, table, options);
@@ -167,7 +167,7 @@ async function prepareTable(client: CdpClient, files: readonly string[], options
   return planned;
 }
 
-/** @throws UsageError if columns are missing and not to be added */
+/** @throws UsageError if columns are missing and may not be added */
 async function addMissing(client: CdpClient, table: Table, plan: ImportPlan, addColumns = false): Promise<void> {
   const missing = missingColumns(plan.files, table);
   if (missing.length > 0 && !addColumns) {

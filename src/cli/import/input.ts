@@ -18,7 +18,7 @@ export const labelOf = (path: string): string => (path === STDIN ? 'standard inp
  */
 export async function openInput(path: string, encoding: string | undefined): Promise<TextInput> {
   const label = labelOf(path);
-  // Before anything is opened.
+  // Checked before anything is opened.
   if (encoding !== undefined) decoderFor(encoding);
   const size = await sizeOf(path);
   const stream: Readable = path === STDIN ? process.stdin : createReadStream(path, { highWaterMark: 256 * 1024 });
@@ -29,7 +29,7 @@ export async function openInput(path: string, encoding: string | undefined): Pro
 
 async function* gunzipped(packed: AsyncIterable<Uint8Array>, label: string): AsyncGenerator<Buffer, void> {
   try {
-    // An error of either stream reaches the reader of the second.
+    // Errors of both streams reach the reader of the second.
     yield* pipeline(Readable.from(packed, { objectMode: false }), createGunzip(), () => {}) as AsyncIterable<Buffer>;
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
@@ -37,7 +37,7 @@ async function* gunzipped(packed: AsyncIterable<Uint8Array>, label: string): Asy
   }
 }
 
-/** In bytes; null if it can be read only once. @throws UsageError if there is no such file */
+/** The size in bytes; null if the file can be read only once. @throws UsageError if there is no such file */
 export async function sizeOf(path: string): Promise<number | null> {
   if (path === STDIN) return null;
   try {
@@ -50,7 +50,7 @@ export async function sizeOf(path: string): Promise<number | null> {
   }
 }
 
-/** Size, modification time and a hash of the beginning; null if it can be read only once. @throws UsageError */
+/** Size, modification time and a hash of the beginning; null if the file can be read only once. @throws UsageError */
 export async function identityOf(path: string): Promise<string | null> {
   if ((await sizeOf(path)) === null) return null;
   const { size, mtimeMs } = await stat(path);

@@ -19,7 +19,7 @@ import { UsageError } from '../exit.js';
 
 const SYNC_EVERY_MS = 1_000;
 
-/** Identifies an import, so that it can be found again. */
+/** Identifies an import, so that it can be resumed. */
 export interface Target {
   url: string;
   /** Id of the project. */
@@ -33,11 +33,11 @@ interface Header extends ImportHeader {
   target: Target;
 }
 
-/** A split also says how long the file of refused records is with its records. */
+/** A split also stores the length of the file of refused records after its own were written. */
 type Line = (JournalLine & { bytes?: number }) | { refusedFile: string };
 
 export class JournalFile extends Journal<Header> {
-  /** Length of the file of refused records, as far as it belongs to this journal. */
+  /** Length of the file of refused records, as of this journal. */
   refusedBytes = 0;
   refusedFile: string | null = null;
   private readonly timer: NodeJS.Timeout | undefined;
@@ -75,7 +75,7 @@ export class JournalFile extends Journal<Header> {
       if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
       throw error;
     }
-    // A line that the process did not finish has no effect yet.
+    // An incomplete line has had no effect yet.
     const complete = text.slice(0, text.lastIndexOf('\n') + 1);
     if (complete === '') {
       rmSync(path);
@@ -96,7 +96,7 @@ export class JournalFile extends Journal<Header> {
   }
 
   /**
-   * A part was refused, and others are sent instead of it.
+   * Records that a part was refused and is replaced by smaller ones.
    * @param refused number of its records that were written to the file of refused records
    * @param bytes length of that file
    */
@@ -120,7 +120,7 @@ export class JournalFile extends Journal<Header> {
     this.fd = undefined;
   }
 
-  /** The import is complete or abandoned. */
+  /** Call this if the import is complete or abandoned. */
   remove(): void {
     this.close();
     if (this.path !== undefined) rmSync(this.path, { force: true });

@@ -1,11 +1,10 @@
-/** Opens a file in its format. What reads Parquet and spreadsheets is loaded only for them. */
+/** Opens a file in its format. The readers of Parquet and workbooks are loaded on demand. */
 import { open } from 'node:fs/promises';
 import { UsageError } from '../exit.js';
 import type { FileFormat } from '../../import/format.js';
 import { type ImportFile, openText, type ReadOptions, type Source } from '../../import/source.js';
 import { identityOf, labelOf, openInput, sizeOf } from './input.js';
 
-/** The file of a path, or standard input. */
 export const importFile = (path: string): ImportFile => ({
   path,
   identity: () => identityOf(path),
@@ -25,8 +24,8 @@ export async function openSource(path: string, options: ReadOptions): Promise<So
 }
 
 /**
- * By the first bytes. Many kinds of files are ZIP archives, as a workbook is.
- * @param hasSheets whether it is said to be a workbook, whatever its name
+ * Detects the format by the first bytes. Many kinds of files besides workbooks are ZIP archives.
+ * @param hasSheets whether the options say that it is a workbook, whatever its name
  */
 async function binaryFormatOf(path: string, hasSheets: boolean): Promise<FileFormat | undefined> {
   const handle = await open(path);

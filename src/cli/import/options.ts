@@ -1,4 +1,4 @@
-/** What a person asks of an import, as the command line names it. */
+/** The options of an import, as on the command line. */
 import type { StoreOptions } from '../../client/insert.js';
 import type { Resolution } from '../../contract/wire/batch.js';
 import type { PlanOptions } from '../../import/plan.js';
@@ -17,7 +17,7 @@ export interface ImportOptions extends PlanOptions {
   refused?: string;
   /** Fail with the first refused record. */
   strict?: boolean;
-  /** Columns of a unique index: rows that have the same values there are updated. */
+  /** Columns of a unique index: rows with the same values in them are updated. */
   onConflict?: readonly string[];
   resolution?: Resolution;
   /** Keep refused records in the service. */
@@ -30,7 +30,7 @@ export interface ImportOptions extends PlanOptions {
   profile?: string;
 }
 
-/** Those that say how records are stored, which the journal keeps, too: a repeated batch must be the same request. */
+/** The options for storing records. The journal keeps them: a repeated batch must be the same request. */
 export const storingOf = ({ onConflict, resolution, quarantine, rehearse }: ImportOptions): StoreOptions => ({
   ...(onConflict === undefined ? {} : { onConflict }),
   ...(resolution === undefined ? {} : { resolution }),
@@ -40,7 +40,7 @@ export const storingOf = ({ onConflict, resolution, quarantine, rehearse }: Impo
 
 const FLAGS = { onConflict: '--on-conflict', resolution: '--resolution', onError: '--quarantine' } as const;
 
-/** @throws UsageError if an option is not as it was when the import was started; one that is not given stays */
+/** @throws UsageError if an option differs from when the import was started; an omitted one stays as it was */
 export function requireSameStoring(options: ImportOptions, begun: StoreOptions): void {
   const given = storingOf(options);
   for (const name of ['onConflict', 'resolution', 'onError'] as const) {
@@ -53,7 +53,7 @@ export function requireSameStoring(options: ImportOptions, begun: StoreOptions):
   }
 }
 
-/** The options of the command line that ask for it. */
+/** The same as options on the command line. */
 export const storingFlags = ({ onConflict, resolution, onError }: StoreOptions): string[] => [
   ...(onConflict === undefined ? [] : [FLAGS.onConflict, [onConflict].flat().join(',')]),
   ...(resolution === undefined ? [] : [FLAGS.resolution, resolution]),

@@ -1,9 +1,9 @@
-/** Values of Parquet as JSON with all their digits, and the column type for each type of Parquet. */
+/** Converts Parquet values to JSON with all their digits, and Parquet types to column types. */
 import type { FileMetaData, ParquetParsers, SchemaElement, SchemaTree } from 'hyparquet';
 import type { ColumnType } from '../../contract/column-types.js';
 import { epochTimestamp } from '../../import/timestamps.js';
 
-/** A JSON document, as it is written. */
+/** The text of a JSON document. */
 class Document {
   constructor(readonly text: string) {}
 }
@@ -11,7 +11,7 @@ class Document {
 const timeOf = (value: bigint, below: number): string => epochTimestamp(String(value), below) ?? String(value);
 const utf8 = (bytes: Uint8Array): string => Buffer.from(bytes).toString('utf8');
 
-/** Instead of `Date`, which has milliseconds, and of parsed JSON, which has doubles. Called without NULL. */
+/** They replace `Date`, which only has milliseconds, and parsed JSON, which has doubles. NULL is not passed to them. */
 export const PARSERS: Partial<ParquetParsers> = {
   timestampFromMilliseconds: (value: bigint) => timeOf(value, 3),
   timestampFromMicroseconds: (value: bigint) => timeOf(value, 6),
@@ -32,7 +32,7 @@ const isJson = ({ converted_type: type, logical_type: logical }: SchemaElement):
 
 const DECIMALS = new WeakMap<SchemaElement, number>();
 
-/** The reader makes doubles of decimals; without their type, it leaves them as they are stored. */
+/** The reader converts decimals to doubles; without their type, it leaves them as stored. */
 export function withRawDecimals(metadata: FileMetaData): FileMetaData {
   const schema = metadata.schema.map((element): SchemaElement => {
     if (!isDecimal(element)) return element;
@@ -43,7 +43,7 @@ export function withRawDecimals(metadata: FileMetaData): FileMetaData {
   return { ...metadata, schema };
 }
 
-/** @returns undefined if the values decide: decimals, and integers that may be beyond 64 bits */
+/** @returns undefined if the values decide: for decimals, and for integers that may exceed 64 bits */
 export function columnType({ element, children }: SchemaTree): ColumnType | undefined {
   const { type, converted_type: converted, logical_type: logical, repetition_type: repetition } = element;
   if (children.length > 0 || repetition === 'REPEATED' || isJson(element)) return 'JSONB';
@@ -57,7 +57,7 @@ export function columnType({ element, children }: SchemaTree): ColumnType | unde
   return type === 'BOOLEAN' ? 'BOOLEAN' : 'TEXT';
 }
 
-/** @param node what the schema says of the value; undefined within values that describe themselves (VARIANT) */
+/** @param node the schema of the value; undefined within values that describe themselves (VARIANT) */
 export function jsonOf(value: unknown, node: SchemaTree | undefined): string {
   if (value === null || value === undefined) return 'null';
   if (value instanceof Document) return value.text;
@@ -79,7 +79,7 @@ export function jsonOf(value: unknown, node: SchemaTree | undefined): string {
     default:
       return JSON.stringify(value);
   }
-  // As Postgres writes bytea.
+  // In Postgres's hex format for bytea.
   if (value instanceof Uint8Array) return JSON.stringify(`\\x${Buffer.from(value).toString('hex')}`);
   if (value instanceof Date) return JSON.stringify(value);
   if (Array.isArray(value)) return `[${value.map((item) => jsonOf(item, itemOf(node))).join(',')}]`;
@@ -89,9 +89,7 @@ export function jsonOf(value: unknown, node: SchemaTree | undefined): string {
   return `{${members.join(',')}}`;
 }
 
-/**
- * A list has a group that repeats, most often with one member, the item. A value that itself repeats is its own item.
- */
+/** A list has a repeated group, usually with a single member, the item. A repeated value is its own item. */
 function itemOf(node: SchemaTree | undefined): SchemaTree | undefined {
   const [group] = node?.children ?? [];
   return group === undefined ? node : group.children.length === 1 ? group.children[0] : group;
@@ -99,7 +97,7 @@ function itemOf(node: SchemaTree | undefined): SchemaTree | undefined {
 
 function memberOf(node: SchemaTree | undefined, name: string): SchemaTree | undefined {
   const member = node?.children.find(({ element }) => element.name === name);
-  // The entries of a map have a key and a value each.
+  // Each entry of a map has a key and a value.
   return member ?? node?.children[0]?.children[1];
 }
 
@@ -108,7 +106,7 @@ function digitsOfTime({ converted_type: converted, logical_type: logical }: Sche
   return unit === undefined ? undefined : { MILLIS: 3, MICROS: 6, NANOS: 9 }[unit];
 }
 
-/** @param raw an integer, or the bytes of one, the highest first */
+/** @param raw an integer, or its big-endian bytes */
 function decimalOf(raw: number | bigint | Uint8Array, scale: number): string {
   const value =
     raw instanceof Uint8Array

@@ -1,4 +1,4 @@
-/** Records of a Parquet file as JSON text, a part of a row group at a time. */
+/** Reads records of a Parquet file as JSON text, part of a row group at a time. */
 import {
   asyncBufferFromFile,
   type DecodedArray,
@@ -16,12 +16,15 @@ import type { JsonRecord } from '../../import/json-records.js';
 import { columnType, jsonOf, PARSERS, withRawDecimals } from './parquet-values.js';
 import type { ReadOptions, Source } from '../../import/source.js';
 
-/** What is read at a time, of all columns. */
+/** The number of values read at a time, over all columns. */
 const VALUES = 100_000;
-/** One column of a row group is in memory as it is in the file, and all of it if its values are nested. */
+/**
+ * The limit for a column of a row group, whose encoded bytes are kept in memory, and for nested values also the decoded
+ * ones.
+ */
 const CHUNK_MIB = 256;
 
-/** @param size null if the file can be read only once @throws UsageError if it is not Parquet that can be read */
+/** @param size null if the file can be read only once @throws UsageError if it cannot be read as Parquet */
 export async function openParquet(path: string, size: number | null, { flatten }: ReadOptions): Promise<Source> {
   const label = labelOf(path);
   if (size === null) throw new UsageError(`${label}: Parquet must be a regular file, not a pipe`);
@@ -38,7 +41,7 @@ export async function openParquet(path: string, size: number | null, { flatten }
         const values: DecodedArray[] = [];
         for (const { element, children } of columns) {
           const column = element.name;
-          // Nested values can be decoded only from the beginning of the group; then parts of them come from memory.
+          // Nested values can be decoded only from the beginning of the group; parts of them then come from memory.
           if (children.length > 0 || element.repetition_type === 'REPEATED')
             await explained(label, scan.readColumn({ column, ...group }));
           values.push(await explained(label, scan.readColumn({ column, ...part })));
@@ -69,7 +72,7 @@ export async function openParquet(path: string, size: number | null, { flatten }
   };
 }
 
-/** @param group rows of one row group @returns parts that are small enough to be in memory as JavaScript values */
+/** @param group rows of one row group @returns parts small enough to fit in memory as JavaScript values */
 function* partsOf({ rowStart: start, rowEnd: end }: ParquetRowRange, columns: number): Generator<ParquetRowRange> {
   const rows = Math.ceil(VALUES / Math.max(1, columns));
   for (let rowStart = start; rowStart < end; rowStart += rows)

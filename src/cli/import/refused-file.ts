@@ -1,6 +1,6 @@
 /**
- * The file of refused records: one per line, with what is wrong with it. Once its records are corrected, it can be
- * imported itself (`source.ts`).
+ * The file of refused records: one per line, with its errors. After corrections, the file itself can be imported
+ * (`source.ts`).
  */
 import { appendFileSync, closeSync, fstatSync, fsyncSync, ftruncateSync, openSync, readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
@@ -10,8 +10,8 @@ export class RefusedFile {
   private fd: number | undefined;
 
   /**
-   * @param path an existing file is left alone, and the next free name used
-   * @param fallback if the file cannot be created there: data is often in a folder that is not writable
+   * @param path if this file exists, the next free name is used
+   * @param fallback used if `path` cannot be created: data is often in a read-only folder
    */
   constructor(
     public path: string,
@@ -22,8 +22,8 @@ export class RefusedFile {
 
   /**
    * Opens the file of an import that is resumed.
-   * @param bytes its length according to the journal; anything after that is removed
-   * @returns its length: less after a power failure, or if someone removed the file
+   * @param bytes its length according to the journal; the file is truncated to it
+   * @returns its length, which is smaller after a power failure, or if someone removed the file
    */
   reopen(bytes: number): number {
     this.fd = openSync(this.path, 'a+');
@@ -35,7 +35,7 @@ export class RefusedFile {
     return kept;
   }
 
-  /** Creates the file with the first refused record. @returns whether it has just been created */
+  /** Creates the file when the first record is refused. @returns whether it has just been created */
   create(): boolean {
     if (this.fd !== undefined) return false;
     try {
@@ -60,7 +60,7 @@ export class RefusedFile {
     }
   }
 
-  /** @returns number of bytes written */
+  /** @returns the number of bytes written */
   append(file: string, lines: readonly RefusedRecord[]): number {
     const text = Buffer.from(lines.map((line) => refusedLine(file, line)).join(''));
     if (this.fd !== undefined) appendFileSync(this.fd, text);

@@ -1,4 +1,4 @@
-/** Sends the records of an import that is planned, until they are all stored or it is interrupted. */
+/** Sends the records of a planned import until all are stored or it is interrupted. */
 import { basename } from 'node:path';
 import type { CdpClient } from '../../client/client.js';
 import { CdpError } from '../../client/error.js';
@@ -19,7 +19,6 @@ import type { Source } from '../../import/source.js';
 
 export interface ImportResult {
   outcome: 'complete' | 'stopped' | 'failed';
-  /** Why it failed. */
   error?: unknown;
   /** Rows stored, and records refused, by all processes of this import. */
   inserted: number;
@@ -30,7 +29,7 @@ export interface ImportResult {
   quarantined: number;
   /** Rows stored by this process. */
   storedNow: number;
-  /** How, as the journal has it. */
+  /** The options for storing records, from the journal. */
   storing: StoreOptions;
   retries: number;
   refusedFile: string | null;
@@ -64,13 +63,13 @@ export async function sendFiles(
     stop.abort();
     warn('\nWaiting for the batches in flight; press Ctrl-C again to exit at once');
   };
-  // Before, one Ctrl-C ends the process; from now on, the import can be resumed.
+  // Until now, Ctrl-C ended the process; from here on, the import can be resumed.
   process.on('SIGINT', onSignal).on('SIGTERM', onSignal);
   const progress = new ProgressLine(() => ({ rows: journal.stored, share: reader.share, refused: totals.refused }));
   let outcome: ImportResult['outcome'];
   let error: unknown;
   try {
-    // The last record of a key wins if batches go one after the other.
+    // Batches go one after the other, so that the last record with a key wins.
     const atOnce = concurrency ?? (storing.onConflict === undefined ? 4 : 1);
     const limits = { concurrency: atOnce, signal: stop.signal };
     const isComplete = await forEachConcurrently(reader.batches(), limits, (batch) => sender.send(batch));
@@ -103,7 +102,7 @@ export async function sendFiles(
   };
 }
 
-/** Everything is on disk before any part is sent. @param strict fail with the first refused record */
+/** Writes everything to disk before any part is sent. @param strict fail at the first refused record */
 function keepSplit(
   journal: JournalFile,
   refusedFile: RefusedFile,
@@ -122,7 +121,7 @@ function keepSplit(
   journal.sync();
 }
 
-/** By default next to the first file, or if nothing can be created there, in the current folder. */
+/** By default next to the first file, or in the current folder if nothing can be created there. */
 function refusedFileOf(journal: JournalFile, table: string, path: string | undefined): RefusedFile {
   const chosen = journal.refusedFile ?? path;
   const name = defaultRefusedFile(journal.header.plan, table);

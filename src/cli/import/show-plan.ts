@@ -1,4 +1,4 @@
-/** Shows how each file will be read, and what may be wrong with that. */
+/** Shows how each file will be read, with warnings. */
 import { fitting, terminalWidth } from '../terminal/grid.js';
 import { warn } from '../terminal/output.js';
 import { firstCells, printable, widthOf } from '../terminal/text.js';
@@ -6,7 +6,7 @@ import { formatName } from '../../import/format.js';
 import { labelOf } from './input.js';
 import type { ImportPlan } from '../../import/plan.js';
 
-/** Some field names are whole sentences, and would leave no room for the rest. */
+/** Some field names are whole sentences, which would leave no room for the rest. */
 const FIELD_WIDTH = 40;
 
 function shortened(field: string): string {

@@ -1,4 +1,4 @@
-/** Rows of a sheet of an Excel workbook as records of cells, as those of delimited text. */
+/** Reads rows of a sheet of an Excel workbook as records of cells, like those of delimited text. */
 import { readFile } from 'node:fs/promises';
 import { type CellValue, readXlsx, streamXlsxRows } from 'hucre/xlsx';
 import { UsageError } from '../exit.js';
@@ -6,7 +6,7 @@ import type { Cell, CsvRecord } from '../../import/csv-reader.js';
 import { labelOf } from './input.js';
 import { type ReadOptions, type Source, sourceOfCells } from '../../import/source.js';
 
-/** The file and its rows are in memory. */
+/** Limited, because the file and its rows are in memory. */
 const LIMIT_MIB = 64;
 
 /**
@@ -49,7 +49,7 @@ export async function openWorkbook(path: string, size: number | null, options: R
     }
     hasEnded = true;
   };
-  // The file is read at once; how far its rows are used is not known before they end.
+  // The file is read at once, so progress is unknown until its rows end.
   const input = { label, name: path, size, bytesRead: () => (hasEnded ? size : 0), close: () => (isClosed = true) };
   return sourceOfCells(input, { kind: 'xlsx', delimiter: '' }, rows(), options);
 }
@@ -66,7 +66,7 @@ async function sheetNames(path: string): Promise<string[]> {
 
 const FIRST_DAY = Date.UTC(1900, 0, 1);
 
-/** As delimited text has it: numbers in the notation of the options, dates and times in ISO 8601. */
+/** As in delimited text: numbers with the decimal separator of the options, dates and times in ISO 8601. */
 function cellOf(value: CellValue, { decimal }: ReadOptions): Cell {
   if (value === null || value === '') return null;
   if (value instanceof Date) {
@@ -75,7 +75,7 @@ function cellOf(value: CellValue, { decimal }: ReadOptions): Cell {
     return time.replace(/T00:00:00\.000Z$/, '').replace('.000Z', 'Z');
   }
   if (typeof value !== 'number') return String(value);
-  // A workbook has doubles: beyond this, digits were lost before.
+  // A workbook contains doubles: larger integers have already lost digits.
   const text = Number.isInteger(value) && !Number.isSafeInteger(value) ? value.toExponential() : String(value);
   return text.replace('.', decimal);
 }

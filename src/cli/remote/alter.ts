@@ -1,4 +1,4 @@
-/** `cdp alter TABLE COLUMN TYPE`: changes the type of a column, and says which values are in the way. */
+/** `cdp alter TABLE COLUMN TYPE`: changes the type of a column, or reports the values that prevent it. */
 import { Argument, Command } from 'commander';
 import type { AlterColumn } from '../../client/client.js';
 import { CdpError } from '../../client/error.js';
@@ -34,7 +34,7 @@ const EXAMPLE = `
 Example:
   cdp alter customers active BOOLEAN --map yes=true --map no=false --map n/a=`;
 
-/** What the service calls "map" is an option here. */
+/** Replaces the service's hint about "map", which is an option here. */
 function explainMap(error: unknown): never {
   if (!(error instanceof CdpError) || error.values.length === 0) throw error;
   throw error.with(error.message, { hint: 'Say what they become: --map VALUE=NEW, or --map VALUE= for NULL' });
@@ -43,7 +43,7 @@ function explainMap(error: unknown): never {
 /** @throws UsageError */
 function mapOf(pairs: readonly string[]): Record<string, string | null> {
   const entries = pairs.map((pair) => {
-    // At the last one: values may have it, what they become hardly ever.
+    // Splits at the last "=", which is more likely in a value than in its replacement.
     const end = pair.lastIndexOf('=');
     if (end === -1) throw new UsageError(`--map takes FROM=TO, not "${pair}"`);
     return [pair.slice(0, end), pair.slice(end + 1) || null] as const;

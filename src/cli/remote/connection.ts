@@ -1,5 +1,5 @@
 /**
- * Which service a command calls, and with whose token: the named profile, else the environment, else the default
+ * Finds the service and the token for a command: the named profile comes first, then the environment, then the default
  * profile.
  */
 import { chmod, readFile } from 'node:fs/promises';
@@ -25,12 +25,12 @@ export interface Profile {
 
 type Profiles = Record<string, Profile>;
 
-/** Holds the name that `cdp use` chose. */
+/** The file with the name that `cdp use` chose. */
 const chosenFile = (): string => join(configFolder(), 'profile');
 
 export const profilesFile = (): string => join(configFolder(), 'profiles.json');
 
-/** @throws UsageError if the file is not one of ours */
+/** @throws UsageError if the file does not contain profiles */
 export async function readProfiles(): Promise<Profiles> {
   const file = profilesFile();
   const text = await readFile(file, 'utf8').catch((error: unknown) => {
@@ -52,7 +52,7 @@ export async function readProfiles(): Promise<Profiles> {
 
 export async function writeProfiles(profiles: Profiles): Promise<void> {
   await makePrivate(configFolder());
-  // The folder may have existed before, open to others.
+  // The folder may already have existed, with access for others.
   await chmod(configFolder(), 0o700);
   await replaceFile(profilesFile(), `${JSON.stringify(profiles, null, 2)}\n`, 0o600);
 }
@@ -68,12 +68,12 @@ export async function chosenProfile(): Promise<string> {
 
 export const chooseProfile = (name: string): Promise<void> => replaceFile(chosenFile(), `${name}\n`, 0o600);
 
-/** @throws UsageError if there is none */
+/** @throws UsageError if there is no profile */
 export const findConnection = (command: Command): Promise<Profile> =>
   findProfile(command.opts<{ profile?: string }>().profile);
 
 /**
- * @param name of a profile, if the person named one
+ * @param name of a profile, if given
  * @throws UsageError if there is none
  */
 export async function findProfile(name: string | undefined): Promise<Profile> {
@@ -83,7 +83,7 @@ export async function findProfile(name: string | undefined): Promise<Profile> {
   if (name === undefined && (url !== undefined || token !== undefined)) {
     if (profile !== undefined)
       throw new UsageError(`Both ${ENVIRONMENT.profile} and ${ENVIRONMENT.url} are set`, 'Unset one of them');
-    // A profile's token must not go to an address that it was not made for.
+    // A profile's token must not be sent to another address.
     if (url === undefined) throw new UsageError(`${ENVIRONMENT.token} is set and ${ENVIRONMENT.url} is not`);
     if (token === undefined) throw new UsageError(`${ENVIRONMENT.url} is set and ${ENVIRONMENT.token} is not`);
     return { url, token };
@@ -106,11 +106,11 @@ export async function findProfile(name: string | undefined): Promise<Profile> {
 export const noProfile = (name: string): UsageError =>
   new UsageError(`There is no profile "${name}"`, `Create it: ${PROGRAM} login --profile ${name}`);
 
-/** The variable that decides instead of the profile of `cdp use`. */
+/** The variable that overrides the profile of `cdp use`. */
 export const decidingVariable = (): string | undefined =>
   Object.values(ENVIRONMENT).find((variable) => process.env[variable]);
 
-/** A few seconds at most: somebody is waiting. */
+/** A few seconds at most, because a person is waiting. */
 const MAX_RETRIES = 3;
 
 export const connect = async (command: Command): Promise<CdpClient> => clientFor(await findConnection(command));

@@ -1,4 +1,4 @@
-/** `cdp console`: the address of the web console, opened in a browser if there is a screen. */
+/** `cdp console`: prints the address of the web console, and opens it in a browser if there is a display. */
 import { spawn } from 'node:child_process';
 import { Command } from 'commander';
 import { UsageError } from '../exit.js';
@@ -24,14 +24,15 @@ async function open({ url: given, profile }: { url?: string; profile?: string })
   const address = `${url.replace(/\/+$/, '')}/console/`;
   printLines([address]);
   const opener = openerFor(process.platform);
-  // No shell, and it is a URL: no part of it is an option or a command. Without such a program the address must do.
+  // Without a shell, no part of the URL can be a command or an option. If the program is missing, the printed address
+  // must do.
   if (opener !== null)
     spawn(opener, [address], { stdio: 'ignore', detached: true })
       .on('error', () => {})
       .unref();
 }
 
-/** No token is needed: people enter theirs in the console. */
+/** Needs no token: people enter theirs in the console. */
 async function addressOf(profile: string | undefined): Promise<string> {
   const variable = process.env[ENVIRONMENT.url];
   if (profile === undefined && variable) return variable;

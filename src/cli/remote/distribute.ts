@@ -1,4 +1,4 @@
-/** `cdp table distribute`: where the rows of a table are, on a Citus cluster. */
+/** `cdp table distribute`: distributes the rows of a table over a Citus cluster. */
 import { Command, Option } from 'commander';
 import type { DistributeBody } from '../../contract/wire/distribution.js';
 import { print } from '../terminal/output.js';

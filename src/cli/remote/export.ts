@@ -1,4 +1,6 @@
-/** `cdp export "SELECT …" -o FILE`: the rows of a query or a table into a file, which appears when it is complete. */
+/**
+ * `cdp export "SELECT …" -o FILE`: writes the rows of a query or a table to a file, which appears when it is complete.
+ */
 import { Command, Option } from 'commander';
 import { connect } from './connection.js';
 import { collect, numbersOption, remoteOptions, whole } from './options.js';
@@ -97,7 +99,7 @@ async function exportRows(command: Command, sql: string, options: Options, signa
     }
   };
   try {
-    // Fetched before the file is created: a query that is rejected leaves the folder unchanged.
+    // The first chunk comes before the file is created, so that a rejected query leaves the folder unchanged.
     await write(counting(await rows.next()));
   } finally {
     progress.end();

@@ -58,7 +58,7 @@ async function login({ profile, url: given, force = false }: Options): Promise<v
   process.stdout.write(`Stored as the profile ${profile} in ${profilesFile()}\n`);
 }
 
-/** @throws UsageError rather than replace the only copy of another project's token */
+/** @throws UsageError if this would replace the only copy of another project's token */
 function requireSamePlace(name: string, earlier: Profile | undefined, { url, project }: Profile): void {
   if (earlier === undefined) return;
   const { project: before = project } = earlier;
@@ -72,11 +72,11 @@ function requireSamePlace(name: string, earlier: Profile | undefined, { url, pro
 const isExposed = ({ protocol, hostname }: URL): boolean =>
   protocol === 'http:' && !/^(localhost|127\.[\d.]+|\[::1\])$/.test(hostname);
 
-/** On a terminal without showing it, else from standard input. */
+/** Reads a secret without echo on a terminal, otherwise from standard input. */
 async function askSecret(question: string): Promise<string> {
   if (!process.stdin.isTTY) return (await text(process.stdin)).trim();
   process.stderr.write(question);
-  // The line editor echoes what it reads; here it echoes into nothing.
+  // The line editor echoes its input; here, into nothing.
   const nowhere = new Writable({ write: (_chunk, _encoding, done) => done() });
   const editor = createInterface({ input: process.stdin, output: nowhere, terminal: true });
   try {

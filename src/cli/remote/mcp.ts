@@ -1,4 +1,4 @@
-/** `cdp mcp`: passes the messages of an MCP client that speaks stdio on to the service's /mcp, and the answers back. */
+/** `cdp mcp`: forwards the messages of an MCP client on stdio to the service's /mcp, and returns the answers. */
 import { Command } from 'commander';
 import { networkError } from '../../client/transport.js';
 import type { ErrorBody } from '../../contract/wire/failure.js';
@@ -6,7 +6,7 @@ import { warn } from '../terminal/output.js';
 import { findConnection, type Profile, requireUrl } from './connection.js';
 import { remoteOptions } from './options.js';
 
-/** What the headers of HTTP repeat of a message (MCP, "Streamable HTTP"). */
+/** The fields of a message that HTTP headers repeat (MCP, "Streamable HTTP"). */
 interface Message {
   id?: string | number;
   method?: string;
@@ -14,7 +14,7 @@ interface Message {
 }
 
 const PARSE_ERROR = -32_700;
-/** Of the service itself: the range is for implementations (JSON-RPC 2.0 section 5.1). */
+/** The code for errors of the service, in the range for implementations (JSON-RPC 2.0 section 5.1). */
 const SERVICE_ERROR = -32_000;
 
 export function mcpCommand(): Command {
@@ -25,12 +25,12 @@ export function mcpCommand(): Command {
     const profile = await findConnection(command);
     requireUrl(profile.url);
     const bridge = new Bridge(profile, (line) => void process.stdout.write(`${line}\n`));
-    // Its end is the client's goodbye; running calls still get their answers.
+    // End of input means that the client has finished; running calls still get their answers.
     for await (const line of linesOf(process.stdin)) bridge.take(line);
   });
 }
 
-/** Of Unix: readline also ends them at characters that JSON may hold. */
+/** Splits only at LF: readline also splits at characters that JSON may contain. */
 async function* linesOf(input: AsyncIterable<Buffer>): AsyncGenerator<string> {
   const decoder = new TextDecoder();
   let rest = '';
@@ -43,7 +43,7 @@ async function* linesOf(input: AsyncIterable<Buffer>): AsyncGenerator<string> {
 }
 
 class Bridge {
-  /** What the client and the service agreed on; a later revision says it in each message. */
+  /** The protocol version that the client and the service agreed on; later revisions send it in each message. */
   private version: string | undefined;
   private readonly running = new Map<string | number, AbortController>();
 
@@ -61,7 +61,7 @@ class Bridge {
       return this.fail(null, 'This is not JSON', {}, PARSE_ERROR);
     }
     const { id, method, params } = message;
-    // The service ends a call when its connection closes.
+    // Closing the connection cancels the call in the service.
     if (method === 'notifications/cancelled') this.running.get(params?.requestId ?? '')?.abort();
     else void this.forward(line, message).finally(() => this.running.delete(id ?? ''));
   }
@@ -102,21 +102,21 @@ class Bridge {
     };
   }
 
-  /** The service's own error, such as that of a revoked token. */
+  /** Reports an error of the service itself, for instance a revoked token. */
   private refused(id: Message['id'], { status }: Response, text: string): void {
     const { error, message, hint } = jsonIn<Partial<ErrorBody>>(text) ?? {};
     const what = message ?? `The response with status ${status} is not from the service`;
     this.fail(id, hint === undefined ? what : `${what}. ${hint}`, { status, error });
   }
 
-  /** @param id of the request; undefined: a notification, which has no answer */
+  /** @param id of the request; undefined: a notification, which gets no answer */
   private fail(id: Message['id'] | null, message: string, data: object, code = SERVICE_ERROR): void {
     if (id === undefined) warn(message);
     else this.write(JSON.stringify({ jsonrpc: '2.0', id, error: { code, message, data } }));
   }
 }
 
-/** One, or the events of a stream; none for a notification that was taken. */
+/** One message, or the events of a stream; none for an accepted notification. */
 function messagesIn({ status, headers }: Response, text: string): string[] {
   if (status === 202) return [];
   if (!headers.get('content-type')?.startsWith('text/event-stream')) return [text];
@@ -136,6 +136,6 @@ function jsonIn<T>(text: string): T | null {
   }
 }
 
-/** Headers hold ASCII; anything else is marked and encoded (MCP 2026-07-28, "Streamable HTTP"). */
+/** Headers contain ASCII; other text is marked and encoded (MCP 2026-07-28, "Streamable HTTP"). */
 const headerText = (text: string): string =>
   /^[\x21-\x7e]+$/.test(text) ? text : `=?base64?${Buffer.from(text).toString('base64')}?=`;

@@ -1,4 +1,4 @@
-/** Options that several commands take, and how their values are read. */
+/** Options of several commands, and the parsing of their values. */
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { RESOLUTIONS } from '../../contract/wire/batch.js';
 import { UsageError } from '../exit.js';
@@ -16,13 +16,13 @@ export const numbersOption = (): Option =>
     'How to write bigint and numeric values in JSON: all as strings, or all as numbers (default: as numbers up to 2^53-1)',
   ).choices(['string', 'raw']);
 
-/** What an import and a replay do with rows that are already there. */
+/** The options of an import and a replay for rows that already exist. */
 export const conflictOptions = (command: Command): Command =>
   command
     .option('--on-conflict <COLUMNS>', 'Update rows that have the same values in these columns: a,b', list)
     .addOption(new Option('--resolution <HOW>', 'How to update them (default: merge)').choices([...RESOLUTIONS]));
 
-/** @throws UsageError if it is said how to update rows, but not which */
+/** @throws UsageError if --resolution is given without --on-conflict */
 export function requireKeyOf({ onConflict, resolution }: { onConflict?: unknown; resolution?: unknown }): void {
   if (resolution !== undefined && onConflict === undefined)
     throw new UsageError('--resolution needs --on-conflict', 'Name the columns of a unique index: --on-conflict email');
@@ -30,7 +30,7 @@ export function requireKeyOf({ onConflict, resolution }: { onConflict?: unknown;
 
 export const list = (value: string): string[] => value.split(',').map((each) => each.trim());
 
-/** An option that can be given several times. */
+/** Collects the values of a repeatable option. */
 export const collect = (value: string, values: unknown[] = []): unknown[] => [...values, value];
 
 export function whole(value: string): number {
@@ -38,7 +38,7 @@ export function whole(value: string): number {
   return Number(value);
 }
 
-/** Of `a=b,c=d`. What is left of = may have commas; what is right of it, not. */
+/** Parses `a=b,c=d`. The left side of = may contain commas; the right side may not. */
 export const pairs = (value: string): [string, string][] =>
   Array.from(value.matchAll(/(.*?)=([^=,]*)(?:,|$)|.+/gs), ([, name = '', wanted = '']) => [
     name.trim(),

@@ -1,4 +1,6 @@
-/** Where an export goes: a file, which gets its name when it is complete; a device or a pipe; standard output. */
+/**
+ * The destination of an export: a file, which gets its name when it is complete; a device or a pipe; standard output.
+ */
 import { randomBytes } from 'node:crypto';
 import { createWriteStream } from 'node:fs';
 import { realpath, rename, rm, stat } from 'node:fs/promises';
@@ -22,8 +24,8 @@ export type Write = (chunks: Chunks) => Promise<void>;
 /**
  * @param output path, or `-`
  * @param overwrites whether it may replace a file
- * @returns a function that writes there, once; nothing changes before
- * @throws UsageError if no file can be there, or one is
+ * @returns a function that writes there, once; nothing changes before its call
+ * @throws UsageError if a file cannot be created there, or already exists
  */
 export async function outputTo(output: string, overwrites: boolean): Promise<Write> {
   if (isStdout(output)) return printChunks;
@@ -32,7 +34,7 @@ export async function outputTo(output: string, overwrites: boolean): Promise<Wri
     if (!isMissing(error)) throw error;
   });
   if (found?.isDirectory()) throw new UsageError(`${output} is a folder`);
-  // A rename would replace a device or a pipe by a file. A descriptor may lead to either.
+  // A rename would replace a device or a pipe with a file. A descriptor may refer to either.
   if (found && (!found.isFile() || DESCRIPTOR.test(output)))
     return (chunks) => write(chunks, output, isGzipped, { flags: 'a' });
   if (found && !overwrites) throw new UsageError(`The file ${output} exists`, 'Overwrite it with --force');

@@ -1,4 +1,4 @@
-/** `cdp quarantine list|show|replay|drop`: records that were refused and kept. */
+/** `cdp quarantine list|show|replay|drop`: manages quarantined records. */
 import { Command, InvalidArgumentError } from 'commander';
 import type { DropOptions, QuarantineFilter, ReplayOptions } from '../../client/quarantine.js';
 import type { QuarantinedRecord } from '../../contract/wire/quarantine.js';
@@ -119,7 +119,7 @@ type Value = string | boolean | null;
 
 const WORDS: Readonly<Record<string, boolean | null>> = { null: null, true: true, false: false };
 
-/** A word of JSON, else text: the API reads numbers from text, too. */
+/** A literal of JSON, otherwise text: the API also reads numbers from text. */
 const valueOf = (text: string): Value => (Object.hasOwn(WORDS, text) ? (WORDS[text] ?? null) : text);
 
 /** @param pair such as `note=a, b` @param before of the same option, given earlier */

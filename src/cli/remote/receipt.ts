@@ -1,4 +1,4 @@
-/** `cdp receipt KEY…`: what became of the batches with these idempotency keys. */
+/** `cdp receipt KEY…`: shows the outcomes of the batches with these idempotency keys. */
 import { Command } from 'commander';
 import { LIMITS } from '../../contract/limits.js';
 import type { Receipt } from '../../contract/wire/receipts.js';

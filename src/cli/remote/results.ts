@@ -1,4 +1,4 @@
-/** Results of SQL for people: every value as the text that the service sent, with all its digits. */
+/** Results of SQL for people: every value as the service sent it, with all its digits. */
 import type { CdpClient } from '../../client/client.js';
 import type { AsText, QueryOptions, QueryResult } from '../../client/sql.js';
 import { fitting, grid, records } from '../terminal/grid.js';
@@ -15,7 +15,7 @@ export interface Layout {
   expanded: boolean | 'auto';
   /** Columns of the terminal. */
   width: number;
-  /** How to get the rows that are not shown. */
+  /** A hint how to get the remaining rows. */
   more: string;
 }
 
@@ -33,7 +33,7 @@ export async function queryResults(
 }
 
 const STRING_OR_NUMBER = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
-/** Marks a number that became a string. Postgres has no text with this character. */
+/** Marks a number that was turned into a string. No Postgres text contains this character. */
 const MARK = '\0';
 
 /** Numbers that a double would spell differently (`1.50`) become marked strings. */

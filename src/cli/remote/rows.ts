@@ -1,4 +1,4 @@
-/** The rows of a query as the bytes of a file, as they arrive: every digit as the service sends it. */
+/** Streams the rows of a query as the bytes of a file, with every digit that the service sends. */
 import type { CdpClient } from '../../client/client.js';
 import { CdpError } from '../../client/error.js';
 import type { LineOptions } from '../../client/sql.js';
@@ -9,7 +9,7 @@ export type Format = (typeof FORMATS)[number];
 
 const EMPTY_JSON = '[]\n';
 
-/** Lines are gathered into chunks of this size. */
+/** Lines are collected into chunks of this size. */
 const CHUNK_CHARACTERS = 64 * 1024;
 
 export async function* rowsAs(
@@ -34,7 +34,7 @@ export async function* rowsAs(
   else yield chunk + close;
 }
 
-/** @throws CdpError with a hint if the rows break off: CSV has no place for the service's error */
+/** @throws CdpError with a hint if the rows break off: CSV cannot carry the service's error */
 async function* csv(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array, void> {
   let hasBegun = false;
   try {
@@ -54,15 +54,15 @@ const LF = 0x0a;
 const QUOTE = 0x22;
 
 /**
- * Counts the rows in the bytes of a file as they pass; those of Parquet, which cannot be seen in them, by
- * {@link addRow}.
+ * Counts the rows in the bytes of a file as they pass; for Parquet, in which rows cannot be seen, through {@link
+ * addRow}.
  */
 export class RowCounter {
   bytes = 0;
   private lines = 0;
   private isQuoted = false;
 
-  /** @param hasTypes whether the first line of NDJSON has names and types */
+  /** @param hasTypes whether the first line of NDJSON contains names and types */
   constructor(
     private readonly format: Format | 'parquet',
     private readonly hasTypes = false,
@@ -83,7 +83,7 @@ export class RowCounter {
     this.bytes += bytes.length;
     if (this.format === 'parquet') return;
     for (const byte of bytes) {
-      // A doubled quote within quotes ends and begins them, which comes to the same.
+      // A doubled quote within quotes ends and begins them again, which has the same effect.
       if (isCsv && byte === QUOTE) this.isQuoted = !this.isQuoted;
       else if (byte === LF && !this.isQuoted) this.lines++;
     }

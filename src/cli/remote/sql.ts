@@ -1,6 +1,6 @@
 /**
- * `cdp sql`: runs SQL from an argument, a file or standard input, printing a table on a terminal, else CSV; or opens
- * the shell.
+ * `cdp sql`: runs SQL from an argument, a file or standard input, and prints a table on a terminal, otherwise CSV; or
+ * opens the shell.
  */
 import { text } from 'node:stream/consumers';
 import { Command, Option } from 'commander';
@@ -107,7 +107,7 @@ async function statement(argument: string | undefined, { file }: Options): Promi
   return sql;
 }
 
-/** Errors show the place in the SQL. What the service calls "params" is an option here. */
+/** Lets errors show the place in the SQL, and replaces the service's hint about "params", which is an option here. */
 export async function explainingSql(sql: string, work: () => Promise<void>): Promise<void> {
   try {
     await work();
@@ -119,7 +119,7 @@ export async function explainingSql(sql: string, work: () => Promise<void>): Pro
   }
 }
 
-/** A stream has the rows of the last statement. */
+/** A stream contains only the rows of the last statement. */
 export function warnOfEarlierRows(sql: string): void {
   if (earlierRows(sql))
     warn(`Warning: only the rows of the last statement are written; ${PROGRAM} sql --table shows all`);

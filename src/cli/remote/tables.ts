@@ -1,4 +1,4 @@
-/** `cdp tables` and `cdp describe T`: lists tables, and shows the columns and indexes of one. */
+/** `cdp tables` and `cdp describe T`: list tables, and show the columns and indexes of one. */
 import { Command } from 'commander';
 import type { Table } from '../../contract/wire/tables.js';
 import { connect } from './connection.js';

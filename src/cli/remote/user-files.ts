@@ -1,4 +1,4 @@
-/** A person's own files of this program, which only that person can read, and other files that commands read. */
+/** Files of this program that only their owner can read, and other files that commands read. */
 import { readFile, stat } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -6,14 +6,14 @@ import { hasCode, isMissing, makeFolder } from '../../files.js';
 import { UsageError } from '../exit.js';
 
 const home = (variable: string | undefined, ...otherwise: string[]): string =>
-  // Relative paths are ignored, as the XDG Base Directory Specification wants.
+  // Relative paths are ignored, as the XDG Base Directory Specification requires.
   join(variable?.startsWith('/') || variable?.includes(':') ? variable : join(homedir(), ...otherwise), 'cdp');
 
-/** `$XDG_CONFIG_HOME/cdp`, `%APPDATA%\cdp` on Windows, else `~/.config/cdp`. */
+/** `$XDG_CONFIG_HOME/cdp`, `%APPDATA%\cdp` on Windows, otherwise `~/.config/cdp`. */
 export const configFolder = (): string =>
   home(process.env.XDG_CONFIG_HOME ?? (process.platform === 'win32' ? process.env.APPDATA : undefined), '.config');
 
-/** `$XDG_STATE_HOME/cdp`, `%LOCALAPPDATA%\cdp` on Windows, else `~/.local/state/cdp`. */
+/** `$XDG_STATE_HOME/cdp`, `%LOCALAPPDATA%\cdp` on Windows, otherwise `~/.local/state/cdp`. */
 export const stateFolder = (): string =>
   home(
     process.env.XDG_STATE_HOME ?? (process.platform === 'win32' ? process.env.LOCALAPPDATA : undefined),
@@ -21,10 +21,10 @@ export const stateFolder = (): string =>
     'state',
   );
 
-/** Creates the folder, open to its owner alone. @throws Error naming it */
+/** Creates the folder with access only for its owner. @throws Error naming it */
 export const makePrivate = (folder: string): Promise<void> => makeFolder(folder, 0o700);
 
-/** @throws UsageError if the file cannot be made because its folder is missing */
+/** @throws UsageError if the folder of the file does not exist */
 export async function requireFolderOf(file: string): Promise<void> {
   const folder = dirname(file);
   const found = await stat(folder).catch((error: unknown) => {

@@ -1,4 +1,4 @@
-/** Colors on a terminal, unless `NO_COLOR` is set; with `FORCE_COLOR` everywhere. */
+/** Colors for terminals, unless `NO_COLOR` is set; with `FORCE_COLOR`, for any output. */
 import { styleText } from 'node:util';
 
 export const colored = (stream: NodeJS.WriteStream, color: 'red' | 'yellow' | 'green' | 'dim', text: string): string =>

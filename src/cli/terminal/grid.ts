@@ -1,7 +1,4 @@
-/**
- * Rows on a terminal: in columns as wide as their widest cell, or each value on a line of its own. A terminal obeys
- * nothing of them.
- */
+/** Formats rows for a terminal, as columns or with one value per line. Control characters are escaped. */
 import { colored } from './color.js';
 import { printable, printableLines, widthOf } from './text.js';
 
@@ -14,12 +11,10 @@ export interface GridColumn {
 /** null is NULL. */
 type Rows = readonly (readonly (string | null)[])[];
 
-/**
- * Columns of the terminal that standard output is; of one that does not say how wide it is, and of files: unlimited.
- */
+/** The width of the terminal in columns; unlimited for files and if the terminal does not report it. */
 export const terminalWidth = ({ columns }: NodeJS.WriteStream = process.stdout): number => columns || Infinity;
 
-/** A table, or if that is wider than the terminal, each value on a line of its own. */
+/** A table, or if that is wider than the terminal, one value per line. */
 export function fitting(columns: readonly GridColumn[], rows: Rows, width = terminalWidth()): string[] {
   const table = grid(columns, rows);
   return isWider(table, width) ? records(columns, rows) : table;
@@ -34,10 +29,7 @@ export function grid(columns: readonly GridColumn[], rows: Rows): string[] {
   return [header.join(' | ').trimEnd(), header.map((cell) => '-'.repeat(widthOf(cell))).join('-+-'), ...lines];
 }
 
-/**
- * Columns without rules; the first row is the header. If that is wider than the terminal, each value on a line of its
- * own.
- */
+/** Columns without rules; the first row is the header. If that is wider than the terminal, one value per line. */
 export function list(header: readonly string[], rows: Rows, width = terminalWidth()): string[] {
   const lines = aligned([header, ...rows]);
   const isFolded = rows.length > 0 && isWider(lines, width);
@@ -67,7 +59,7 @@ function padded(rows: Rows, columns: readonly GridColumn[] = []): string[][] {
   );
 }
 
-/** One record after the other, each below its number, with a value per line; lines within a value stay lines. */
+/** One record after another, each below its number, with one value per line; line breaks within a value are kept. */
 export function records(columns: readonly GridColumn[], rows: Rows): string[] {
   const names = columns.map(({ name }) => printable(name));
   const width = Math.max(0, ...names.map(widthOf));

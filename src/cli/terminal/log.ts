@@ -1,4 +1,4 @@
-/** The service's log on a terminal: a short line for each event. Programs read JSON (`createLogger`). */
+/** Formats the service's log for a terminal: a short line for each event. Programs read JSON (`createLogger`). */
 import type { DestinationStream } from 'pino';
 import { colored } from './color.js';
 import { printable } from './text.js';
@@ -13,7 +13,7 @@ interface Line extends Readonly<Record<string, unknown>> {
 const WARNING = 40;
 const ERROR = 50;
 
-/** `listening` is told apart, with what a person needs to know. */
+/** `listening` has its own message for people. */
 const LEFT_OUT = ['listening'];
 
 export const terminalLog = (out: NodeJS.WriteStream): DestinationStream => ({

@@ -1,4 +1,4 @@
-/** Standard output of commands: lines, and large results as fast as the reader takes them. */
+/** Writes the output of commands: lines, and large results as fast as the reader accepts them. */
 import { pipeline } from 'node:stream/promises';
 import type { Command } from 'commander';
 import { hasCode } from '../../files.js';
@@ -6,7 +6,7 @@ import { colored } from './color.js';
 import { printableLines } from './text.js';
 
 /**
- * Makes `| head` no failure: what is written after the reader has gone is dropped. Any other error, such as a full
+ * Drops output after the reader has closed the pipe, so that `| head` is not a failure. Any other error, such as a full
  * disk, ends the process.
  */
 export function handleOutputErrors(): void {
@@ -19,13 +19,13 @@ export function handleOutputErrors(): void {
   }
 }
 
-/** A terminal obeys nothing of it. */
+/** Prints lines; on a terminal, control characters are escaped. */
 export function printLines(lines: readonly string[]): void {
   const text = lines.map((line) => `${line}\n`).join('');
   process.stdout.write(process.stdout.isTTY ? printableLines(text) : text);
 }
 
-/** Lines that a terminal obeys nothing of but their colors. */
+/** Writes lines as they are: colored, with other control characters already escaped. */
 export const writeLines = (lines: readonly string[]): void =>
   void process.stdout.write(lines.map((line) => `${line}\n`).join(''));
 
@@ -39,7 +39,7 @@ export function print(command: Command, value: object, lines: readonly string[],
   else write(lines);
 }
 
-/** Writes UTF-8 to a file or pipe unchanged, and to a terminal so that it obeys nothing of it. */
+/** Writes UTF-8 to a file or pipe unchanged, and to a terminal with control characters escaped. */
 export async function printChunks(chunks: AsyncIterable<Uint8Array | string>): Promise<void> {
   try {
     await pipeline(process.stdout.isTTY ? printed(chunks) : chunks, process.stdout, { end: false });

@@ -1,4 +1,4 @@
-/** Progress of long work: one line that changes on a terminal, a line every ten seconds elsewhere. */
+/** Shows the progress of long work: one changing line on a terminal, a line every ten seconds elsewhere. */
 import { firstCells, printable, widthOf } from './text.js';
 
 export interface Progress {
@@ -11,7 +11,7 @@ export interface Progress {
 const ON_TERMINAL_MS = 100;
 const ELSEWHERE_MS = 10_000;
 const BAR = 24;
-/** Rates are averages of this time. */
+/** Rates are averages over this time. */
 const WINDOW_MS = 10_000;
 
 export class ProgressLine {
@@ -50,7 +50,7 @@ export class ProgressLine {
     if (!this.isTerminal) return void process.stderr.write(`${this.label}${this.line(progress, true)}\n`);
     const room = (process.stderr.columns || 80) - 1;
     const line = this.label + this.line(progress, true);
-    // If there is no room for both, the numbers say more than the bar.
+    // If there is no room for both, the numbers are more useful than the bar.
     const shown = widthOf(line) <= room ? line : this.label + this.line(progress, false);
     process.stderr.write(`\r${firstCells(printable(shown), room)}\u001b[K`);
   }
@@ -70,7 +70,7 @@ export class ProgressLine {
   }
 }
 
-/** After a result; a row or none says nothing about speed. @param seconds that the rows took */
+/** The speed, for the end of a result; empty for one row or none. @param seconds that the rows took */
 export const speedOf = (rows: number, seconds: number): string =>
   rows > 1 ? `, ${grouped(rows / seconds)} rows/s` : '';
 

@@ -1,4 +1,4 @@
-/** Text on a terminal: how many cells it takes, and how to print it so that no terminal obeys it. */
+/** Text on a terminal: its width in cells, and the escaping of control characters. */
 import { stripVTControlCharacters } from 'node:util';
 
 /** East Asian Width W and F (Unicode, UAX 11) by scripts and the blocks around them, and emoji. */
@@ -6,7 +6,7 @@ const WIDE =
   /(?![\u1160-\u11ff\u303f\ud7b0-\ud7ff\uff61-\uffdc])[\p{sc=Han}\p{sc=Hiragana}\p{sc=Katakana}\p{sc=Hangul}\p{sc=Bopomofo}\p{sc=Yi}\p{sc=Tangut}\p{sc=Nushu}\p{Emoji_Presentation}\u2329\u232a\u2ff0-\u303e\u3099-\u33ff\u4dc0-\u4dff\ufe10-\ufe1f\ufe30-\ufe6f\uff01-\uff60\uffe0-\uffe6]/u;
 const graphemes = new Intl.Segmenter();
 
-/** Cells of the terminal that a text takes; colors take none. */
+/** The width of a text in cells; color codes have none. */
 export function widthOf(text: string): number {
   if (/^[\x20-\x7e]*$/.test(text)) return text.length;
   let width = 0;
@@ -14,7 +14,7 @@ export function widthOf(text: string): number {
   return width;
 }
 
-/** As much of the beginning as fits. */
+/** The beginning of a text, up to a width. */
 export function firstCells(text: string, cells: number): string {
   let [taken, width] = ['', 0];
   for (const character of text) {
@@ -31,14 +31,16 @@ const CONTROL = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
 const escaped = (character: string): string =>
   ESCAPES[character] ?? `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`;
 
-/** On one line. Control and format characters could move the cursor, or make text look like other text. */
+/**
+ * Escapes text for one line. Control and format characters could move the cursor, or make text look like other text.
+ */
 export const printable = (text: string): string => text.replace(CONTROL, escaped);
 
 /** The same, but keeps line ends and tabs. */
 export const printableLines = (text: string): string =>
   text.replace(CONTROL, (character) => (character === '\n' || character === '\t' ? character : escaped(character)));
 
-/** JSON on one line; of the characters that a terminal might obey, `JSON.stringify` escapes only some. */
+/** JSON on one line; `JSON.stringify` escapes only some control characters. */
 export const printableJson = (value: unknown): string =>
   JSON.stringify(value).replace(CONTROL, (character) =>
     [...Array(character.length).keys()]
@@ -46,6 +48,6 @@ export const printableJson = (value: unknown): string =>
       .join(''),
   );
 
-/** A word of a command line for a POSIX shell. */
+/** Quotes a word for a POSIX shell. */
 export const quoted = (word: string): string =>
   /^[\w./:@=-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;

@@ -1,6 +1,5 @@
 /**
- * What was typed in earlier shells: a JSON string a line, in a file that only its owner can read, without what may be a
- * secret.
+ * The history of the shell: one JSON string per line, without possible secrets, in a file that only its owner can read.
  */
 import { appendFile, chmod, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -8,10 +7,12 @@ import { isMissing, replaceFile } from '../../../files.js';
 import { makePrivate, stateFolder } from '../user-files.js';
 
 export const HISTORY_ENTRIES = 1_000;
-/** Characters; what is longer was pasted. */
+/** In characters; longer input was pasted. */
 const LONGEST = 32 * 1024;
 
-/** A literal next to a word for secrets; a token of ours anywhere. Rather too much is left out than too little. */
+/**
+ * A literal next to a word for secrets, or one of our tokens anywhere. It is better to omit too much than too little.
+ */
 const SECRET_WORD =
   /passw|passphrase|secret|token|credential|api_?key|private_?key|crypt|pgp_|hmac|bearer|\bidentified\b/i;
 const LITERAL = /'|\$\w*\$/;
@@ -39,7 +40,7 @@ export async function readHistory(): Promise<string[]> {
   return entries.reverse();
 }
 
-/** None if the line is not ours or was cut off. */
+/** Empty if the line is foreign or was cut off. */
 function entryOf(line: string): string[] {
   try {
     const entry: unknown = JSON.parse(line);
@@ -49,7 +50,7 @@ function entryOf(line: string): string[] {
   }
 }
 
-/** Appends at once: a terminal may be closed at any time. */
+/** Appends at once, since a terminal may be closed at any time. */
 export async function appendHistory(text: string): Promise<void> {
   if (text.length > LONGEST || maySpillSecret(text)) return;
   await makePrivate(stateFolder());

@@ -1,7 +1,4 @@
-/**
- * The shell of `cdp sql`: a prompt for statements that end with a semicolon, and a few commands with the names they
- * have in psql.
- */
+/** The shell of `cdp sql`: a prompt for statements that end with a semicolon, and a few commands named as in psql. */
 import { once } from 'node:events';
 import { createInterface, type Interface } from 'node:readline';
 import type { CdpClient } from '../../../client/client.js';
@@ -36,7 +33,7 @@ const HELP = [
 const MORE = `more with ${PROGRAM} sql --max-rows, all with ${PROGRAM} export`;
 
 /**
- * Runs until the person leaves.
+ * Runs until the user quits.
  * @throws CdpError before the first prompt if the token is not accepted
  */
 export async function openShell(client: CdpClient, options: ShellOptions): Promise<void> {
@@ -49,14 +46,14 @@ export async function openShell(client: CdpClient, options: ShellOptions): Promi
 class Shell {
   private readonly editor: Interface;
   private readonly statement = new StatementReader();
-  /** Lines that are not part of a whole statement yet. */
+  /** Lines of an incomplete statement. */
   private typed: string[] = [];
-  /** Lines that have not run yet: a paste brings several at once. */
+  /** Lines that are still to be processed: a paste brings several at once. */
   private waiting: string[] = [];
   private running: AbortController | undefined;
   private isClosed = false;
   private keepsHistory: boolean;
-  /** The editor's own, which would hold lines; it gets the statements back before each prompt. */
+  /** The line editor's own history, which would contain lines; it is reset to statements before each prompt. */
   private editorHistory: string[] = [];
 
   /** @param history statements and commands, the newest first */
@@ -99,11 +96,11 @@ class Shell {
     this.editor.prompt(true);
   }
 
-  /** Takes the next line, unless a Ctrl-C has dropped it. */
+  /** Processes the next line, unless a Ctrl-C has dropped it. */
   private async next(): Promise<void> {
     const line = this.waiting.shift();
     if (line === undefined) return;
-    // A recalled statement can have several lines.
+    // A recalled statement may have several lines.
     for (const part of line.split(/[\r\n]/)) await this.take(part).catch((error: unknown) => this.complain(error));
     if (this.waiting.length === 0) this.prompt();
   }
@@ -117,7 +114,7 @@ class Shell {
     else if (sql !== undefined) await this.execute(sql);
   }
 
-  /** Before it runs, so that it can be recalled after any outcome. */
+  /** Call this before the statement runs, so that it can be recalled after any outcome. */
   private async remember(): Promise<void> {
     const text = this.typed.join(/--|['"$]/.test(this.typed.join('')) ? '\n' : ' ');
     this.typed = [];
@@ -152,7 +149,7 @@ class Shell {
     printLines(tableLines(tables));
   }
 
-  /** The API describes only tables with names that it would give; the list has all. */
+  /** Searches the list, since the API describes single tables only if it allows their names. */
   private async describe(name: string): Promise<void> {
     const tables = await this.abortable((signal) => this.client.tables({ signal }));
     printLines(columnLines(tables.find((table) => table.name === name) ?? (await this.client.describe(name))));
@@ -176,7 +173,7 @@ class Shell {
     }
   }
 
-  /** Cancels what runs and everything pasted after it, or discards what is typed. */
+  /** Cancels the running statement and the rest of a paste, or discards the input. */
   private interrupt(): void {
     this.waiting = [];
     this.editor.write(null, { ctrl: true, name: 'e' });

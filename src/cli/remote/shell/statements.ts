@@ -1,23 +1,23 @@
 /**
- * Where a statement ends in what is typed: at a semicolon at the end of a line, unless something is open (Postgres
- * manual, 4.1).
+ * Finds the end of a statement in the input: a semicolon at the end of a line, unless a string, a quoted name or a
+ * comment is open (Postgres manual, 4.1).
  */
 import { type Token, tokensOf } from '../../../contract/sql-tokens.js';
 
-/** What is open at the end of a line, as psql's prompt shows it; `=`: nothing, `-`: a statement. */
+/** The open construct at the end of a line, as in psql's prompt; `=`: none, `-`: a statement. */
 export type Open = '=' | '-' | "'" | '"' | '$' | '*';
 
-/** In such a body, semicolons at the ends of lines end nothing. */
+/** In such a body, semicolons at the ends of lines do not end the statement. */
 const UNFINISHED_BODY = /^\s*create\b[^]*\bbegin\s+atomic\b(?![^]*;\s*end\s*;\s*$)/i;
 
 export class StatementReader {
   private lines: string[] = [];
-  /** The text of a token that has not ended, and what it waits for. */
+  /** The text of an unfinished token, and the text that will end it. */
   private unended: { text: string; kind: Open; end: string } | undefined;
   private hasTokens = false;
   private lastToken = ';';
   private hasRows = false;
-  /** Whether a statement before the one that is being read seems to return rows. */
+  /** Whether a statement before the current one seems to return rows. */
   hasEarlierRows = false;
 
   get open(): Open {
@@ -73,7 +73,7 @@ function unended(text: string, { kind }: Token) {
   return tag === undefined ? ({ text, kind: "'", end: "'" } as const) : ({ text, kind: '$', end: tag } as const);
 }
 
-/** They return rows, as does any statement with RETURNING. */
+/** First words of statements that return rows, as does any statement with RETURNING. */
 const RETURNS_ROWS = new Set(['select', 'values', 'table', 'with', 'show', 'explain', 'fetch', 'execute', '(']);
 
 /** Whether a statement before the last seems to return rows. */
