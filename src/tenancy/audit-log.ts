@@ -1,7 +1,4 @@
-/**
- * The table `cdp.audit` of the control database: writing, reading and retention. What is recorded is decided in
- * `engine/`.
- */
+/** Writes, reads and prunes the table `cdp.audit` of the control database. The engine decides what is recorded. */
 import type { AuditActor } from '../contract/audit.js';
 import { EngineError } from '../contract/errors.js';
 import {
@@ -20,7 +17,7 @@ import {
 } from '../pg/index.js';
 import { serviceWork } from './service-work.js';
 
-/** What to read; a missing field matches everything. */
+/** Selects entries; a missing field matches everything. */
 export interface AuditFilter {
   project?: string;
   operation?: string;
@@ -30,7 +27,7 @@ export interface AuditFilter {
   token?: string;
   since?: Date;
   until?: Date;
-  /** Only what is older than that entry. */
+  /** Only entries older than this one. */
   before?: { at: number; id: number };
   limit: number;
 }
@@ -39,7 +36,7 @@ export interface AuditFilter {
 export interface AuditRow {
   /** Milliseconds since 1970. */
   at: number;
-  /** Together with `at` the primary key; a safe integer. */
+  /** The primary key, together with `at`; a safe integer. */
   id: number;
   request_id: string | null;
   project_id: string | null;
@@ -59,17 +56,17 @@ export interface AuditRow {
   count: number;
 }
 
-/** Time limits: a write or a removal fails, a read is canceled. */
+/** Time limits: a late write or removal fails, a late read is canceled. */
 const WRITE_MS = 10_000;
 const READ_MS = 30_000;
 
-/** Rows that are removed in one transaction. */
+/** The number of rows removed in one transaction. */
 const REMOVED_AT_ONCE = 5_000;
 
 /**
- * A statement that changes something, and the entry that says so, as one statement: neither is there without the other.
- * If nothing was changed there is no entry.
- * @param change of one row; must return its `project_id`, which the entry takes with the project's name
+ * Combines a change and its entry in one statement, so that neither exists without the other. If nothing changes, there
+ * is no entry.
+ * @param change of one row; must return its `project_id`, from which the entry gets the project's id and name
  * @returns a statement whose rows are those of the change
  */
 export function withEntry(change: Fragment, entry: AuditRow): Statement {
@@ -82,12 +79,12 @@ export function withEntry(change: Fragment, entry: AuditRow): Statement {
     SELECT * FROM changed`;
 }
 
-/** In the table, a time is no number. */
+/** The table stores a timestamp, not a number. */
 const stored = (entry: AuditRow): object => ({ ...entry, at: new Date(entry.at) });
 
 const columnsOf = (entry: AuditRow): Fragment => join(Object.keys(entry).map((name) => ident(name)));
 
-/** Whether Postgres refused the entries themselves, which no repetition can change. */
+/** Whether Postgres refused the entries themselves, so that a retry is useless. */
 export const isRefusedEntry = (error: unknown): boolean =>
   error instanceof PostgresError && /^2[23]/.test(error.sqlstate);
 
@@ -95,7 +92,7 @@ export class AuditLog {
   constructor(private readonly pool: Pool) {}
 
   /**
-   * In one statement. Entries that are there already are skipped: a group whose commit was lost may be.
+   * Writes entries in one statement. Existing ones are skipped: a group whose commit was lost may have been stored.
    * @throws PostgresError, ConnectionLost
    */
   async write(entries: readonly AuditRow[]): Promise<void> {
@@ -128,8 +125,8 @@ export class AuditLog {
   }
 
   /**
-   * Removes older entries in batches, also while other instances do the same. How old they are the server's clock says:
-   * that of one instance may be ahead.
+   * Removes older entries in batches; several instances may do so at once. Their age is by the server's clock, since an
+   * instance's may be fast.
    * @returns the number of entries
    */
   async removeOlderThan(days: number): Promise<number> {

@@ -1,7 +1,7 @@
 /**
- * A Citus cluster by the address of its coordinator, for one project spread over several machines. The project lives in
- * the operator's database there, which has Citus and nothing else (docs/citus.md). Nothing is cloned: the migrations
- * run in that database. Tables are ordinary ones on the coordinator until they are distributed.
+ * A Citus cluster, by the address of its coordinator, for one project on several machines. The project lives in a
+ * database of the operator that contains only Citus (docs/citus.md). Nothing is cloned: the migrations run in that
+ * database. Tables are local to the coordinator until they are distributed.
  */
 import { EngineError } from '../contract/errors.js';
 import { ident, type Session, sql, trusted } from '../pg/index.js';
@@ -11,19 +11,19 @@ import { ensureRoles, grant } from './project-rights.js';
 import { serviceWork } from './service-work.js';
 import { lockDatabase, TenancyByAddress } from './tenancy-by-address.js';
 
-/** Before it, an INSERT … SELECT of a grouped query may store nothing without an error (Citus issue 8243). */
+/** In earlier versions, an INSERT … SELECT of a grouped query may store nothing without an error (Citus issue 8243). */
 const OLDEST = [13, 2, 1] as const;
 
 export class CitusTenancy extends TenancyByAddress {
   /** A statement takes several connections of each worker. */
   protected override readonly connectionLimit = -1;
 
-  /** In the database that the operator has prepared. */
+  /** The project lives in the database that the operator has prepared. */
   newPlacement(): Promise<Placement> {
     return Promise.resolve(this.placementIn(this.address.database, false));
   }
 
-  /** The event triggers that limit the right do not reach what Citus does on the workers. */
+  /** The event triggers that limit this right do not affect what Citus does on the workers. */
   mayOwnSchemas(): Promise<boolean> {
     return Promise.resolve(false);
   }
@@ -31,7 +31,7 @@ export class CitusTenancy extends TenancyByAddress {
   /** @throws EngineError invalid_request if the cluster is not ready for a project, or has one */
   async create(placement: Placement): Promise<void> {
     await this.asService(async (locking) => {
-      // Two installations may name one database.
+      // Two installations may use the same database.
       await lockDatabase(locking, placement.database);
       await this.fill(placement);
     });
@@ -46,7 +46,7 @@ export class CitusTenancy extends TenancyByAddress {
       await ensureRoles(session, placement, (role) => this.roleOptions(role));
     });
     await this.asService(async (session) => {
-      // Else the schemas would be distributed as a whole, each to one worker.
+      // Otherwise each schema would be distributed as a whole to one worker.
       await session.query(sql`SET citus.enable_schema_based_sharding = off`);
       await this.parts.databases.prepare(session);
       await session.query(sql`REVOKE ALL ON DATABASE ${ident(placement.database)} FROM PUBLIC`);
@@ -55,7 +55,7 @@ export class CitusTenancy extends TenancyByAddress {
     await this.parts.databases.grantDefaults(this, placement);
   }
 
-  /** The roles go last: they tell whether the project in the database is that of the placement. */
+  /** The roles go last: they show whether the project in the database is that of the placement. */
   async drop({ database, schema, writer, reader }: Placement): Promise<void> {
     await this.asService(async (session) => {
       await lockDatabase(session, database);
@@ -73,12 +73,12 @@ export class CitusTenancy extends TenancyByAddress {
     });
   }
 
-  /** There is nobody else. */
+  /** There are no other projects. */
   hideOthers(): Promise<void> {
     return Promise.resolve();
   }
 
-  /** On all nodes together; null if one of them does not answer. */
+  /** The size on all nodes together; null if one of them does not answer. */
   sizeOf(): Promise<number | null> {
     return serviceWork(async () => {
       const [[bytes] = []] = await this.server.pool.query(
@@ -94,7 +94,7 @@ export class CitusTenancy extends TenancyByAddress {
   }
 }
 
-/** Everything that is not as it has to be, at once. */
+/** Checks all requirements, and reports all that are not met. */
 async function requireCluster(session: Session): Promise<void> {
   const [found] = await session.query(sql`SELECT 1 FROM pg_extension WHERE extname = 'citus'`);
   if (found === undefined) throw notReady(['the extension citus is not installed in this database']);
@@ -109,7 +109,7 @@ async function requireCluster(session: Session): Promise<void> {
   );
   const wrong = nodes.flatMap(([node, success, zone]) => {
     if (success !== 't') return [`the node ${node} does not answer: ${zone}`];
-    // What a worker computes, as in date_trunc, takes its own zone.
+    // Workers use their own time zone, for instance in date_trunc.
     return UTC.has(zone ?? '') ? [] : [`timezone is '${zone}' on the node ${node}, and must be 'UTC' on all nodes`];
   });
   if (isOlder(version ?? '')) wrong.push(`Citus is ${version}, and must be ${OLDEST.join('.')} or later`);
@@ -126,7 +126,7 @@ function isOlder(version: string): boolean {
   return different >= 0 && (parts[different] ?? 0) < (OLDEST[different] ?? 0);
 }
 
-/** One project lives on a cluster. */
+/** A cluster takes only one project. */
 async function requireEmpty(session: Session): Promise<void> {
   const found = await session.query(
     sql`SELECT format('the schema %I', nspname) FROM pg_namespace WHERE nspname IN ('data', '_cdp')
@@ -140,7 +140,7 @@ async function requireEmpty(session: Session): Promise<void> {
 const OF_CITUS = sql`ARRAY (SELECT d.objid FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid
   WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_extension'::regclass AND e.extname = 'citus')`;
 
-/** Citus puts views for people into `public`, which no project's database has. */
+/** Citus creates views in `public`, a schema that no project's database has. */
 async function clearPublic(session: Session): Promise<void> {
   const views = await session.query(
     sql`SELECT oid::regclass FROM pg_class WHERE relnamespace = to_regnamespace('public') AND oid = ANY (${OF_CITUS})`,

@@ -1,7 +1,6 @@
 /**
- * Statements of the service's own that Postgres ended because another session was in the way: a deadlock, or a row of
- * its catalog that somebody else changed or made at the same moment. Nothing of them was done, and they can be run
- * again.
+ * Retries statements of the service that fail because of another session: with a deadlock, or because the other has
+ * changed or inserted the same row of the catalog. They have had no effect, and can be run again.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { PostgresError, SQLSTATE } from '../pg/index.js';
@@ -14,7 +13,7 @@ function isContention(error: unknown): boolean {
     case SQLSTATE.UNIQUE_VIOLATION:
       return error.fields.schema === 'pg_catalog';
     case SQLSTATE.INTERNAL_ERROR:
-      // "tuple concurrently updated" or "deleted": there is no state for it, and the message may be in any language.
+      // "tuple concurrently updated" or "deleted": it has no SQLSTATE, and the message may be in any language.
       return error.fields.source === 'heapam.c';
     default:
       return false;
@@ -25,8 +24,8 @@ const ATTEMPTS = 6;
 const PAUSE_MS = 50;
 
 /**
- * Runs `work` until nobody is in its way, six times at most.
- * @param work may have been done in part before, and leaves no transaction open
+ * Runs `work` until no other session conflicts with it, at most six times.
+ * @param work can be repeated after it was partly done, and leaves no transaction open
  * @throws what `work` throws
  */
 export async function retryOnContention<T>(work: () => Promise<T>): Promise<T> {
@@ -35,7 +34,7 @@ export async function retryOnContention<T>(work: () => Promise<T>): Promise<T> {
       return await work();
     } catch (error) {
       if (!isContention(error) || attempt === ATTEMPTS) throw error;
-      // Two that met once do not meet again in step.
+      // A random pause, so that two sessions do not collide again.
       await sleep(PAUSE_MS * attempt * (1 + Math.random()));
     }
   }

@@ -1,4 +1,4 @@
-/** Rows of the control database, which Postgres writes as JSON. */
+/** Rows of the control database, which it returns as JSON. */
 import type { ProjectStatus } from '../contract/projects.js';
 import type { Consistency } from '../contract/servers.js';
 import { trusted } from '../pg/index.js';
@@ -9,14 +9,14 @@ export interface ProjectRow {
   name: string;
   status: ProjectStatus;
   placement: Placement;
-  /** Of its server: where their URLs are, and the consistency of a read that does not say; null: it has none. */
+  /** The replicas of its server: references to their URLs, and the default consistency of reads; null: it has none. */
   replicas: { readonly references: readonly string[]; readonly consistency: Consistency } | null;
   schemaVersion: number;
-  /** The project's own disk quota; null: what the setting says, 0: none. */
+  /** The project's own disk quota; null: the setting, 0: none. */
   quotaBytes: number | null;
-  /** It is being moved, and takes no writes. */
+  /** It is being moved, and accepts no writes. */
   isFenced: boolean;
-  /** Of the database, when the project's own server was last stopped; null: not known, or it is asked. */
+  /** The size of its database when its embedded server was last stopped; null: unknown, or measured on demand. */
   sizeBytes: number | null;
   createdAt: Date;
 }
@@ -33,7 +33,7 @@ export interface TokenRow {
   lastUsedAt: Date | null;
 }
 
-/** A token as it is stored: only the hash of it, in hexadecimal. */
+/** A token as stored: only its hash, in hexadecimal. */
 export interface StoredToken extends TokenRow {
   sha256: string;
 }
@@ -63,6 +63,6 @@ export const projectRow = (json: string): ProjectRow => JSON.parse(json, withDat
 /** Reads {@link TOKEN_JSON}. */
 export const tokenRow = (json: string): TokenRow => JSON.parse(json, withDates) as TokenRow;
 
-/** Makes a Date of every time. */
+/** A JSON reviver that turns times into Dates. */
 const withDates = (key: string, value: unknown): unknown =>
   key.endsWith('At') && typeof value === 'string' ? new Date(value) : value;

@@ -1,4 +1,4 @@
-/** The control database: projects and tokens. What they mean is decided in `engine/`. */
+/** The control database: stores projects and tokens. Their rules are in `engine/`. */
 import { randomBytes } from 'node:crypto';
 import type { ProjectStatus } from '../contract/projects.js';
 import {
@@ -30,10 +30,10 @@ import { withProjectLock } from './project-lock.js';
 import { withServiceSession } from './service-pool.js';
 import { serviceChange, serviceWork } from './service-work.js';
 
-/** Some 300 kB, which Postgres keeps in a temporary file if `work_mem` is smaller. */
+/** About 300 kB, for which Postgres uses a temporary file if `work_mem` is smaller. */
 const LARGE_RESULT = fixed('SELECT count(*) FROM generate_series(1, 10000)');
 
-/** Of the secret, and of the one that it replaces; null: of none. */
+/** Fingerprints of the secret and of the previous one; null: there is none. */
 type Fingerprints = readonly [string, string | null];
 
 export class ControlDatabase {
@@ -47,9 +47,9 @@ export class ControlDatabase {
   /**
    * Migrates the control schema and checks that this instance has the installation's secret, or replaces the previous
    * one.
-   * @param pool of the service's own role on the control database, which is that of `address`
-   * @param prepare makes ready what projects are made from, as one instance at a time; what it returns is returned
-   * @throws Error when the secret differs or the schema is newer than this program
+   * @param pool of the service's own role on the control database, at `address`
+   * @param prepare prepares the source of new projects, on one instance at a time; its result is returned
+   * @throws Error if the secret differs or the schema is newer than this program
    */
   static async open<T>(
     address: ServerAddress,
@@ -57,7 +57,7 @@ export class ControlDatabase {
     [fingerprint, previous]: Fingerprints,
     prepare: (control: ControlDatabase) => Promise<T>,
   ): Promise<{ control: ControlDatabase; prepared: T }> {
-    // Not of the pool: others may take their time with the template. The end of the session gives the lock back.
+    // Not a session of the pool: the wait for another instance may be long. The end of the session releases the lock.
     return withServiceSession(address, address.database, async (session) => {
       await session.query(sql`SELECT pg_advisory_lock(${ADVISORY_LOCKS.start})`);
       await migrate(session, 'cdp', readMigrations('control'));
@@ -76,7 +76,7 @@ export class ControlDatabase {
     });
   }
 
-  /** Whether the operator has not yet been shown a first project. */
+  /** Whether the first project has not been shown to the operator yet. */
   async isFirstStart(): Promise<boolean> {
     const rows = await this.query(sql`SELECT 1 FROM cdp.instance WHERE welcomed_at IS NULL`);
     return rows.length === 1;
@@ -108,7 +108,7 @@ export class ControlDatabase {
     await this.query(sql`SELECT 1 FROM cdp.instance`);
   }
 
-  /** Something about the server. @throws EngineError database_unavailable */
+  /** Runs a query about the server. @throws EngineError database_unavailable */
   ask<T>(question: (pool: Pool) => Promise<T>): Promise<T> {
     return serviceWork(() => question(this.pool));
   }
@@ -123,7 +123,7 @@ export class ControlDatabase {
     return this.selectProjects(sql`ORDER BY name`);
   }
 
-  /** `server`: the one that lives on this server of its own. */
+  /** `server`: the project on this embedded server. */
   async projectBy(column: 'id' | 'name' | 'server', value: string): Promise<ProjectRow | null> {
     const [project] = await this.selectProjects(sql`WHERE ${ident(column)} = ${value}`);
     return project ?? null;
@@ -160,7 +160,7 @@ export class ControlDatabase {
     return this.updateProject(sql`own_schemas = ${allowed}`, sql`id = ${id}`, entry);
   }
 
-  /** @returns the project as it now is; null if it is not ready, or no longer there */
+  /** @returns the changed project; null if it is not ready, or no longer there */
   private async updateProject(set: Fragment, where: Fragment, entry: AuditRow | null): Promise<ProjectRow | null> {
     const [row] = await this.change(
       sql`UPDATE cdp.projects SET ${set} WHERE ${where} AND status IN ('active', 'inactive')
@@ -174,7 +174,7 @@ export class ControlDatabase {
     await this.query(sql`UPDATE cdp.projects SET schema_version = ${version} WHERE id = ${id}`);
   }
 
-  /** Of a project on its own server, which is about to be stopped. */
+  /** Stores the size of a project whose embedded server is about to be stopped. */
   async setProjectSize(server: string, bytes: number): Promise<void> {
     await this.query(sql`UPDATE cdp.projects SET size_bytes = ${bytes} WHERE server = ${server}`);
   }
@@ -184,11 +184,11 @@ export class ControlDatabase {
   }
 
   /**
-   * Runs `work` while holding the project's lock, which no other instance or command can hold at the same time and
-   * which ends with the process. It is held by a session of its own: `work` needs those of the pool.
+   * Runs `work` while holding the project's lock, which excludes other instances and commands, and ends with the
+   * process. A separate session holds it, since `work` needs those of the pool.
    * @param work gets a signal that is aborted if that session ends, and the lock with it
    * @param waitMs how long to wait for the holder, at least 1
-   * @returns null if somebody else went on holding it
+   * @returns null if the lock stayed taken
    */
   withProjectLock<T>(id: string, work: (lost: AbortSignal) => Promise<T>, waitMs = 1): Promise<T | null> {
     return withProjectLock(this.address, id, work, waitMs);
@@ -239,7 +239,7 @@ export class ControlDatabase {
 
   /**
    * @param projectId only a token of that project; undefined: any token
-   * @param isEnd requests that are running with it end, too
+   * @param isEnd also end running requests that use it
    * @returns the token, null if none is found
    */
   async revokeToken(
@@ -258,7 +258,7 @@ export class ControlDatabase {
     return row?.[1] == null ? null : tokenRow(row[1]);
   }
 
-  /** Ids of those that were revoked with their requests in the last minutes. */
+  /** Ids of tokens that were revoked with their requests in the last minutes. */
   async endedTokens(): Promise<string[]> {
     const rows = await this.query(sql`SELECT id FROM cdp.tokens WHERE ended_at > now() - interval '5 minutes'`);
     return rows.map(([id]) => id ?? '');
@@ -273,7 +273,7 @@ export class ControlDatabase {
     return rows.map(([json, sha256]) => ({ ...tokenRow(json ?? ''), sha256: sha256 ?? '' }));
   }
 
-  /** Of these tokens, the ids of those that are there already, by id or by hash. */
+  /** The ids of those tokens that already exist, by id or by hash. */
   async knownTokens(tokens: readonly Pick<StoredToken, 'id' | 'sha256'>[]): Promise<string[]> {
     const rows = await this.query(
       sql`SELECT id FROM cdp.tokens
@@ -283,9 +283,7 @@ export class ControlDatabase {
     return rows.map(([id]) => id ?? '');
   }
 
-  /**
-   * What a project that is being restored was before. It has schemas of its own only if the server here allows them.
-   */
+  /** Sets the properties that a restored project had before. It may create schemas only if its server allows that. */
   async adoptHistory(
     id: string,
     { createdAt, quotaBytes, ownSchemas }: Pick<ProjectRow, 'createdAt' | 'quotaBytes'> & { ownSchemas: boolean },

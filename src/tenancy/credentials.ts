@@ -1,12 +1,12 @@
 /**
- * Passwords of the login roles. None is stored: each is derived from the instance secret and the role's name, and the
- * server is only ever sent a SCRAM verifier, so no log and no catalog holds a password.
+ * Passwords of the login roles. None is stored: each is derived from the instance secret and the role's name. Only a
+ * SCRAM verifier is sent to the server, so no log or catalog contains a password.
  */
 import { createHash, createHmac, pbkdf2Sync } from 'node:crypto';
 
 /**
- * Iterations slow down guessing of passwords that people choose. Ours are 256 random bits: guessing is hopeless at any
- * count, while the client pays for each iteration at every login.
+ * Iterations slow down the guessing of passwords that people choose. Ours have 256 random bits and cannot be guessed at
+ * any count, but every login pays for each iteration.
  */
 const SCRAM_ITERATIONS = 32;
 
@@ -18,7 +18,7 @@ export class Credentials {
     return this.derive(`password:${role}`).toString('base64url');
   }
 
-  /** What `ALTER ROLE … PASSWORD` gets (RFC 5803; Postgres manual 53.8 `pg_authid.rolpassword`). */
+  /** The value for `ALTER ROLE … PASSWORD` (RFC 5803; Postgres manual 53.8 `pg_authid.rolpassword`). */
   scramVerifier(role: string): string {
     const salt = this.derive(`salt:${role}`).subarray(0, 16);
     const salted = pbkdf2Sync(this.password(role), salt, SCRAM_ITERATIONS, 32, 'sha256');
@@ -28,7 +28,7 @@ export class Credentials {
     return `SCRAM-SHA-256$${SCRAM_ITERATIONS}:${salt.toString('base64')}$${storedKey}:${serverKey}`;
   }
 
-  /** Tells whether two instances share their secret, without telling the secret. */
+  /** Shows whether two instances share the secret, without revealing it. */
   fingerprint(): string {
     return this.derive('fingerprint').toString('hex');
   }

@@ -1,30 +1,30 @@
-/** Waits for what still runs in a project that accepts no new requests. */
+/** Waits for running transactions of a project that accepts no new requests. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Fragment, sql } from '../pg/index.js';
 import type { Placement } from './placement.js';
 import { serviceWork } from './service-work.js';
 import type { Tenancy } from './tenancy.js';
 
-/** Within a second every instance knows that the project is inactive. */
+/** How long it takes until every instance knows that the project is inactive. */
 const NOTICED_MS = 1_000;
 
-/** No statement may take longer than a minute; a stream with a slow reader may. */
+/** No statement may take longer than a minute, but a stream with a slow reader may. */
 const LONGEST_MS = 70_000;
 
 const CHECK_MS = 100;
 
 interface DrainOptions {
-  /** Whose transactions. */
+  /** The roles whose transactions to wait for. */
   readonly roles?: readonly ('writer' | 'reader')[];
-  /** Milliseconds until they are ended. */
+  /** Milliseconds until they are terminated. */
   readonly longestMs?: number;
-  /** Aborted: the wait ends. */
+  /** If aborted, the wait ends. */
   readonly signal?: AbortSignal;
 }
 
 /**
- * Waits until no transaction of the project's roles runs, from any instance. Those that take too long are ended: their
- * clients get an error, so that nothing is acknowledged afterwards.
+ * Waits until no transaction of the project's roles runs, from any instance. Those that take too long are terminated,
+ * and their clients get an error, so that nothing is acknowledged afterwards.
  * @throws EngineError database_unavailable; the signal's reason
  */
 export async function drain(
@@ -35,7 +35,7 @@ export async function drain(
   await sleep(NOTICED_MS);
   const transactions = transactionsOf(roles.map((role) => placement[role]));
   const until = performance.now() + longestMs;
-  // Twice in a row: between two statements' transactions there may be one that waits for its turn.
+  // Checked twice in a row: between two transactions, the next one may still be waiting to begin.
   for (let quiet = 0; quiet < 2 && tenancy.runs(placement); await sleep(CHECK_MS)) {
     signal?.throwIfAborted();
     const { pool } = tenancy.serverOf(placement);
@@ -48,8 +48,7 @@ export async function drain(
 }
 
 /**
- * Every transaction holds a lock on its own virtual id. The state of other roles' sessions is not for every role to
- * see.
+ * Every transaction holds a lock on its virtual ID. Not by `state`, which not every role may see for others' sessions.
  */
 const transactionsOf = (roles: readonly string[]): Fragment =>
   sql`FROM pg_stat_activity WHERE usename = ANY (${roles}::name[])

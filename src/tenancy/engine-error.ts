@@ -1,5 +1,5 @@
 /**
- * What an error of Postgres, or of the way to it, means to a caller: the one table from SQLSTATE to the contract's
+ * Translates errors of Postgres, and of connections to it, for callers: the only table from SQLSTATEs to the contract's
  * codes.
  */
 import { type Dependency, EngineError, type ErrorCode, type PostgresDetails } from '../contract/errors.js';
@@ -16,19 +16,19 @@ const BY_CLASS: Readonly<Record<string, ErrorCode>> = {
   '58': 'database_unavailable',
 };
 
-/** … and of single states, which win. Everything else is an error in the caller's SQL. */
+/** … and of single states, which take precedence. Everything else is an error in the caller's SQL. */
 const BY_SQLSTATE: Readonly<Record<string, ErrorCode>> = {
   [SQLSTATE.UNIQUE_VIOLATION]: 'unique_violation',
   [SQLSTATE.READ_ONLY_SQL_TRANSACTION]: 'permission_denied', // a write in a READ ONLY transaction
   [SQLSTATE.IDLE_IN_TRANSACTION_SESSION_TIMEOUT]: 'query_timeout',
   [SQLSTATE.TRANSACTION_TIMEOUT]: 'query_timeout',
   [SQLSTATE.DEPENDENT_OBJECTS_STILL_EXIST]: 'dependent_objects',
-  [SQLSTATE.INVALID_TRANSACTION_TERMINATION]: 'statement_not_allowed', // COMMIT in a procedure: the request is the transaction
+  [SQLSTATE.INVALID_TRANSACTION_TERMINATION]: 'statement_not_allowed', // COMMIT in a procedure: a request is one transaction
   [SQLSTATE.INSUFFICIENT_PRIVILEGE]: 'permission_denied',
   [SQLSTATE.DUPLICATE_COLUMN]: 'column_exists',
   [SQLSTATE.DUPLICATE_OBJECT]: 'table_exists',
   [SQLSTATE.DUPLICATE_TABLE]: 'table_exists',
-  [SQLSTATE.OUT_OF_MEMORY]: 'overloaded', // out of shared memory; out of a process's own, see below
+  [SQLSTATE.OUT_OF_MEMORY]: 'overloaded', // out of shared memory; for a process's own memory, see below
   [SQLSTATE.CONFIGURATION_LIMIT_EXCEEDED]: 'sql_error', // temp_file_limit: the statement is too greedy, not the server too small
   [SQLSTATE.PROGRAM_LIMIT_EXCEEDED]: 'row_too_large',
   [SQLSTATE.LOCK_NOT_AVAILABLE]: 'table_busy', // lock_timeout or NOWAIT
@@ -47,40 +47,39 @@ export function errorCode(error: PostgresError): ErrorCode {
 }
 
 /**
- * Where Citus refuses a statement about a distributed table, before it does anything: `ErrorIfUnsupportedIndexStmt` and
- * others.
+ * Errors from the functions with which Citus refuses a statement about a distributed table before it takes effect:
+ * `ErrorIfUnsupportedIndexStmt` and others.
  */
 const isCitusLimit = ({ sqlstate, fields: { routine } }: PostgresError): boolean =>
   (sqlstate === SQLSTATE.FEATURE_NOT_SUPPORTED || sqlstate === SQLSTATE.INTERNAL_ERROR) &&
   /^Error(If|OutFor)[A-Z]/.test(routine ?? '');
 
-/** Where Postgres reads and writes the files of its databases, and temporary ones. */
+/** Source files in which Postgres reads and writes database files and temporary files. */
 const STORAGE = new Set(['md.c', 'smgr.c', 'fd.c', 'buffile.c', 'copydir.c', 'slru.c', 'storage.c']);
 
 /**
- * Failing writes that Postgres knows no state for: it calls them XX000 (too large for the file system, a quota), or, of
- * a read-only file system, 42501. What else comes from there has a state of its own (53100, 53400). The message would
- * say it in the server's language.
+ * Failed writes without an SQLSTATE of their own: Postgres reports XX000 (too large for the file system, a quota), or
+ * 42501 for a read-only file system. Other errors from there have specific states (53100, 53400). The message is no
+ * help, since it is in the server's language.
  */
 const isOfStorage = ({ sqlstate, fields: { source } }: PostgresError): boolean =>
   (sqlstate === SQLSTATE.INTERNAL_ERROR || sqlstate === SQLSTATE.INSUFFICIENT_PRIVILEGE) &&
   source !== undefined &&
   STORAGE.has(source);
 
-/** States whose hints are for the operator: settings to raise, a log to look into. */
+/** States whose hints are for the operator: settings to raise, a log to check. */
 const HINTS_FOR_THE_OPERATOR = new Set<string>([SQLSTATE.OUT_OF_MEMORY, SQLSTATE.DEADLOCK_DETECTED]);
 
 /**
- * Where Postgres shares out the memory that all sessions have in common, and where code of a project raises the state
- * by hand.
+ * Source files in which Postgres allocates shared memory, and in which PL/pgSQL raises an error for the project's code.
  */
 const NOT_OWN_MEMORY = new Set(['lock.c', 'predicate.c', 'shmem.c', 'pl_exec.c']);
 
-/** The statement was too greedy: its process may take no more memory. The same state stands for shared memory, too. */
+/** The process may not allocate more memory. The same state also stands for shared memory. */
 const isOutOfOwnMemory = ({ sqlstate, fields: { source } }: PostgresError): boolean =>
   sqlstate === SQLSTATE.OUT_OF_MEMORY && !NOT_OWN_MEMORY.has(source ?? '');
 
-/** Messages of our own where Postgres's would speak of settings that the caller does not know. */
+/** Our messages, if Postgres's would mention settings that the caller does not know. */
 const OWN_MESSAGE: Partial<Record<ErrorCode, string>> = {
   query_timeout: 'The statement exceeded its time limit and was canceled',
   table_busy: 'The table is in use by another request; its lock could not be acquired in time',
@@ -89,10 +88,10 @@ const OWN_MESSAGE: Partial<Record<ErrorCode, string>> = {
   internal: 'Internal error',
 };
 
-/** A deadlock, or transactions that could not be serialized: Postgres says it better than the message for a lock. */
+/** A deadlock or a serialization failure: Postgres's message is better than ours for a lock. */
 const isRolledBack = ({ sqlstate }: PostgresError): boolean => sqlstate.startsWith('40');
 
-/** What depends on a dropped object is named in the detail alone, which the contract wants in the message. */
+/** Postgres names dependent objects only in the detail; the contract wants them in the message. */
 function messageOf(error: PostgresError, code: ErrorCode): string {
   const { sqlstate, message, fields } = error;
   const own = isRolledBack(error) ? undefined : OWN_MESSAGE[code];
@@ -104,7 +103,7 @@ function messageOf(error: PostgresError, code: ErrorCode): string {
     : message;
 }
 
-/** The part of it that may be shown to the caller, who has not seen the statement that a position would point into. */
+/** The details that the caller may see. Without the position, since the caller may not know the statement. */
 export function detailsOf({ sqlstate, fields }: PostgresError): PostgresDetails {
   const details: PostgresDetails = { sqlstate };
   const { table, column, constraint, detail } = fields;
@@ -115,7 +114,7 @@ export function detailsOf({ sqlstate, fields }: PostgresError): PostgresDetails 
   return details;
 }
 
-/** The answer for an error of Postgres, or of the way to it. Everything else passes unchanged. */
+/** Translates an error of Postgres, or of a connection to it. Any other passes unchanged. */
 export function toEngineError(error: unknown): unknown {
   if (error instanceof PostgresError) {
     const code = errorCode(error);

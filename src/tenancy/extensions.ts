@@ -1,12 +1,12 @@
-/** The operator's extensions in a project's database, in a schema of their own. */
+/** The operator's extensions in a project's database, in a separate schema. */
 import { type Fragment, ident, type Session, sql } from '../pg/index.js';
 
-/** After the project's own schema in the search path. */
+/** Follows the project's own schema in the search path. */
 export const EXTENSIONS_SCHEMA = 'extensions';
 
 /**
- * Extensions that open files or sockets, or run languages with the rights of the operating system account, which on a
- * project's own server may be the service's.
+ * Extensions that open files or sockets, or run languages with the rights of the operating system account, which for an
+ * embedded server may be the service's.
  */
 const REACHING_OUT = new Set([
   'adminpack',
@@ -19,7 +19,7 @@ const REACHING_OUT = new Set([
   'sslinfo',
 ]);
 
-/** @throws Error naming the extensions that a project's own server may not have */
+/** @throws Error naming the extensions that an embedded server may not have */
 export function refuseReachingOut(extensions: readonly string[]): void {
   const refused = extensions.filter((name) => REACHING_OUT.has(name));
   if (refused.length === 0) return;
@@ -29,7 +29,7 @@ export function refuseReachingOut(extensions: readonly string[]): void {
   );
 }
 
-/** @throws Error if this Postgres does not have one */
+/** @throws Error if this Postgres lacks one */
 export async function installExtensions(session: Session, extensions: readonly string[]): Promise<void> {
   if (extensions.length === 0) return;
   const schema = ident(EXTENSIONS_SCHEMA);
@@ -41,7 +41,7 @@ export async function installExtensions(session: Session, extensions: readonly s
   }
 }
 
-/** Parts of the server, which a project does not need elsewhere. */
+/** Extensions that belong to the server, and that a project does not need elsewhere. */
 const OF_SERVER = ['plpgsql', 'citus', 'citus_columnar'];
 
 /** Names of the extensions in the database of the session. */
@@ -52,7 +52,7 @@ export async function installedExtensions(session: Session): Promise<string[]> {
   return rows.map(([name]) => name ?? '');
 }
 
-/** Whether all of them are installed, as a condition for any role that is connected to the database. */
+/** A condition that any role can check: all of these are installed in the current database. */
 export const areInstalled = (extensions: readonly string[]): Fragment => sql`NOT EXISTS (
   SELECT FROM pg_catalog.unnest(${extensions}::pg_catalog.text[]) AS wanted (name)
   WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_extension e WHERE e.extname = wanted.name::pg_catalog.name))`;

@@ -1,6 +1,6 @@
 /**
- * Ends all writes to a project where it lives, so that its copy is complete: its writer may no longer log in. That
- * holds for every instance of the service, also for one that has slept and does not know of the move.
+ * Ends all writes to a project where it lives, so that its copy is complete: its writer may no longer log in. That also
+ * stops an instance that was paused and does not know of the move.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { EngineError } from '../contract/errors.js';
@@ -14,28 +14,28 @@ type Role = 'writer' | 'reader';
 
 const CHECK_MS = 50;
 
-/** A backend that was told to end does so when it is next interrupted, which is at once but for code that cannot be. */
+/** How long terminated backends may take to end: at once, except in code that cannot be interrupted. */
 const END_MS = 30_000;
 
 /**
- * Whether a move is still where a step of it belongs, asked under the lock that all changes of the fence take. A
- * process that has lost the project's lock may learn it too late: without the question it would raise the fence of a
- * move that is undone already, or lower that of the next one.
+ * Whether a move is still in the state to which a step belongs, checked under the lock for all changes of the fence. A
+ * process that has lost the project's lock may notice too late: without the check, it could raise the fence for a move
+ * that has been undone, or lower that of the next one.
  */
 type IsStill = () => Promise<boolean>;
 
 /**
  * Resolves when no session of the role is left.
- * @param role the writer: what it had not committed is rolled back. The reader: at the end, so that nobody reads what
- * is old
- * @returns false, and nothing is changed, unless `isStill`
- * @throws PostgresError, Error if its sessions do not end
+ * @param role the writer, whose uncommitted work is rolled back; or at the end the reader, so that nobody reads old
+ * data
+ * @returns false, without changes, unless `isStill`
+ * @throws PostgresError; Error if the sessions do not end
  */
 export const raiseFence = (tenancy: Tenancy, placement: Placement, role: Role, isStill: IsStill): Promise<boolean> =>
   locked(tenancy, placement, isStill, async (session) => {
     const [name, database] = [ident(placement[role]), ident(placement.database)];
     await session.query(sql`ALTER ROLE ${name} NOLOGIN`);
-    // For a login that has passed the check of its role just now: the one of the database comes later.
+    // Stops a login that has just passed the check of its role: the check of the database comes later.
     await session.query(sql`REVOKE CONNECT ON DATABASE ${database} FROM ${name}`);
     const until = performance.now() + END_MS;
     for (let left = 1; left > 0;) {
@@ -46,9 +46,7 @@ export const raiseFence = (tenancy: Tenancy, placement: Placement, role: Role, i
     }
   });
 
-/**
- * Sessions that are being started hold a lock on their database, and are listed with their role before they release it.
- */
+/** A starting session holds a lock on its database until it is listed with its role. */
 async function loggingIn(session: Session): Promise<number> {
   const [[count] = []] = await session.query(
     sql`SELECT count(*) FROM pg_locks WHERE locktype = 'object' AND classid = 'pg_database'::regclass
@@ -65,7 +63,7 @@ async function terminate(session: Session, role: string): Promise<number> {
   return left.length;
 }
 
-/** Lets both log in again, as they may have been able to. @returns false, and nothing is changed, unless `isStill` */
+/** Lets both roles log in again, even if they already could. @returns false, without changes, unless `isStill` */
 export const lowerFence = (tenancy: Tenancy, placement: Placement, isStill: IsStill): Promise<boolean> =>
   locked(tenancy, placement, isStill, async (session) => {
     const database = ident(placement.database);
@@ -75,7 +73,7 @@ export const lowerFence = (tenancy: Tenancy, placement: Placement, isStill: IsSt
     }
   });
 
-/** Whether one of a project's roles may not log in: no project can take that right from its own roles. */
+/** Whether one of a project's roles may not log in; a project cannot change that itself. */
 export async function isFenced(session: Session, { writer, reader }: Placement): Promise<boolean> {
   const fenced = await session.query(
     sql`SELECT FROM pg_roles WHERE rolname = ANY (${[writer, reader]}) AND NOT rolcanlogin`,
@@ -83,7 +81,7 @@ export async function isFenced(session: Session, { writer, reader }: Placement):
   return fenced.length > 0;
 }
 
-/** To a write while the project is copied. */
+/** The error for a write while the project is moved. */
 export const moving = (): EngineError =>
   new EngineError('database_unavailable', 'The project is being moved to another server; retry the write shortly', {
     dependency: null,

@@ -1,6 +1,6 @@
 /**
- * Forward migrations: numbered SQL files of a folder, applied in order, each in a transaction with its row in the
- * schema's own `migrations` table. There is no way back down; a program older than the schema refuses to start.
+ * Applies migrations: numbered SQL files of a folder, in order, each in a transaction with its row in the schema's
+ * `migrations` table. There are no down migrations; a program older than the schema refuses to start.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { BEGIN, COMMIT, ident, ROLLBACK, type Session, sql } from '../pg/index.js';
@@ -12,7 +12,7 @@ export interface Migration {
   sql: string;
 }
 
-/** The migrations of one kind, ordered. Read once at start: a broken package fails then and not later. */
+/** The migrations of one kind, in order. They are read once at the start, so that a broken package fails then. */
 export function readMigrations(kind: 'control' | 'project'): Migration[] {
   const folder = new URL(`./migrations/${kind}/`, import.meta.url);
   return readdirSync(folder)
@@ -28,9 +28,9 @@ export function readMigrations(kind: 'control' | 'project'): Migration[] {
 export const newestVersion = (migrations: readonly Migration[]): number => migrations.at(-1)?.version ?? 0;
 
 /**
- * Brings the database of the session up to date. Safe to run from many instances at once.
+ * Migrates the database of the session. Safe to run from many instances at once.
  * @param schema where the `migrations` table lives: `cdp` in the control database, `_cdp` in a project's
- * @throws Error when the database has a migration that this program does not know
+ * @throws Error if the database has a migration that this program does not know
  */
 export async function migrate(
   session: Session,

@@ -1,6 +1,6 @@
 /**
- * The table `cdp.moves` of the control database: where each move of a project is, so that a crash leaves none
- * unfinished.
+ * The table `cdp.moves` of the control database: the state of each move of a project, so that any move can be settled
+ * after a crash.
  */
 import type { MoveMode, MoveState } from '../contract/moves.js';
 import { BEGIN, COMMIT, type Fragment, type Pool, type Row, sql, trusted } from '../pg/index.js';
@@ -16,7 +16,7 @@ export interface MoveRow {
   /** The project's name. */
   project: string;
   state: MoveState;
-  /** The names of the servers, of which one may have been removed since then. */
+  /** The names of the servers, which may have been removed since. */
   from: string;
   to: string;
   source: Placement;
@@ -25,14 +25,14 @@ export interface MoveRow {
   rows: number;
   bytes: number;
   isCanceled: boolean;
-  /** As asked for. */
+  /** The requested mode. */
   mode: MoveMode;
-  /** Why it was copied though the mode is `stream`, and for about how long; null: it was not. */
+  /** Why it was copied although the mode is `stream`, and about how long that takes; null: it was not. */
   fallback: string | null;
-  /** Why it was undone; of one that has switched, why it cannot be finished. null: neither. */
+  /** Why it was undone, or after the switch, why it cannot be finished; null: neither. */
   reason: string | null;
   startedAt: Date;
-  /** For how long writes were refused, in milliseconds; null: not yet, or they are now. */
+  /** How long writes were refused, in milliseconds; null: not yet, or still refused. */
   pauseMs: number | null;
   /** null: something is left to do. */
   endedAt: Date | null;
@@ -40,7 +40,7 @@ export interface MoveRow {
 
 export type NewMove = Pick<MoveRow, 'id' | 'projectId' | 'source' | 'target'> & Partial<Pick<MoveRow, 'mode'>>;
 
-/** Nothing has been decided before `switched`: these can be undone. */
+/** The states before `switched`, in which a move can be undone. */
 const UNDECIDED: readonly MoveState[] = ['preparing', 'streaming', 'fencing', 'copying', 'verifying'];
 
 /** A stored placement as the JSON of a {@link Placement}. */
@@ -56,7 +56,7 @@ const MOVE_JSON = trusted(`jsonb_build_object('id', moves.id, 'projectId', proje
 
 const moveRow = ([json]: Row): MoveRow => JSON.parse(json ?? '', withDates) as MoveRow;
 
-/** Not the time at which a server was added, which is a number. */
+/** Leaves out the time at which a server was added, which is a number. */
 const withDates = (key: string, value: unknown): unknown =>
   key.endsWith('At') && typeof value === 'string' ? new Date(value) : value;
 
@@ -64,8 +64,8 @@ export class MoveRows {
   constructor(private readonly pool: Pool) {}
 
   /**
-   * Notes a move that begins, which counts on the target's server as a project from now on.
-   * @returns null if it is noted; else what is in the way: another move of the project, or the server
+   * Stores a new move, which from now on counts as a project on the target's server.
+   * @returns null if it is stored; otherwise the obstacle: `moving` for another move of the project, or `server`
    */
   async insert({ id, projectId, source, target, mode = 'copy' }: NewMove): Promise<'moving' | 'server' | null> {
     const server = serverName(target);
@@ -85,13 +85,13 @@ export class MoveRows {
     return results[2]?.rows.length === 1 ? 'moving' : 'server';
   }
 
-  /** Those that have something left to do. @param projectId of one project */
+  /** Moves that have not ended. @param projectId only of this project */
   open(projectId?: string): Promise<MoveRow[]> {
     const ofProject = projectId === undefined ? sql`` : sql`AND project_id = ${projectId}`;
     return this.select(sql`WHERE ended_at IS NULL ${ofProject} ORDER BY started_at`);
   }
 
-  /** The last ones, the newest first. @param project the name of one project */
+  /** Recent moves, the newest first. @param project only of the project of this name */
   latest(project?: string): Promise<MoveRow[]> {
     const ofProject = project === undefined ? sql`` : sql`WHERE projects.name = ${project}`;
     return this.select(sql`${ofProject} ORDER BY started_at DESC LIMIT ${trusted(String(LISTED))}`);
@@ -109,7 +109,7 @@ export class MoveRows {
     return rows.length === 1;
   }
 
-  /** Whether a project lives there, and no move of it is under way. */
+  /** Whether a project lives there and has no open move. */
   async isAtRest({ server, database }: Placement): Promise<boolean> {
     const rows = await serviceWork(() =>
       this.pool
@@ -119,28 +119,28 @@ export class MoveRows {
     return rows.length === 1;
   }
 
-  /** @returns false if it is in another state than `from`: somebody else has begun to undo it */
+  /** @returns false if its state is not `from`: another process has begun to undo it */
   async advance(id: string, from: MoveState, to: MoveState): Promise<boolean> {
     return this.changes(
       sql`UPDATE cdp.moves SET state = ${to} WHERE id = ${id} AND state = ${from} RETURNING project_id`,
     );
   }
 
-  /** The same to `fencing`, and instances refuse writes to the project within a second. */
+  /** Advances to `fencing`; instances refuse writes to the project within a second. */
   async fence(id: string): Promise<boolean> {
     return this.changes(sql`WITH moved AS (
         UPDATE cdp.moves SET state = 'fencing', fenced_at = clock_timestamp() WHERE id = ${id} AND state IN ('preparing', 'streaming') RETURNING project_id)
       UPDATE cdp.projects SET is_fenced = true FROM moved WHERE projects.id = project_id RETURNING project_id`);
   }
 
-  /** Notes why it is copied after all. @returns false if somebody else undoes it */
+  /** Stores why it is copied after all. @returns false if another process undoes it */
   async fallBack(id: string, why: string): Promise<boolean> {
     return this.changes(
       sql`UPDATE cdp.moves SET fallback = ${why} WHERE id = ${id} AND state IN ('streaming', 'copying') RETURNING project_id`,
     );
   }
 
-  /** Notes what is copied. @returns whether it is to go on */
+  /** Stores the progress. @returns whether to go on */
   async note(id: string, { rows, bytes }: Pick<MoveRow, 'rows' | 'bytes'>): Promise<boolean> {
     const [row] = await serviceWork(() =>
       this.pool.query(
@@ -151,7 +151,7 @@ export class MoveRows {
   }
 
   /**
-   * The one moment at which the project changes its place, if it still lives where the move began.
+   * Changes the project's place, in one transaction, if it still lives where the move began.
    * @throws EngineError database_unavailable: the row says whether it has
    */
   async switch(
@@ -177,13 +177,13 @@ export class MoveRows {
     return results[2]?.rows.length === 1;
   }
 
-  /** From here on it is undone. @returns false if the project has changed its place */
+  /** Begins to undo it. @returns false if the project has changed its place */
   async undo(id: string, reason: string): Promise<boolean> {
     return this.changes(sql`UPDATE cdp.moves SET state = 'undoing', reason = coalesce(reason, ${reason})
       WHERE id = ${id} AND state = ANY (${[...UNDECIDED, 'undoing']}) RETURNING project_id`);
   }
 
-  /** The project takes writes again where it was. */
+  /** Lets the project accept writes again where it was. */
   async unfence(id: string): Promise<void> {
     await this.changes(sql`WITH moved AS (
         UPDATE cdp.moves SET opened_at = CASE WHEN fenced_at IS NOT NULL THEN coalesce(opened_at, clock_timestamp()) END
@@ -191,7 +191,7 @@ export class MoveRows {
       UPDATE cdp.projects SET is_fenced = false FROM moved WHERE projects.id = project_id RETURNING project_id`);
   }
 
-  /** Notes why nothing more can be done now. Why a move is undone stays. */
+  /** Stores why nothing more can be done now, unless a reason for the undo is stored. */
   async noteFailure(id: string, reason: string): Promise<void> {
     await this.changes(sql`UPDATE cdp.moves SET reason = ${reason}
       WHERE id = ${id} AND state = 'switched' AND reason IS DISTINCT FROM ${reason} RETURNING project_id`);
@@ -205,7 +205,7 @@ export class MoveRows {
     return new Map(rows.map(([state, count]) => [state as MoveState, Number(count)]));
   }
 
-  /** Nothing is left to do. */
+  /** Ends a move that has nothing left to do. */
   async end(id: string, from: MoveState, to: MoveState): Promise<void> {
     await this.changes(sql`UPDATE cdp.moves SET state = ${to}, ended_at = coalesce(ended_at, now()),
         reason = CASE WHEN state <> 'switched' THEN reason END
@@ -233,7 +233,7 @@ export class MoveRows {
   }
 }
 
-/** Moves that are shown. */
+/** The most moves that are listed. */
 const LISTED = 100;
 
 function stored({ server, database, schema, writer, reader, ownSchemas }: Placement): string {

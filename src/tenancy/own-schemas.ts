@@ -9,14 +9,17 @@ import type { Placement } from './placement.js';
 
 const TRIGGERS = ['cdp_schema_names', 'cdp_before_extension', 'cdp_after_extension'].map((name) => ident(name));
 
-/** Event triggers need it. */
+/** Only a superuser may create event triggers. */
 export const isSuperuser = async (session: Session): Promise<boolean> =>
   (await session.query(sql`SELECT rolsuper FROM pg_roles WHERE rolname = current_user`))[0]?.[0] === 't';
 
-/** Gives or takes the right, with its limits. A service that is no superuser takes it, since it cannot limit it. */
+/**
+ * Grants the right with its limits, or revokes it. A service that is not a superuser revokes it, since it cannot limit
+ * it.
+ */
 export async function grantOwnSchemas(session: Session, placement: Placement): Promise<void> {
   const allowed = placement.ownSchemas && (await isSuperuser(session));
-  // Nobody may have the right while there is no trigger, nor a trigger that grants it while there is no right.
+  // In one transaction: the right must not exist without the triggers, which would also grant it again.
   await session.query(BEGIN);
   try {
     for (const trigger of TRIGGERS) await session.query(sql`DROP EVENT TRIGGER IF EXISTS ${trigger}`);
@@ -35,10 +38,10 @@ export async function grantOwnSchemas(session: Session, placement: Placement): P
 }
 
 /**
- * Names: a backup tells schemas by them in the list of pg_restore, and some are the service's. Extensions and
- * publications: the right is gone while such a statement runs, so it does what it does without it; `IF NOT EXISTS` of
- * an extension that is there succeeds. One at a time takes and gives it, by a lock on a table that a reader cannot
- * take: it may hold any advisory lock.
+ * Names are restricted, because a backup finds schemas by name in the list of pg_restore, and some names belong to the
+ * service. For extensions and publications, the right is revoked while such a statement runs; `IF NOT EXISTS` of an
+ * existing extension still succeeds. A lock serializes that. It is on a table that a reader cannot lock; a reader could
+ * hold any advisory lock.
  */
 function limits({ database, writer }: Placement): string {
   const created = (verb: string, role: string): string =>

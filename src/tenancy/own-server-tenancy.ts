@@ -1,6 +1,6 @@
 /**
- * A Postgres server for each project, on this machine: a folder, a postmaster, a database `project`, and the roles
- * `writer` and `reader`. The superuser logs in only to make, upgrade, repair, back up and watch over it.
+ * A Postgres server for each project on this machine: a folder, a postmaster, a database `project`, and the roles
+ * `writer` and `reader`. The superuser logs in only to create, upgrade, repair, back up and monitor it.
  */
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
@@ -34,16 +34,16 @@ const PLACEMENT = {
   ownSchemas: true,
 };
 
-/** Counts changes of what a template's roles may do. */
+/** The version of the rights of a template's roles. */
 const RIGHTS = 2;
 
-/** The database that the service's own sessions are in: no role of a project may connect to it. */
+/** The database for the service's own sessions: no role of a project may connect to it. */
 const SERVICE_DATABASE = 'template1';
 
-/** Connections of the service's own to one server: the watchdog's, and a look at its size. */
+/** The service's own connections to a server: for the watchdog, and to read sizes. */
 const POOL_SIZE = 2;
 
-/** An idle server on which autovacuum has work runs on for at most this many times the setting. */
+/** An idle server on which autovacuum has work keeps running for at most this many times the setting. */
 const LONGEST_GRACE = 3;
 
 export class OwnServerTenancy implements Tenancy {
@@ -54,7 +54,7 @@ export class OwnServerTenancy implements Tenancy {
     private readonly databases: ProjectDatabases,
     private readonly control: ControlDatabase,
     private readonly idleStopMs: number,
-    /** Of the embedded Postgres: `18.4`. */
+    /** The version of the embedded Postgres, such as `18.4`. */
     readonly version: string,
   ) {}
 
@@ -124,7 +124,7 @@ export class OwnServerTenancy implements Tenancy {
     await server?.pool.close();
   }
 
-  /** The socket is in a folder that nobody else can enter: a password would protect nothing. */
+  /** The socket is in a folder that nobody else can access, so a password would not add protection. */
   roleOptions(): Fragment {
     return NO_PASSWORD;
   }
@@ -133,7 +133,7 @@ export class OwnServerTenancy implements Tenancy {
     return '';
   }
 
-  /** There is nobody else. */
+  /** There are no other projects. */
   hideOthers(): Promise<void> {
     return Promise.resolve();
   }
@@ -142,7 +142,7 @@ export class OwnServerTenancy implements Tenancy {
     return null;
   }
 
-  /** A server that does not run is not started for this: its size is the one that it had when it was stopped. */
+  /** A stopped server is not started for this: the size from when it was stopped counts. */
   sizeOf({ placement, sizeBytes }: Pick<ProjectRow, 'placement' | 'sizeBytes'>): Promise<number | null> {
     if (!this.fleet.isRunning(placement.server)) return Promise.resolve(sizeBytes);
     return databaseSize(this.serverOf(placement).pool, placement.database);
@@ -158,7 +158,9 @@ export class OwnServerTenancy implements Tenancy {
     await this.fleet.close();
   }
 
-  /** Notes the size of an idle server. @returns false while autovacuum works there, or has work to do, for a while */
+  /**
+   * Stores the size of an idle server. @returns false, for a limited time, if autovacuum runs there or has work to do
+   */
   private async beforeStop(id: string, idleMs: number): Promise<boolean> {
     const address = addressOf(this.fleet.socket(id));
     const [[size, isBusy] = []] = await withServiceSession(address, PLACEMENT.database, (session) =>
@@ -171,7 +173,7 @@ export class OwnServerTenancy implements Tenancy {
 
 const NO_PASSWORD = sql`PASSWORD NULL`;
 
-/** By the thresholds of autovacuum's defaults (manual 24.1.6). */
+/** By the default thresholds of autovacuum (manual 24.1.6). */
 const AUTOVACUUM_HAS_WORK = sql`(EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'autovacuum worker')
   OR EXISTS (SELECT FROM pg_stat_user_tables s JOIN pg_class c ON c.oid = s.relid
     WHERE s.n_mod_since_analyze > 50 + 0.1 * greatest(c.reltuples, 0)
@@ -185,7 +187,7 @@ const addressOf = (socket: Socket): ServerAddress => ({
   connectionTimeoutMillis: 5_000,
 });
 
-/** Every new project's server has the roles, and the database with the service's own part. */
+/** The source of new projects' servers: the roles, and the database with the service's own schema. */
 function templateOf(databases: ProjectDatabases): Template {
   const contents = [databases.schemaVersion, RIGHTS, ...databases.extensions].join(' ');
   const version = createHash('sha256').update(contents).digest('hex').slice(0, 12);
@@ -199,7 +201,7 @@ function templateOf(databases: ProjectDatabases): Template {
         await session.query(sql`ALTER DATABASE postgres RENAME TO ${project}`);
         await session.query(sql`REVOKE ALL ON DATABASE ${project}, template1 FROM PUBLIC`);
         await ensureRoles(session, placement, () => sql``);
-        // A session writes nothing to the log, even if it raises. Only a superuser may change this setting.
+        // No session writes messages to the log. Only a superuser may change this setting.
         await session.query(sql`ALTER ROLE ALL SET log_min_messages = panic`);
       });
       await withServiceSession(address, PLACEMENT.database, async (session) => {

@@ -1,31 +1,31 @@
-/** Where a project lives. */
+/** The place of a project: server, database, schema and roles. */
 import type { ServerEngine } from '../contract/servers.js';
 
 export interface Placement {
-  /** The name of a server by address, or the id of the folder that the project's own server is in. */
+  /** The name of a server by address, or the id of the folder of an embedded server. */
   readonly server: string;
-  /** How to reach that server; null: the installation began with it. */
+  /** How to reach an added server; null: the default server. */
   readonly added: AddedServer | null;
   /** The project's own database. */
   readonly database: string;
   /** The project's schema in it, owned by the service. */
   readonly schema: string;
-  /** Login role that owns what the project makes. */
+  /** Login role that owns the project's objects. */
   readonly writer: string;
   /** Login role that may only read. */
   readonly reader: string;
-  /** The writer may make more schemas. */
+  /** The writer may create more schemas. */
   readonly ownSchemas: boolean;
 }
 
 /** A server that the operator has added to the installation. */
 export interface AddedServer {
-  /** Where its URL is: `env:NAME` or `file:PATH`. */
+  /** The source of its URL: `env:NAME` or `file:PATH`. */
   readonly urlReference: string;
-  /** When it was added, in milliseconds: another one may get the name of one that was removed. */
+  /** When it was added, in milliseconds: another server may reuse the name of a removed one. */
   readonly addedAt: number;
   readonly engine: ServerEngine;
-  /** Connections to its projects' databases that an instance may open; null: as many as to any server. */
+  /** An instance's limit of connections to its projects' databases; null: the general limit. */
   readonly maxConnections: number | null;
 }
 
@@ -33,11 +33,11 @@ export interface AddedServer {
 export const isOnCitus = ({ added }: Pick<Placement, 'added'>): boolean => added?.engine === 'citus';
 
 /**
- * A setting of sessions that change several tables at once: Citus refuses to do that with a distributed table and a
- * reference table that it refers to, unless it takes one shard after another. Other servers take it for the setting of
- * an extension that is not there.
+ * A setting for sessions that change several tables at once: Citus refuses that for a distributed table and a reference
+ * table that it refers to, unless it processes shards one by one. Other servers accept it as a setting of an unknown
+ * extension.
  */
 export const SHARD_BY_SHARD = { 'citus.multi_shard_modify_mode': 'sequential' };
 
-/** The role of a backup: a crash leaves one that the next backup, or the end of the project, clears away. */
+/** The role of a backup. After a crash, the next backup, or the deletion of the project, removes it. */
 export const dumpRole = ({ writer }: Pick<Placement, 'writer'>): string => `b_${writer.slice(2)}`;

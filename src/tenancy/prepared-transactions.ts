@@ -1,6 +1,6 @@
 /**
- * Transactions that a session has prepared for two-phase commit. They outlive the session with all their locks, and
- * keep a database from being dropped. There are none unless the operator has set max_prepared_transactions.
+ * Rolls back transactions prepared for two-phase commit. They outlive their session with all locks, and keep a database
+ * from being dropped. There are none unless the operator has set max_prepared_transactions.
  */
 import { literal, PostgresError, type Session, sql, startupOptions, withSession, SQLSTATE } from '../pg/index.js';
 import type { Placement } from './placement.js';
@@ -10,9 +10,9 @@ import { serviceWork } from './service-work.js';
 import type { Tenancy } from './tenancy.js';
 
 /**
- * Rolls back those of projects.
- * @param placements on one server
- * @param olderThanMs prepared so long ago
+ * Rolls back prepared transactions of projects.
+ * @param placements all on one server
+ * @param olderThanMs their minimum age
  * @throws EngineError database_unavailable
  */
 export async function rollBackPrepared(
@@ -37,7 +37,7 @@ export async function rollBackPrepared(
   });
 }
 
-/** Only in its database, and only by a superuser or its owner. */
+/** A prepared transaction can be rolled back only in its database, and only by a superuser or its owner. */
 async function rollBack(tenancy: Tenancy, placement: Placement, owner: string, gid: string): Promise<void> {
   const { database } = placement;
   const { address } = tenancy.serverOf(placement);

@@ -1,6 +1,6 @@
 /**
- * What a project's database holds for the service, in either tenancy: migrations, extensions, rights. It is put right
- * if the project, a half restored backup or an older program left it otherwise.
+ * Sets up the service's part of a project's database, in every tenancy: migrations, extensions, rights. It is repaired
+ * if the project, a half restored backup or an older program has changed it.
  */
 import { type Session, sql, startupOptions, trusted, withSession } from '../pg/index.js';
 import { retryOnContention } from './contention.js';
@@ -24,11 +24,11 @@ import { takeRepairLock } from './repair-lock.js';
 import { withServiceSession } from './service-pool.js';
 import { type Server, type Tenancy, withServer } from './tenancy.js';
 
-/** A statement of a repair that takes longer waits for something that the project holds, and is canceled. */
+/** The time limit for a statement of a repair, which may have to wait for locks of the project. */
 const REPAIR_STATEMENT_MS = 5_000;
 const LIMIT_STATEMENTS = sql`SET statement_timeout = ${trusted(String(REPAIR_STATEMENT_MS))}`;
 
-/** What a login as a project's role takes. */
+/** The credentials of a project's roles. */
 interface Logins {
   password(role: string): string;
   serverOf(placement: Placement): Pick<Server, 'address'>;
@@ -39,7 +39,7 @@ export class ProjectDatabases {
     private readonly migrations: readonly Migration[],
     /** Extensions that the operator wants in every project's database. */
     readonly extensions: readonly string[],
-    /** Asks the control database whether a project lives there, and no move of it is under way. */
+    /** Asks the control database whether a project lives there and has no open move. */
     private readonly isAtRest: (placement: Placement) => Promise<boolean>,
   ) {}
 
@@ -47,7 +47,7 @@ export class ProjectDatabases {
     return newestVersion(this.migrations);
   }
 
-  /** Brings the connected database up to date with this program. */
+  /** Migrates the connected database to this program's version. */
   async prepare(session: Session): Promise<void> {
     await takeRepairLock(session);
     await migrate(session, '_cdp', this.migrations);
@@ -63,9 +63,8 @@ export class ProjectDatabases {
 
   /**
    * Undoes what a project did to its roles and their rights: passwords, `ALTER ROLE … SET`, `DROP OWNED` and the like.
-   * @param isHealthy looks again if another instance was at it, which has mostly put right all there was
-   * @throws PostgresError, also if the project goes on getting in the way; EngineError database_unavailable while it is
-   * moved
+   * @param isHealthy checks again if another instance has just made a repair, which usually suffices
+   * @throws PostgresError, also if the project keeps interfering; EngineError database_unavailable while it is moved
    */
   restoreRights(
     tenancy: Tenancy,
@@ -73,9 +72,10 @@ export class ProjectDatabases {
     isHealthy = (): Promise<boolean> => Promise.resolve(false),
   ): Promise<void> {
     return this.asService(tenancy, placement, async (session) => {
-      // Waiting for other sessions is limited as requests are, not by the time of one statement.
+      // The wait for other sessions is limited like a request, not like a statement of a repair.
       if (!(await takeRepairLock(session)) && (await isHealthy())) return;
-      // What a move has left of its fence goes; that of a move under way, or of a place where the project lived, stays.
+      // Removes a fence that a move has left behind, but not that of an open move, or of a place where the project no
+      // longer lives.
       if ((await isFenced(session, placement)) && !(await this.isAtRest(placement))) throw moving();
       await session.query(LIMIT_STATEMENTS);
       await installExtensions(session, this.extensions);
@@ -86,9 +86,9 @@ export class ProjectDatabases {
   }
 
   /**
-   * Puts everything back that belongs to a placement: roles, schema, migrations, rights; and ends the project's idle
-   * sessions, so that the next ones see it. What is in the project's tables stays as it is.
-   * @returns what was wrong, in words
+   * Restores everything that belongs to a placement: roles, schema, migrations, rights. Ends the project's idle
+   * sessions, so that new ones see the repair. Does not change the contents of tables.
+   * @returns the repaired faults, as text
    * @throws Error if the database itself is gone
    */
   async repair(tenancy: Tenancy, placement: Placement): Promise<string[]> {
@@ -110,7 +110,7 @@ export class ProjectDatabases {
     return wrong;
   }
 
-  /** What {@link repair} would put right, in words. @throws PostgresError if the database or a role is gone */
+  /** The faults that {@link repair} would repair, as text. @throws PostgresError if the database or a role is gone */
   examine(tenancy: Tenancy, placement: Placement): Promise<string[]> {
     return this.asService(tenancy, placement, (session) => findDrift(session, placement, this.extensions));
   }
@@ -134,7 +134,7 @@ export class ProjectDatabases {
     return withSession({ ...address, database, user: writer, password: tenancy.password(writer), options }, work);
   }
 
-  /** @param work is run again if another session was in its way */
+  /** @param work runs again if another session conflicted with it */
   private asService<T>(tenancy: Tenancy, placement: Placement, work: (session: Session) => Promise<T>): Promise<T> {
     const server = tenancy.serverOf(placement);
     return withServer(server, () =>

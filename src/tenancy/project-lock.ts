@@ -1,17 +1,15 @@
-/**
- * The lock of a project in the control database: it is held while the project is created, moved, repaired or deleted.
- */
+/** The lock of a project in the control database, held while the project is created, moved, repaired or deleted. */
 import { EngineError } from '../contract/errors.js';
 import { PostgresError, type ServerAddress, sql, SQLSTATE } from '../pg/index.js';
 import { withServiceSession } from './service-pool.js';
 import { serviceWork } from './service-work.js';
 
 /**
- * Runs `work` while a session of its own holds the lock, which ends with that session.
+ * Runs `work` while a separate session holds the lock, which ends with that session.
  * @param address of the control database
  * @param work gets a signal that is aborted if the session ends: from then on another process may hold the lock
  * @param waitMs how long to wait for the holder, at least 1
- * @returns null if somebody else went on holding it
+ * @returns null if the lock stayed taken
  */
 export function withProjectLock<T>(
   address: ServerAddress,

@@ -1,16 +1,13 @@
-/**
- * The rights that a project's roles have in its database: granting them, and telling whether the project has changed
- * them.
- */
+/** The rights of a project's roles in its database: grants them, and detects whether the project has changed them. */
 import { type Fragment, ident, join, type Session, sql, trusted } from '../pg/index.js';
 import { areInstalled } from './extensions.js';
 import { grantOwnSchemas } from './own-schemas.js';
 import type { Placement } from './placement.js';
 
 /**
- * Makes the roles of a project that are missing, with the service as their member.
+ * Creates missing roles of a project, with the service as their member.
  * @param options of a login role
- * @returns those that were missing
+ * @returns the roles that were missing
  */
 export async function ensureRoles(
   session: Session,
@@ -25,9 +22,9 @@ export async function ensureRoles(
 }
 
 /**
- * A member of a role may see and end its sessions, without being a superuser. To change the role, Postgres 16 wants the
- * ADMIN option, which it gives to whoever creates a role and is no superuser, and to nobody else: not to a superuser
- * that is none any more, nor to a role whose server was upgraded.
+ * A member of a role may see and end its sessions without being a superuser. To change the role, Postgres 16 requires
+ * the ADMIN option, which only a creator that is not a superuser gets: not one that was a superuser then, nor one on a
+ * server upgraded since.
  */
 async function joinRoles(session: Session, { writer, reader }: Pick<Placement, 'writer' | 'reader'>): Promise<void> {
   const [[hasNoOption] = []] = await session.query(
@@ -39,8 +36,8 @@ async function joinRoles(session: Session, { writer, reader }: Pick<Placement, '
 }
 
 /**
- * Undoes what was done to a project's roles: passwords, the service's membership, and settings for all logins or for
- * those to its database.
+ * Restores passwords of a project's roles and the service's membership, and removes role settings, both general and for
+ * its database.
  */
 export async function resetRoles(
   session: Session,
@@ -55,7 +52,7 @@ export async function resetRoles(
   }
 }
 
-/** The rights of the project's roles. Granting them again repairs what `DROP OWNED` and the like took away. */
+/** Grants the rights of the project's roles. Granting them again repairs the effects of `DROP OWNED` and the like. */
 export async function grant(session: Session, placement: Placement): Promise<void> {
   const [database, schema] = [ident(placement.database), ident(placement.schema)];
   const [writer, reader] = [ident(placement.writer), ident(placement.reader)];
@@ -71,10 +68,10 @@ export async function grant(session: Session, placement: Placement): Promise<voi
   await grantBookkeeping(session, placement);
 }
 
-/** What a receipt says, and no answers: those may have rows that the reader does not see. */
+/** The columns for receipts. Not the answers, which may contain rows that the reader may not see. */
 const RECEIPT = 'path, key, fingerprint, created_at, body_sha256, row_count, transaction_id';
 
-/** What a batch writes besides its records. A new version may have a table more. */
+/** Grants rights to the tables that a batch writes besides its records. A new version may add a table. */
 export async function grantBookkeeping(session: Session, { writer, reader }: Placement): Promise<void> {
   await session.query(
     sql`GRANT SELECT, INSERT, UPDATE, DELETE ON _cdp.idempotency_keys, _cdp.quarantine TO ${ident(writer)}`,
@@ -90,8 +87,8 @@ const DEFAULTS = [
 ] as const;
 
 /**
- * Gives the writer all rights to everything it creates, and lets the reader see it, at once. @param writing a session
- * of the writer
+ * Gives the writer all rights to everything it creates, and lets the reader see it at once.
+ * @param writing a session of the writer
  */
 export async function grantDefaults(writing: Session, placement: Placement): Promise<void> {
   const [writer, reader] = [ident(placement.writer), ident(placement.reader)];
@@ -101,13 +98,14 @@ export async function grantDefaults(writing: Session, placement: Placement): Pro
     await writing.query(sql`ALTER DEFAULT PRIVILEGES GRANT ${trusted(seen)} ON ${trusted(kind)} TO ${reader}`);
   }
   const { own, all } = await schemasOf(writing, placement);
-  // An owner without USAGE could grant nothing on what is in the schema.
+  // Without USAGE, an owner could not grant rights to objects in the schema.
   if (own !== null) await writing.query(sql`GRANT USAGE ON SCHEMA ${own} TO ${writer}, ${reader}`);
   for (const kind of kinds) await writing.query(sql`GRANT SELECT ON ALL ${kind} IN SCHEMA ${all} TO ${reader}`);
 }
 
 /**
- * The names of the project's schemas: `data` and those that the writer has made, or these alone; null: there are none.
+ * The names of the project's schemas: `all` includes `data`; `own` are those that the writer has created, null: there
+ * are none.
  */
 async function schemasOf(session: Session, placement: Placement): Promise<{ all: Fragment; own: Fragment | null }> {
   const rows = await session.query(sql`SELECT nspname FROM pg_namespace WHERE ${isOfProject(placement)}`);
@@ -121,13 +119,13 @@ async function schemasOf(session: Session, placement: Placement): Promise<{ all:
   return { all: list(all), own: own.length === 0 ? null : list(own) };
 }
 
-/** Whether a row of pg_namespace is of the project, as a condition. */
+/** A condition on a row of pg_namespace: the schema belongs to the project. */
 export const isOfProject = ({ schema, writer }: Pick<Placement, 'schema' | 'writer'>): Fragment =>
   sql`(nspname = ${schema} OR nspowner = ${writer}::regrole)`;
 
 /**
- * Whether the writer has all rights to what it makes, and the reader sees it, as a condition on a database of any role:
- * tables, sequences and schemas.
+ * A condition that any role can check: the writer gets all rights to the tables, sequences and schemas that it creates,
+ * and the reader sees them.
  */
 export const hasDefaults = ({ writer, reader }: Placement): Fragment => sql`3 = (SELECT pg_catalog.count(*)
   FROM pg_catalog.pg_default_acl d
@@ -140,11 +138,14 @@ export const hasDefaults = ({ writer, reader }: Placement): Fragment => sql`3 = 
 const makesSchemas = (writer: string): Fragment =>
   sql`pg_catalog.has_database_privilege(${writer}::pg_catalog.name, pg_catalog.current_database(), 'CREATE')`;
 
-/** Whether the writer may make schemas only if it should, as a condition. It lacks the right if nobody can give it. */
+/**
+ * A condition: the writer may create schemas only if the placement allows it. It may lack the right if the service
+ * cannot grant it.
+ */
 export const ownsSchemasAsSet = ({ writer, ownSchemas }: Placement): Fragment =>
   sql`${makesSchemas(writer)} OPERATOR(pg_catalog.<=) ${ownSchemas}`;
 
-/** An owner can take rights on its own things away from itself. @param writing a session of the writer */
+/** An owner can revoke its own rights to its objects; this restores them. @param writing a session of the writer */
 export async function grantOwn(writing: Session, placement: Placement): Promise<void> {
   const writer = ident(placement.writer);
   const { own, all } = await schemasOf(writing, placement);
@@ -154,7 +155,7 @@ export async function grantOwn(writing: Session, placement: Placement): Promise<
   }
 }
 
-/** @returns what was wrong with it, in words */
+/** @returns the repaired faults, as text */
 export async function ensureSchema(session: Session, schema: string): Promise<string[]> {
   const [found] = await session.query(
     sql`SELECT nspowner::regrole, nspowner = current_user::regrole FROM pg_namespace WHERE nspname = ${schema}`,
@@ -170,10 +171,10 @@ export async function ensureSchema(session: Session, schema: string): Promise<st
 }
 
 /**
- * Everything in the project's schemas is the writer's; a dump that was restored without owners leaves it to the
- * service. Not the functions behind a range type: Postgres gives them to the superuser of initdb, which the service may
+ * Makes the writer the owner of everything in the project's schemas; after a restore without owners, the service owns
+ * it. Not of the functions behind a range type: Postgres gives them to the superuser of initdb, which the service may
  * be.
- * @returns what was wrong, in words
+ * @returns the repaired faults, as text
  */
 export async function giveToWriter(session: Session, placement: Placement): Promise<string[]> {
   const ofProject = sql`IN (SELECT oid FROM pg_namespace WHERE ${isOfProject(placement)})`;
@@ -194,7 +195,7 @@ export async function giveToWriter(session: Session, placement: Placement): Prom
   return objects.length === 0 ? [] : [`${objects.length} tables and other objects in its schemas had another owner`];
 }
 
-/** What a repair is about to put right, in words. Passwords cannot be looked at; they are always set. */
+/** The faults that a repair will fix, as text. Passwords cannot be checked, so they are always reset. */
 export async function findDrift(
   session: Session,
   placement: Placement,
@@ -223,7 +224,7 @@ export async function findDrift(
   return rows.map(([what]) => what ?? '');
 }
 
-/** Ends what is idle in a project's database, sessions of roles that were dropped under them included. */
+/** Ends idle sessions in a project's database, including those of roles dropped meanwhile. */
 export async function endIdleSessions(session: Session, { database }: Placement): Promise<void> {
   await session.query(
     sql`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = ${database} AND state = 'idle'`,

@@ -1,14 +1,14 @@
 /**
- * The lock on a project's database, or on a template, that is held while it is brought up to date or repaired, or while
- * a move changes its fence.
+ * The lock on a project's database, or on a template, held while it is migrated or repaired, or while a move changes
+ * its fence.
  */
 import { type Session, sql } from '../pg/index.js';
 import { ADVISORY_LOCKS } from './advisory-locks.js';
 
-/** Nobody who holds it thinks for so long: the process has stopped, and others are to undo what it was at. */
+/** A holder that is idle for this long has stopped; ending its session lets others take over. */
 const IDLE = '30s';
 
-/** Takes it for the session. @returns false if it had to be waited for */
+/** Takes the lock for the session. @returns false if it had to wait */
 export async function takeRepairLock(session: Session): Promise<boolean> {
   for (const limit of ['idle_session_timeout', 'idle_in_transaction_session_timeout']) {
     await session.query(sql`SELECT set_config(${limit}, ${IDLE}, false)`);

@@ -1,9 +1,9 @@
-/** The streaming replicas that this instance may read at: where their URLs are says the row of their server. */
+/** The streaming replicas from which this instance may read. The row of their server refers to their URLs. */
 import { HealthCheck } from './health/health-check.js';
 import { connectionsTo, type Server } from './tenancy.js';
 import { hasOtherUrl, urlAt } from './server-url.js';
 
-/** Connections of the service's own role: the watchdog's. */
+/** Connections of the service's own role, for the watchdog. */
 const POOL_SIZE = 2;
 
 export interface Replica {
@@ -13,7 +13,7 @@ export interface Replica {
 }
 
 interface Watched extends Replica {
-  /** What its reference held, with the password. */
+  /** The URL behind its reference, with the password. */
   readonly url: string;
   readonly check: HealthCheck;
 }
@@ -23,7 +23,7 @@ export class Replicas {
   private readonly known = new Map<string, Watched | null>();
   private turn = 0;
 
-  /** One of them that answers, in turn; null: none does. */
+  /** Returns those that answer, in turn; null: none does. */
   next(references: readonly string[]): Replica | null {
     const up = references.flatMap((reference) => {
       const replica = this.known.get(reference) ?? null;
@@ -33,8 +33,8 @@ export class Replicas {
   }
 
   /**
-   * Watches only these from now on, at the URLs that they have now.
-   * @param onAway told of one that does not answer, or whose URL is missing; of one that answers again, with null
+   * Watches only these from now on, at their current URLs.
+   * @param onAway called for a replica that does not answer, or whose URL is missing; with null if it answers again
    */
   keep(references: readonly string[], onAway: (name: string, away: Error | null) => void): void {
     for (const [reference, watched] of this.known) {
@@ -52,10 +52,10 @@ export class Replicas {
   private watch(reference: string, onAway: (name: string, away: Error | null) => void): Watched | null {
     const name = `replica ${reference}`;
     try {
-      const { url, address } = urlAt(reference);
-      const connections = connectionsTo({ ...address, needsPrimary: false }, POOL_SIZE, null);
-      // Only the operator starts and stops it.
-      const server = { ...connections, acquire: () => undefined, release: () => {} };
+      const url = urlAt(reference);
+      const address = { ...addressOfUrl(url, reference), needsPrimary: false };
+      // The operator starts and stops replicas.
+      const server = { ...connectionsTo(address, POOL_SIZE, null), acquire: () => undefined, release: () => {} };
       return { name, url, server, check: new HealthCheck(server, (away) => onAway(name, away)) };
     } catch (error) {
       onAway(name, error as Error);

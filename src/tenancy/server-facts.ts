@@ -1,25 +1,22 @@
-/**
- * What a server says of itself, for `cdp doctor` and backups, and how large a database is: nothing here changes
- * anything.
- */
+/** Reads facts about a server, for `cdp doctor` and backups, and the size of a database. Changes nothing. */
 import { type Pool, PostgresError, type Row, type ServerAddress, sql, SQLSTATE } from '../pg/index.js';
 import { appliedVersion } from './migrate.js';
 import { withServiceSession } from './service-pool.js';
 import { serviceWork } from './service-work.js';
 
 export interface ServerFacts {
-  /** Major version: 18. */
+  /** Major version, such as 18. */
   readonly major: number;
-  /** For people: `18.1 (Debian 18.1-1)`. */
+  /** For people, such as `18.1 (Debian 18.1-1)`. */
   readonly version: string;
   readonly isSuperuser: boolean;
-  /** May make databases and roles. */
+  /** May create databases and roles. */
   readonly canProvision: boolean;
-  /** May create the control schema, or it is there. */
+  /** May create the control schema, or the schema exists. */
   readonly canCreateSchema: boolean;
-  /** By name. One that this server does not have is left out. */
+  /** By name, without those that this server does not have. */
   readonly settings: ReadonlyMap<string, ServerSetting>;
-  /** Connections that ordinary roles can have. */
+  /** Connections available to ordinary roles. */
   readonly connections: number;
   /** This connection is encrypted, or does not leave the machine. */
   readonly isPrivate: boolean;
@@ -29,11 +26,11 @@ export interface ServerFacts {
   readonly controlVersion: number;
 }
 
-/** As the view `pg_settings` shows it. */
+/** A row of the view `pg_settings`. */
 export interface ServerSetting {
   readonly value: string;
   readonly needsRestart: boolean;
-  /** The values of an enumeration; null: it is none. */
+  /** The values of an enum; null: it is not one. */
   readonly allowed: readonly string[] | null;
 }
 
@@ -89,13 +86,13 @@ export function serverMajor(pool: Pool): Promise<number> {
   });
 }
 
-/** A database that is being dropped, or whose files go away while they are counted. */
+/** A database that is being dropped, or whose files disappear while they are counted. */
 const GONE = new Set<string>([SQLSTATE.INVALID_CATALOG_NAME, SQLSTATE.UNDEFINED_FILE]);
 
 /**
  * Bytes of one database: tables, indexes, large objects and temporary tables, in all tablespaces, with what running
- * transactions have written; not the write-ahead log nor the temporary files of sorts. Takes 1 to 2 ms, and some 30 ms
- * more for each thousand of tables.
+ * transactions have written; not the write-ahead log or the temporary files of sorts. Takes 1 to 2 ms, and about 30 ms
+ * more per thousand tables.
  * @param pool of the service's own role, which may ask for the size of any project's database
  * @returns null if there is no such database
  * @throws EngineError database_unavailable

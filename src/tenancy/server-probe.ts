@@ -1,22 +1,25 @@
-/** What is tried on a server before projects live there. Nothing stays of it. */
+/** Tests a server before projects live there. Leaves nothing behind. */
 import { randomInt } from 'node:crypto';
 import { fixed, type ServerAddress, type Session, sql, trusted, withSession } from '../pg/index.js';
 import { withServiceSession } from './service-pool.js';
 
 const VERSION_MS = 5_000;
 
-/** What it calls itself. Without the settings of the service's sessions, which what is no Postgres may refuse. */
+/**
+ * The result of `version()`. Without the settings of the service's sessions, which a server other than Postgres may
+ * refuse.
+ */
 export const versionText = (address: ServerAddress): Promise<string> =>
   withSession({ ...address, timeoutMs: VERSION_MS }, async (session) => {
     const [[text] = []] = await session.query(fixed('SELECT version()'));
     return text ?? '';
   });
 
-/** Whether an advisory lock of one session keeps another one out, on which the service relies. */
+/** Whether an advisory lock of one session excludes another, as the service requires. */
 export const locksExclude = (address: ServerAddress): Promise<boolean> =>
   inService(address, (first) =>
     inService(address, async (second) => {
-      // Different from the service's own, which have small numbers or hashes.
+      // Different from the service's own locks, which have small numbers or hashes.
       const key = trusted(String(randomInt(2 ** 47)));
       await first.query(sql`SELECT pg_advisory_lock(${key})`);
       const [[isFree] = []] = await second.query(sql`SELECT pg_try_advisory_lock(${key})`);
@@ -24,7 +27,7 @@ export const locksExclude = (address: ServerAddress): Promise<boolean> =>
     }),
   );
 
-/** The moment at which its postmaster started, in microseconds: it tells servers apart. */
+/** The start time of its postmaster in microseconds, which distinguishes servers. */
 export const startedAt = (address: ServerAddress): Promise<string> =>
   inService(address, async (session) => {
     const [[time] = []] = await session.query(fixed('SELECT pg_postmaster_start_time()'));
@@ -42,9 +45,9 @@ const ROUND_TRIPS = 5;
 export interface Reach {
   /** Median of a few round trips. */
   readonly latencyMs: number;
-  /** Sessions of clients, and of workers that count as such. */
+  /** Sessions of clients, and of workers that count as clients. */
   readonly connectionsUsed: number;
-  /** In the database of the URL. */
+  /** Whether the database of the URL has the extension. */
   readonly hasCitus: boolean;
 }
 
@@ -68,7 +71,7 @@ interface Wal {
   /** Postgres's identifier of the cluster, which its standbys share. */
   readonly cluster: string;
   readonly isStandby: boolean;
-  /** Written, or of a standby replayed. */
+  /** The last position written, or on a standby, replayed. */
   readonly lsn: bigint;
 }
 

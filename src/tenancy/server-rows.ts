@@ -1,4 +1,4 @@
-/** The table `cdp.servers` of the control database, and which server has room for a project. */
+/** The table `cdp.servers` of the control database, and the choice of servers with room for a project. */
 import type { Consistency, ServerEngine, ServerStatus, ServerTenancy } from '../contract/servers.js';
 import { type AuditRow, withEntry } from './audit-log.js';
 import {
@@ -20,23 +20,23 @@ import { serviceChange, serviceWork } from './service-work.js';
 
 export interface ServerRow {
   name: string;
-  /** `env:NAME` or `file:PATH`; null: the installation began with this server. */
+  /** `env:NAME` or `file:PATH`; null: the default server. */
   urlReference: string | null;
   engine: ServerEngine;
   tenancy: ServerTenancy;
   labels: Readonly<Record<string, string>>;
   /** A server with twice the weight gets twice as many projects. */
   weight: number;
-  /** null: no bound. */
+  /** null: no limit. */
   maxProjects: number | null;
   maxBytes: number | null;
   maxConnections: number | null;
-  /** Where the URLs of its streaming replicas are, as `urlReference`. */
+  /** References to the URLs of its streaming replicas, in the form of `urlReference`. */
   replicas: readonly string[];
-  /** Of reads that do not say which they want. */
+  /** The default for reads that do not specify one. */
   consistency: Consistency;
   status: ServerStatus;
-  /** What the last check saw. */
+  /** The facts from the last check. */
   facts: unknown;
   /** Projects that live there, in any status. */
   projects: number;
@@ -49,7 +49,7 @@ export type NewServer = Pick<
 > &
   Partial<Pick<ServerRow, 'replicas' | 'consistency'>> & { readonly urlReference: string };
 
-/** What of a server can be changed. */
+/** The properties of a server that can be changed. */
 export type ServerChange = Partial<
   Pick<
     ServerRow,
@@ -69,11 +69,11 @@ const COLUMNS = {
   urlReference: 'url_reference',
 } as const satisfies Record<keyof ServerChange, string>;
 
-/** The projects on a row of `cdp.servers`. Folders of the data directory count as `default`. */
+/** The number of projects on a row of `cdp.servers`. Those on embedded servers count for `default`. */
 const PROJECTS = trusted(`(SELECT count(*) FROM cdp.projects WHERE projects.server = servers.name
   OR servers.name = 'default' AND NOT EXISTS (SELECT FROM cdp.servers other WHERE other.name = projects.server))`);
 
-/** Those that are being moved to or from there, and are not among them. */
+/** The number of projects that are being moved to or from there, and are not counted above. */
 const MOVING = trusted(`(SELECT count(*) FROM cdp.moves WHERE ended_at IS NULL
   AND CASE WHEN state = 'switched' THEN from_server ELSE to_server END = servers.name)`);
 
@@ -97,7 +97,7 @@ export const addedServer = ({ urlReference, createdAt, engine, maxConnections }:
 export class ServerRows {
   constructor(private readonly pool: Pool) {}
 
-  /** By name, the first one first. @throws EngineError database_unavailable */
+  /** The default server first, the others by name. @throws EngineError database_unavailable */
   list(): Promise<ServerRow[]> {
     return this.select(sql`ORDER BY url_reference IS NOT NULL, name`);
   }
@@ -113,9 +113,9 @@ export class ServerRows {
   }
 
   /**
-   * Servers that may take a new project, the least loaded first: by the number of their projects over their weight. A
-   * Citus cluster takes only the one that asks for it by name.
-   * @param labels which it must have
+   * Servers that can take a new project, the least loaded first: by projects per weight. A Citus cluster takes only a
+   * project that names it.
+   * @param labels that the server must have
    */
   candidates(labels: Readonly<Record<string, string>>): Promise<ServerRow[]> {
     return this
@@ -124,8 +124,8 @@ export class ServerRows {
   }
 
   /**
-   * Projects are counted and added one at a time for each server, so that none has more than it may.
-   * @returns null if it is inserted; else what is in the way: a project of that name, in any status, or its server
+   * Projects are counted and added one at a time per server, so that none exceeds its limit.
+   * @returns null if it is inserted; otherwise the obstacle: a project of that name, in any status, or the server
    */
   async insertProject(
     project: Omit<ProjectRow, 'replicas' | 'quotaBytes' | 'sizeBytes' | 'isFenced' | 'createdAt'>,
@@ -150,7 +150,7 @@ export class ServerRows {
     return results[2]?.rows.length === 1 ? 'name' : 'server';
   }
 
-  /** @returns false if there is one of that name, or a project lives in a folder of that name */
+  /** @returns false if there is a server of that name, or an embedded server in a folder of that name */
   async add(server: NewServer, entry: AuditRow | null): Promise<boolean> {
     const { name, urlReference, engine, tenancy, labels, weight, maxProjects, maxBytes, maxConnections } = server;
     const { replicas = [], consistency = 'strong' } = server;
@@ -167,7 +167,7 @@ export class ServerRows {
     return rows.length === 1;
   }
 
-  /** @returns the server as it now is; null if there is none of that name */
+  /** @returns the changed server; null if there is none of that name */
   async set(name: string, change: ServerChange, entry: AuditRow | null): Promise<ServerRow | null> {
     const sets = Object.entries(change).map(([key, value]) => {
       const stored = typeof value === 'object' && value !== null ? JSON.stringify(value) : (value ?? null);
@@ -180,21 +180,21 @@ export class ServerRows {
     return row === undefined ? null : serverRow(row);
   }
 
-  /** Notes what a check saw. */
+  /** Stores the facts from a check. */
   async setFacts(name: string, facts: object): Promise<void> {
     await serviceWork(() =>
       this.pool.query(sql`UPDATE cdp.servers SET facts = ${JSON.stringify(facts)}::jsonb WHERE name = ${name}`),
     );
   }
 
-  /** @returns false if there is none of that name that was added and has no projects */
+  /** @returns false unless an added server of that name exists and has no projects */
   async remove(name: string, entry: AuditRow | null): Promise<boolean> {
     const change = sql`DELETE FROM cdp.servers WHERE name = ${name} AND url_reference IS NOT NULL
       AND NOT EXISTS (SELECT FROM cdp.projects WHERE server = ${name}) AND ${MOVING} = 0 RETURNING NULL::uuid AS project_id`;
     const [, , removed] = await serviceWork(() =>
       this.pool.run([
         BEGIN,
-        // A project that is being placed there is counted.
+        // Waits for a project that is being placed there, so that it is counted.
         sql`SELECT FROM cdp.servers WHERE name = ${name} FOR UPDATE`,
         noted(change, entry),
         COMMIT,

@@ -1,19 +1,16 @@
-/**
- * Where the URL of a server or of a replica is: in a variable of the environment, or in a file. Each instance reads its
- * own.
- */
+/** Reads the URL of a server or replica from an environment variable or a file. Each instance reads its own. */
 import { readFileSync, statSync } from 'node:fs';
 import { addressOfUrl, type ServerAddress } from '../pg/index.js';
 
 /**
- * The address that this instance has for a server.
+ * The address of a server, as this instance has it.
  * @param urlReference `env:NAME` or `file:PATH`
- * @throws Error that says what is missing or wrong, never the URL
+ * @throws Error that describes the fault, but never contains the URL
  */
 export const addressAt = (urlReference: string): ServerAddress => urlAt(urlReference).address;
 
-/** The URL, with the password, and the address that it names. @throws Error like {@link addressAt} */
-export function urlAt(urlReference: string): { url: string; address: ServerAddress } {
+/** The URL, with its password. @throws Error that says what is missing */
+export function urlAt(urlReference: string): string {
   const at = urlReference.indexOf(':') + 1;
   const place = urlReference.slice(at);
   const url = urlReference.startsWith('env:') ? process.env[place] : urlIn(place);
@@ -22,7 +19,7 @@ export function urlAt(urlReference: string): { url: string; address: ServerAddre
   return { url, address: addressOfUrl(url, urlReference) };
 }
 
-/** More is no URL. */
+/** A larger file contains no URL. */
 const MOST_BYTES = 64 * 1024;
 
 /** @throws Error for anything but a small file: the name comes from a request */
@@ -33,8 +30,8 @@ function urlIn(file: string): string {
 }
 
 /**
- * A file that cannot be read, or holds no URL, changes nothing: somebody may be writing it.
- * @param known null: there was none
+ * Whether the URL has changed. False if the file cannot be read or contains no URL: it may be being written.
+ * @param known null: there was no URL
  */
 export function hasOtherUrl(known: string | null, urlReference: string): boolean {
   try {

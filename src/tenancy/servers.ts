@@ -1,6 +1,6 @@
 /**
- * All Postgres servers of an installation: the one that it began with, and those that the operator has added. A
- * project's placement says which one is its own.
+ * All Postgres servers of an installation: the default server, and those that the operator has added. A project's
+ * placement names its server.
  */
 import { CitusTenancy } from './citus-tenancy.js';
 import { unavailable } from './engine-error.js';
@@ -15,24 +15,24 @@ type ServerRef = Pick<Placement, 'server' | 'added'>;
 
 interface Known {
   readonly tenancy: Tenancy;
-  /** What its reference held, with the password. */
+  /** The URL behind its reference, with the password. */
   readonly url: string;
-  /** The control database had it when it was last asked. */
+  /** The control database listed it at the last refresh. */
   isListed: boolean;
 }
 
 export class Servers {
   readonly replicas = new Replicas();
-  /** By name, time and place of the URL: requests may have read the row before it was changed, or after. */
+  /** By name, time and reference of the URL: requests may have read the row before or after a change. */
   private readonly added = new Map<string, Known>();
 
-  /** @param defaultTenancy the server that the installation began with */
+  /** @param defaultTenancy of the default server */
   constructor(
     readonly defaultTenancy: Tenancy,
     private readonly parts: TenancyParts,
   ) {}
 
-  /** Servers of projects that run now. */
+  /** The number of projects' servers that run now. */
   get running(): number {
     return this.defaultTenancy.running + this.added.size;
   }
@@ -50,7 +50,9 @@ export class Servers {
     return tenancy;
   }
 
-  /** Gives up those that were removed or changed since they were last listed, and whose file has another URL now. */
+  /**
+   * Closes those that have been removed or changed since the last call, and those whose file now contains another URL.
+   */
   keep(places: readonly ServerRef[]): void {
     const wanted = new Map(
       places.flatMap(({ server, added }) => (added ? [[keyOf(server, added), added] as const] : [])),
@@ -71,9 +73,9 @@ export class Servers {
     return this.tenancyOf(place).serverOf(place);
   }
 
-  /** @throws EngineError database_unavailable, at once, while it is known that the server does not answer */
+  /** @throws EngineError database_unavailable, at once, if the server is known not to answer */
   requireUp(place: ServerRef): void {
-    // Only those that were added are checked.
+    // Only added servers are checked.
     const away = place.added === null ? null : this.serverOf(place).breaker.failure;
     if (away !== null) throw unavailable(away, `server ${place.server}`);
   }
@@ -89,8 +91,8 @@ export class Servers {
 const keyOf = (server: string, { addedAt, urlReference }: AddedServer): string =>
   `${server} ${addedAt} ${urlReference}`;
 
-/** @throws EngineError database_unavailable; its cause says what is wrong */
-function urlOf(server: string, urlReference: string): ReturnType<typeof urlAt> {
+/** The address and the URL. @throws EngineError database_unavailable, with the reason as its cause */
+function addressOf(server: string, urlReference: string): [ServerAddress, string] {
   try {
     return urlAt(urlReference);
   } catch (error) {

@@ -1,30 +1,30 @@
-/** Sessions of the service's own role: a pool for short queries, and one at a time for work that takes longer. */
+/** Sessions of the service's own role: a pool for short queries, and single sessions for longer work. */
 import { type LoginOptions, Pool, type ServerAddress, Session, startupOptions, withSession } from '../pg/index.js';
 import { CircuitBreaker } from './health/circuit-breaker.js';
 
 /**
- * Connections that an instance opens in addition to those to projects' databases, as servers are sized for
- * (docs/servers.md): the pools', and now and then some to make or repair a project.
+ * Connections that an instance needs in addition to those to projects' databases (docs/servers.md): for the pools, and
+ * sometimes to create or repair a project.
  */
 export const CONNECTIONS_BESIDE_PROJECTS = 10;
 
 /**
- * A network that swallows what is sent breaks no connection: without a time limit a query would wait for ever. The
- * first is for short queries, and for a free connection; the second for work such as the making of a database.
+ * A network that drops packets breaks no connection: without a time limit, a query would wait forever. The first limit
+ * is for short queries, and for the wait for a free connection; the second is for work such as CREATE DATABASE.
  */
 const QUERY_MS = 3_000;
 const WORK_MS = 120_000;
 
-/** A query of the pool may ask for more than {@link QUERY_MS}, and for no more than this. */
+/** A query of the pool may ask for more time than {@link QUERY_MS}, up to this. */
 const LONGEST_QUERY_MS = 40_000;
 
 const IDLE_MS = 30_000;
 
 /**
- * The service's own role resolves names in pg_catalog alone, so that nothing a project made can stand in for a function
- * or an operator, and reports times in one form. Shorter time limits that an operator has given the role would end the
- * making of a database, or a session that only holds a lock. A backend must not go on waiting for a lock when its
- * client has given up: with new ones for each attempt there would soon be no connection left.
+ * The service's own role resolves names only in pg_catalog, so that no function or operator of a project can be called,
+ * and reports times in one format. Shorter time limits that an operator has set for the role would end a CREATE
+ * DATABASE, or a session that only holds a lock. A backend must not keep waiting for a lock after its client has given
+ * up: with a new one for each attempt, connections would soon run out.
  */
 const SETTINGS = {
   search_path: 'pg_catalog',
@@ -39,7 +39,7 @@ const SETTINGS = {
 
 /**
  * A pool of the service's own role on the database of the address.
- * @param options.kept connections that stay open though nobody uses them
+ * @param options.kept the number of idle connections that stay open
  * @param options.breaker shared with everything else that logs in there
  */
 export function servicePool(
@@ -57,8 +57,8 @@ export function servicePool(
 }
 
 /**
- * One short-lived session of the service's own role in any database.
- * @param signal aborted: the session ends, with its reason
+ * Runs work in a short-lived session of the service's own role, in any database.
+ * @param signal if aborted, the session ends with its reason
  */
 export const withServiceSession = <T>(
   address: ServerAddress,
@@ -67,7 +67,7 @@ export const withServiceSession = <T>(
   signal?: AbortSignal,
 ): Promise<T> => withSession({ ...serviceLogin(address, database, WORK_MS), timeoutMs: WORK_MS }, work, signal);
 
-/** Logs in as the service's own role, and out again. @throws PostgresError, ConnectionLost */
+/** Logs in as the service's own role, and logs out again. @throws PostgresError, ConnectionLost */
 export async function tryLogin(address: ServerAddress, timeoutMs: number, signal: AbortSignal): Promise<void> {
   const login = { ...serviceLogin(address, address.database, QUERY_MS), connectionTimeoutMillis: timeoutMs };
   const session = await Session.connect(login, signal);

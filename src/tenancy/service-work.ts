@@ -1,4 +1,4 @@
-/** What the service does in Postgres for itself, and what becomes of its failures there. */
+/** Runs the service's own work in Postgres, and translates its failures. */
 import { EngineError } from '../contract/errors.js';
 import {
   CommitNotReplicated,
@@ -11,10 +11,9 @@ import {
 import { unavailable } from './engine-error.js';
 
 /**
- * Work that the service does for itself while it serves a request: its logins, the control database, making and
- * repairing projects. If Postgres fails it there, that is no error of the caller's SQL, and Postgres's words about it
- * are not for the caller's eyes.
- * @throws EngineError database_unavailable with Postgres's error as its cause; what else `work` throws
+ * Runs work of the service itself: logins, the control database, creating and repairing projects. A failure in Postgres
+ * is then not an error in the caller's SQL, and the caller must not see Postgres's message.
+ * @throws EngineError database_unavailable with Postgres's error as its cause; any other error of `work`
  */
 export async function serviceWork<T>(work: () => Promise<T>): Promise<T> {
   try {
@@ -28,8 +27,8 @@ const isOfPostgres = (error: unknown): boolean =>
   error instanceof PostgresError || error instanceof ConnectionLost || error instanceof CommitNotReplicated;
 
 /**
- * Such work of one statement that changes something and commits by itself. Once it was sent, the end of the connection,
- * or no answer in time, leaves open whether it was done.
+ * The same for a single statement that makes a change and commits by itself. If the connection is lost after it was
+ * sent, or no answer arrives in time, the outcome is unknown.
  * @returns the rows of RETURNING
  * @throws EngineError outcome_unknown; database_unavailable if nothing was done
  */
@@ -44,8 +43,8 @@ export function serviceChange(pool: Pool, statement: Statement): Promise<Row[]> 
 }
 
 /**
- * The connection broke, gave no answer in time, or the server said that it ends it (57P01 and the like), maybe after
- * the commit; or no standby has confirmed it.
+ * The connection was lost, timed out, or was ended by the server (57P01 and the like), perhaps after the commit; or no
+ * standby has confirmed the commit.
  */
 const leavesOpen = (error: unknown): boolean =>
   error instanceof ConnectionLost ||

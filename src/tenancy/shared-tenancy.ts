@@ -1,7 +1,7 @@
 /**
- * One Postgres server by address, shared by projects: each has a database, cloned from a template, and two login
- * roles with random names and derived passwords. Nobody reads or changes another project's data; who can run SQL can
- * slow or crash the server for all on it (docs/security.md).
+ * A Postgres server by address that projects share: each has a database, cloned from a template, and two login roles
+ * with random names and derived passwords. No project can read or change another's data, but SQL of one can slow or
+ * crash the server for all (docs/security.md).
  */
 import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -17,12 +17,12 @@ import { databaseSize } from './server-facts.js';
 import { serviceWork } from './service-work.js';
 import { lockDatabase, randomName, TenancyByAddress } from './tenancy-by-address.js';
 
-/** Hides what Postgres shows to everybody about the whole server, as far as the service's role may. */
+/** Hides information about the whole server that Postgres shows to every role, as far as the service's role may. */
 const REVOKES = readFileSync(new URL('./shared-tenancy.sql', import.meta.url), 'utf8');
 
 /**
- * Connections one role may hold, over all instances of the service together. An instance opens at most 14 for a project
- * (8 for inserts and schema calls, 6 for free SQL), so this leaves room for nine of them.
+ * The connection limit of a role, over all instances of the service. An instance opens at most 14 for a project (8 for
+ * inserts and schema calls, 6 for free SQL), so this leaves room for nine instances.
  */
 const CONNECTION_LIMIT = 128;
 
@@ -39,7 +39,7 @@ export class SharedTenancy extends TenancyByAddress {
   private isSuperuser = false;
 
   /**
-   * Makes the template if it is missing, and brings it up to date, as one instance at a time. Done once per process.
+   * Creates or migrates the template, on one instance at a time. Done once per process.
    * @throws Error if the service's role lacks a right, PostgresError, ConnectionLost
    */
   prepare(): Promise<void> {
@@ -54,7 +54,7 @@ export class SharedTenancy extends TenancyByAddress {
     return this.placementIn(randomName('d'), await this.mayOwnSchemas());
   }
 
-  /** Only if the service's role is a superuser. */
+  /** True only if the service's role is a superuser. */
   async mayOwnSchemas(): Promise<boolean> {
     await serviceWork(() => this.prepare());
     return this.isSuperuser;
@@ -78,7 +78,7 @@ export class SharedTenancy extends TenancyByAddress {
     const { database, writer, reader } = placement;
     await rollBackPrepared(this, [placement]);
     await this.dropDatabase(database);
-    // Until version 0.2 a group role was called like the database.
+    // Until version 0.2, a group role had the name of the database.
     await this.dropRoles([dumpRole({ writer }), writer, reader, database]);
   }
 
@@ -95,7 +95,7 @@ export class SharedTenancy extends TenancyByAddress {
     });
   }
 
-  /** Databases and roles that this installation has made for projects. */
+  /** Databases and roles that this installation has created for projects. */
   async marked(): Promise<Marked> {
     const { pool } = this.server;
     const databases = await pool.query(
@@ -111,7 +111,7 @@ export class SharedTenancy extends TenancyByAddress {
     };
   }
 
-  /** Whose it is: several installations may share a server. */
+  /** Marks an object as this installation's: several installations may share a server. */
   private async mark(session: Session, what: Fragment): Promise<void> {
     await session.query(sql`COMMENT ON ${what} IS ${literal(this.parts.template)}`);
   }
@@ -133,7 +133,7 @@ export class SharedTenancy extends TenancyByAddress {
 
   private async prepareTemplate(): Promise<void> {
     await this.asService(async (locking) => {
-      // The end of the session gives the lock back.
+      // The end of the session releases the lock.
       await locking.query(sql`SELECT pg_advisory_lock(${ADVISORY_LOCKS.template})`);
       const found = await locking.query(sql`SELECT 1 FROM pg_database WHERE datname = ${this.parts.template}`);
       if (found.length === 0) await this.makeTemplate(locking);
@@ -151,7 +151,7 @@ export class SharedTenancy extends TenancyByAddress {
     await session.query(sql`CREATE DATABASE ${ident(this.parts.template)} TEMPLATE template0 ENCODING 'UTF8'`);
   }
 
-  /** CREATE DATABASE refuses while another instance is connected to the template to upgrade it. */
+  /** CREATE DATABASE fails while another instance is connected to the template to migrate it. */
   private async cloneTemplate(session: Session, database: string): Promise<void> {
     for (let attempt = 1; ; attempt++) {
       try {
@@ -166,7 +166,7 @@ export class SharedTenancy extends TenancyByAddress {
   }
 }
 
-/** Said at the first start, not at the first project. */
+/** Checked at the first start, not at the first project. */
 async function requireRights(session: Session): Promise<void> {
   const [[isEnough] = []] = await session.query(
     sql`SELECT rolsuper OR (rolcreatedb AND rolcreaterole) FROM pg_roles WHERE rolname = current_user`,
@@ -176,8 +176,8 @@ async function requireRights(session: Session): Promise<void> {
 }
 
 /**
- * Drops a database and ends what uses it. While autovacuum, which is the superuser's, works there, Postgres refuses
- * FORCE to anybody else. Without FORCE it ends autovacuum itself, and waits some seconds for sessions that end.
+ * Drops a database and ends its sessions. While autovacuum, which belongs to the superuser, runs there, Postgres
+ * refuses FORCE to other roles. Without FORCE, it ends autovacuum itself, and waits some seconds for ending sessions.
  */
 async function dropDatabase(session: Session, database: string): Promise<void> {
   try {

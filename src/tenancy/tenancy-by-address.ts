@@ -1,6 +1,6 @@
 /**
- * What the tenancies share that find a Postgres server by its address: the operator starts and stops it, and the
- * service logs in.
+ * Common to the tenancies that reach a Postgres server by address: the operator starts and stops it, and the service
+ * logs in.
  */
 import { randomBytes } from 'node:crypto';
 import { DEFAULT_SERVER } from '../contract/servers.js';
@@ -14,26 +14,26 @@ import { serverMajor } from './server-facts.js';
 import { withServiceSession } from './service-pool.js';
 import { connectionsTo, type Server, type Tenancy } from './tenancy.js';
 
-/** Connections of the service's own role, apart from those to the control database: the watchdog's, and for sizes. */
+/** Connections of the service's own role, for the watchdog and to read sizes; not those to the control database. */
 const POOL_SIZE = 6;
 
-/** What all servers of an installation have in common. */
+/** The parts that all servers of an installation share. */
 export interface TenancyParts {
   readonly databases: ProjectDatabases;
   readonly credentials: Credentials;
-  /** Of the secret that is being replaced; null: none is. */
+  /** From the previous secret; null: there is none. */
   readonly previous: Credentials | null;
-  /** The name of the database that new ones are cloned from. */
+  /** The name of the template database for new projects. */
   readonly template: string;
 }
 
 export abstract class TenancyByAddress implements Tenancy {
   readonly running = 1;
   protected readonly server: Server;
-  /** Connections that one role may hold, over all instances of the service together; -1: any number. */
+  /** The connection limit of a role, over all instances of the service; -1: unlimited. */
   protected abstract readonly connectionLimit: number;
 
-  /** @param added null: the installation began with this server */
+  /** @param added null: the default server */
   constructor(
     protected readonly address: ServerAddress,
     protected readonly parts: TenancyParts,
@@ -81,7 +81,7 @@ export abstract class TenancyByAddress implements Tenancy {
     await this.server.pool.close();
   }
 
-  /** Roles with random names. */
+  /** A placement in the database, with random names for the roles. */
   protected placementIn(database: string, ownSchemas: boolean): Placement {
     const { name: server, added } = this;
     return { server, added, database, schema: 'data', writer: randomName('w'), reader: randomName('r'), ownSchemas };
@@ -95,7 +95,7 @@ export abstract class TenancyByAddress implements Tenancy {
 
 export const randomName = (prefix: string): string => `${prefix}_${randomBytes(10).toString('hex')}`;
 
-/** One at a time makes or drops it, until the end of the session. */
+/** Locks a database name until the end of the session: only one session at a time creates or drops that database. */
 export async function lockDatabase(session: Session, database: string): Promise<void> {
   await session.query(sql`SELECT pg_advisory_lock(hashtextextended(${database}, ${ADVISORY_LOCKS.database}))`);
 }

@@ -1,7 +1,7 @@
 /**
- * How projects live on what the operator has: each on a server of its own (`own-server-tenancy.ts`), with others on one
- * server by address (`shared-tenancy.ts`), or alone on a Citus cluster (`citus-tenancy.ts`). An installation may have
- * several (`servers.ts`).
+ * The interface of tenancies, the ways in which projects live on Postgres servers: each on its own embedded server
+ * (`own-server-tenancy.ts`), several on one server by address (`shared-tenancy.ts`), or one alone on a Citus cluster
+ * (`citus-tenancy.ts`). An installation may have several tenancies (`servers.ts`).
  */
 import type { ProjectRow } from './control-rows.js';
 import { CircuitBreaker } from './health/circuit-breaker.js';
@@ -16,14 +16,14 @@ import type { Fragment, Pool, ServerAddress, Session } from '../pg/index.js';
 export interface Server {
   /** The service's own login. `database` is one that no project can connect to. */
   readonly address: ServerAddress;
-  /** A few connections of that login, for short questions. */
+  /** A few connections of that login, for short queries. */
   readonly pool: Pool;
   readonly breaker: CircuitBreaker;
   readonly staleConnections: StaleConnections;
   readonly watchdog: Watchdog;
   /**
    * Keeps the server running until {@link release}.
-   * @returns undefined if it runs already; else resolves when it does
+   * @returns undefined if it already runs; otherwise resolves when it does
    * @throws EngineError database_unavailable, overloaded; nothing needs to be released then
    */
   acquire(): Promise<void> | undefined;
@@ -31,12 +31,12 @@ export interface Server {
 }
 
 export interface Tenancy {
-  /** Servers of projects that run now. */
+  /** The number of projects' servers that run now. */
   readonly running: number;
   /** Names for a new project. @throws EngineError database_unavailable */
   newPlacement(): Promise<Placement>;
   serverOf(place: Pick<Placement, 'server'>): Server;
-  /** Whether the project's server runs, or is the operator's to run. */
+  /** Whether the project's server runs, or the operator is responsible for it. */
   runs(placement: Placement): boolean;
   /** Creates everything of a placement, empty. After a failure or a crash, {@link drop} removes what is there. */
   create(placement: Placement): Promise<void>;
@@ -45,9 +45,9 @@ export interface Tenancy {
   /** The options of a login role in CREATE ROLE and ALTER ROLE. */
   roleOptions(role: string): Fragment;
   password(role: string): string;
-  /** The one that an instance with the previous secret gives the role; null: there is none. */
+  /** The role's password under the previous secret; null: there is none. */
   previousPassword(role: string): string | null;
-  /** Closes, in a project's database, what Postgres shows there of others; as often as it is called. */
+  /** Hides information about other projects that Postgres shows in a project's database. Can be repeated. */
   hideOthers(session: Session): Promise<void>;
   /**
    * Bytes on disk of the project's database; null if it is unknown, or gone. @throws EngineError database_unavailable
@@ -56,8 +56,8 @@ export interface Tenancy {
   /** Names of the extensions that a new project has. */
   extensions(): Promise<string[]>;
   /**
-   * Projects may create schemas besides `data`: the service can limit that right. @throws EngineError
-   * database_unavailable
+   * Whether projects may create schemas besides `data`, because the service can limit that right.
+   * @throws EngineError database_unavailable
    */
   mayOwnSchemas(): Promise<boolean>;
   /** The major version of Postgres. @throws EngineError database_unavailable */
@@ -65,7 +65,7 @@ export interface Tenancy {
   close(): Promise<void>;
 }
 
-/** What each server has of its own: the service's connections, and what watches over them. */
+/** Creates the parts that each server needs: the service's connections, and their monitoring. */
 export function connectionsTo(
   address: ServerAddress,
   poolSize: number,

@@ -1,6 +1,6 @@
 /**
- * The connections that are logged in as projects' roles: a few per project, closed when idle, the least useful ones
- * first if the server's share is full. A connection only ever serves the project and the pool that it was opened for.
+ * Connections logged in as projects' roles: a few per project, closed after some idle time, or the least useful ones
+ * first if the server's limit is reached. A connection serves only the project and pool for which it was opened.
  */
 import type { Placement } from '../placement.js';
 import { type PoolName, type ProjectSession, type ProjectSessions, runsFreeSql } from './project-session.js';
@@ -11,24 +11,24 @@ import { Counts } from '../../contract/counts.js';
 import { EngineError } from '../../contract/errors.js';
 
 interface ConnectionLimits {
-  /** Maximum number of connections to projects' databases. No more requests may run at once. */
+  /** The most connections to projects' databases, and so of running requests. */
   total: number;
-  /** Connections of one project. */
+  /** The most connections of one project. */
   perProject: number;
   /** Milliseconds after which an idle connection is closed. */
   idleMs: number;
-  /** The server runs on this machine, so that the memory of its processes can be looked at. */
+  /** The server runs on this machine, so that the memory of its processes can be read. */
   isLocal: boolean;
 }
 
-/** A connection to a project's database, which is idle or in the hands of one request. */
+/** A connection to a project's database, either idle or used by one request. */
 export class Lease {
   readonly session: Session;
   readonly backend: Backend;
   idleSince = 0;
-  /** Milliseconds that it has been idle at most before it was used again; null: it was not. */
+  /** Its longest idle time between two uses, in milliseconds; null: it has been used only once. */
   longestPause: number | null = null;
-  /** What is to become of it after its request. */
+  /** Whether to reset or close it after the request. */
   mustReset: boolean;
   mustClose = false;
 
@@ -42,47 +42,47 @@ export class Lease {
     this.mustReset = runsFreeSql(pool);
   }
 
-  /** It has served requests before: its server may have gone in the meantime. */
+  /** It has served earlier requests, so the server may have closed it since. */
   get reused(): boolean {
     return this.longestPause !== null;
   }
 
-  /** It must not be used again (it was canceled, its state is in doubt, or its project is gone). */
+  /** It must not be used again: it was canceled, its state is uncertain, or its project is gone. */
   closeAfterUse(): void {
     this.mustClose = true;
   }
 
-  /** The request ran code of the project, as free SQL always may: reset the session before the next one. */
+  /** The request may have run the project's code: reset the session before the next one. */
   resetAfterUse(): void {
     this.mustReset = true;
   }
 }
 
-/** Idle processes have 2 to 30 MiB. What a statement made its session keep (`temp_buffers`) no reset frees. */
+/** Idle processes use 2 to 30 MiB. No reset frees memory such as `temp_buffers`. */
 const MAX_IDLE_MIB = 64;
 
-/** A reset that takes longer has met something strange; the connection is closed instead. */
+/** If a reset takes longer, the connection is closed instead. */
 const RESET_MS = 5_000;
 
-/** Once Postgres had no connection left, an instance opens fewer than it had then, for this time. */
+/** After Postgres has run out of connections, an instance keeps below its number at that moment, for this time. */
 const SCARCE_MS = 60_000;
 
-/** It leaves this many of them free, so that the service's own commands can log in. */
+/** By this many, so that the service's own commands can log in. */
 const LEFT_FREE = 3;
 
-/** Logins that are tried again for want of a connection. */
+/** Retries of a login if Postgres has no connection left. */
 const RETRIES = 3;
 
 export class Connections {
-  /** Idle ones by project, the most recently used last. */
+  /** Idle connections by project, the most recently used last. */
   private readonly idle = new Map<string, Lease[]>();
   private readonly lent = new Set<Lease>();
   /** Connections open or being opened, by project. */
   private readonly counts = new Counts();
   private total = 0;
-  /** Those being closed, which count until they are. */
+  /** Connections being closed, which count until then. */
   private readonly leaving = new Set<Lease>();
-  /** What Postgres had room for, and until when that holds. */
+  /** The limit after Postgres ran out of connections, and when it ends. */
   private scarce = { most: Infinity, until: 0 };
   private readonly sweeper: NodeJS.Timeout;
   private lastSweep = 0;
@@ -101,7 +101,7 @@ export class Connections {
     return this.total;
   }
 
-  /** Connections that may be open. */
+  /** The most connections that may be open now. */
   get most(): number {
     return performance.now() < this.scarce.until ? Math.min(this.scarce.most, this.limits.total) : this.limits.total;
   }
@@ -128,7 +128,7 @@ export class Connections {
         this.leaving.delete(lease);
         this.removeIdle(lease);
       });
-      // It may have closed before the listener was there.
+      // The session may have closed before the listener was added.
       if (lease.session.closed) throw new ConnectionLost('The connection to Postgres was lost');
       this.lent.add(lease);
       return lease;
@@ -139,14 +139,14 @@ export class Connections {
   }
 
   /**
-   * Takes a connection back; `done` is called when it is free again or gone.
-   * @returns null, or what has to be waited for before the result of the request is passed on: what code of the project
-   * left in the session (a lock, a LISTEN) goes away before that, all other cleaning up follows behind it
+   * Takes a connection back; `done` is called when it is free again or closed.
+   * @returns a promise to await before sending the result of the request, because the project's code may have left a
+   * lock or a LISTEN in the session; null: the rest of the cleanup needs no wait
    */
   release(lease: Lease, done: () => void): Promise<void> | null {
     const { session, mustReset } = lease;
     if (lease.mustClose) this.discard(lease);
-    // Work that ended well has mostly sent the reset with its own last messages.
+    // Successful work has usually sent the reset with its last messages.
     if (session.closed || (!session.inTransaction && (!mustReset || session.isClean))) {
       this.keep(lease);
       done();
@@ -156,26 +156,26 @@ export class Connections {
     return mustReset ? cleaned : null;
   }
 
-  /** Closes the connections of a project, those at work when their request is done. */
+  /** Closes the connections of a project; busy ones after their request. */
   closeProject(project: string): void {
     for (const lease of this.lent) if (lease.project === project) lease.closeAfterUse();
     for (const lease of this.idle.get(project) ?? []) this.discard(lease);
   }
 
-  /** Closes all idle connections and those that are still at work when they come back. */
+  /** Closes all idle connections at once, and busy ones after use. */
   close(): void {
     this.closing = true;
     clearInterval(this.sweeper);
     for (const lease of this.allIdle()) this.discard(lease);
   }
 
-  /** If Postgres has no connection left, idle ones of ours make room. */
+  /** Logs in. If Postgres has no connection left, closes idle ones and retries. */
   private async login(placement: Placement, pool: PoolName): Promise<ProjectSession> {
     for (let retries = 0; ; retries++) {
       try {
         return await this.sessions.open(placement, pool);
       } catch (error) {
-        // The login that failed is counted already.
+        // `total` includes the failed login.
         if (!isTooMany(error)) throw error;
         this.scarce = { most: Math.max(1, this.total - 1 - LEFT_FREE), until: performance.now() + SCARCE_MS };
         const all = this.allIdle();
@@ -193,7 +193,7 @@ export class Connections {
     try {
       await (mustReset ? session.reset() : session.run([ROLLBACK]));
     } catch {
-      // A connection that cannot be cleaned is not kept.
+      // A connection that cannot be reset is not kept.
       this.discard(lease);
     } finally {
       clearTimeout(timer);
@@ -211,7 +211,7 @@ export class Connections {
     else others.push(lease);
   }
 
-  /** Gives up an idle connection of this project, or of all, if the share is full. */
+  /** Closes an idle connection of this project, or of any, if the limit is reached. */
   private makeRoom(project: string): void {
     if (this.counts.of(project) >= this.limits.perProject) {
       const [longest] = this.idle.get(project) ?? [];
@@ -228,7 +228,7 @@ export class Connections {
     const now = performance.now();
     for (const lease of this.allIdle()) {
       if (lease.idleSince <= now - this.limits.idleMs) this.discard(lease);
-      // Looked at here and not when it comes back: no request waits for it, and one of many in a burst pays for all.
+      // Checked here and not on release: no request has to wait, and a burst of requests causes only one check.
       else if (this.limits.isLocal && lease.idleSince >= this.lastSweep) void this.closeIfLarge(lease);
     }
     this.lastSweep = now;
@@ -271,7 +271,7 @@ const isTooMany = (error: unknown): boolean =>
   error.cause.sqlstate === SQLSTATE.TOO_MANY_CONNECTIONS;
 
 /**
- * @returns MiB that a Postgres process shares with nobody (RssAnon, proc_pid_status(5)); null if it is none of this
+ * @returns the private memory of a Postgres process in MiB (RssAnon, proc_pid_status(5)); null if it is not on this
  * machine
  */
 async function privateMemoryMib(pid: number): Promise<number | null> {
@@ -283,16 +283,16 @@ async function privateMemoryMib(pid: number): Promise<number | null> {
 const oldest = (entries: readonly Lease[]): Lease => entries.reduce((a, b) => (b.idleSince < a.idleSince ? b : a));
 const newest = (entries: readonly Lease[]): Lease => entries.reduce((a, b) => (b.idleSince >= a.idleSince ? b : a));
 
-/** Whoever has used a connection again and again is gone after a pause this many times the longest … */
+/** The user of a connection is gone after a pause this many times as long as the longest … */
 const OVERDUE = 2;
-/** … and this long, since between two requests of a burst there is no pause at all. */
+/** … and at least this long, since there is no pause between the requests of a burst. */
 const OVERDUE_MS = 5_000;
 
 /**
- * One whose project is gone, by the pauses it made before; else one of the projects that hold the most, if that is more
- * than one; else of those that were never used again the newest; else the oldest. If more projects are written to in
- * turn than there are connections, giving up the oldest would always hit the one that is needed next, however long a
- * turn takes; like this, as many projects as have room keep theirs.
+ * The first of these that exists: a connection whose user seems to be gone, by its earlier pauses; one of the projects
+ * with the most idle connections, if that is more than one; the newest of those used only once; the oldest. If more
+ * projects take turns than there are connections, closing the oldest would always hit the one needed next; this order
+ * lets as many projects as possible keep theirs.
  */
 function leastUseful(entries: readonly Lease[], now: number): Lease {
   const overdue = entries.filter(

@@ -1,6 +1,6 @@
 /**
- * Opens connections that are logged in as a project's own role. Anything that a project did to its roles (password,
- * `ALTER ROLE … SET`, lost grants) is noticed here and repaired once, so that it cannot lock the service or itself out.
+ * Opens connections logged in as a role of a project. Changes that the project made to its roles (password, `ALTER ROLE
+ * … SET`, lost grants) are detected here and repaired once, so that it cannot lock out the service or itself.
  */
 import { LIMITS } from '../../contract/limits.js';
 import { areInstalled, EXTENSIONS_SCHEMA } from '../extensions.js';
@@ -28,7 +28,7 @@ import {
 } from '../../pg/index.js';
 
 /**
- * What a connection is for. A connection never changes its pool: one that ran free SQL never serves inserts or schema
+ * The use of a connection. A connection never changes its pool: one that ran free SQL never serves inserts or schema
  * calls (contract section 7).
  */
 export const POOLS = ['typed', 'typed-read', 'sql-write', 'sql-read'] as const;
@@ -36,12 +36,10 @@ export type PoolName = (typeof POOLS)[number];
 
 export const isReader = (pool: PoolName): boolean => pool === 'typed-read' || pool === 'sql-read';
 
-/** It runs free SQL, which may leave anything in its session. */
+/** Whether it runs free SQL, which may leave anything in the session. */
 export const runsFreeSql = (pool: PoolName): boolean => pool === 'sql-write' || pool === 'sql-read';
 
-/**
- * Settings that the answers, the checks or the start of a connection depend on. `ALTER ROLE … SET` cannot change them.
- */
+/** Settings on which answers, checks or the start of a connection depend. `ALTER ROLE … SET` cannot override them. */
 const PINNED = {
   client_encoding: 'UTF8',
   DateStyle: 'ISO,MDY',
@@ -57,17 +55,17 @@ const PINNED = {
   default_transaction_deferrable: 'off',
   row_security: 'on',
   check_function_bodies: 'on',
-  // A library that does not exist would end every login.
+  // A library that does not exist would make every login fail.
   local_preload_libraries: '',
   default_tablespace: '',
   temp_tablespaces: '',
   default_table_access_method: 'heap',
   statement_timeout: '0',
   idle_session_timeout: '0',
-  // A service that dies between two statements must not leave locks behind.
+  // If the service dies between two statements, no locks may stay.
   idle_in_transaction_session_timeout: '90000',
   client_connection_check_interval: '1000',
-  // A commit that no standby has confirmed is reported as a warning.
+  // Postgres reports a commit that no standby has confirmed as a warning.
   client_min_messages: 'warning',
   jit: 'off',
 };
@@ -76,9 +74,9 @@ const PINNED = {
 const TYPED_LOCK_TIMEOUT_MS = 5_000;
 
 /**
- * Why a login fails that the project itself has broken: its role's password is another one, its right to connect is
- * gone, or `transaction_timeout`, which only Postgres 17 and later know and so is not pinned, ends every transaction.
- * Or what a move has left of its fence: the role may not log in.
+ * SQLSTATEs of logins that a repair can fix. The project has changed its role's password, revoked its right to connect,
+ * or set `transaction_timeout`, which is not pinned because only Postgres 17 and later have it. Or a move has left its
+ * fence, and the role may not log in.
  */
 const REPAIRABLE = new Set<string>([
   SQLSTATE.INVALID_AUTHORIZATION,
@@ -87,16 +85,16 @@ const REPAIRABLE = new Set<string>([
   SQLSTATE.TRANSACTION_TIMEOUT,
 ]);
 
-/** For a reader, even if a client asks for something else. */
+/** For a reader, whatever a client asks for. */
 const READ_ONLY = { default_transaction_read_only: 'on' };
 
-/** Opening a connection may take so long, repair included. */
+/** How long opening a connection may take, including a repair. */
 const OPEN_MS = 10_000;
 
-/** Until the end of the transaction nothing that the project made can stand in for a name. */
+/** Until the end of the transaction, no name can resolve to an object of the project. */
 export const IN_PG_CATALOG = fixed('SET LOCAL search_path = pg_catalog, pg_temp');
 
-/** In front of a query of our own. A client may want a few milliseconds for its own statements. */
+/** Precedes a query of the service. A client may have set a statement_timeout of a few milliseconds. */
 const BEFORE_LOOK: readonly Statement[] = [BEGIN, fixed('SET LOCAL statement_timeout = 0'), IN_PG_CATALOG];
 
 export interface ProjectSession {
@@ -104,35 +102,35 @@ export interface ProjectSession {
   readonly backend: Backend;
 }
 
-/** What a client of the Postgres port wants of its session: settings of its start-up packet. */
+/** Settings from the startup packet of a client of the Postgres port. */
 interface ClientSettings {
   readonly applicationName: string;
   readonly settings: Readonly<Record<string, string>>;
 }
 
-/** A session that is handed to a client, with all that it may set. */
+/** A session for a client, with the client's settings. */
 interface ClientConnection {
   readonly loggedIn: LoggedIn;
   readonly backend: Backend;
 }
 
-/** Unlike the service's own sessions, a client's gets notices, and its transactions are watched from outside. */
+/** Unlike other sessions, a client's receives notices, and its transactions are limited from outside. */
 const FOR_CLIENTS = { ...PINNED, client_min_messages: 'notice', idle_in_transaction_session_timeout: '0' };
 
 /** A connection that is being opened. */
 interface Opening {
   readonly placement: Placement;
-  /** Where the project lives, or a replica of that. */
+  /** The server where the project lives, or a replica of it. */
   readonly server: Server;
   readonly pool: PoolName;
-  /** null: the service's own. */
+  /** null: for the service itself. */
   readonly client: ClientSettings | null;
-  /** Aborted: nothing waits for it any longer. */
+  /** Aborted when the connection is no longer needed. */
   readonly signal: AbortSignal;
 }
 
 export class ProjectSessions {
-  /** Repairs under way in this process, by server and database. */
+  /** Repairs in progress in this process, by server and database. */
   private readonly repairs = new Map<string, Promise<void>>();
 
   constructor(
@@ -141,9 +139,9 @@ export class ProjectSessions {
   ) {}
 
   /**
-   * A new connection of a pool, clean and with its rights in place.
-   * @param replica where nothing can be repaired; null: the server where the project lives
-   * @throws EngineError database_unavailable if none can be had in time
+   * Opens a connection for a pool, in a clean session and with intact rights.
+   * @param replica a replica, on which nothing can be repaired; null: the server where the project lives
+   * @throws EngineError database_unavailable if this fails or takes too long
    */
   async open(
     placement: Placement,
@@ -160,7 +158,7 @@ export class ProjectSessions {
       const found = await this.loginIfHealthy(opening);
       if (found !== null) return found;
       if (replica !== null) throw new ConnectionLost('The replica does not have the current state of the project');
-      // What a client asks for in vain is nothing to repair.
+      // If only the client's settings fail, there is nothing to repair.
       if (client !== null && (await this.isHealthy({ ...opening, client: null })))
         return (await this.login(opening)).opened;
       return this.loginRepaired(opening);
@@ -168,7 +166,7 @@ export class ProjectSessions {
     try {
       return await serviceWork(() => server.breaker.run((away) => Promise.race([open(away), aborted(expiry.signal)])));
     } catch (error) {
-      // Nothing that was opened on the way is left behind.
+      // Closes connections that were opened on the way.
       expiry.abort();
       throw error;
     } finally {
@@ -177,15 +175,15 @@ export class ProjectSessions {
   }
 
   /**
-   * The same for a client, who reads and closes it.
-   * @throws EngineError database_unavailable; its cause is a PostgresError if a setting of the client's is refused
+   * The same for a client, which then owns the connection.
+   * @throws EngineError database_unavailable; its cause is a PostgresError if Postgres refuses a setting of the client
    */
   async openForClient(placement: Placement, pool: PoolName, client: ClientSettings): Promise<ClientConnection> {
     const { session, backend } = await this.open(placement, pool, client);
     return { loggedIn: session.handOver(), backend };
   }
 
-  /** null if the project has done something to its roles that a fresh connection shows. */
+  /** null if a fresh connection shows that the project has changed its roles. */
   private async loginIfHealthy(opening: Opening): Promise<ProjectSession | null> {
     try {
       const { opened, isHealthy } = await this.login(opening);
@@ -243,7 +241,7 @@ export class ProjectSessions {
       Session.connect({ ...options, password, maxRowBytes: LIMITS.resultBytes }, signal);
     const previous = tenancy.previousPassword(role);
     const session = await connect(options.password).catch((error: unknown) => {
-      // Its password is that of an instance which has the previous secret.
+      // An instance with the previous secret may have set the password.
       const isWrong = error instanceof PostgresError && error.sqlstate === SQLSTATE.INVALID_PASSWORD;
       if (previous === null || !isWrong) throw error;
       return connect(previous);
@@ -261,15 +259,15 @@ export class ProjectSessions {
   }
 
   /**
-   * What a fresh connection shows, in one query. It is not sound if an extension is missing, settings come from the
-   * role itself, its rights are not as they should be, or the reader would not see what the writer makes next.
+   * Examines a fresh connection in one query. It is not healthy if an extension is missing, the role has its own
+   * settings, its rights are wrong, or the reader would not see new objects of the writer.
    */
   private async look(
     session: Session,
     { placement, server, pool }: Opening,
   ): Promise<{ isHealthy: boolean; seenAt: string }> {
     const { schema } = placement;
-    // A promoted replica is no longer a replica.
+    // A promoted replica no longer counts as one.
     const isReplica = trusted(String(server.address.needsPrimary === false));
     const privilege = isReader(pool) ? 'USAGE' : 'CREATE';
     const results = await session.run([

@@ -1,41 +1,44 @@
-/** Ends a backend from outside its connection, so that nothing its statement does can prevent it. */
+/** Ends backends from outside their connections, so that no statement can prevent it. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Niceness } from '../../embedded/niceness.js';
 import { type Fragment, type Pool, sql } from '../../pg/index.js';
 
-/** A backend, told apart from a later one that was given the same pid. */
+/** A backend, distinguished from a later one with the same pid. */
 export interface Backend {
   processId: number;
   role: string;
-  /** A moment of its life, by the server's clock (timestamptz in ISO): who has its pid and began later is another. */
+  /**
+   * A moment of its life, by the server's clock (timestamptz in ISO format): a backend with its pid that began later is
+   * another.
+   */
   seenAt: string;
 }
 
 /** How long a canceled statement may take to end before its backend is terminated (contract section 7). */
 export const GRACE_MS = 500;
 
-/** Between two checks whether a backend has gone that did not go at once. */
+/** How often to check whether a terminated backend is gone. */
 const CHECK_MS = 1_000;
 
-/** What a backend does, in seconds since it began that; by the server's own account, which no statement can change. */
+/** The state of a backend and its age in seconds, as the server reports it; no statement can change that. */
 export interface Activity {
   /** `active`, `idle`, `idle in transaction`, … (pg_stat_activity.state) */
   readonly state: string;
   readonly stateSeconds: number;
-  /** null: it is in no transaction. */
+  /** null: not in a transaction. */
   readonly transactionSeconds: number | null;
 }
 
 export class Watchdog {
   constructor(
     private readonly pool: Pool,
-    /** Lowers the priority of greedy backends; null if the server is not our own. */
+    /** Lowers the priority of greedy backends; null if this service did not start the server. */
     readonly niceness: Niceness | null = null,
   ) {}
 
   /**
-   * Ends the backend, also if its statement catches its cancellation, and waits for it for a second at most.
-   * @returns false if it is still there: Postgres has functions that do not check whether they are to end (strpos)
+   * Ends the backend, even if its statement catches the cancellation, and waits for at most a second.
+   * @returns false if it is still there: some functions of Postgres do not check for interrupts (strpos)
    */
   async terminate(backend: Backend): Promise<boolean> {
     const [found] = await this.pool.query(sql`SELECT pg_terminate_backend(pid, 1000) ${from(backend)}`);
@@ -43,7 +46,8 @@ export class Watchdog {
   }
 
   /**
-   * @returns what these backends do, by process id; one that is gone is left out. @throws if Postgres does not answer
+   * @returns the activity of these backends by process id, without those that are gone @throws if Postgres does not
+   * answer
    */
   async activity(backends: readonly Backend[]): Promise<Map<number, Activity>> {
     const rows = await this.pool.query(
@@ -65,8 +69,7 @@ export class Watchdog {
   }
 
   /**
-   * Waits until a backend that was terminated has gone, and lowers its priority meanwhile. @throws if Postgres does not
-   * answer
+   * Waits until a terminated backend is gone, and meanwhile lowers its priority. @throws if Postgres does not answer
    */
   async gone(backend: Backend): Promise<void> {
     const lowerPriority = this.niceness?.watch(backend);
@@ -79,7 +82,7 @@ export class Watchdog {
   }
 }
 
-/** The rows of pg_stat_activity of these backends, with `seen_at`: one that began later than that is another. */
+/** The rows of pg_stat_activity for these backends, with `seen_at`: one that began later is a different backend. */
 export function activityOf(backends: readonly Backend[]): Fragment {
   const [pids, times] = [backends.map(({ processId }) => processId), backends.map(({ seenAt }) => seenAt)];
   return sql`pg_stat_activity JOIN unnest(${pids}::integer[], ${times}::timestamptz[]) AS watched (pid, seen_at) USING (pid)`;

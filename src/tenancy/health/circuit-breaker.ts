@@ -1,20 +1,20 @@
 /**
- * Logins at a Postgres that takes none: nobody listens, or it starts, recovers, stops, or is a standby. Then one login
- * is tried every tenth of a second, and the others get its error: each try costs a recovering server a process, and a
- * try by every request keeps it from getting up. While a health check finds that the server does not answer, no request
- * tries.
+ * Limits logins at a Postgres that accepts none: nobody listens, or it is starting, recovering, stopping or a standby.
+ * Then one login is tried every tenth of a second, and the others get its error: each attempt costs a recovering server
+ * a process, and attempts by all requests would keep it from starting. While a health check finds that the server does
+ * not answer, no request tries.
  *
- * Who decides what in this folder: only `health-check.ts` decides that a server does not answer, by logins of its own.
- * The circuit breaker keeps that and the last refused login, and decides by them who may try to log in; it asks no
- * server. `stale-connections.ts` decides about single connections that are open already: it ends one that the server
- * disowns, and the silent ones of a server that does not answer.
+ * The roles in this folder: only `health-check.ts` decides, by its own logins, that a server does not answer. The
+ * circuit breaker stores that and the last refused login, and decides by them who may log in; it contacts no server.
+ * `stale-connections.ts` checks open connections: it ends those that the server no longer has, and the silent ones of a
+ * server that does not answer.
  */
 import { ConnectionLost, NoPrimary, PostgresError, SQLSTATE } from '../../pg/index.js';
 
 const OPEN_MS = 100;
 
 export class CircuitBreaker {
-  /** What the last login was told, and when the next one may try. */
+  /** The error of the last login, and when the next one may try. */
   private refused: { readonly error: unknown; readonly until: number } | null = null;
   private found: Error | null = null;
   private readonly underWay = new Set<AbortController>();
@@ -24,14 +24,14 @@ export class CircuitBreaker {
     return this.found;
   }
 
-  /** Takes in what a health check has found. What is under way at a server that does not answer ends. */
+  /** Stores the result of a health check. If the server does not answer, ends the work there. */
   note(away: Error | null): void {
     this.found = away;
     if (away === null) this.refused = null;
     else for (const one of this.underWay) one.abort(away);
   }
 
-  /** @throws what `login` throws, or threw the last time, less than {@link OPEN_MS} ago */
+  /** @throws what `login` throws, or has thrown within the last {@link OPEN_MS} */
   async run<T>(login: (signal: AbortSignal) => Promise<T>): Promise<T> {
     if (this.refused !== null) {
       const { error, until } = this.refused;
@@ -49,9 +49,9 @@ export class CircuitBreaker {
   }
 
   /**
-   * Work at the server.
-   * @param work its signal is aborted once the server is found not to answer
-   * @throws the reason at once if it is known; what `work` throws
+   * Runs work at the server.
+   * @param work its signal is aborted when the server is found not to answer
+   * @throws the reason, at once, if the server is known not to answer; what `work` throws
    */
   async during<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
     if (this.found !== null) throw this.found;
@@ -69,7 +69,7 @@ export class CircuitBreaker {
   }
 }
 
-/** Postgres takes no logins, nobody is at the address, or only standbys are. */
+/** Postgres accepts no logins, nothing listens at the address, or only standbys do. */
 const isAway = (error: unknown): boolean =>
   error instanceof PostgresError
     ? error.sqlstate === SQLSTATE.CANNOT_CONNECT_NOW

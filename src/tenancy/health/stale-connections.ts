@@ -1,32 +1,34 @@
 /**
- * Finds connections that are dead and do not say so: a firewall has forgotten them, a host is gone, a packet was lost
- * for good. Nothing breaks then, and a request would wait for its whole time. The server knows better: a backend that
- * is gone, or that waits for us while we wait for it, will never answer (docs/decisions/0027).
+ * Finds dead connections that raise no error: a firewall has dropped them, a host is gone, or a packet was lost for
+ * good. A request would wait for its whole time limit. The server knows better: a backend that is gone, or that waits
+ * for the service while the service waits for it, will never answer (docs/decisions/0027).
  */
 import { ConnectionLost, type Pool, type Session, sql } from '../../pg/index.js';
 import type { CircuitBreaker } from './circuit-breaker.js';
 import { activityOf, type Backend } from '../connections/watchdog.js';
 
-/** Each connection is checked at this interval, and the server is asked about it once it was silent for two checks. */
+/**
+ * Each connection is checked at this interval; after SILENT_CHECKS checks without an answer, the server is asked about
+ * it.
+ */
 const CHECK_MS = 500;
 const SILENT_CHECKS = 2;
 
-/** The question itself must not wait on a dead connection. */
+/** The query itself must not wait on a dead connection. */
 const QUERY_MS = 1_000;
 
 /**
- * A backend that has waited from one check to the next this often for the rest of a request will not get it. Checks are
- * counted, not time: while the service is halted, nobody sends anything.
+ * A backend that has waited for the rest of a request over this many checks will not get it. Checks are counted instead
+ * of time, because a paused service sends nothing.
  */
 const STALLED_CHECKS = 2;
 
-/** What the server says of a backend in the middle of a request. */
+/** The server's view of a backend in the middle of a request. */
 interface Seen {
-  /** Idle for longer than an answer may be on its way; null if that may not be seen. */
+  /** Idle for longer than an answer may be in transit; null if the role may not see that. */
   readonly isIdle: boolean | null;
   /**
-   * While it waits for the rest of a request: how much has come, which tells a request whose rest was lost from one
-   * that a slow network brings.
+   * While it waits for the rest of a request, how much has arrived: this distinguishes a lost rest from a slow network.
    */
   readonly received: string | null;
 }
@@ -35,11 +37,11 @@ interface Watched {
   readonly session: Session;
   readonly backend: Backend;
   bytesRead: number;
-  /** Checks in a row at which an answer was due and nothing had come. */
+  /** Consecutive checks at which an answer was due and nothing had arrived. */
   silent: number;
-  /** How much of a request had come to the backend when it was last found waiting for the rest, … */
+  /** How much of a request had reached the backend when it was last found waiting for the rest, … */
   received: string | null;
-  /** … and the checks in a row at which it was no more. */
+  /** … and the consecutive checks at which that had not grown. */
   stalled: number;
 }
 
@@ -50,7 +52,7 @@ export class StaleConnections {
 
   /**
    * @param pool of the service's own role
-   * @param isOurs a server that the service has started is not watched: it cannot become silent
+   * @param isOurs the service has started the server, which is not watched because it cannot become silent
    */
   constructor(
     private readonly pool: Pool,
@@ -60,7 +62,7 @@ export class StaleConnections {
     this.timer = isOurs ? null : setInterval(() => this.check(), CHECK_MS).unref();
   }
 
-  /** Until the session is closed. */
+  /** Watches a session until it is closed. */
   watch(session: Session, backend: Backend): void {
     if (this.timer === null) return;
     this.watched.add({ session, backend, bytesRead: 0, silent: 0, received: null, stalled: 0 });
@@ -83,7 +85,7 @@ export class StaleConnections {
     if (away !== null) for (const { session } of silent) session.destroy(away);
     if (away !== null || silent.length === 0 || this.isAsking) return;
     this.isAsking = true;
-    // If the server cannot be asked, the next check comes soon.
+    // A failure is ignored: the next check comes soon.
     void this.endDead(silent)
       .catch(() => {})
       .finally(() => (this.isAsking = false));
@@ -95,7 +97,7 @@ export class StaleConnections {
       const { session, backend, bytesRead } = one;
       const seen = found.get(backend.processId);
       if (seen !== undefined && seen.isIdle !== true && !hasStalled(one, seen)) continue;
-      // An answer that came in the meantime is one.
+      // An answer may have arrived in the meantime.
       if (!session.isAwaiting || session.bytesRead !== bytesRead) continue;
       session.destroy(new ConnectionLost('Postgres no longer responds on the connection'));
     }
