@@ -1,6 +1,4 @@
-/**
- * Columns of a result as columns of a Parquet file: their types, and their values from the JSON that the service sends.
- */
+/** Maps columns of a result to columns of a Parquet file: their types, and their values from the service's JSON. */
 import type { SchemaElement } from 'hyparquet';
 import { FileError } from '../import/file-error.js';
 
@@ -8,7 +6,7 @@ export interface ParquetColumn {
   readonly element: SchemaElement;
   /** @param json the JSON text of a value that is not null @returns undefined if the type cannot hold the value */
   readonly toValue: (json: string) => unknown;
-  /** The writer gets the bytes of JSON, and must not encode them again. */
+  /** Values are bytes of JSON, which the writer must not encode again. */
   readonly isJson?: boolean;
 }
 
@@ -21,7 +19,7 @@ const timestamp = (isAdjustedToUTC: boolean): Kind => ({
   logical_type: { type: 'TIMESTAMP', isAdjustedToUTC, unit: 'MICROS' },
 });
 
-/** Strings and numbers alike, without quotes. */
+/** The text of a string or number, without quotes. */
 const textOf = (json: string): string => (json.startsWith('"') ? (JSON.parse(json) as string) : json);
 const encoder = new TextEncoder();
 const bytesOf = (json: string): Uint8Array => encoder.encode(json);
@@ -34,7 +32,7 @@ function hexBytes(hex: string): Uint8Array {
   return bytes;
 }
 
-/** By the name that the API gives the type. */
+/** By the API's name of the type. */
 const KINDS: Readonly<Record<string, readonly [Kind, (json: string) => unknown]>> = {
   INTEGER: [{ type: 'INT64' }, toBigInt],
   integer: [{ type: 'INT32' }, toNumber],
@@ -51,7 +49,7 @@ const KINDS: Readonly<Record<string, readonly [Kind, (json: string) => unknown]>
   json: [JSON_TEXT, bytesOf],
 };
 
-/** A type that is not in the table becomes text, as the service writes it; arrays become JSON. */
+/** Types outside the table become text, as the service writes it; arrays become JSON. */
 export function parquetColumn(name: string, type: string): ParquetColumn {
   const [kind, toValue] =
     KINDS[type] ?? decimal(type) ?? (type.endsWith('[]') ? [JSON_TEXT, bytesOf] : [STRING, textOf]);
@@ -62,7 +60,7 @@ export function parquetColumn(name: string, type: string): ParquetColumn {
   };
 }
 
-/** The most digits that Parquet can hold in 16 bytes. */
+/** The most decimal digits that fit in 16 bytes. */
 const DECIMAL_DIGITS = 38;
 
 /** Such as `numeric(10,2)`. Without a precision each value may have its own scale. */
@@ -85,7 +83,7 @@ function unscaled(text: string, scale: number): bigint | undefined {
   return whole === '' ? undefined : BigInt(sign + whole + fraction.padEnd(scale, '0'));
 }
 
-/** @param text in UTC, in the format of ECMAScript with up to six digits of a fraction */
+/** @param text in UTC, in ECMAScript's format with up to six fractional digits */
 function microseconds(text: string): bigint | undefined {
   const [fraction = ''] = /\.\d+/.exec(text) ?? [];
   const milliseconds = Date.parse(text.replace(fraction, ''));
@@ -100,7 +98,7 @@ function daysOf(text: string): number | undefined {
   return Number.isNaN(milliseconds) ? undefined : milliseconds / DAY_MS;
 }
 
-/** @throws FileError if there are no columns, or two of one name */
+/** @throws FileError if there are no columns, or two with the same name */
 export function parquetColumns(columns: readonly { name: string; type: string }[]): ParquetColumn[] {
   if (columns.length === 0) throw new FileError('The statement returns no columns');
   const names = columns.map(({ name }) => name);

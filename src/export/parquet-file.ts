@@ -1,4 +1,7 @@
-/** The rows of a query as a Parquet file, one row group after another: memory does not grow with the number of rows. */
+/**
+ * Writes the rows of a query as a Parquet file, one row group after another: memory does not grow with the number of
+ * rows.
+ */
 import { ByteWriter, type ColumnSource, ParquetWriter } from 'hyparquet-writer';
 import type { CdpClient } from '../client/client.js';
 import type { StreamOptions } from '../client/sql.js';
@@ -10,7 +13,7 @@ import { type ParquetColumn, parquetColumns } from './parquet-columns.js';
 const GROUP = { rows: 100_000, characters: 16 * 1024 * 1024 };
 
 /**
- * Runs the query twice: a stream does not tell the types.
+ * Runs the query twice, because a stream does not include the types.
  * @param onRow called for each row
  * @throws FileError if the type of its column cannot hold a value, such as `infinity`
  */
@@ -60,7 +63,7 @@ export async function* parquetRows(
 type Group = (Omit<ColumnSource, 'data'> & { data: unknown[] })[];
 
 const emptyGroup = (columns: readonly ParquetColumn[]): Group =>
-  // The smallest and the largest JSON document are useless to readers.
+  // No statistics for JSON: the smallest and the largest document are useless to readers.
   columns.map(({ element: { name }, isJson = false }) => ({ name, data: [], statistics: !isJson }));
 
 function addRow(group: Group, columns: readonly ParquetColumn[], line: string, row: number): void {
