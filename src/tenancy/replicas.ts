@@ -52,10 +52,10 @@ export class Replicas {
   private watch(reference: string, onAway: (name: string, away: Error | null) => void): Watched | null {
     const name = `replica ${reference}`;
     try {
-      const url = urlAt(reference);
-      const address = { ...addressOfUrl(url, reference), needsPrimary: false };
+      const { url, address } = urlAt(reference);
+      const connections = connectionsTo({ ...address, needsPrimary: false }, POOL_SIZE, null);
       // The operator starts and stops replicas.
-      const server = { ...connectionsTo(address, POOL_SIZE, null), acquire: () => undefined, release: () => {} };
+      const server = { ...connections, acquire: () => undefined, release: () => {} };
       return { name, url, server, check: new HealthCheck(server, (away) => onAway(name, away)) };
     } catch (error) {
       onAway(name, error as Error);

@@ -9,8 +9,8 @@ import { addressOfUrl, type ServerAddress } from '../pg/index.js';
  */
 export const addressAt = (urlReference: string): ServerAddress => urlAt(urlReference).address;
 
-/** The URL, with its password. @throws Error that says what is missing */
-export function urlAt(urlReference: string): string {
+/** The URL, with its password, and its address. @throws Error like {@link addressAt} */
+export function urlAt(urlReference: string): { url: string; address: ServerAddress } {
   const at = urlReference.indexOf(':') + 1;
   const place = urlReference.slice(at);
   const url = urlReference.startsWith('env:') ? process.env[place] : urlIn(place);

@@ -91,8 +91,8 @@ export class Servers {
 const keyOf = (server: string, { addedAt, urlReference }: AddedServer): string =>
   `${server} ${addedAt} ${urlReference}`;
 
-/** The address and the URL. @throws EngineError database_unavailable, with the reason as its cause */
-function addressOf(server: string, urlReference: string): [ServerAddress, string] {
+/** @throws EngineError database_unavailable, with the reason as its cause */
+function urlOf(server: string, urlReference: string): ReturnType<typeof urlAt> {
   try {
     return urlAt(urlReference);
   } catch (error) {
