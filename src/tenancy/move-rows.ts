@@ -24,8 +24,7 @@ export interface MoveRow {
   /** Copied so far. */
   rows: number;
   bytes: number;
-  isCanceled: boolean;
-  /** The requested mode. */
+  /** As asked for. */
   mode: MoveMode;
   /** Why it was copied although the mode is `stream`, and about how long that takes; null: it was not. */
   fallback: string | null;
@@ -51,7 +50,7 @@ const placement = (column: 'source' | 'target') =>
 
 const MOVE_JSON = trusted(`jsonb_build_object('id', moves.id, 'projectId', project_id, 'project', projects.name,
   'state', state, 'from', from_server, 'to', to_server, 'source', ${placement('source')}, 'target', ${placement('target')},
-  'rows', rows, 'bytes', bytes, 'isCanceled', is_canceled, 'mode', mode, 'fallback', fallback, 'reason', reason, 'startedAt', started_at,
+  'rows', rows, 'bytes', bytes, 'mode', mode, 'fallback', fallback, 'reason', reason, 'startedAt', started_at,
   'pauseMs', round(extract(epoch FROM opened_at - fenced_at) * 1000), 'endedAt', ended_at)`);
 
 const moveRow = ([json]: Row): MoveRow => JSON.parse(json ?? '', withDates) as MoveRow;

@@ -16,8 +16,6 @@ export interface CopiedTable extends ProjectTable {
   readonly shown: string;
   /** The columns that are stored, as a list; null: there are none. */
   readonly columns: string | null;
-  /** The columns with their types, for people. */
-  readonly shape: string;
   /** Itself, or the partitions that have rows. */
   readonly parts: readonly ProjectTable[];
 }
@@ -25,26 +23,24 @@ export interface CopiedTable extends ProjectTable {
 /** In the order of their names. @param session of whoever reads them all */
 export async function tablesOf(session: Session, placement: Placement): Promise<CopiedTable[]> {
   const rows = await session.query(sql`
-    SELECT pg_partition_root(c.oid), rn.nspname, r.relname, cn.nspname, c.relname, columns, shape
+    SELECT rn.nspname, r.relname, cn.nspname, c.relname, columns
     FROM pg_class c
     JOIN pg_namespace cn ON cn.oid = c.relnamespace
     JOIN pg_class r ON r.oid = coalesce(pg_partition_root(c.oid), c.oid)
     JOIN pg_namespace rn ON rn.oid = r.relnamespace
     CROSS JOIN LATERAL (
-      SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum) FILTER (WHERE attgenerated = '') AS columns,
-        string_agg(concat_ws(' ', quote_ident(attname), format_type(atttypid, atttypmod),
-          CASE WHEN attnotnull THEN 'NOT NULL' END), ', ' ORDER BY attnum) AS shape
+      SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum) FILTER (WHERE attgenerated = '') AS columns
       FROM pg_attribute WHERE attrelid = r.oid AND attnum > 0 AND NOT attisdropped) a
     WHERE c.relkind = 'r' AND c.relpersistence <> 't' AND ${areCopied(placement)}
     ORDER BY rn.nspname <> ${placement.schema}, rn.nspname COLLATE "C", r.relname COLLATE "C", c.relname COLLATE "C"`);
   const tables: (CopiedTable & { parts: ProjectTable[] })[] = [];
-  for (const [, schema = '', name = '', partSchema = '', partName = '', columns = null, shape] of rows as string[][]) {
+  for (const [schema = '', name = '', partSchema = '', partName = '', columns = null] of rows as string[][]) {
     const part = { schema: partSchema, name: partName };
     const last = tables.at(-1);
     if (last?.schema === schema && last.name === name) last.parts.push(part);
     else {
       const shown = shownName({ schema, name }, placement);
-      tables.push({ schema, name, shown, columns, shape: shape ?? '', parts: [part] });
+      tables.push({ schema, name, shown, columns, parts: [part] });
     }
   }
   return tables;

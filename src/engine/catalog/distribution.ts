@@ -43,14 +43,12 @@ export interface Current {
   readonly primaryKey: readonly string[];
   /** The name of its constraint; null: no primary key. */
   readonly primaryKeyName: string | null;
-  /** Its colocation group; null: none. */
-  readonly colocation: string | null;
 }
 
 const regclass = (schema: string, table: string): Fragment => sql`${literal(ident(schema, table).text)}::regclass`;
 
 export const currentDistribution = (schema: string, table: string): Statement => sql`
-  SELECT ${KIND}, ${COLUMN}, p.colocationid, k.conname,
+  SELECT ${KIND}, ${COLUMN}, k.conname,
     (SELECT json_agg(a.attname ORDER BY u.place) FROM unnest(k.conkey) WITH ORDINALITY AS u (attnum, place)
       JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = u.attnum)
   FROM pg_class c LEFT JOIN pg_dist_partition p ON p.logicalrelid = c.oid
@@ -58,13 +56,12 @@ export const currentDistribution = (schema: string, table: string): Statement =>
   WHERE c.oid = ${regclass(schema, table)}`;
 
 export const readCurrent = ([row]: readonly Row[]): Current => {
-  const [kind, column, colocation, primaryKeyName, columns] = row ?? [];
+  const [kind, column, primaryKeyName, columns] = row ?? [];
   return {
     kind: (kind ?? 'local') as Kind,
     column: column ?? null,
     primaryKey: JSON.parse(columns ?? '[]') as string[],
     primaryKeyName: primaryKeyName ?? null,
-    colocation: colocation ?? null,
   };
 };
 
