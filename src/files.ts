@@ -77,16 +77,18 @@ export async function withPrivateFolder<T>(work: (folder: string) => Promise<T>,
   }
 }
 
+const SMALL_BYTES = 65_536;
+
 /**
  * Reads a small file in another account's folder: no link is followed, and a pipe or a large file is refused.
- * @throws Error if it is not a plain file, or larger than `maxBytes`
+ * @throws Error if it is not a plain file, or larger than {@link SMALL_BYTES}
  */
-export async function readSmallFile(path: string, maxBytes = 65_536): Promise<Buffer> {
+export async function readSmallFile(path: string): Promise<Buffer> {
   const file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
   try {
     const found = await file.stat();
-    if (!found.isFile() || found.size > maxBytes)
-      throw new Error(`${path} is not a plain file of at most ${maxBytes} bytes`);
+    if (!found.isFile() || found.size > SMALL_BYTES)
+      throw new Error(`${path} is not a plain file of at most ${SMALL_BYTES} bytes`);
     const { buffer, bytesRead } = await file.read(Buffer.alloc(found.size), 0, found.size, 0);
     return buffer.subarray(0, bytesRead);
   } finally {

@@ -67,7 +67,7 @@ const whole =
 
 export const integer = (min: number, max: number) => kind('N', whole(min, max));
 export const milliseconds = (min: number, max: number) => kind('MS', whole(min, max));
-export const mebibytes = (min: number, max: number) => kind('MIB', whole(min, max));
+export const mebibytes = (min: number) => kind('MIB', whole(min, 1_048_576));
 
 /** @param value placeholder in `--help` */
 export const text = (value: string) =>

@@ -91,7 +91,7 @@ export const SETTINGS = named({
   ),
   backendMemoryMib: setting<number | null>(
     null,
-    mebibytes(64, 1_048_576),
+    mebibytes(64),
     "Limit each process of the embedded Postgres to this much memory. Default: a sixteenth of the machine's.",
   ),
   maxServers: setting<number | null>(
@@ -107,17 +107,17 @@ export const SETTINGS = named({
   ),
   sharedBuffersMib: setting(
     32,
-    mebibytes(1, 1_048_576),
+    mebibytes(1),
     "Give each project's embedded Postgres server a page cache of this size (shared_buffers).",
   ),
   maxWalSizeMib: setting(
     256,
-    mebibytes(16, 1_048_576),
+    mebibytes(16),
     "Let each project's embedded Postgres server keep this much write-ahead log between checkpoints (max_wal_size).",
   ),
   diskReserveMib: setting(
     1_024,
-    mebibytes(0, 1_048_576),
+    mebibytes(0),
     'Keep this much disk space free: below it, stop the servers of growing projects, the fastest-growing first.',
   ),
   projectUids: setting<string | null>(

@@ -34,11 +34,8 @@ export const CONTROL_SIZE: Omit<ServerSize, 'durable'> = {
   autovacuumNapSeconds: 60,
 };
 
-/**
- * `postgresql.conf`. The log gets what the server itself reports.
- * @param extra further lines, such as those of a recovery
- */
-export function serverConfig(folder: ServerFolder, size: ServerSize, extra: readonly string[] = []): string {
+/** `postgresql.conf`. The log gets what the server itself reports. */
+export function serverConfig(folder: ServerFolder, size: ServerSize): string {
   const settings: Record<string, string> = {
     listen_addresses: '',
     port: String(PORT),
@@ -101,7 +98,6 @@ export function serverConfig(folder: ServerFolder, size: ServerSize, extra: read
   return [
     '# Written by the service at every start. An operator’s own settings go into the files named at the end.',
     ...lines,
-    ...extra,
     ...folder.ownSettings.map((file) => `include_if_exists = ${configValue(file)}`),
     '',
   ].join('\n');

@@ -4,7 +4,7 @@ import { AnswerTimeout, ConnectionLost } from './errors.js';
 import type { PipelineOptions, Session, Step } from './session.js';
 import type { Statement } from './sql.js';
 
-export interface PoolOptions {
+interface PoolOptions {
   /** Sessions at most. */
   readonly max: number;
   /** Idle sessions that stay open. */
@@ -54,11 +54,6 @@ export class Pool {
   /** One statement, its rows. @throws PostgresError, ConnectionLost */
   query(statement: Statement, options?: PipelineOptions): Promise<Row[]> {
     return this.use((session) => session.query(statement, options));
-  }
-
-  /** One statement. @returns the number of rows in its command tag. @throws PostgresError, ConnectionLost */
-  change(statement: Statement, options?: PipelineOptions): Promise<number> {
-    return this.use((session) => session.change(statement, options));
   }
 
   /** Several in one round trip. @throws PostgresError, ConnectionLost */

@@ -77,8 +77,8 @@ export function trusted(text: string): Raw {
 }
 
 /** The caller's own SQL, from the free SQL endpoint. Only a connection logged in as the project may run it. */
-export function callerSql(text: string, params: readonly (string | null)[] = []): Statement {
-  return { text, params };
+export function callerSql(text: string): Statement {
+  return { text, params: [] };
 }
 
 /** Numbers the parameters and joins the fragments. */

@@ -17,10 +17,6 @@ export class HalfOpenLogins {
   /** @param late called before a login is cut off */
   constructor(private readonly late: () => void) {}
 
-  get size(): number {
-    return this.open.size;
-  }
-
   /** @returns call it when the login is over */
   begin(socket: Socket): () => void {
     const network = networkOf(socket.remoteAddress ?? '');

@@ -72,11 +72,6 @@ export class SqlEditor {
     return { from, to };
   }
 
-  replace(text: string): void {
-    this.#view.dispatch({ changes: { from: 0, to: this.#view.state.doc.length, insert: text } });
-    this.focus();
-  }
-
   insert(text: string): void {
     this.#view.dispatch(this.#view.state.replaceSelection(text));
     this.focus();

@@ -7,6 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import {
   BEGIN,
   COMMIT,
+  fixed,
   type Fragment,
   ident,
   type LoginOptions,
@@ -27,7 +28,7 @@ export const LOCK_WAIT_MS = 90_000;
 
 const END_MS = 5_000;
 
-export const lockTimeout = (ms: number): Fragment => sql`SET lock_timeout = ${trusted(String(ms))}`;
+export const LOCK_TIMEOUT = fixed(`SET lock_timeout = ${LOCK_WAIT_MS}`);
 
 /** pg_dump reads these, which `tenancy/shared-tenancy.sql` revokes from PUBLIC. */
 const CATALOGS = [
@@ -62,7 +63,7 @@ export async function withDumpRole<T>(
   const role = dumpRole(placement);
   const { address } = tenancy.serverOf(placement);
   return withServiceSession(address, placement.database, async (session) => {
-    await session.query(lockTimeout(LOCK_WAIT_MS));
+    await session.query(LOCK_TIMEOUT);
     while (!(await tryLock(session))) await sleep(100, undefined, { signal });
     try {
       await drop(session, role);

@@ -3,7 +3,7 @@ import { ident, join, type LoginOptions, type Session, sql, withSession } from '
 import type { Placement } from '../../tenancy/placement.js';
 import { isOfProject } from '../../tenancy/project-rights.js';
 import { distributedTables } from '../distributed-tables.js';
-import { LOCK_WAIT_MS, lockTimeout } from './dump-role.js';
+import { LOCK_TIMEOUT } from './dump-role.js';
 
 /** A table of one of the project's schemas. */
 export interface ProjectTable {
@@ -38,7 +38,7 @@ export async function withSnapshot<T>(
       ({ table }) => sql`${ident(placement.schema, table)}`,
     );
     const results = await session.run([
-      lockTimeout(LOCK_WAIT_MS),
+      LOCK_TIMEOUT,
       sql`BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY`,
       ...(distributed.length > 0 ? [ON_COORDINATOR, sql`LOCK TABLE ${join(distributed, ', ')} IN SHARE MODE`] : []),
       sql`SELECT pg_export_snapshot()`,

@@ -53,14 +53,7 @@ export class Slots {
 
   constructor(private readonly limits: SlotLimits) {}
 
-  /** Requests running and waiting now, for metrics. */
-  get load(): Record<WorkKind, Load> {
-    const load = noLoad();
-    this.addLoad(load);
-    return load;
-  }
-
-  /** @param project undefined: all projects */
+  /** Requests running and waiting now, for the metrics. @param project undefined: all of them */
   addLoad(load: Record<WorkKind, Load>, project?: string): void {
     for (const one of project === undefined ? this.projects.keys() : [project]) this.addLoadOf(one, load);
   }

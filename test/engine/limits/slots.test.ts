@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { EngineError } from '../../../src/contract/errors.js';
 import { NEVER } from '../../../src/engine/limits/deadline.js';
 import { WaitBudget } from '../../../src/engine/limits/wait-budget.js';
-import { Slots, type SlotLimits, type WorkKind } from '../../../src/engine/limits/slots.js';
+import { noLoad, Slots, type SlotLimits, type WorkKind } from '../../../src/engine/limits/slots.js';
 
 const LIMITS: SlotLimits = { total: 100, running: 8, reservedForTyped: 2, waiting: 64 };
 
@@ -41,10 +41,12 @@ async function refusalOf(promise: Promise<unknown>): Promise<EngineError> {
   return error;
 }
 
-const totalOf = ({ load: { typed, sql } }: Slots) => ({
-  running: typed.running + sql.running,
-  waiting: typed.waiting + sql.waiting,
-});
+function totalOf(slots: Slots) {
+  const load = noLoad();
+  slots.addLoad(load);
+  const { typed, sql } = load;
+  return { running: typed.running + sql.running, waiting: typed.waiting + sql.waiting };
+}
 
 describe('works', () => {
   it('lets a request in at once while there is room', async () => {
