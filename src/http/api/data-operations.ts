@@ -14,6 +14,9 @@ import { decodeBody } from '../body.js';
 import { answered, projectOf, TableInPath, tableInPath } from './call.js';
 import type { Call, Operation } from './route.js';
 
+/** Of everything that changes records. */
+export const RECORD_ERRORS = ['permission_denied', 'table_busy', 'query_timeout', 'outcome_unknown'] as const;
+
 export const INSERT_RECORDS: Operation = {
   operationId: 'insertRecords',
   rehearses: true,
@@ -50,10 +53,7 @@ export const INSERT_RECORDS: Operation = {
     'table_not_found',
     'unique_violation',
     'quota_exceeded',
-    'permission_denied',
-    'table_busy',
-    'query_timeout',
-    'outcome_unknown',
+    ...RECORD_ERRORS,
   ],
   async handle(call) {
     const { request, signal } = call;
@@ -110,10 +110,7 @@ export const DELETE_RECORDS: Operation = {
     'invalid_value',
     'constraint_violation',
     'table_not_found',
-    'permission_denied',
-    'table_busy',
-    'query_timeout',
-    'outcome_unknown',
+    ...RECORD_ERRORS,
   ],
   async handle(call) {
     const { request, signal } = call;

@@ -9,6 +9,7 @@ import { booleanHeader, modesOf } from '../neon/options.js';
 import { neonFailure, neonResponse } from '../neon/response.js';
 import { projectOf } from './call.js';
 import type { Operation } from './route.js';
+import { SQL_ERRORS } from './sql-operation.js';
 
 export const RUN_QUERIES: Operation = {
   operationId: 'runQueries',
@@ -47,17 +48,7 @@ export const RUN_QUERIES: Operation = {
       rows: [{ email: 'ada@example.com' }],
     },
   },
-  errors: [
-    'sql_error',
-    'citus_limit',
-    'statement_not_allowed',
-    'invalid_value',
-    'result_too_large',
-    'row_too_large',
-    'constraint_violation',
-    'quota_exceeded',
-    'outcome_unknown',
-  ],
+  errors: [...SQL_ERRORS, 'quota_exceeded', 'outcome_unknown'],
   async handle(call) {
     const { caller, request, signal } = call;
     const { context, headers } = request;

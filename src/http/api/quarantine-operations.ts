@@ -6,7 +6,7 @@ import * as wire from '../../contract/wire/quarantine.js';
 import { dropFromQuarantine, listQuarantine } from '../../engine/insert/quarantine.js';
 import { replay } from '../../engine/insert/replay.js';
 import { memberOf } from '../body.js';
-import { upsertRule } from './data-operations.js';
+import { RECORD_ERRORS, upsertRule } from './data-operations.js';
 import { projectOf, timeOf } from './call.js';
 import { type Operation, succeeds } from './route.js';
 
@@ -70,15 +70,7 @@ export const REPLAY_QUARANTINE: Operation = {
     errors: [],
     next: null,
   }),
-  errors: [
-    'table_not_found',
-    'unknown_column',
-    'quota_exceeded',
-    'permission_denied',
-    'table_busy',
-    'query_timeout',
-    'outcome_unknown',
-  ],
+  errors: ['table_not_found', 'unknown_column', 'quota_exceeded', ...RECORD_ERRORS],
   async handle(call) {
     const body = call.request.body as wire.ReplayBody;
     const { on_conflict: _, resolution: __, set: ___, ...order } = body;

@@ -9,8 +9,20 @@ import { collectSql } from '../../engine/sql/collect-sql.js';
 import type { CollectRequest } from '../../engine/sql/sql-result.js';
 import { requireScope, runsAsReader } from '../admission.js';
 import { answered, keyInHeader, projectOf } from './call.js';
+import { RECORD_ERRORS } from './data-operations.js';
 import type { Call, Operation } from './route.js';
 import { sqlResponse, streamResponse, streamFormat } from '../response/sql-response.js';
+
+/** Of every statement of a caller. */
+export const SQL_ERRORS = [
+  'sql_error',
+  'citus_limit',
+  'statement_not_allowed',
+  'invalid_value',
+  'result_too_large',
+  'row_too_large',
+  'constraint_violation',
+] as const;
 
 export const RUN_SQL: Operation = {
   operationId: 'runSql',
@@ -42,22 +54,13 @@ export const RUN_SQL: Operation = {
     },
   },
   errors: [
-    'sql_error',
-    'citus_limit',
-    'statement_not_allowed',
-    'invalid_value',
-    'result_too_large',
-    'row_too_large',
-    'constraint_violation',
+    ...SQL_ERRORS,
     'unique_violation',
     'table_exists',
     'column_exists',
     'dependent_objects',
     'quota_exceeded',
-    'permission_denied',
-    'table_busy',
-    'query_timeout',
-    'outcome_unknown',
+    ...RECORD_ERRORS,
   ],
   async handle(call) {
     const { context, raw } = call.request;
