@@ -4,19 +4,18 @@
  */
 import './refused.css';
 import { useSignal } from '@preact/signals';
-import { useEffect, useId, useMemo, useRef } from 'preact/hooks';
+import { useId, useMemo, useRef } from 'preact/hooks';
 import { Icon } from '../parts/icon.js';
 import { Menu } from '../parts/menu.js';
 import { counted } from '../parts/numbers.js';
 import { offerFile } from '../parts/offer-file.js';
 import { say } from '../parts/toast.js';
-import { useVirtual } from '../parts/virtual.js';
+import { HEADER, useVirtualGrid } from '../parts/virtual-grid.js';
 import type { ImportJob } from './job.js';
 import { RefusedCell, RefusedNote } from './refused-cell.js';
 import type { RefusedRow } from './stored-journal.js';
 
 const ROW = 60;
-const HEADER = 44;
 const NARROW = 184;
 const WIDE = 240;
 const LINE = 72;
@@ -34,23 +33,9 @@ export function RefusedGrid({ job, version }: { job: ImportJob; version: number 
   );
   const columns = useMemo(() => corrections.columns(), [job, version]);
   const wrong = useMemo(() => wrongColumns(rows), [rows]);
-  const vertical = useVirtual(scroller, {
-    count: rows.length,
-    estimateSize: () => ROW,
-    paddingStart: HEADER,
-    scrollPaddingStart: HEADER,
-  });
-  const widths = columns.map(({ name }) => (wrong.has(name) ? WIDE : NARROW));
-  const horizontal = useVirtual(scroller, {
-    count: columns.length,
-    estimateSize: (i) => widths[i] ?? NARROW,
-    horizontal: true,
-    paddingStart: LINE,
-    scrollPaddingStart: LINE,
-  });
-  useEffect(() => horizontal.measure(), [widths.join()]);
-  const shown = horizontal.getVirtualItems();
-  const before = (shown[0]?.start ?? LINE) - LINE;
+  const widths = useMemo(() => columns.map(({ name }) => (wrong.has(name) ? WIDE : NARROW)), [columns, wrong]);
+  const size = { rows: rows.length, rowHeight: ROW, widths, gutter: LINE };
+  const { vertical, columns: shown, before, whole } = useVirtualGrid(scroller, size);
 
   const inputId = (row: RefusedRow | undefined, column: string) => `${id}-${row?.id}-${column}`;
   const goTo = (row: number, column: string) => {
@@ -70,16 +55,12 @@ export function RefusedGrid({ job, version }: { job: ImportJob; version: number 
         aria-rowcount={rows.length + 1}
         aria-colcount={columns.length + 1}
       >
-        <div
-          class="refused-all"
-          role="rowgroup"
-          style={{ height: `${vertical.getTotalSize()}px`, width: `${horizontal.getTotalSize()}px` }}
-        >
-          <div class="refused-row refused-head" role="row" aria-rowindex={1} style={{ height: `${HEADER}px` }}>
+        <div class="grid-all" role="rowgroup" style={whole}>
+          <div class="grid-row grid-head" role="row" aria-rowindex={1} style={{ height: `${HEADER}px` }}>
             <div class="refused-line" role="columnheader" aria-colindex={1} style={{ width: `${LINE}px` }}>
               Line
             </div>
-            <div role="presentation" class="refused-gap" style={{ width: `${before}px` }} />
+            <div role="presentation" class="grid-gap" style={{ width: `${before}px` }} />
             {shown.map(({ index, size }) => {
               const { name, type } = columns[index] ?? { name: '', type: null };
               return (
@@ -103,7 +84,7 @@ export function RefusedGrid({ job, version }: { job: ImportJob; version: number 
             return (
               <div
                 key={row.id}
-                class={row.errors.some(({ column }) => column === undefined) ? 'refused-row is-wrong' : 'refused-row'}
+                class={row.errors.some(({ column }) => column === undefined) ? 'grid-row is-wrong' : 'grid-row'}
                 role="row"
                 aria-rowindex={index + 2}
                 style={{ transform: `translateY(${start}px)`, height: `${ROW}px` }}
@@ -112,7 +93,7 @@ export function RefusedGrid({ job, version }: { job: ImportJob; version: number 
                   {row.record.line}
                   <RefusedNote row={row} left={LINE} />
                 </div>
-                <div role="presentation" class="refused-gap" style={{ width: `${before}px` }} />
+                <div role="presentation" class="grid-gap" style={{ width: `${before}px` }} />
                 {shown.map(({ index: at, size }) => {
                   const { name } = columns[at] ?? { name: '' };
                   return (

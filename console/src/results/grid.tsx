@@ -4,8 +4,8 @@
  */
 import './grid.css';
 import { type Signal, useSignal } from '@preact/signals';
-import { useEffect, useId, useMemo, useRef } from 'preact/hooks';
-import { useVirtual } from '../parts/virtual.js';
+import { useId, useMemo, useRef } from 'preact/hooks';
+import { HEADER, useVirtualGrid } from '../parts/virtual-grid.js';
 import { isNull, isNumeric, preview } from './cells.js';
 import { columnWidths, keyedWidth, type OwnWidths, withWidth } from './column-widths.js';
 import type { Result } from './result.js';
@@ -13,7 +13,6 @@ import { isInside, moved, type Position, rangeOf, type Selection } from './selec
 import { WidthHandle } from './width-handle.js';
 
 const ROW = 28;
-const HEADER = 44;
 
 interface GridProps {
   readonly result: Result;
@@ -40,23 +39,8 @@ export function Grid({ result, selection, own, onResize, onOpen, onCopy }: GridP
     onResize(withWidth(own, result.columns[column]?.name ?? '', width));
   const gutter = 24 + 8 * String(rows).length;
 
-  const vertical = useVirtual(scroller, {
-    count: rows,
-    estimateSize: () => ROW,
-    paddingStart: HEADER,
-    scrollPaddingStart: HEADER,
-  });
-  const horizontal = useVirtual(scroller, {
-    count: widths.length,
-    estimateSize: (i) => widths[i] ?? 0,
-    horizontal: true,
-    paddingStart: gutter,
-    scrollPaddingStart: gutter,
-  });
-  useEffect(() => horizontal.measure(), [widths, gutter]);
-
-  const columns = horizontal.getVirtualItems();
-  const before = (columns[0]?.start ?? gutter) - gutter;
+  const size = { rows, rowHeight: ROW, widths, gutter };
+  const { vertical, horizontal, columns, before, whole } = useVirtualGrid(scroller, size);
   const { head } = selection.value;
   const range = rangeOf(selection.value);
   const cellId = (row: number, column: number) => `${id}-${row}-${column}`;
@@ -121,11 +105,7 @@ export function Grid({ result, selection, own, onResize, onOpen, onCopy }: GridP
         if (at !== undefined) onOpen(at);
       }}
     >
-      <div
-        class="grid-all"
-        role="presentation"
-        style={{ height: `${vertical.getTotalSize()}px`, width: `${horizontal.getTotalSize()}px` }}
-      >
+      <div class="grid-all" role="presentation" style={whole}>
         <div class="grid-row grid-head" role="row" aria-rowindex={1} style={{ height: `${HEADER}px` }}>
           <div class="grid-number" role="columnheader" aria-colindex={1} style={{ width: `${gutter}px` }}>
             <span class="sr-only">Row</span>
