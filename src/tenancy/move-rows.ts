@@ -24,7 +24,7 @@ export interface MoveRow {
   /** Copied so far. */
   rows: number;
   bytes: number;
-  /** As asked for. */
+  /** The requested mode. */
   mode: MoveMode;
   /** Why it was copied although the mode is `stream`, and about how long that takes; null: it was not. */
   fallback: string | null;
