@@ -8,7 +8,7 @@ import type { ErrorBody } from '../contract/wire/failure.js';
 import { ACCOUNT_HEADER } from '../contract/wire/operator.js';
 import { hasCode, isMissing } from '../files.js';
 
-/** Nothing listens on the socket; the request had no effect. */
+/** Nothing listens on the socket, so the request had no effect. */
 export class NotListening extends Error {}
 
 interface Watching {

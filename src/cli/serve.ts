@@ -35,9 +35,9 @@ async function serve(config: Config): Promise<void> {
   if (stdout.isTTY) stdout.write(readyLines(config, service.url));
   await stopped;
   await service.close();
-  // Requests to a trace collector that does not answer would keep the process alive,
+  // Requests to a trace collector that does not answer would keep the process alive.
   if (traces !== null) process.exit();
-  // and so would a log that nobody reads.
+  // So would a log that nobody reads.
   setTimeout(() => process.exit(), LOG_MS).unref();
 }
 

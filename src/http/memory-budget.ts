@@ -52,7 +52,7 @@ export class MemoryBudget {
 
   /**
    * Waits for free memory. The only request of a project always gets some.
-   * @param signal aborted when the client leaves
+   * @param signal aborted when the client disconnects
    * @throws EngineError overloaded
    */
   async reserve(project: string, bytes: number, budget: WaitBudget, signal: AbortSignal): Promise<Reservation> {

@@ -135,6 +135,6 @@ export function toEngineError(error: unknown): unknown {
   return error instanceof ConnectionLost ? unavailable(error) : error;
 }
 
-/** Nothing was done. */
+/** The error if Postgres is unavailable and nothing was done. */
 export const unavailable = (cause: unknown, away: Dependency = 'database'): EngineError =>
   new EngineError('database_unavailable', 'The database is not available at the moment', { cause, dependency: away });

@@ -25,7 +25,7 @@ const END_MS = 30_000;
 type IsStill = () => Promise<boolean>;
 
 /**
- * Resolves when no session of the role is left.
+ * Forbids logins of the role, and resolves when it has no session left.
  * @param role the writer, whose uncommitted work is rolled back; or at the end the reader, so that nobody reads old
  * data
  * @returns false, without changes, unless `isStill`

@@ -33,7 +33,7 @@ export interface MoveRow {
   startedAt: Date;
   /** How long writes were refused, in milliseconds; null: not yet, or still refused. */
   pauseMs: number | null;
-  /** null: something is left to do. */
+  /** null: the move has not ended, or needs cleanup. */
   endedAt: Date | null;
 }
 

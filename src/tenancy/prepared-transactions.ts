@@ -45,7 +45,7 @@ async function rollBack(tenancy: Tenancy, placement: Placement, owner: string, g
     try {
       await session.query(sql`ROLLBACK PREPARED ${literal(gid)}`);
     } catch (error) {
-      // Another instance was faster.
+      // Another instance may have been faster.
       if (!isError(error, SQLSTATE.UNDEFINED_OBJECT)) throw error;
     }
   };

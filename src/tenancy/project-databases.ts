@@ -125,7 +125,7 @@ export class ProjectDatabases {
     return this.asWriter(tenancy, placement, (writing) => grantDefaults(writing, placement));
   }
 
-  /** Only the writer itself, or a superuser, may set the rights of its objects. */
+  /** Runs `work` as the writer: only the writer itself, or a superuser, may set the rights of its objects. */
   private asWriter<T>(tenancy: Logins, placement: Placement, work: (session: Session) => Promise<T>): Promise<T> {
     const { database, writer } = placement;
     const settings = { search_path: 'pg_catalog', statement_timeout: String(REPAIR_STATEMENT_MS), ...SHARD_BY_SHARD };

@@ -27,7 +27,7 @@ const REVOKES = readFileSync(new URL('./shared-tenancy.sql', import.meta.url), '
 const CONNECTION_LIMIT = 128;
 
 interface Marked {
-  /** With the number of their sessions. */
+  /** Databases, with the number of their sessions. */
   readonly databases: readonly { readonly name: string; readonly sessions: number }[];
   readonly roles: readonly string[];
 }

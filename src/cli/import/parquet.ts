@@ -89,7 +89,7 @@ function requireSmallGroups(label: string, { row_groups: groups }: FileMetaData)
   );
 }
 
-/** The reader's errors name no file. */
+/** Adds the file to errors of the reader, which do not name it. */
 async function explained<T>(label: string, work: Promise<T>): Promise<T> {
   try {
     return await work;

@@ -40,7 +40,7 @@ export async function outputTo(output: string, overwrites: boolean): Promise<Wri
   if (found && !overwrites) throw new UsageError(`The file ${output} exists`, 'Overwrite it with --force');
   await requireFolderOf(output);
   return async (chunks) => {
-    // A link stays a link, and a private file stays private.
+    // Keeps a symbolic link as it is, and the mode of an existing file.
     const target = found ? await realpath(output) : output;
     const draft = `${target}.${randomBytes(4).toString('hex')}.part`;
     try {

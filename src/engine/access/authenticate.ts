@@ -25,7 +25,7 @@ const REMEMBERED = 10_000;
 /** Error codes for a token that is not valid. */
 const REFUSALS: ReadonlySet<ErrorCode> = new Set(['unauthorized', 'token_expired']);
 
-/** A token's last use is written at most this often. */
+/** How often a token's last use is stored, at most. */
 const TOUCH_EVERY_MS = 60_000;
 
 /** A token that was valid at its last look-up. It still is if nothing has changed since. */
@@ -103,7 +103,7 @@ export class Authenticator {
     if (this.changes !== null && isFresh(this.changes)) return this.changes.value;
     const changes = { value: this.control.changes(), at: performance.now() };
     this.changes = changes;
-    // A failure of the database is not an answer.
+    // A failed query must not be reused.
     changes.value.catch(() => {
       if (this.changes === changes) this.changes = null;
     });

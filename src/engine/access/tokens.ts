@@ -15,13 +15,13 @@ export type { TokenRow } from '../../tenancy/control-rows.js';
 const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 const FORMAT = /^cdp_([0-9A-Za-z]{43})([0-9A-Za-z]{6})$/;
 
-/** Who sent a request. */
+/** The sender of a request. */
 export interface Caller {
   /** The token's id, or the subject of a JWT; for logs. */
   readonly id: string;
   /** The token's name; null: a JWT. */
   readonly name: string | null;
-  /** null: never. */
+  /** null: it never expires. */
   readonly expiresAt: Date | null;
   readonly scopes: ReadonlySet<Scope>;
   /** null: an administrator, who manages projects and tokens but has no access to project data. */
@@ -29,7 +29,7 @@ export interface Caller {
 }
 
 interface NewToken {
-  /** Shown once. */
+  /** Shown only once. */
   token: string;
   details: TokenRow;
 }

@@ -18,7 +18,7 @@ export class WindowCounter {
     this.windows = new LRUCache({ max: keys });
   }
 
-  /** Counts one event; the key's first opens its window. */
+  /** Counts one event; the first of a key opens its window. */
   add(key: string): Window {
     const running = this.running(key);
     const window = running ?? { count: 0, endsAt: performance.now() + this.windowMs };

@@ -49,7 +49,7 @@ export class WrongTokens {
   }
 
   /**
-   * Counts a token that was refused.
+   * Counts a refused token.
    * @returns the error for its sender: the refusal, or rate_limited once the limit is reached
    */
   refused(address: string, refusal: EngineError): EngineError {

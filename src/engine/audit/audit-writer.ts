@@ -18,7 +18,7 @@ const ENTRY_BYTES = 400;
 
 const RETRY_MS = 1_000;
 
-/** How long a stop waits for the last entries. */
+/** How long a shutdown waits for the last entries. */
 const CLOSE_MS = 5_000;
 
 /** Called when writing starts to fail, when it works again, and when entries are lost. */
@@ -143,7 +143,7 @@ export class AuditWriter {
     }
   }
 
-  /** Notes the gap in the log itself. */
+  /** Records the gap in the log itself. */
   private recovered(): void {
     const count = this.unnotedLosses;
     this.unnotedLosses = 0;

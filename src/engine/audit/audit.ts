@@ -16,7 +16,7 @@ export type { AuditRow } from '../../tenancy/audit-log.js';
 export interface AuditSettings {
   audit: AuditMode;
   auditStatements: AuditStatements;
-  /** Days for which entries are kept. */
+  /** How long entries are kept, in days. */
   auditDays: number;
   onAuditTrouble: OnAuditTrouble;
 }
@@ -31,7 +31,7 @@ export interface Origin {
   address: string | null;
   /** Of the response; null: there is none. */
   status: number | null;
-  /** By `performance.now()`. */
+  /** On the clock of `performance.now()`. */
   startedAt: number | null;
 }
 

@@ -117,7 +117,7 @@ const ESTIMATED_ROWS = sql`GREATEST(
 /** One row per column, or one row without a column; tables by name, columns by position. */
 function describe(where: Fragment, toWrite: boolean): Statement {
   const comment = (text: Fragment) => (toWrite ? sql`NULL` : shownComment(text));
-  // Once for each table, not for each column.
+  // OFFSET 0 makes Postgres compute this once per table, not per column.
   const version = sql`(SELECT _cdp.table_version(c.oid::pg_catalog.regclass) AS version OFFSET 0)`;
   return sql`
     SELECT c.relname, c.relkind, ${comment(sql`pg_catalog.obj_description(c.oid, 'pg_class')`)},

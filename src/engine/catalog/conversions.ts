@@ -41,7 +41,7 @@ export function conversion(from: ColumnType | null, to: ColumnType, column: Raw 
   if (reach === undefined) return null;
   const using = sql`${trusted(`_cdp.${from}_to_${to}`.toLowerCase())}(${column})`;
   if (reach === 'every') return { convertible: sql`true`, using };
-  // A JSON null becomes NULL when it leaves JSONB.
+  // A JSON null becomes NULL in a type other than JSONB.
   const isNull = from === 'JSONB' ? sql`_cdp.is_any_null(${column})` : sql`${column} IS NULL`;
   return { convertible: sql`(${isNull} OR ${using} IS NOT NULL)`, using };
 }

@@ -54,7 +54,7 @@ export async function lockForChange(
     throw await explainNoTable(session, schema, table, error);
   });
   const shape = await existingTable(session, schema, table, results.at(-1)?.rows ?? []);
-  // Rewriting or scanning a table runs its indexes, checks and generated columns.
+  // Rewriting or scanning a table runs the expressions of its indexes, checks and generated columns.
   if (shape.runsProjectCode) lease.resetAfterUse();
   return shape;
 }

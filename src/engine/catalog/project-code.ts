@@ -4,7 +4,7 @@
  */
 import { type Fragment, sql } from '../../pg/index.js';
 
-/** Objects that a user made have oids from here on (FirstNormalObjectId). */
+/** The lowest oid of objects that users create (FirstNormalObjectId). */
 export const FIRST_NORMAL_OID = 16_384;
 
 /** Objects below it exist in every database, and dependencies on them are not recorded (FirstUnpinnedObjectId). */

@@ -97,8 +97,7 @@ export class DatabaseAccess {
     } catch (cause) {
       const error = request.reasonOf(cause);
       call?.end(error);
-      // The project may have taken rights from its own roles: the next connection checks and repairs them when it
-      // opens.
+      // The project may have revoked rights of its own roles, which the next connection checks and repairs as it opens.
       if (isDenied(error)) lease.closeAfterUse();
       const unanswered = session.answers === answersBefore;
       throw isEnded(error) && lease.reused && unanswered ? new StaleConnection(error) : error;
@@ -112,7 +111,7 @@ export class DatabaseAccess {
     }
   }
 
-  /** The server first, so that its start occupies no slot; then a slot; then a connection. */
+  /** Acquires the server first, so that its start occupies no slot, then a slot, then a connection. */
   private async acquire(project: ProjectRow, use: UseOptions): Promise<AcquiredConnection> {
     const { id, placement } = project;
     const { trace, replica } = use;

@@ -55,7 +55,7 @@ export class LiveRequests {
 
   /**
    * Ends the requests of a project that have this id.
-   * @returns how many there are
+   * @returns how many there were
    */
   cancel(project: string, id: string): number {
     const found = this.list().filter((request) => request.id === id && request.caller.project?.name === project);

@@ -9,6 +9,6 @@ export interface RequestTrace {
 }
 
 export interface Stage {
-  /** @param error undefined if it went well */
+  /** @param error undefined: success */
   end(error?: unknown): void;
 }

@@ -21,6 +21,6 @@ export async function examineAddedServers(engine: Engine): Promise<AddedServers>
   };
 }
 
-/** Findings with the name of the server. */
+/** Adds the name of the server to findings. */
 export const ofServer = (server: string, findings: readonly Finding[]): Finding[] =>
   findings.map((finding) => ({ ...finding, subject: `${server}: ${finding.subject}` }));

@@ -64,7 +64,7 @@ async function examineInstallation({ engine: open }: DoctorTarget, by: Origin): 
   const projects = await examineProjects(engine, away).catch((error: unknown) => [failed('projects')(error)]);
   const trials = [];
   for (const { name, engine: kind } of await engine.serverRows.list()) {
-    // A Citus cluster is the operator's to prepare for its one project.
+    // The operator has to prepare a Citus cluster for its single project.
     if (away.has(name) || kind === 'citus') continue;
     const trial = await tryEverything(engine, name, by).catch(failed('trial'));
     trials.push(...(name === DEFAULT_SERVER ? [trial] : ofServer(name, [trial])));

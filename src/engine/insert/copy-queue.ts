@@ -27,7 +27,7 @@ export type CopyOutcome = 'stored' | 'refused' | 'outdated';
 
 export interface QueuedBatch {
   readonly rows: EncodedBatch;
-  /** Aborted when its client leaves. */
+  /** Aborted when its client disconnects. */
   readonly signal: AbortSignal;
   readonly waitBudget: WaitBudget;
   readonly trace: RequestTrace | null;

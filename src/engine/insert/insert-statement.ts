@@ -12,10 +12,10 @@ export interface BatchInsert {
 }
 
 /**
- * Normally one INSERT; several, to run in one transaction, if records differ in which columns with a default they
- * leave out. With `returnIds` each returns the column `id`, in the order of its `records`.
- * @param isOnCitus a distributed table returns rows in any order, so that ids need a statement for each record; and
- * without RETURNING its errors lack their SQLSTATE
+ * Usually one INSERT. If records omit different columns with defaults, there are several, to be run in one transaction.
+ * With `returnIds`, each returns the column `id`, in the order of its `records`.
+ * @param isOnCitus a distributed table returns rows in any order, so ids need a statement for each record; and without
+ * RETURNING, its errors lack an SQLSTATE
  */
 export function insertStatements(
   table: Table,
@@ -42,7 +42,10 @@ export function requireIds(table: Table): void {
   throw new EngineError('invalid_request', `Table ${quoted(table.name)} has no "id" column to return`);
 }
 
-/** Indices of records that leave out the same columns with a default; the groups in the order of their first record. */
+/**
+ * Groups the indices of records that omit the same columns with defaults, in the order of the first record of each
+ * group.
+ */
 function groupsByDefaults(rows: readonly Row[], columns: readonly Column[]): number[][] {
   const defaulted = [...columns.keys()].filter((index) => columns[index]?.hasDefault);
   const groups = new Map<string, number[]>();
@@ -86,7 +89,7 @@ export function sourceRows({ columns }: Table, given: readonly number[], rows: r
     const cells = rows.map((row) => row[index] ?? null);
     return sql`pg_catalog.unnest(CAST(${cells} AS pg_catalog.text[]))`;
   });
-  // ROWS FROM, because unnest of several arrays exists only under its unqualified name, and for up to 100 of them.
+  // ROWS FROM, because unnest of several arrays works only under its unqualified name, and only for up to 100 arrays.
   const numbered = sql`ROWS FROM (${join(arrays)}) WITH ORDINALITY AS v (${join(aliases)}, n)`;
   return sql`SELECT ${join(casts)} FROM ${numbered} ORDER BY v.n`;
 }

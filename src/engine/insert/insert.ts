@@ -30,7 +30,7 @@ interface InsertOptions {
   upsert: UpsertRule | null;
   /** Store the valid records, and quarantine the others. */
   quarantine: boolean;
-  /** Aborted when the client leaves. */
+  /** Aborted when the client disconnects. */
   signal: AbortSignal;
 }
 
@@ -54,7 +54,7 @@ export async function insertRecords(
   // With a key, the check comes later: a repeat is answered even without room, since it stores nothing.
   if (idempotency === null) await project.requireRoom();
 
-  // The fast paths return no ids, and commit.
+  // The fast paths cannot return ids, and always commit.
   const isFast = !returnIds && project.rehearsal === null;
   for (let attempt = 1; attempt <= ATTEMPTS && isFast; attempt++) {
     const schema = await schemaOf(project, tableName, deadline);

@@ -6,7 +6,7 @@
 /** The queue is shortened after it has been full, with rejections, for this long. */
 const BURST_MS = 1_000;
 
-/** After this long without a rejection the overload is over. */
+/** The overload is over after this long without a rejection. */
 const QUIET_MS = 1_000;
 
 /** After this time a shortened queue gets its full length back, to test whether the overload lasts. */

@@ -3,7 +3,7 @@ import { EngineError } from '../../contract/errors.js';
 
 export interface Deadline {
   timeoutMs: number;
-  /** Aborted when the client leaves, or with the EngineError that ends its request. */
+  /** Aborted when the client disconnects, or with the EngineError that ends its request. */
   signal: AbortSignal;
   /** The error to throw when the time is up. */
   expired: () => EngineError;

@@ -11,7 +11,7 @@ const LARGE_BYTES = 256 * 1024;
 /** Nanoseconds to read or encode a byte, on a shared processor. */
 const NS_PER_BYTE = 20;
 
-/** The pause after a project's work is this many times as long as the work. */
+/** The length of the pause after a project's work, as a multiple of the work. */
 const PAUSE_FACTOR = 3;
 
 /** The most projects whose bytes are counted; beyond that, the least recently used ones start from zero. */

@@ -26,7 +26,7 @@ interface Waiter<T> extends Swept {
   admit(): void;
 }
 
-/** `T`: what a request asks for. */
+/** `T`: the type of a request. */
 export class FairQueue<T> {
   /** By project, in order of arrival. The projects' turns follow the order of the map. */
   private readonly waiters = new Map<string, Waiter<T>[]>();
@@ -45,7 +45,7 @@ export class FairQueue<T> {
 
   /**
    * Waits until the queue has taken the resource for the request.
-   * @param signal aborted when the client leaves
+   * @param signal aborted when the client disconnects
    * @throws EngineError overloaded
    */
   async wait(project: string, request: T, budget: WaitBudget, signal: AbortSignal): Promise<void> {

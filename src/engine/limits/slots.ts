@@ -58,7 +58,7 @@ export class Slots {
     for (const one of project === undefined ? this.projects.keys() : [project]) this.addLoadOf(one, load);
   }
 
-  /** Whether a request that came now would be rejected: no slot is free, and the queue is full. */
+  /** Whether a new request would be rejected, because no slot is free and the queue is full. */
   isFull(project: string, kind: WorkKind): boolean {
     const usage = this.projects.get(project);
     // A request of an idle project always finds room in its queue.
@@ -73,7 +73,7 @@ export class Slots {
 
   /**
    * Waits for a slot and takes it.
-   * @param signal aborted when the client leaves
+   * @param signal aborted when the client disconnects
    * @returns a function that releases the slot
    * @throws EngineError overloaded
    */

@@ -34,7 +34,7 @@ export interface MoveOptions {
 
 /**
  * The caller holds the project's lock, and cleans up after a failure.
- * @throws EngineError; Error that says why it cannot go on; the signal's reason
+ * @throws EngineError; Error with the reason if the move cannot go on; the signal's reason
  */
 export async function moveProject(parts: ProjectParts, move: NewMove, options: MoveOptions, by: Origin): Promise<void> {
   const { moves, servers, databases, audit } = parts;

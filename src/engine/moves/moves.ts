@@ -1,7 +1,4 @@
-/**
- * The moves of an installation: begun here and carried out in the background, listed, canceled, and settled after a
- * crash.
- */
+/** Moves of an installation: starts them in the background, lists and cancels them, and settles them after a crash. */
 import { randomUUID } from 'node:crypto';
 import { EngineError } from '../../contract/errors.js';
 import type { MoveMode } from '../../contract/moves.js';
@@ -23,28 +20,31 @@ import { situationOf } from './situation.js';
 
 export type { MoveRow } from '../../tenancy/move-rows.js';
 
-/** How often moves that nobody carries out any more are looked for. */
+/** How often to look for moves whose process has ended. */
 const RECOVER_EVERY_MS = 5_000;
 
-/** How long to wait for whoever is creating, repairing or deleting the project. */
+/** How long to wait until the project is no longer being created, repaired or deleted. */
 const WAIT_MS = 5_000;
 
-/** At once in one instance: each keeps a processor busy. */
+/** The most concurrent moves in an instance: each keeps a processor busy. */
 const AT_ONCE = 4;
 
 export interface MoveEvents {
-  /** The project has moved, or has not. */
+  /** Called when a move has ended, with or without success. */
   readonly onEnd: (projectId: string) => void;
-  /** What is left of a move cannot be cleared away, for this reason; it is tried again and again. */
+  /** Called if a move cannot be cleaned up, with the reason; it is retried again and again. */
   readonly onStuck: (move: MoveRow, reason: string) => void;
 }
 
 export class Moves {
-  /** Those that this process carries out. */
+  /** Moves that run in this process. */
   private readonly running = new Map<string, { readonly abort: AbortController; readonly work: Promise<void> }>();
-  /** Those whose end failed here: another process may have undone them, and not what this one made since then. */
+  /**
+   * Moves that failed here and need cleanup: another process may have undone them, but not what this one has created
+   * since.
+   */
   private readonly unrecovered = new Map<string, MoveRow>();
-  /** Why moves cannot be settled now. */
+  /** The reasons why moves cannot be settled now, by id. */
   private readonly reported = new Map<string, string>();
   private recovering: NodeJS.Timeout | undefined;
   readonly rows: MoveRows;
@@ -67,7 +67,7 @@ export class Moves {
     return planMove(this.parts, await this.projects.get(name), to, mode);
   }
 
-  /** Which projects are to move. @throws EngineError database_unavailable */
+  /** Plans which projects to move. @throws EngineError database_unavailable */
   async planRebalance(): Promise<PlannedMove[]> {
     return planRebalance(await situationOf(this.parts));
   }
@@ -136,7 +136,7 @@ export class Moves {
       this.unrecovered.set(move.id, move);
       await this.noteFailure(move, error);
     }
-    // The switch has written its own entry.
+    // After a success, the switch has written the entry.
     if (!hasMoved) {
       const outcome = failure instanceof EngineError ? failure.code : 'internal';
       parts.audit.record(by, { operation: 'project.move', outcome, project: { id: projectId, name } });

@@ -31,7 +31,7 @@ const BUSY = 'Too many SQL requests are waiting to be parsed';
 export interface Requester {
   readonly project: string;
   readonly budget: WaitBudget;
-  /** Aborted when the client leaves. */
+  /** Aborted when the client disconnects. */
   readonly signal: AbortSignal;
 }
 

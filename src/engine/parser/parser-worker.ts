@@ -28,7 +28,7 @@ export type Parsed =
 
 export interface ParserReply {
   readonly parsed: Parsed;
-  /** Bytes this thread holds outside its JavaScript heap: the parser's memory, which grows and never shrinks. */
+  /** Bytes that this thread holds outside its JavaScript heap: the parser's memory, which never shrinks. */
   readonly memoryBytes: number;
 }
 

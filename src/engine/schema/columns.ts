@@ -1,4 +1,4 @@
-/** Adding, altering and dropping columns (specification 4.2, 4.3; contract section 5). */
+/** Adds, alters and drops columns (specification 4.2, 4.3; contract section 5). */
 import type { JsonNode } from '../../codec/index.js';
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';

@@ -1,4 +1,4 @@
-/** Creating, listing and dropping the indexes of a table. */
+/** Creates, lists and drops the indexes of a table. */
 import { EngineError } from '../../contract/errors.js';
 import { cut } from '../../contract/message-text.js';
 import { Type } from '../../contract/schema.js';

@@ -54,7 +54,7 @@ export async function addServer(engine: Engine, wanted: NewServer, by: Origin): 
   return { server: await serverNamed(rows, name), findings: [...fitness, ...checked.condition] };
 }
 
-/** Checks a server and notes its facts. @throws EngineError not_found, database_unavailable */
+/** Checks a server and stores its facts. @throws EngineError not_found, database_unavailable */
 export async function checkAgain(engine: Engine, name: string): Promise<CheckedServer> {
   const server = await serverNamed(engine.serverRows, name);
   const { fitness, condition, facts } = await checkNow(engine, server);

@@ -86,7 +86,7 @@ function rights({ isSuperuser, canProvision, canCreateSchema }: ServerFacts, isC
   return ok(subject, "the service's role may create databases and roles");
 }
 
-/** Without these an acknowledged row can be lost in a power failure. */
+/** Without these settings, a power failure can lose acknowledged rows. */
 const DURABLE = ['fsync', 'full_page_writes', 'synchronous_commit'];
 
 function durability({ settings }: ServerFacts): Finding {

@@ -89,7 +89,7 @@ export class Sessions {
     return { sessions, received, sent };
   }
 
-  /** Counts a login that the port refused before it came here. */
+  /** Counts a login that the port refused before calling {@link login}. */
   refuse(code: SessionErrorCode): void {
     add(this.refused, code);
   }

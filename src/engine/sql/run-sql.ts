@@ -24,7 +24,7 @@ export interface SqlWork {
   /** Run as the reader, in a READ ONLY transaction. */
   readOnly: boolean;
   timeoutMs: number;
-  /** Aborted when the client leaves. */
+  /** Aborted when the client disconnects. */
   signal: AbortSignal;
   /** Transaction modes as in BEGIN; if given, nothing runs outside the transaction. */
   modes?: readonly string[];
@@ -140,7 +140,7 @@ const mayReadWhileMoving = (
  */
 const FIRST_QUERY = fixed('SELECT 1');
 
-/** The writer owns the tables, so that policies hide nothing from it. */
+/** Policies hide no rows from the writer, which owns the tables. */
 const ALL_ROWS = fixed('SET LOCAL row_security = off');
 
 function beginOf({ readOnly, modes = readOnly ? ['READ ONLY'] : [], allRows }: SqlWork): readonly Statement[] {

@@ -54,7 +54,7 @@ export async function describe(
 
 /**
  * The rows of a statement as JSON, up to the caps.
- * @returns with the command tag, or null if the rows were cut off before the statement ended
+ * @returns the rows, with the command tag, or null if they were cut off before the statement ended
  * @throws PostgresError, ConnectionLost, MessageTooLarge; EngineError statement_not_allowed
  */
 export async function collectRows(

@@ -16,7 +16,7 @@ export interface IdempotencyKey {
   path: string;
   /** SHA-256, hex, of the query string and the decoded body. */
   fingerprint: string;
-  /** Of the decoded body alone, hex. */
+  /** SHA-256 of only the decoded body, hex. */
   bodySha256: string;
   /** How long the receipt is kept. */
   receiptDays: number;
@@ -107,8 +107,8 @@ async function claimKey<A>(
   stored: Schema<A>,
 ): Promise<{ answer: A } | null> {
   const { key, path, fingerprint } = idempotency;
-  // The row is looked up by a statement after the lock's own, so that its snapshot sees what the last holder committed.
-  // A row lock makes the commit wait for the synchronous standbys, if there are any: they may lack the answer so far.
+  // A separate statement after the lock looks up the row, so that its snapshot sees the commit of the last holder. A
+  // row lock makes the commit wait for synchronous standbys, which may still lack the answer.
   const [, locked, found] = await session.run([
     BEGIN,
     sql`SELECT pg_catalog.pg_try_advisory_xact_lock_shared(${lockOf(ANY_PATH, key)}::pg_catalog.int8)

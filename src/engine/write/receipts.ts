@@ -21,7 +21,7 @@ interface ReceiptsOptions {
   readonly settle: boolean;
   /** How long receipts are kept. */
   readonly days: number;
-  /** Aborted when the client leaves. */
+  /** Aborted when the client disconnects. */
   readonly signal: AbortSignal;
 }
 
@@ -114,8 +114,8 @@ async function lookUp(
 ): Promise<Evidence[]> {
   const paths = pathsOf(table);
   const locks = keys.map((key) => paths.map((path) => lockOf(path, key)));
-  // If a request ends between the two statements, the second one sees its row. A row lock makes the commit wait for the
-  // synchronous standbys, if there are any: they may lack the rows so far.
+  // If a request ends between the two statements, the second one sees its row. A row lock makes the commit wait for
+  // synchronous standbys, which may still lack the rows.
   const [, held, found] = await session.run([
     BEGIN,
     sql`SELECT number FROM pg_catalog.unnest(${locks.flat()}::pg_catalog.int8[]) AS number

@@ -19,7 +19,7 @@ export interface Call {
   readonly caller: Caller;
   readonly request: FastifyRequest;
   readonly reply: FastifyReply;
-  /** Aborted when the client leaves. */
+  /** Aborted when the client disconnects. */
   readonly signal: AbortSignal;
 }
 

@@ -54,7 +54,7 @@ function enclosed(notice: string, json: string): string {
 }
 
 /**
- * As many of the items as fit.
+ * The first items, as many as fit.
  * @param maxBytes of their JSON
  */
 export function takeFitting<T>(items: readonly T[], maxBytes: number): T[] {

@@ -5,7 +5,7 @@ import { ms } from '../response/response.js';
 import { routeOf } from './metrics.js';
 import { traceContextOf } from './trace-context.js';
 
-/** Requested every few seconds by monitoring. */
+/** Paths that monitoring requests every few seconds. */
 const HEALTH_CHECKS: ReadonlySet<string> = new Set(['/healthz', '/readyz']);
 
 /** For a health check, logs only failures and changes of the status. */

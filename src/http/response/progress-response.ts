@@ -6,7 +6,7 @@ import { writeHead } from './response.js';
 import { errorBody } from './error-exit.js';
 
 interface Progress {
-  /** Aborted when the client leaves. */
+  /** Aborted when the client disconnects. */
   readonly signal: AbortSignal;
   readonly progress: (line: string) => void;
 }

@@ -41,7 +41,7 @@ export class ServerWatch {
     refresh();
   }
 
-  /** The servers that were added. */
+  /** The states of the added servers. */
   get states(): ServerState[] {
     return Array.from(this.watched, ([server, watched]) => {
       const isUp = watched?.server.breaker.failure === null;
