@@ -61,7 +61,7 @@ function simple(
 }
 
 function create(): Command {
-  return simple('create', 'Create a project with a database of its own', 'created', (admin, name, command) => {
+  return simple('create', 'Create a project with its own database', 'created', (admin, name, command) => {
     const { server, label: labels } = command.opts<{ server?: string; label?: Labels }>();
     return admin.call('POST', 'admin/projects', { name, server, labels });
   })
@@ -204,7 +204,7 @@ function ownSchemas(): Command {
     withAdmin(command, async (admin) => {
       const body = { own_schemas: state === 'on' };
       const { project } = await admin.call<ProjectAnswer>('PUT', `${pathOf(name)}/own-schemas`, body);
-      print(command, project, [`Project ${project.name}: schemas of its own are ${state}`]);
+      print(command, project, [`Project ${project.name}: schemas other than "data" are ${state}`]);
     }),
   );
 }

@@ -154,7 +154,7 @@ function check(): Command {
   return managementOptions(command).action(async (name: string | undefined) => {
     const { clear, yes } = command.opts<{ clear?: boolean; yes?: boolean }>();
     if (clear === true && name === undefined) throw new UsageError('--clear takes the name of one server');
-    if (clear === true && yes !== true) await confirm(name ?? '', `Removing what was left on the server "${name}"`);
+    if (clear === true && yes !== true) await confirm(name ?? '', `Removing leftovers from the server "${name}"`);
     await withAdmin(command, async (admin) => {
       if (clear === true && name !== undefined) return showCleared(command, admin, name);
       const checked: CheckedServerAnswer[] = [];

@@ -34,7 +34,7 @@ function create(): Command {
     .addOption(
       new Option('--read-only', `The same as --scopes ${READ_SCOPES.join(',')}`).conflicts(['scopes', 'admin']),
     )
-    .option('--name <NAME>', 'What the token is for')
+    .option('--name <NAME>', 'Name that shows the purpose of the token')
     .option('--expires <TIME>', 'Lifetime, such as 30d, 12h or 45m (default: never)');
   return managementOptions(command).action(async () => {
     const options = command.opts<Whose & { scopes?: string; readOnly?: boolean; name?: string; expires?: string }>();

@@ -217,9 +217,9 @@ export async function findDrift(
         AND has_schema_privilege(${writer}, ${schema}, 'CREATE')
         AND has_schema_privilege(${writer}, ${schema}, 'USAGE')
         AND has_schema_privilege(${reader}, ${schema}, 'USAGE'))),
-      ('its right to make schemas is not as it was set', ${makesSchemas(writer)} <> (${placement.ownSchemas}
+      ('its right to create schemas differs from its setting', ${makesSchemas(writer)} <> (${placement.ownSchemas}
         AND (SELECT rolsuper FROM pg_roles WHERE rolname = current_user))),
-      ('the reader does not see what the writer makes', NOT ${hasDefaults(placement)})
+      ('the reader does not see new objects of the writer', NOT ${hasDefaults(placement)})
     ) AS things (what, drifted) WHERE drifted`);
   return rows.map(([what]) => what ?? '');
 }

@@ -191,7 +191,7 @@ describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
       await client.query(`CREATE POLICY theirs ON data.visits TO analyst`);
     });
     expect(await obstacles()).toEqual([
-      'the server eu-1 has as many projects as it may',
+      'the server eu-1 has reached its limit of projects',
       'it has the subscriptions s: drop them',
       'row security policies name roles that the target does not have: analyst',
     ]);

@@ -89,7 +89,7 @@ describe.each(TENANCIES)('on $where', ({ start }) => {
       const taken = `REVOKE CREATE ON DATABASE ${placement.database} FROM ${placement.writer}`;
       await inProject(service, placement, (client) => client.query(taken));
       const repaired = await service.call('POST', `/api/cdp/admin/projects/${project.name}/repair`, { token: admin });
-      expect(repaired.body.repaired).toEqual(['its right to make schemas is not as it was set']);
+      expect(repaired.body.repaired).toEqual(['its right to create schemas differs from its setting']);
       await project.rows('INSERT INTO extra.t VALUES (1); CREATE SCHEMA another');
       const reader = await project.tokenWith('sql:read');
       expect((await sql('SELECT a FROM extra.t', reader)).body).toMatchObject({ rows: [{ a: 1 }] });

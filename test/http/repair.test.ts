@@ -85,7 +85,7 @@ describe.each(TENANCIES)('on $where', ({ start }) => {
         `REVOKE ALL ON DATABASE ${database} FROM ${writer}`,
         `DROP ROLE ${writer}, ${reader}`,
       ],
-      /^the role w\w+ was missing,the role r\w+ was missing,its roles lack privileges,its right to make schemas is not as it was set,the reader does not see what the writer makes,1 tables and other/,
+      /^the role w\w+ was missing,the role r\w+ was missing,its roles lack privileges,its right to create schemas differs from its setting,the reader does not see new objects of the writer,1 tables and other/,
     ],
     [
       'a schema of another owner',

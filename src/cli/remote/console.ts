@@ -11,10 +11,7 @@ const THIS_MACHINE = 'http://127.0.0.1:8080';
 export function consoleCommand(): Command {
   const command = remoteOptions(new Command('console'))
     .description('Open the web console in a browser, and print its address')
-    .option(
-      '--url <URL>',
-      `Address of the service (default: ${ENVIRONMENT.url}, else from the profile, else this machine)`,
-    );
+    .option('--url <URL>', `Address of the service (default: ${ENVIRONMENT.url}, then the profile, then this machine)`);
   return command.action(() => open(command.opts<{ url?: string; profile?: string }>()));
 }
 

@@ -34,7 +34,7 @@ export function loginCommand(): Command {
   const command = new Command('login')
     .description('Store a token for later commands; prompts for it, or reads standard input')
     .option('--profile <NAME>', 'Profile name to store it under', DEFAULT_PROFILE)
-    .option('--url <URL>', `Address of the service (default: from the profile, else ${ENVIRONMENT.url})`)
+    .option('--url <URL>', `Address of the service (default: from the profile, otherwise ${ENVIRONMENT.url})`)
     .option('--force', 'Replace a profile of another service or project');
   return command.action(() => login(command.opts<Options>()));
 }
@@ -94,7 +94,7 @@ async function askSecret(question: string): Promise<string> {
 export function logoutCommand(): Command {
   const command = new Command('logout')
     .description('Forget a token; it stays valid until it is revoked')
-    .option('--profile <NAME>', `Profile of cdp login (default: ${ENVIRONMENT.profile}, else that of cdp use)`);
+    .option('--profile <NAME>', `Profile of cdp login (default: ${ENVIRONMENT.profile}, otherwise that of cdp use)`);
   return command.action(async () => {
     const chosen = await chosenProfile();
     const { profile = process.env[ENVIRONMENT.profile] || chosen } = command.opts<{ profile?: string }>();

@@ -7,7 +7,7 @@ import { ENVIRONMENT } from './connection.js';
 export const remoteOptions = (command: Command): Command =>
   command.option(
     '--profile <NAME>',
-    `Profile of cdp login (default: ${ENVIRONMENT.profile}, or ${ENVIRONMENT.url} and ${ENVIRONMENT.token}, else that of cdp use)`,
+    `Profile of cdp login (default: ${ENVIRONMENT.profile}, or ${ENVIRONMENT.url} and ${ENVIRONMENT.token}, otherwise that of cdp use)`,
   );
 
 export const numbersOption = (): Option =>

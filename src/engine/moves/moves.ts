@@ -78,7 +78,8 @@ export class Moves {
    * database_unavailable
    */
   async start(name: string, to: string, options: Omit<MoveOptions, 'signal'>, by: Origin): Promise<MoveRow> {
-    if (this.running.size >= AT_ONCE) throw new EngineError('overloaded', `${AT_ONCE} moves are under way here`);
+    if (this.running.size >= AT_ONCE)
+      throw new EngineError('overloaded', `${AT_ONCE} moves are already running on this instance`);
     const { id: projectId } = await this.projects.get(name);
     if ((await this.rows.open(projectId)).length > 0) throw inTheWay(name);
     const abort = new AbortController();

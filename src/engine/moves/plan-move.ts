@@ -44,13 +44,13 @@ export async function planMove(
     ...(['active', 'inactive'].includes(project.status) ? [] : [`it is ${project.status}`]),
     ...(from === to.name ? [`it lives on ${to.name} already`] : []),
     ...(to.status === 'active' ? [] : [`the server ${to.name} is ${to.status}`]),
-    ...(hasRoom || from === to.name ? [] : [`the server ${to.name} has as many projects as it may`]),
+    ...(hasRoom || from === to.name ? [] : [`the server ${to.name} has reached its limit of projects`]),
   ];
   const source = await asked(from, () => sourceOf(parts, project));
   const target = await asked(to.name, async () => {
     const tenancy = parts.servers.tenancyOf({ server: to.name, added: addedServer(to) });
     const isFull = (await placementOn(to, parts)) === null;
-    const full = isFull ? [`the projects on ${to.name} have as many bytes as they may`] : [];
+    const full = isFull ? [`the projects on ${to.name} have reached its size limit`] : [];
     return [...full, ...(source.found === null ? [] : await missing(source.found, tenancy, to))];
   });
   const answers = [source, target];

@@ -88,7 +88,7 @@ export async function alterColumn(
     throw new EngineError('invalid_request', `At least one of ${names} is needed`);
   }
   if (column === 'id' && Object.keys(body).some((field) => field !== 'comment')) {
-    throw new EngineError('reserved_name', 'Of the id column only the comment can be changed');
+    throw new EngineError('reserved_name', 'Only the comment of the id column can be changed');
   }
   if (newName !== undefined) checkName('column', newName);
   checkComment(comment);

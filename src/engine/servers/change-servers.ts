@@ -142,7 +142,9 @@ async function missingProjects(engine: Engine, server: string, address: ServerAd
   });
   if (missing.length === 0) return [];
   const found = `it does not have the databases of ${named(missing.map(({ name }) => name))}`;
-  return [problem('Postgres', found, 'Name the same server. To another one, projects move: cdp project move.')];
+  return [
+    problem('Postgres', found, 'Name the same server. To use another one, move its projects there: cdp project move.'),
+  ];
 }
 
 /** @throws EngineError not_found, invalid_request, dependent_objects, database_unavailable, outcome_unknown */

@@ -99,13 +99,13 @@ export const PLAN_REBALANCE: Operation = {
   description:
     'Changes nothing. A project moves only to a server that answers, has room, has all labels of its current server, the same extensions, and the same or a later major version of Postgres.',
   audit: 'move.plan_rebalance',
-  success: succeeds(200, wire.RebalanceAnswer, '1 project is to move', {
+  success: succeeds(200, wire.RebalanceAnswer, '1 project should move', {
     moves: [{ project: 'shop', from: 'default', to: 'eu-1' }],
   }),
   errors: [],
   async handle({ engine }) {
     const moves = await engine.moves.planRebalance();
-    const message = `${moves.length} ${moves.length === 1 ? 'project is' : 'projects are'} to move`;
+    const message = `${moves.length} ${moves.length === 1 ? 'project' : 'projects'} should move`;
     return { body: { success: true, message, moves } };
   },
 };

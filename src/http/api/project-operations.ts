@@ -39,7 +39,7 @@ export const LIST_PROJECTS: Operation = {
 export const CREATE_PROJECT: Operation = {
   ...ADMIN,
   operationId: 'createProject',
-  summary: 'Create a project with a database of its own',
+  summary: 'Create a project with its own database',
   audit: 'project.create',
   writesEntry: true,
   body: wire.CreateProjectBody,
@@ -154,7 +154,7 @@ export const SET_OWN_SCHEMAS: Operation = {
   ...ADMIN,
   operationId: 'setProjectOwnSchemas',
   summary: 'Allow or forbid a project to create schemas other than `data`',
-  description: 'Tools that keep tables of their own need them. The API itself uses only `data`. Existing schemas stay.',
+  description: 'Some tools need them for their own tables. The API itself uses only `data`. Existing schemas stay.',
   audit: 'project.own_schemas',
   writesEntry: true,
   params: ProjectInPath,

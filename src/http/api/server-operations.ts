@@ -132,7 +132,7 @@ export const CHECK_SERVER: Operation = {
 export const CLEAR_SERVER: Operation = {
   ...ADMIN,
   operationId: 'clearServer',
-  summary: 'Remove what was left on a Postgres server',
+  summary: 'Remove leftovers from a Postgres server',
   description:
     'Databases and roles that this installation has made there and that belong to no project or move, and slots and publications of moves that have ended. A database that somebody uses is kept.',
   audit: 'server.clear',

@@ -22,7 +22,7 @@ export function serverMetrics(engine: Engine, registers: Registry[]): void {
   const { folder } = engine;
   new Gauge({
     name: 'cdp_postgres_up',
-    help: '1 if the control database responds, else 0.',
+    help: '1 if the control database responds, otherwise 0.',
     registers,
     async collect() {
       this.set(
@@ -35,7 +35,7 @@ export function serverMetrics(engine: Engine, registers: Registry[]): void {
   });
   new Gauge({
     name: 'cdp_server_up',
-    help: '1 if the added Postgres server answers this instance, else 0; by server.',
+    help: '1 if the added Postgres server answers this instance, otherwise 0; by server.',
     labelNames: ['server'],
     registers,
     collect() {
@@ -75,7 +75,7 @@ export function serverMetrics(engine: Engine, registers: Registry[]): void {
   gauge('cdp_standbys', 'Connected standbys of Postgres.', ({ standbys }) => standbys?.count);
   const ofLag = 'Write-ahead log that the slowest standby has not replayed.';
   gauge('cdp_standby_lag_bytes', ofLag, ({ standbys }) => standbys?.lag);
-  const ofMissing = '1 if commits wait for a synchronous standby and none is connected, else 0.';
+  const ofMissing = '1 if commits wait for a synchronous standby and none is connected, otherwise 0.';
   gauge('cdp_standby_missing', ofMissing, ({ standbys }) => standbys?.missing);
   if (folder !== null) diskMetrics(folder, registers);
 }
