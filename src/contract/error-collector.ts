@@ -26,6 +26,17 @@ export class ErrorCollector {
   }
 
   /**
+   * Adds the places that an error lists, or the error itself if it lists none.
+   * @param place of an error that lists none
+   */
+  addError({ code, message, hint, errors, errorCount }: EngineError, place: Pick<ErrorDetail, 'column'> = {}): void {
+    const alone = { ...place, error: code, message, ...(hint === undefined ? {} : { hint }) };
+    const listed = errors ?? [alone];
+    for (const { error, ...detail } of listed) this.add(error, () => detail);
+    this.count += Math.max(0, errorCount - listed.length);
+  }
+
+  /**
    * Returns if nothing is wrong.
    * @throws EngineError with the first place's code, message and hint; `errors` holds the first 50 places, `errorCount`
    *   counts all.
@@ -47,5 +58,26 @@ export class ErrorCollector {
       ...(first.hint !== undefined && { hint: first.hint }),
       ...more,
     });
+  }
+}
+
+/** Runs every check. @throws EngineError that of the one that fails; if several do, one that lists all places */
+export function checkAll(...checks: readonly (() => void)[]): void {
+  const thrown = checks.flatMap((check) => errorOf(check) ?? []);
+  const [first, second] = thrown;
+  if (first !== undefined && second === undefined) throw first;
+  const errors = new ErrorCollector();
+  for (const error of thrown) errors.addError(error);
+  errors.throwIfAny();
+}
+
+/** What a check throws; undefined: nothing. */
+export function errorOf(check: () => void): EngineError | undefined {
+  try {
+    check();
+    return undefined;
+  } catch (error) {
+    if (error instanceof EngineError) return error;
+    throw error;
   }
 }

@@ -89,6 +89,18 @@ describe.each(testServers())('columns on Postgres $major', (server) => {
       await tables.drop(name);
     });
 
+    it('a wrong name together with a wrong type and comment, new or old, all in one answer', async () => {
+      const name = await tables.fresh({ a: 'TEXT' });
+      for (const request of [
+        ['POST', `${tablePath(name)}/column`, { name: '1b', type: 'BIGINT', comment: '\u0000' }],
+        ['PUT', columnPath(name, 'a'), { new_name: '1b', new_type: 'BIGINT', comment: '\u0000' }],
+      ] as const) {
+        const error = await refused(project, request, 400, 'invalid_name');
+        const codes = error.errors?.map((place) => place.error);
+        expect(codes).toEqual(['invalid_name', 'invalid_request', 'unknown_type']);
+      }
+    });
+
     it('a column that exists, also by case alone', async () => {
       const name = await tables.fresh({ Email: 'TEXT' });
       for (const twin of ['Email', 'email', 'EMAIL']) {

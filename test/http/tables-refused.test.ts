@@ -146,6 +146,28 @@ describe.each(testServers())('a call on tables refuses on Postgres $major', (ser
     expect(error.errors?.[7]).toMatchObject({ column: '7', error: 'invalid_name' });
   });
 
+  it('a wrong name of the table together with wrong columns, all in one answer', async () => {
+    const columns = [
+      { name: 'ctid', type: 'TEXT' },
+      { name: 'b', type: 'VARCHAR' },
+    ];
+    const body = { table_name: '1st', comment: '\u0000', columns };
+    const error = await refused(project, ['POST', TABLE, body], 400, 'invalid_name');
+    expect(error.message).toMatch(/^"1st" is not a valid table name: .* \(and 3 more errors\)$/);
+    expect(error.error_count).toBe(4);
+    expect(error.errors?.map((place) => [place.error, place.column])).toEqual([
+      ['invalid_name', undefined],
+      ['invalid_request', undefined],
+      ['reserved_name', 'ctid'],
+      ['unknown_type', 'b'],
+    ]);
+    const many = Array.from({ length: 60 }, (_, i) => ({ name: `${i}`, type: 'TEXT' }));
+    const cut = await refused(project, ['POST', TABLE, { ...body, columns: many }], 400, 'invalid_name');
+    expect([cut.errors?.length, cut.error_count]).toEqual([50, 62]);
+    const alone = await refused(project, ['POST', TABLE, table({ table_name: '1st' })], 400, 'invalid_name');
+    expect(alone.errors).toBeUndefined();
+  });
+
   it.each<[string, string]>([
     ['the same name', 'Taken'],
     ['a name that differs by case', 'tAKEN'],

@@ -1,5 +1,6 @@
 /** Adds, alters and drops columns (specification 4.2, 4.3; contract section 5). */
 import type { JsonNode } from '../../codec/index.js';
+import { checkAll } from '../../contract/error-collector.js';
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { Type } from '../../contract/schema.js';
@@ -29,8 +30,11 @@ export async function addColumn(
   body: ColumnDefinition,
   options: ChangeOptions,
 ): Promise<Answered<ShownColumn>> {
-  checkName('column', body.name);
-  checkComment(body.comment);
+  checkAll(
+    () => checkName('column', body.name),
+    () => checkComment(body.comment),
+    () => checkColumn(body),
+  );
   const column = checkColumn(body);
   const { name, comment } = column;
   // If rows would get no value, the error should say how many, which Postgres's does not.
@@ -90,9 +94,12 @@ export async function alterColumn(
   if (column === 'id' && Object.keys(body).some((field) => field !== 'comment')) {
     throw new EngineError('reserved_name', 'Only the comment of the id column can be changed');
   }
-  if (newName !== undefined) checkName('column', newName);
-  checkComment(comment);
-  checkMap(map, newType);
+  checkAll(
+    () => newName !== undefined && checkName('column', newName),
+    () => checkComment(comment),
+    () => checkMap(map, newType),
+    () => newType !== undefined && columnType(newType),
+  );
   const type = newType === undefined ? undefined : columnType(newType);
   const kind = type === undefined && unique !== true ? 'comment' : 'grows';
   return schemaChange(project, options, ShownColumn, kind, async (change) => {

@@ -1,7 +1,7 @@
 /** Checks of names and definitions of tables and columns (contract sections 3 to 5) that need no connection. */
 import type { JsonNode } from '../../codec/index.js';
 import { COLUMN_TYPES, type ColumnType } from '../../contract/column-types.js';
-import { ErrorCollector } from '../../contract/error-collector.js';
+import { checkAll, ErrorCollector, errorOf } from '../../contract/error-collector.js';
 import { EngineError } from '../../contract/errors.js';
 import { cut } from '../../contract/message-text.js';
 import { NAME_PATTERN } from '../../contract/names.js';
@@ -96,16 +96,24 @@ export function checkColumn({ name, comment, unique, ...definition }: ColumnDefi
 }
 
 /**
- * @throws EngineError invalid_name, reserved_name, unknown_type, invalid_request, invalid_value, naming every wrong
- * column at once
+ * @throws EngineError invalid_name, reserved_name, unknown_type, invalid_request, invalid_value, naming everything that
+ * is wrong at once
  */
 export function checkDefinition(body: TableDefinition): NewColumn[] {
-  checkName('table', body.table_name);
-  checkComment(body.comment);
+  const columns: NewColumn[] = [];
+  checkAll(
+    () => checkName('table', body.table_name),
+    () => checkComment(body.comment),
+    () => columns.push(...checkColumns(body.columns)),
+  );
+  return columns;
+}
+
+function checkColumns(definitions: readonly ColumnDefinition[]): NewColumn[] {
   const errors = new ErrorCollector();
   const seen = new Map<string, string>();
   const columns: NewColumn[] = [];
-  for (const column of body.columns) {
+  for (const column of definitions) {
     const { name, comment } = column;
     const duplicate = seen.get(name.toLowerCase());
     seen.set(name.toLowerCase(), name);
@@ -116,13 +124,8 @@ export function checkDefinition(body: TableDefinition): NewColumn[] {
       () => columns.push(checkColumn(column)),
     ];
     for (const check of checks) {
-      try {
-        check();
-      } catch (error) {
-        if (!(error instanceof EngineError)) throw error;
-        const { message, hint } = error;
-        errors.add(error.code, () => ({ column: cut(name), message, ...(hint === undefined ? {} : { hint }) }));
-      }
+      const error = errorOf(check);
+      if (error !== undefined) errors.addError(error, { column: cut(name) });
     }
   }
   errors.throwIfAny();

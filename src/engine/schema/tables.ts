@@ -1,6 +1,7 @@
 /** Creates, reads and drops tables (specification 4.1; contract section 5). */
 import type { Index } from '../../contract/wire/indexes.js';
 import { type AlterTableBody, AlteredTable } from '../../contract/wire/tables.js';
+import { checkAll } from '../../contract/error-collector.js';
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { Type } from '../../contract/schema.js';
@@ -148,8 +149,10 @@ export async function alterTable(
   if (newName === undefined && comment === undefined) {
     throw new EngineError('invalid_request', 'At least one of new_name and comment is needed');
   }
-  if (newName !== undefined) checkName('table', newName);
-  checkComment(comment);
+  checkAll(
+    () => newName !== undefined && checkName('table', newName),
+    () => checkComment(comment),
+  );
   const { schema } = project;
   return schemaChange(project, options, AlteredTable, 'comment', async ({ lease, begin, commit }) => {
     const { session } = lease;
