@@ -188,6 +188,24 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(await people()).toEqual([ADA]);
     });
 
+    it('a key that another index has already, with the detail if the record gives all of that key', async () => {
+      await project.rows(`CREATE TABLE badges (k int PRIMARY KEY, badge text UNIQUE, site text DEFAULT 'hidden', room int,
+          UNIQUE (site, room));
+        INSERT INTO badges VALUES (1, 'one', 'secret', 1), (2, 'two', 'secret', 2)`);
+      const change = (record: object) => upsert([record], 'on_conflict=k', '/api/cdp/data/badges');
+      const given = failure(await change({ k: 2, badge: 'one' }), 409, 'unique_violation');
+      expect(given.postgres?.detail).toBe('Key (badge)=(one) already exists.');
+      expect(given.errors).toMatchObject([{ record: 0, column: 'badge' }]);
+      // The row keeps a part of that key which the caller has not sent.
+      const hidden = await change({ k: 2, room: 1 });
+      expect(failure(hidden, 409, 'unique_violation').errors).toMatchObject([{ columns: ['site', 'room'] }]);
+      expect(hidden.text).not.toMatch(/secret|Key \(/);
+      await project.rows(`CREATE TRIGGER mark BEFORE UPDATE ON badges FOR EACH ROW
+        EXECUTE FUNCTION suppress_redundant_updates_trigger()`);
+      const triggered = failure(await change({ k: 2, badge: 'one' }), 409, 'unique_violation');
+      expect(triggered.postgres?.detail).toBeUndefined();
+    });
+
     it('a view', async () => {
       await project.rows('CREATE OR REPLACE VIEW seen AS SELECT * FROM people');
       failure(await upsert([ADA], 'on_conflict=email', '/api/cdp/data/seen'), 400, 'invalid_request');

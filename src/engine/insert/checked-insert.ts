@@ -132,7 +132,7 @@ async function insertBatch(
       table,
       (rows) => insertsOf(rows).map(({ statement }) => statement),
       error,
-      upsert !== null,
+      upsert === null ? null : upsert.columns,
     );
   }
 }

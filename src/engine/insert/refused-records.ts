@@ -24,9 +24,10 @@ import { NO_RECORDS_FAULT, placeOf, recordErrorCode, type RefusedRecord } from '
 type BuildStatements = (rows: readonly Row[]) => readonly Statement[];
 
 /**
- * @param hidesRow the row in Postgres's DETAIL may contain values that the caller has not sent
- * @param error Postgres's error for the whole batch, whose transaction has been rolled back
- * @returns the error for the caller, naming the records if they can be found
+ * @param upsertKey of an upsert, whose columns keep what the row has: Postgres's detail may show values that the caller
+ * has not sent
+ * @param error what Postgres said of the whole batch; its transaction has been rolled back
+ * @returns the error to answer with, naming the records where they can be found
  */
 export async function attributeRefusal(
   session: Session,
@@ -34,16 +35,32 @@ export async function attributeRefusal(
   table: Table,
   write: BuildStatements,
   error: PostgresError,
-  hidesRow: boolean,
+  upsertKey: readonly string[] | null,
 ): Promise<unknown> {
   const code = recordErrorCode(error);
   if (NO_RECORDS_FAULT.has(code)) return toEngineError(error);
-  const refused = await rerun(session, batch, table, write);
+  const rows = checkRecords(batch, table);
+  const refused = await rerun(session, rows, table, write);
   const [first] = refused;
-  if (first === undefined) return new EngineError(code, error.message, whatPostgresSaid(error, table, hidesRow));
+  if (first === undefined) {
+    return new EngineError(code, error.message, whatPostgresSaid(error, table, upsertKey !== null));
+  }
   const errors = new ErrorCollector();
   for (const place of refused) errors.add(recordErrorCode(place.error), () => placeOf(place));
+  const hidesRow = upsertKey !== null && !showsOnlyGiven(first, rows, table, upsertKey);
   return errors.toError(whatPostgresSaid(first.error, table, hidesRow));
+}
+
+/** The detail of a unique violation is the new key of its index. Other indexes than the upsert's may be violated. */
+function showsOnlyGiven(
+  { record, column, columns = column === undefined ? [] : [column], error }: RefusedRecord,
+  rows: readonly Row[],
+  table: Table,
+  upsertKey: readonly string[],
+): boolean {
+  if (error.sqlstate !== SQLSTATE.UNIQUE_VIOLATION || table.updateRunsProjectCode || columns.length === 0) return false;
+  const isGiven = (name: string) => rows[record]?.[table.columns.findIndex((one) => one.name === name)] !== undefined;
+  return columns.every((name) => isGiven(name) && !upsertKey.includes(name));
 }
 
 function whatPostgresSaid(error: PostgresError, { name }: Table, hidesRow: boolean): EngineErrorOptions {
@@ -54,9 +71,13 @@ function whatPostgresSaid(error: PostgresError, { name }: Table, hidesRow: boole
   return { postgres, cause: error, ...(hint === undefined ? {} : { hint }) };
 }
 
-/** @returns the refused records in the order of the batch; none if something else failed */
-async function rerun(session: Session, batch: Records, table: Table, write: BuildStatements): Promise<RefusedRecord[]> {
-  const rows = checkRecords(batch, table);
+/** @returns the refused records in the order of the batch; none where something else got in the way */
+async function rerun(
+  session: Session,
+  rows: readonly Row[],
+  table: Table,
+  write: BuildStatements,
+): Promise<RefusedRecord[]> {
   let refused: RefusedRecord[] = [];
   try {
     await session.run([BEGIN]);
