@@ -69,6 +69,14 @@ describe.each(testServers())('on Postgres $major', (server) => {
       const body = await refusal('sole', batch, 409, 'unique_violation', [1, 2, 3]);
       expect(body.errors).toMatchObject([{ column: 'a' }, { columns: ['b', 'c'] }, { column: 'a' }]);
       expect(body.errors?.[1]).not.toHaveProperty('column');
+      expect(body.errors?.map(({ hint }) => hint)).toEqual([
+        'Record 0 has the same "a"',
+        'Record 0 has the same "b", "c"',
+        'Record 0 has the same "a"',
+      ]);
+      await insert('sole', [{ a: 'stored' }]);
+      const stored = await refusal('sole', [{ a: 'y' }, { a: 'stored' }], 409, 'unique_violation', [1]);
+      expect(stored.errors?.[0]).not.toHaveProperty('hint');
     });
 
     it('whose length or domain a value exceeds, scalar and in arrays', async () => {

@@ -6,6 +6,7 @@ import { checkRecords, type Records, type Row } from '../../codec/index.js';
 import { ErrorCollector } from '../../contract/error-collector.js';
 import { EngineError, type EngineErrorOptions } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
+import { quoted } from '../../contract/message-text.js';
 import {
   BEGIN,
   fixed,
@@ -46,21 +47,45 @@ export async function attributeRefusal(
     return new EngineError(code, error.message, whatPostgresSaid(error, table, upsertKey !== null));
   }
   const errors = new ErrorCollector();
-  for (const place of refused) errors.add(recordErrorCode(place.error), () => placeOf(place));
+  for (const place of refused) {
+    errors.add(recordErrorCode(place.error), () => ({ ...placeOf(place), ...earlierTwin(place, rows, table) }));
+  }
   const hidesRow = upsertKey !== null && !showsOnlyGiven(first, rows, table, upsertKey);
   return errors.toError(whatPostgresSaid(first.error, table, hidesRow));
 }
 
+/** The hint that an earlier record of the batch has the same key, if the two have the same text. */
+function earlierTwin(
+  { record, error, ...place }: RefusedRecord,
+  rows: readonly Row[],
+  table: Table,
+): { hint?: string } {
+  const names = columnsOf(place);
+  if (error.sqlstate !== SQLSTATE.UNIQUE_VIOLATION || names.length === 0) return {};
+  const keyOf = (row: Row | undefined) => names.map((name) => row?.[indexOf(table, name)]);
+  const key = keyOf(rows[record]);
+  if (key.some((cell) => cell == null)) return {};
+  const earlier = rows.findIndex((row) => keyOf(row).every((cell, i) => cell === key[i]));
+  return earlier >= record
+    ? {}
+    : { hint: `Record ${earlier} has the same ${names.map((name) => quoted(name)).join(', ')}` };
+}
+
+const columnsOf = ({ column, columns }: Pick<RefusedRecord, 'column' | 'columns'>): readonly string[] =>
+  columns ?? (column === undefined ? [] : [column]);
+
+const indexOf = ({ columns }: Table, name: string): number => columns.findIndex((column) => column.name === name);
+
 /** The detail of a unique violation is the new key of its index. Other indexes than the upsert's may be violated. */
 function showsOnlyGiven(
-  { record, column, columns = column === undefined ? [] : [column], error }: RefusedRecord,
+  { record, error, ...place }: RefusedRecord,
   rows: readonly Row[],
   table: Table,
   upsertKey: readonly string[],
 ): boolean {
-  if (error.sqlstate !== SQLSTATE.UNIQUE_VIOLATION || table.updateRunsProjectCode || columns.length === 0) return false;
-  const isGiven = (name: string) => rows[record]?.[table.columns.findIndex((one) => one.name === name)] !== undefined;
-  return columns.every((name) => isGiven(name) && !upsertKey.includes(name));
+  const names = columnsOf(place);
+  if (error.sqlstate !== SQLSTATE.UNIQUE_VIOLATION || table.updateRunsProjectCode || names.length === 0) return false;
+  return names.every((name) => rows[record]?.[indexOf(table, name)] !== undefined && !upsertKey.includes(name));
 }
 
 function whatPostgresSaid(error: PostgresError, { name }: Table, hidesRow: boolean): EngineErrorOptions {
