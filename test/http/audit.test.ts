@@ -503,6 +503,11 @@ describe('the admin API', () => {
     failure(await read(query), 400, 'invalid_request');
   });
 
+  it('says in words what a parameter takes', async () => {
+    const { message } = failure(await read('limit=0'), 400, 'invalid_request');
+    expect(message).toBe('query.limit must be a whole number from 1 to 1000');
+  });
+
   it('is for administrators alone', async () => {
     failure(await read('', project.token), 403, 'insufficient_scope');
   });

@@ -1,10 +1,11 @@
 /** The audit log on the wire. */
 import { AUDIT_ACTORS, AUDIT_OPERATIONS } from '../audit.js';
 import { PROJECT_NAME_PATTERN } from '../names.js';
+import { AUDIT_ID, CODE, PAGE_LIMIT, SHORT_TEXT } from '../patterns.js';
 import { STRICT, type Static, Type } from '../schema.js';
 import { success } from './success.js';
 
-const AuditId = { pattern: '^[0-9]{1,15}-[0-9]{1,16}$', examples: ['1769851800000-1'] };
+const AuditId = { pattern: AUDIT_ID, examples: ['1769851800000-1'] };
 
 export const AuditQuery = Type.Object(
   {
@@ -12,17 +13,17 @@ export const AuditQuery = Type.Object(
     operation: Type.Optional(Type.Enum(AUDIT_OPERATIONS)),
     outcome: Type.Optional(
       Type.String({
-        pattern: '^[a-z_]{1,40}$',
+        pattern: CODE,
         description: '`ok`, an error code, or `failed` for everything but `ok`.',
       }),
     ),
     token: Type.Optional(
-      Type.String({ pattern: '^[^\\u0000]{1,200}$', description: 'The id of a token, or the subject of a JWT.' }),
+      Type.String({ pattern: SHORT_TEXT, description: 'The id of a token, or the subject of a JWT.' }),
     ),
     since: Type.Optional(Type.String({ format: 'date-time' })),
     until: Type.Optional(Type.String({ format: 'date-time' })),
     before: Type.Optional(Type.String({ ...AuditId, description: 'Only entries older than the one with this id.' })),
-    limit: Type.Optional(Type.String({ pattern: '^([1-9][0-9]{0,2}|1000)$', description: '1 to 1000; default 100.' })),
+    limit: Type.Optional(Type.String({ pattern: PAGE_LIMIT, description: '1 to 1000; default 100.' })),
   },
   STRICT,
 );

@@ -1,5 +1,6 @@
 /** What the operator's commands say and hear on the admin socket alone. */
 import { roundedSize } from '../disk-size.js';
+import { ABSOLUTE_PATH } from '../patterns.js';
 import { STRICT, type Static, Type } from '../schema.js';
 import { Labels } from './labels.js';
 
@@ -15,7 +16,7 @@ export const Finding = Type.Object({
 });
 export type Finding = Static<typeof Finding>;
 
-const AbsolutePath = Type.String({ pattern: '^/[^\\u0000]*$' });
+const AbsolutePath = Type.String({ pattern: ABSOLUTE_PATH });
 
 /**
  * Where pg_dump and pg_restore are looked for: this folder alone, or else the folders of a PATH and the usual places.

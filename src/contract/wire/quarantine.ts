@@ -1,5 +1,6 @@
 /** The quarantine on the wire: records that an insert refused and kept. */
 import { LIMITS } from '../limits.js';
+import { CODE, PAGE_LIMIT, SHORT_TEXT } from '../patterns.js';
 import { rehearsed } from './rehearsal.js';
 import { STRICT, type Static, Type } from '../schema.js';
 import { RESOLUTIONS } from './batch.js';
@@ -7,14 +8,12 @@ import { ErrorDetail } from './failure.js';
 import { success } from './success.js';
 
 const Uuid = { format: 'uuid' };
-const Name = { pattern: '^[^\\u0000]{1,200}$' };
+const Name = { pattern: SHORT_TEXT };
 
 /** Which records; all of what is given must hold. */
 const filter = {
   table: Type.Optional(Type.String({ ...Name, description: 'The table that the records were sent to.' })),
-  error: Type.Optional(
-    Type.String({ pattern: '^[a-z_]{1,40}$', description: 'Only records that have an error with this code.' }),
-  ),
+  error: Type.Optional(Type.String({ pattern: CODE, description: 'Only records that have an error with this code.' })),
   column: Type.Optional(Type.String({ ...Name, description: 'Only records that have an error in this column.' })),
   since: Type.Optional(Type.String({ format: 'date-time' })),
   until: Type.Optional(Type.String({ format: 'date-time' })),
@@ -25,7 +24,7 @@ export const QuarantineQuery = Type.Object(
   {
     ...filter,
     after: Type.Optional(Type.String({ ...Uuid, description: 'Only records after the one with this id.' })),
-    limit: Type.Optional(Type.String({ pattern: '^([1-9][0-9]{0,2}|1000)$', description: '1 to 1000; default 100.' })),
+    limit: Type.Optional(Type.String({ pattern: PAGE_LIMIT, description: '1 to 1000; default 100.' })),
   },
   STRICT,
 );

@@ -1,9 +1,10 @@
 /** Receipts on the wire: what became of a batch with an Idempotency-Key. */
 import { LIMITS } from '../limits.js';
 import { NAME_PATTERN } from '../names.js';
+import { PRINTABLE_ASCII } from '../patterns.js';
 import { STRICT, type Static, Type } from '../schema.js';
 
-const Key = Type.String({ minLength: 1, maxLength: LIMITS.idempotencyKeyCharacters, pattern: '^[\\x20-\\x7e]+$' });
+const Key = Type.String({ minLength: 1, maxLength: LIMITS.idempotencyKeyCharacters, pattern: PRINTABLE_ASCII });
 
 const Table = Type.String({
   pattern: NAME_PATTERN,

@@ -1,4 +1,5 @@
 /** Streaming replicas on the wire: those of a server, and how a read asks for one. */
+import { URL_REFERENCE } from '../patterns.js';
 import { Type } from '../schema.js';
 import { CONSISTENCIES } from '../servers.js';
 import { idempotencyKey } from './idempotency.js';
@@ -25,7 +26,7 @@ export const readConsistency = {
 /** Of a server, in bodies. */
 export const replicasOfServer = {
   replicas: Type.Optional(
-    Type.Array(Type.String({ pattern: '^(env:[A-Za-z_][A-Za-z0-9_]*|file:/[^\\u0000]+)$', maxLength: 4_096 }), {
+    Type.Array(Type.String({ pattern: URL_REFERENCE, maxLength: 4_096 }), {
       maxItems: 16,
       uniqueItems: true,
       description: 'Where every instance reads the URLs of its streaming replicas, as in `url_reference`.',

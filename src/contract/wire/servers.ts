@@ -1,5 +1,6 @@
 /** Postgres servers on the wire, which projects live on. */
 import { PROJECT_NAME_PATTERN } from '../names.js';
+import { URL_REFERENCE } from '../patterns.js';
 import { DOCUMENTED, STRICT, type Static, Type } from '../schema.js';
 import { CONSISTENCIES, SERVER_ENGINES, SERVER_STATUSES, SERVER_TENANCIES } from '../servers.js';
 import { Labels } from './labels.js';
@@ -35,7 +36,7 @@ const changeable = {
 };
 
 const UrlReference = Type.String({
-  pattern: '^(env:[A-Za-z_][A-Za-z0-9_]*|file:/[^\\u0000]+)$',
+  pattern: URL_REFERENCE,
   maxLength: 4_096,
   description:
     'Where every instance reads the URL with its password: `env:NAME`, an environment variable, or `file:/PATH`. The URL itself is not stored.',

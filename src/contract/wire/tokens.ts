@@ -1,5 +1,6 @@
 /** Tokens on the wire (contract section 2). */
 import { SCOPES } from '../names.js';
+import { ANY_TEXT } from '../patterns.js';
 import { STRICT, type Static, Type } from '../schema.js';
 import { success } from './success.js';
 
@@ -9,7 +10,7 @@ const NullableTime = Type.Nullable(Type.String({ format: 'date-time' }));
 
 export const CreateTokenBody = Type.Object(
   {
-    name: Type.Optional(Type.String({ maxLength: 200, pattern: '^[^\\u0000]+$' })),
+    name: Type.Optional(Type.String({ maxLength: 200, pattern: ANY_TEXT })),
     scopes: Type.Optional(Type.Array(Scope, { minItems: 1, description: 'Default: all.' })),
     expires_at: Type.Optional(NullableTime),
   },

@@ -3,6 +3,7 @@ import type { FastifyError } from 'fastify';
 import { ErrorCollector } from '../../contract/error-collector.js';
 import { didYouMean } from '../../contract/did-you-mean.js';
 import { EngineError } from '../../contract/errors.js';
+import { patternInWords } from '../../contract/patterns.js';
 
 type Complaint = NonNullable<FastifyError['validation']>[number];
 
@@ -81,8 +82,10 @@ function inWords({ keyword, params, message }: Complaint, alternatives: readonly
       return `must have at most ${String(limit)} items`;
     case 'uniqueItems':
       return 'must not have the same item twice';
-    case 'pattern':
-      return `must match the pattern ${String(params.pattern)}`;
+    case 'pattern': {
+      const words = patternInWords(String(params.pattern));
+      return words === undefined ? `must match the pattern ${String(params.pattern)}` : `must be ${words}`;
+    }
     case 'format':
       return params.format === 'date-time'
         ? 'must be a date and time such as "2026-01-31T09:30:00Z"'

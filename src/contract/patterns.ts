@@ -1,0 +1,32 @@
+/** Patterns of texts in requests, and what they allow in words, for errors. */
+import { NAME_PATTERN, PROJECT_NAME_PATTERN } from './names.js';
+
+/** How many entries a page has, in a query. */
+export const PAGE_LIMIT = '^([1-9][0-9]{0,2}|1000)$';
+export const CODE = '^[a-z_]{1,40}$';
+export const ANY_TEXT = '^[^\\u0000]+$';
+export const SHORT_TEXT = '^[^\\u0000]{1,200}$';
+export const PRINTABLE_ASCII = '^[\\x20-\\x7e]+$';
+export const AUDIT_ID = '^[0-9]{1,15}-[0-9]{1,16}$';
+/** Where an instance reads the URL of a Postgres server. */
+export const URL_REFERENCE = '^(env:[A-Za-z_][A-Za-z0-9_]*|file:/[^\\u0000]+)$';
+/** Keys and values of labels. */
+export const LABEL = '^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$';
+export const ABSOLUTE_PATH = '^/[^\\u0000]*$';
+
+const IN_WORDS: Readonly<Record<string, string>> = {
+  [PAGE_LIMIT]: 'a whole number from 1 to 1000',
+  [CODE]: '1 to 40 lowercase letters and underscores',
+  [ANY_TEXT]: 'at least one character, and must not contain U+0000',
+  [SHORT_TEXT]: '1 to 200 characters, without U+0000',
+  [PRINTABLE_ASCII]: 'printable ASCII characters',
+  [AUDIT_ID]: 'the id of an entry, such as "1769851800000-1"',
+  [URL_REFERENCE]: 'env:NAME, with the name of an environment variable, or file:/PATH',
+  [LABEL]: '1 to 63 ASCII letters, digits and ". _ / -", the first one a letter or digit',
+  [ABSOLUTE_PATH]: 'an absolute path',
+  [NAME_PATTERN]: '1 to 63 ASCII letters, digits and underscores, the first one not a digit',
+  [PROJECT_NAME_PATTERN]: '1 to 63 lowercase ASCII letters, digits and hyphens, the first one a letter',
+};
+
+/** What a text must be; undefined: the pattern is none of these. */
+export const patternInWords = (pattern: string): string | undefined => IN_WORDS[pattern];

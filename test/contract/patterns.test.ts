@@ -1,0 +1,18 @@
+/** The patterns of what requests send: an error says in words what each allows. */
+import { expect, it } from 'vitest';
+import { patternInWords } from '../../src/contract/patterns.js';
+import { LOCAL_ROUTES } from '../../src/http/api/local-routes.js';
+import { ROUTES } from '../../src/http/api/routes.js';
+
+const PATTERNS = [...ROUTES, ...LOCAL_ROUTES].flatMap(({ body, query }) => {
+  const found: unknown[] = [];
+  JSON.stringify([body, query], (key, value: unknown) => {
+    if (key === 'pattern') found.push(value);
+    return value;
+  });
+  return found as string[];
+});
+
+it.each([...new Set(PATTERNS)])('%s is said in words', (pattern) => {
+  expect(patternInWords(pattern)).toMatch(/^\w[^^$]+$/);
+});
