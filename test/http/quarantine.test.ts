@@ -175,6 +175,19 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(await list()).toEqual([]);
     });
 
+    it('an unknown error code in a filter, with a near one', async () => {
+      await insert([{ age: 'x' }]);
+      const unknown = 'error=invalid_vlaue';
+      const read = failure(await project.call('GET', `/api/cdp/quarantine?${unknown}`), 400, 'invalid_request');
+      expect([read.message, read.hint]).toEqual([
+        'There is no error code "invalid_vlaue"',
+        'Did you mean "invalid_value"?',
+      ]);
+      failure(await project.call('DELETE', `/api/cdp/quarantine?${unknown}`), 400, 'invalid_request');
+      failure(await replay({ error: 'constructor' }), 400, 'invalid_request');
+      expect(await list()).toHaveLength(1);
+    });
+
     it('to delete everything unless told so', async () => {
       failure(await project.call('DELETE', '/api/cdp/quarantine?dry_run=true'), 400, 'invalid_request');
       failure(await project.call('DELETE', '/api/cdp/quarantine'), 400, 'invalid_request');

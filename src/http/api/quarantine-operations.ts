@@ -1,7 +1,8 @@
 /** The quarantine of refused records, as routes.ts lists it. */
 import { jsonText, readDataBody } from '../../codec/index.js';
-import { EngineError } from '../../contract/errors.js';
-import { counted } from '../../contract/message-text.js';
+import { didYouMean } from '../../contract/did-you-mean.js';
+import { EngineError, ERROR_CODES } from '../../contract/errors.js';
+import { counted, quoted } from '../../contract/message-text.js';
 import * as wire from '../../contract/wire/quarantine.js';
 import { dropFromQuarantine, listQuarantine } from '../../engine/insert/quarantine.js';
 import { replay } from '../../engine/insert/replay.js';
@@ -112,8 +113,22 @@ export const DROP_QUARANTINE: Operation = {
   },
 };
 
-/** Checks that times, already valid by RFC 3339, also exist. @throws EngineError invalid_request */
-function checked<F extends { since?: string; until?: string }>(filter: F): F {
+/**
+ * Times that a schema has found to be RFC 3339 must exist, and so must the code of an error. The table need not: its
+ * records stay when it is dropped.
+ * @throws EngineError invalid_request
+ */
+function checked<F extends { since?: string; until?: string; error?: string }>(filter: F): F {
+  const { error } = filter;
+  if (error !== undefined && !Object.hasOwn(ERROR_CODES, error)) {
+    const near = didYouMean(error, Object.keys(ERROR_CODES));
+    throw new EngineError('invalid_request', `There is no error code ${quoted(error)}`, {
+      hint:
+        near === undefined
+          ? 'Those of records are such as invalid_value, unknown_column and unique_violation.'
+          : `Did you mean ${quoted(near)}?`,
+    });
+  }
   for (const field of ['since', 'until'] as const) if (filter[field] !== undefined) timeOf(field, filter[field]);
   return filter;
 }
