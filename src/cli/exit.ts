@@ -1,5 +1,5 @@
-/** How a command ends: its exit code, and its error messages. */
-import { CommanderError } from 'commander';
+/** How a command ends: its exit code, and what it prints when something went wrong. */
+import { CommanderError, type Option } from 'commander';
 import { CdpError, type CdpErrorCode } from '../client/error.js';
 import { EngineError } from '../contract/errors.js';
 import { messageOf } from '../contract/operator-message.js';
@@ -57,7 +57,17 @@ export class ExitError extends Error {
   }
 }
 
-/** Codes after which a later attempt may succeed. */
+/** The error for a field of an operator's request, in the words of the command that has an option of the same name. */
+export function inOptions(error: unknown, options: readonly Pick<Option, 'long'>[]): unknown {
+  if (!(error instanceof EngineError)) return error;
+  const [field, name = ''] = /^body\.([a-z_]+)(?= )/.exec(error.message) ?? [];
+  const option = `--${name.replaceAll('_', '-')}`;
+  if (field === undefined || !options.some(({ long }) => long === option)) return error;
+  const { code, hint } = error;
+  return new EngineError(code, option + error.message.slice(field.length), hint === undefined ? {} : { hint });
+}
+
+/** Codes after which a later try may work. */
 const UNREACHABLE: readonly CdpErrorCode[] = [
   'network_error',
   'unexpected_answer',

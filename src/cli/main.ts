@@ -2,7 +2,7 @@
 import { Command, CommanderError } from 'commander';
 import { VERSION } from '../version.js';
 import { commandsFor } from './commands.js';
-import { exitCodeOf, inRed, printError } from './exit.js';
+import { exitCodeOf, inOptions, inRed, printError } from './exit.js';
 import { handleOutputErrors } from './terminal/output.js';
 import { PROGRAM } from './program-name.js';
 
@@ -34,12 +34,16 @@ export async function main(argv: readonly string[]): Promise<void> {
   for (const subcommand of program.commands.flatMap(({ commands }) => commands)) {
     subcommand.exitOverride().configureOutput(program.configureOutput()).showHelpAfterError(HELP_HINT);
   }
+  let running: Command | undefined;
+  program.hook('preAction', (_, command) => {
+    running = command;
+  });
   try {
     await program.parseAsync(argv, { from: 'user' });
   } catch (error) {
     process.exitCode = exitCodeOf(error);
     // Commander has already printed its help or message.
     if (error instanceof CommanderError) return;
-    printError(error);
+    printError(inOptions(error, running?.options ?? []));
   }
 }

@@ -58,6 +58,12 @@ describe('with a running service', () => {
     expect([embedded.code, embedded.stderr]).toEqual([2, expect.stringContaining('embedded Postgres has no replicas')]);
     const bounded = await run('server', 'set', 'eu-1', '--no-replicas', '--consistency', 'bounded', '--json');
     expect(JSON.parse(bounded.stdout)).toMatchObject({ replicas: [], consistency: 'bounded' });
+    for (const [wrong, message] of [
+      [['--weight', '0'], '--weight must be at least 0.01'],
+      [['--max-projects', '0'], '--max-projects must be at least 1'],
+    ] as const) {
+      expect(ended(await run('server', 'set', 'eu-1', ...wrong))).toEqual([2, '', `cdp: ${message}\n`]);
+    }
     const create = (name: string, ...wish: string[]) => run('project', 'create', name, ...wish, '--json');
     expect(JSON.parse((await create('a', '--server', 'eu-1')).stdout)).toMatchObject({ server: 'eu-1' });
     expect(JSON.parse((await create('b', '--label', 'tier=b')).stdout)).toMatchObject({ server: 'eu-1' });
