@@ -1,4 +1,4 @@
-/** How a command ends: its exit code, and what it prints when something went wrong. */
+/** How a command ends: its exit code, and its error messages. */
 import { CommanderError, type Option } from 'commander';
 import { CdpError, type CdpErrorCode } from '../client/error.js';
 import { EngineError } from '../contract/errors.js';
@@ -67,7 +67,7 @@ export function inOptions(error: unknown, options: readonly Pick<Option, 'long'>
   return new EngineError(code, option + error.message.slice(field.length), hint === undefined ? {} : { hint });
 }
 
-/** Codes after which a later try may work. */
+/** Codes after which a later attempt may succeed. */
 const UNREACHABLE: readonly CdpErrorCode[] = [
   'network_error',
   'unexpected_answer',

@@ -25,10 +25,10 @@ import { NO_RECORDS_FAULT, placeOf, recordErrorCode, type RefusedRecord } from '
 type BuildStatements = (rows: readonly Row[]) => readonly Statement[];
 
 /**
- * @param upsertKey of an upsert, whose columns keep what the row has: Postgres's detail may show values that the caller
- * has not sent
- * @param error what Postgres said of the whole batch; its transaction has been rolled back
- * @returns the error to answer with, naming the records where they can be found
+ * @param upsertKey the key columns of an upsert, which keeps values of the row: Postgres's DETAIL may contain values
+ * that the caller has not sent
+ * @param error Postgres's error for the whole batch, whose transaction has been rolled back
+ * @returns the error for the caller, naming the records if they can be found
  */
 export async function attributeRefusal(
   session: Session,
@@ -96,7 +96,7 @@ function whatPostgresSaid(error: PostgresError, { name }: Table, hidesRow: boole
   return { postgres, cause: error, ...(hint === undefined ? {} : { hint }) };
 }
 
-/** @returns the refused records in the order of the batch; none where something else got in the way */
+/** @returns the refused records in the order of the batch; none if something else failed */
 async function rerun(
   session: Session,
   rows: readonly Row[],

@@ -1,4 +1,4 @@
-/** Creating, listing and dropping the indexes of a table. */
+/** Creates, lists and drops the indexes of a table. */
 import { checkAll, errorOf } from '../../contract/error-collector.js';
 import { EngineError } from '../../contract/errors.js';
 import { cut } from '../../contract/message-text.js';

@@ -114,8 +114,8 @@ export const DROP_QUARANTINE: Operation = {
 };
 
 /**
- * Times that a schema has found to be RFC 3339 must exist, and so must the code of an error. The table need not: its
- * records stay when it is dropped.
+ * Checks that times, already valid by RFC 3339, also exist, and that the error code does. A dropped table keeps its
+ * quarantined records, so any table name will do.
  * @throws EngineError invalid_request
  */
 function checked<F extends { since?: string; until?: string; error?: string }>(filter: F): F {
