@@ -166,27 +166,6 @@ describe.each(testServers())('indexes on Postgres $major', (server) => {
       ]);
     });
 
-    it('a wrong name together with columns that do not exist', async () => {
-      const name = await tables.fresh({ email: 'TEXT' });
-      const path = `${tablePath(name)}/index`;
-      const body = { columns: ['emial', 'phone'], name: '1st' };
-      const error = await refused(project, ['POST', path, body], 400, 'invalid_name');
-      expect(error.message).toMatch(/^"1st" is not a valid index name: .* \(and 2 more errors\)$/);
-      expect(error.errors?.map((place) => [place.error, place.column])).toEqual([
-        ['invalid_name', undefined],
-        ['unknown_column', 'emial'],
-        ['unknown_column', 'phone'],
-      ]);
-      // Alone, it is no list.
-      for (const [where, columns] of [
-        [path, ['email']],
-        [`${tablePath('not_there')}/index`, ['phone']],
-      ] as const) {
-        const alone = await refused(project, ['POST', where, { ...body, columns }], 400, 'invalid_name');
-        expect(alone.errors).toBeUndefined();
-      }
-    });
-
     it('a name that something has, also in another case', async () => {
       const name = await tables.fresh({ a: 'TEXT' });
       for (const taken of [name, name.toUpperCase(), `${name}_pkey`]) {

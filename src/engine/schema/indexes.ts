@@ -1,10 +1,9 @@
 /** Creates, lists and drops the indexes of a table. */
-import { checkAll, errorOf } from '../../contract/error-collector.js';
 import { EngineError } from '../../contract/errors.js';
 import { cut } from '../../contract/message-text.js';
 import { Type } from '../../contract/schema.js';
 import { type CreateIndexBody, Index } from '../../contract/wire/indexes.js';
-import { readTables, type Table, tableByName } from '../catalog/catalog.js';
+import { readTables, tableByName } from '../catalog/catalog.js';
 import { duplicatesIn, type FoundIndex, indexesOf, newIndexesOf, readIndexes } from '../catalog/indexes.js';
 import { ident, join, PostgresError, ROLLBACK, type Session, sql, SQLSTATE, type Statement } from '../../pg/index.js';
 import type { Answered } from '../write/idempotency.js';
@@ -30,12 +29,7 @@ export async function createIndex(
   { columns, unique = false, name }: CreateIndexBody,
   options: ChangeOptions,
 ): Promise<Answered<Index>> {
-  const checkIndexName = () => name !== undefined && checkName('index', name);
-  if (errorOf(checkIndexName) !== undefined) {
-    // The columns may be wrong, too; the name is so whatever became of the look at the table.
-    const shape = await readShape(project, table, options).catch(() => undefined);
-    checkAll(checkIndexName, () => shape && requireColumns(shape, columns));
-  }
+  if (name !== undefined) checkName('index', name);
   const { schema } = project;
   return schemaChange(project, options, Index, 'grows', async ({ lease, begin, commit }) => {
     const { session } = lease;
@@ -53,13 +47,6 @@ export async function createIndex(
       throw await explainDuplicates(session, schema, table, columns, error);
     }
   });
-}
-
-/** undefined: there is no such table. */
-async function readShape(project: Project, table: string, limits: SchemaLimits): Promise<Table | undefined> {
-  const { schema } = project;
-  const rows = await schemaRead(project, limits, (session) => session.query(tableByName(schema, table)));
-  return readTables(schema, rows)[0];
 }
 
 /** The primary key first. @throws EngineError table_not_found */
