@@ -97,8 +97,8 @@ async function* linesOf(response: IncomingMessage): AsyncGenerator<string> {
   }
 }
 
-const engineError = ({ error, message, hint }: ErrorBody): EngineError =>
-  new EngineError(error, message, hint === undefined ? {} : { hint });
+const engineError = ({ error, message, hint, errors }: ErrorBody): EngineError =>
+  new EngineError(error, message, { ...(hint === undefined ? {} : { hint }), ...(errors && { errors }) });
 
 /** The connection broke after the request had been sent. */
 const isLost = (error: unknown): boolean => hasCode(error, 'ECONNRESET', 'EPIPE');

@@ -1,7 +1,7 @@
 /** How a command ends: its exit code, and its error messages. */
 import { CommanderError, type Option } from 'commander';
 import { CdpError, type CdpErrorCode } from '../client/error.js';
-import { EngineError } from '../contract/errors.js';
+import { EngineError, type ErrorDetail } from '../contract/errors.js';
 import { messageOf } from '../contract/operator-message.js';
 import { FileError } from '../import/file-error.js';
 import { ConfigError } from './load-config.js';
@@ -60,11 +60,16 @@ export class ExitError extends Error {
 /** The error for a field of an operator's request, in the words of the command that has an option of the same name. */
 export function inOptions(error: unknown, options: readonly Pick<Option, 'long'>[]): unknown {
   if (!(error instanceof EngineError)) return error;
-  const [field, name = ''] = /^body\.([a-z_]+)(?= )/.exec(error.message) ?? [];
-  const option = `--${name.replaceAll('_', '-')}`;
-  if (field === undefined || !options.some(({ long }) => long === option)) return error;
-  const { code, hint } = error;
-  return new EngineError(code, option + error.message.slice(field.length), hint === undefined ? {} : { hint });
+  const inWords = (message: string): string =>
+    message.replace(/^body\.([a-z_]+)(?= )/, (field, name: string) => {
+      const option = `--${name.replaceAll('_', '-')}`;
+      return options.some(({ long }) => long === option) ? option : field;
+    });
+  const { code, message, hint, errors } = error;
+  return new EngineError(code, inWords(message), {
+    ...(hint === undefined ? {} : { hint }),
+    ...(errors && { errors: errors.map((place) => ({ ...place, message: inWords(place.message) })) }),
+  });
 }
 
 /** Codes after which a later attempt may succeed. */
@@ -97,7 +102,8 @@ export function explain(error: unknown, sql?: string): string[] {
   if (!(error instanceof CdpError)) {
     const hint = isUsage(error) || error instanceof EngineError ? error.hint : undefined;
     const cause = error instanceof ExitError && error.cause !== undefined ? explain(error.cause) : [];
-    const lines = [`cdp: ${messageOf(error)}`, ...(hint === undefined ? [] : [hint])];
+    const places = error instanceof EngineError ? listed(error.errors) : [];
+    const lines = [`cdp: ${messageOf(error)}`, ...places, ...(hint === undefined ? [] : [hint])];
     return [...lines.map(typed).map(printableLines), ...cause];
   }
   const { code, message, hint, errors, errorCount, values, requestId, postgres } = error;
@@ -105,7 +111,7 @@ export function explain(error: unknown, sql?: string): string[] {
   const unlisted = errorCount - errors.length;
   return [
     `cdp: ${code}: ${message}`,
-    ...(errorCount > 1 ? errors.map((place) => `  ${place.message}`) : []),
+    ...listed(errors),
     ...(errorCount > 1 && unlisted > 0 ? [`  and ${unlisted} more`] : []),
     ...values.map(({ value, rows }) => `  ${JSON.stringify(value)}: ${rows} ${rows === 1 ? 'row' : 'rows'}`),
     ...(sql === undefined || position === undefined ? [] : errorPlace(sql, position, process.stderr.columns)),
@@ -116,6 +122,10 @@ export function explain(error: unknown, sql?: string): string[] {
     ...(code === 'internal' && requestId !== undefined ? [`Request: ${requestId}`] : []),
   ].map(printableLines);
 }
+
+/** Only if the first line cannot name them all. */
+const listed = (errors: readonly ErrorDetail[] = []): string[] =>
+  errors.length > 1 ? errors.map(({ message }) => `  ${message}`) : [];
 
 /** Colors the first line of an error; the others explain it. */
 export const inRed = (text: string): string => text.replace(/^cdp: .*/, (line) => colored(process.stderr, 'red', line));

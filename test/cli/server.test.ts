@@ -61,6 +61,10 @@ describe('with a running service', () => {
     for (const [wrong, message] of [
       [['--weight', '0'], '--weight must be at least 0.01'],
       [['--max-projects', '0'], '--max-projects must be at least 1'],
+      [
+        ['--weight', '0', '--max-projects', '0'],
+        '--weight must be at least 0.01 (and 1 more error)\n  --weight must be at least 0.01\n  --max-projects must be at least 1',
+      ],
     ] as const) {
       expect(ended(await run('server', 'set', 'eu-1', ...wrong))).toEqual([2, '', `cdp: ${message}\n`]);
     }
