@@ -1,5 +1,5 @@
 /** Patterns of texts in requests, and what they allow in words, for errors. */
-import { NAME_PATTERN, PROJECT_NAME_PATTERN } from './names.js';
+import { NAME_IN_WORDS, NAME_PATTERN, PROJECT_NAME_IN_WORDS, PROJECT_NAME_PATTERN } from './names.js';
 
 /** How many entries a page has, in a query. */
 export const PAGE_LIMIT = '^([1-9][0-9]{0,2}|1000)$';
@@ -24,8 +24,8 @@ const IN_WORDS: Readonly<Record<string, string>> = {
   [URL_REFERENCE]: 'env:NAME, with the name of an environment variable, or file:/PATH',
   [LABEL]: '1 to 63 ASCII letters, digits and ". _ / -", the first one a letter or digit',
   [ABSOLUTE_PATH]: 'an absolute path',
-  [NAME_PATTERN]: '1 to 63 ASCII letters, digits and underscores, the first one not a digit',
-  [PROJECT_NAME_PATTERN]: '1 to 63 lowercase ASCII letters, digits and hyphens, the first one a letter',
+  [NAME_PATTERN]: NAME_IN_WORDS,
+  [PROJECT_NAME_PATTERN]: PROJECT_NAME_IN_WORDS,
 };
 
 /** What a text must be; undefined: the pattern is none of these. */

@@ -229,7 +229,12 @@ describe('on the running service', () => {
   });
 
   it.each([
-    ['a name that is no project name', ['project', 'create', 'No Name'], 2, 'must match'],
+    [
+      'a name that is no project name',
+      ['project', 'create', 'No Name'],
+      2,
+      "A project's name must be 1 to 63 lowercase",
+    ],
     ['a project that exists', ['project', 'create', 'taken'], 1, 'already exists'],
     ['a project that is not there', ['project', 'deactivate', 'nobody'], 1, 'There is no project "nobody"'],
     ['tokens of a project that is not there', ['token', 'list', '--project', 'nobody'], 1, 'There is no project'],

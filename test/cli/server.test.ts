@@ -106,7 +106,7 @@ describe('with a running service', () => {
     ['clearing all servers', ['check', '--clear', '--yes'], '--clear takes the name of one server'],
     ['clearing unasked', ['check', 'default', '--clear'], 'cannot be undone. Without a terminal it needs --yes'],
     ['nothing to change', ['set', 'default'], 'Say what to change'],
-    ['a name that cannot be', ['add', 'No Name', '--url-env', 'A'], "A server's name must match"],
+    ['a name that cannot be', ['add', 'No Name', '--url-env', 'A'], "A server's name must be 1 to 63 lowercase"],
     ['another engine', ['add', 'x', '--url-env', 'A', '--engine', 'mysql'], 'Allowed choices are postgres, citus'],
   ])('refuses %s', async (_what, args, message) => {
     const { code, stderr } = await run('server', ...args);

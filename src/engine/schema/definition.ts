@@ -4,7 +4,7 @@ import { COLUMN_TYPES, type ColumnType } from '../../contract/column-types.js';
 import { checkAll, ErrorCollector, errorOf } from '../../contract/error-collector.js';
 import { EngineError } from '../../contract/errors.js';
 import { cut } from '../../contract/message-text.js';
-import { NAME_PATTERN } from '../../contract/names.js';
+import { NAME_IN_WORDS, NAME_PATTERN } from '../../contract/names.js';
 import { unstorable } from '../../contract/storable-text.js';
 import type { AddColumnBody, CreateTableBody } from '../../contract/wire/tables.js';
 import type { Fragment } from '../../pg/index.js';
@@ -20,7 +20,7 @@ type Kind = 'table' | 'column' | 'index';
 /** Checks the name of a new object. @throws EngineError invalid_name or reserved_name */
 export function checkName(kind: Kind, name: string): void {
   if (!PATTERN.test(name)) {
-    const message = `${JSON.stringify(cut(name))} is not a valid ${kind} name: it must match ${NAME_PATTERN}`;
+    const message = `${JSON.stringify(cut(name))} is not a valid ${kind} name: it must be ${NAME_IN_WORDS}`;
     throw new EngineError('invalid_name', message);
   }
   const why = whyReserved(kind, name.toLowerCase());

@@ -1,6 +1,6 @@
 /** Adds, checks, changes and removes Postgres servers for an operator. */
 import { EngineError } from '../../contract/errors.js';
-import { PROJECT_NAME_PATTERN } from '../../contract/names.js';
+import { PROJECT_NAME_IN_WORDS } from '../../contract/names.js';
 import { DEFAULT_SERVER, serverName } from '../../contract/servers.js';
 import type { Finding } from '../../contract/wire/operator.js';
 import type { ServerAddress } from '../../pg/index.js';
@@ -33,7 +33,7 @@ export async function addServer(engine: Engine, wanted: NewServer, by: Origin): 
   const { name, urlReference, maxConnections, replicas = [] } = wanted;
   refuseReplicas(engine, wanted, replicas);
   if (!isServerName(name)) {
-    throw new EngineError('invalid_name', `A server's name must match ${PROJECT_NAME_PATTERN}`);
+    throw new EngineError('invalid_name', `A server's name must be ${PROJECT_NAME_IN_WORDS}`);
   }
   const rows = engine.serverRows;
   if ((await rows.get(name)) !== null) throw nameTaken(name);
