@@ -132,7 +132,7 @@ async function insertBatch(
       table,
       (rows) => insertsOf(rows).map(({ statement }) => statement),
       error,
-      upsert === null ? null : upsert.columns,
+      upsert?.columns ?? null,
     );
   }
 }

@@ -48,14 +48,14 @@ export async function attributeRefusal(
   }
   const errors = new ErrorCollector();
   for (const place of refused) {
-    errors.add(recordErrorCode(place.error), () => ({ ...placeOf(place), ...earlierTwin(place, rows, table) }));
+    errors.add(recordErrorCode(place.error), () => ({ ...placeOf(place), ...earlierDuplicate(place, rows, table) }));
   }
   const hidesRow = upsertKey !== null && !showsOnlyGiven(first, rows, table, upsertKey);
   return errors.toError(whatPostgresSaid(first.error, table, hidesRow));
 }
 
 /** The hint that an earlier record of the batch has the same key, if the two have the same text. */
-function earlierTwin(
+function earlierDuplicate(
   { record, error, ...place }: RefusedRecord,
   rows: readonly Row[],
   table: Table,
