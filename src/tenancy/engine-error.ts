@@ -135,6 +135,19 @@ export function toEngineError(error: unknown): unknown {
   return error instanceof ConnectionLost ? unavailable(error) : error;
 }
 
+/** By its health check, an added server does not answer. The outcome of commits that were running there is unknown. */
+export class ServerUnreachable extends ConnectionLost {
+  constructor(
+    readonly server: string,
+    cause: Error,
+  ) {
+    super(`The server does not answer: ${cause.message}`, { cause });
+    this.name = 'ServerUnreachable';
+  }
+}
+
 /** The error if Postgres is unavailable and nothing was done. */
-export const unavailable = (cause: unknown, away: Dependency = 'database'): EngineError =>
-  new EngineError('database_unavailable', 'The database is not available at the moment', { cause, dependency: away });
+export function unavailable(cause: unknown): EngineError {
+  const dependency: Dependency = cause instanceof ServerUnreachable ? `server ${cause.server}` : 'database';
+  return new EngineError('database_unavailable', 'The database is not available at the moment', { cause, dependency });
+}

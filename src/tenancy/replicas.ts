@@ -56,7 +56,7 @@ export class Replicas {
       const connections = connectionsTo({ ...address, needsPrimary: false }, POOL_SIZE, null);
       // The operator starts and stops replicas.
       const server = { ...connections, acquire: () => undefined, release: () => {} };
-      return { name, url, server, check: new HealthCheck(server, (away) => onAway(name, away)) };
+      return { name, url, server, check: new HealthCheck(name, server, (away) => onAway(name, away)) };
     } catch (error) {
       onAway(name, error as Error);
       return null;

@@ -77,7 +77,7 @@ export class Servers {
   requireUp(place: ServerRef): void {
     // Only added servers are checked.
     const away = place.added === null ? null : this.serverOf(place).breaker.failure;
-    if (away !== null) throw unavailable(away, `server ${place.server}`);
+    if (away !== null) throw unavailable(away);
   }
 
   async close(): Promise<void> {

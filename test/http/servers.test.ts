@@ -411,6 +411,11 @@ describe('refuses', () => {
     const away = await send('POST', '/eu-1/check');
     expect(away.body.findings).toMatchObject([{ subject: 'Postgres', health: 'problem' }]);
     expect((away.body.server as { facts: object }).facts).toMatchObject({ bytes: 0 });
+    const body = { name: 'shop', server: 'eu-1' };
+    // From the next health check on.
+    await expect
+      .poll(async () => (await service.call('POST', PROJECTS, { token: admin, body })).body, { timeout: 30_000 })
+      .toMatchObject({ error: 'database_unavailable', message: 'The server eu-1 does not respond at the moment' });
     delete process.env[name];
     const missing = await send('POST', '/eu-1/check');
     expect(missing.text).toContain(`has no variable ${name}`);

@@ -125,5 +125,11 @@ export const succeeds = (status: number, answer: Schema, message: string, exampl
   example: { success: true, message, ...example },
 });
 
+/** An operator may know which server does not respond; a project's token may not. */
+function nameServer({ code, dependency }: EngineError, body: ErrorBody): ErrorBody {
+  const server = code === 'database_unavailable' && dependency?.startsWith('server ') ? dependency : null;
+  return server === null ? body : { ...body, message: `The ${server} does not respond at the moment` };
+}
+
 /** Common to all admin operations: they do no work in a project's database. */
-export const ADMIN = { tag: 'admin', work: null } as const;
+export const ADMIN = { tag: 'admin', work: null, failure: nameServer } as const;

@@ -1,6 +1,7 @@
 /** Checks by regular logins whether a Postgres server answers. Two failures in a row mean that it does not. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { ConnectionLost, PostgresError, SQLSTATE } from '../../pg/index.js';
+import { PostgresError, SQLSTATE } from '../../pg/index.js';
+import { ServerUnreachable } from '../engine-error.js';
 import { tryLogin } from '../service-pool.js';
 import type { Server } from '../tenancy.js';
 
@@ -16,6 +17,7 @@ export class HealthCheck {
 
   /** @param onChange called with the reason when the server stops answering, and with null when it answers again */
   constructor(
+    private readonly name: string,
     private readonly server: Pick<Server, 'address' | 'breaker'>,
     private readonly onChange: (away: Error | null) => void,
   ) {
@@ -49,8 +51,7 @@ export class HealthCheck {
       return null;
     } catch (error) {
       if (error instanceof PostgresError && error.sqlstate !== SQLSTATE.CANNOT_CONNECT_NOW) return null;
-      // ConnectionLost even if it answered, since the outcome of running commits is unknown.
-      return new ConnectionLost(`The server does not answer: ${(error as Error).message}`, { cause: error });
+      return new ServerUnreachable(this.name, error as Error);
     }
   }
 }

@@ -76,7 +76,7 @@ export class ServerWatch {
     // Its URL may have changed, or another server may have taken the name.
     if (known !== undefined && known?.server === server) return;
     this.forget(name);
-    const check = server && new HealthCheck(server, (away) => this.onUnreachable(name, away));
+    const check = server && new HealthCheck(name, server, (away) => this.onUnreachable(name, away));
     this.watched.set(name, check && { server, check });
   }
 
