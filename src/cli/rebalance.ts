@@ -27,10 +27,10 @@ export function rebalanceCommand(): Command {
       const failed: string[] = [];
       let done = 0;
       await abortOnSignals(async (signal) => {
-        for (const { project, to } of moves) {
+        for (const { project, to, obstacles } of moves) {
           try {
             if (signal.aborted) throw new Error(`Project ${project} stays where it is: the command was interrupted`);
-            if (to === null) throw new Error(`Project ${project}: no other server takes it`);
+            if (to === null) throw new Error(`Project ${project}: ${whyNot(obstacles)}`);
             await moveAndWait(admin, project, { to, ...way }, signal);
             done++;
           } catch (error) {
@@ -48,5 +48,8 @@ export function rebalanceCommand(): Command {
 const tableOf = (moves: readonly PlannedMove[]): string[] =>
   listOf(
     ['PROJECT', 'FROM', 'TO'],
-    moves.map(({ project, from, to }) => [project, from, to ?? 'no server takes it']),
+    moves.map(({ project, from, to, obstacles }) => [project, from, to ?? whyNot(obstacles)]),
   );
+
+const whyNot = (obstacles: PlannedMove['obstacles'] = {}): string =>
+  ['no server accepts it', ...Object.entries(obstacles).map(([server, why]) => `${server}: ${why}`)].join('; ');

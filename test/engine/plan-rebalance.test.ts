@@ -101,6 +101,31 @@ it.each<[string, ServerRow, Partial<Situation>, Record<string, number>]>([
   expect(planned([server('default'), eu], projects('default', 4), situation)).toEqual(moves),
 );
 
+it('says why no server accepts a project', () => {
+  const servers = [
+    server('eu', { status: 'draining', labels: { region: 'eu' } }),
+    server('closed', { status: 'closed' }),
+    server('full', { labels: { region: 'eu' }, maxProjects: 0 }),
+    server('us', { labels: { region: 'us' } }),
+    server('away', { labels: { region: 'eu' } }),
+  ];
+  const offers = new Map(['eu', 'full', 'us', 'closed'].map((name) => [name, OFFER]));
+  const situation = { servers, projects: projects('eu', 1), offers, sizes: new Map(), withSchemas: new Set<string>() };
+  expect(planRebalance(situation)).toEqual([
+    {
+      project: 'eu-0',
+      from: 'eu',
+      to: null,
+      obstacles: {
+        closed: 'it is closed',
+        full: 'it has reached its limit of projects',
+        us: 'it does not have the labels region=eu',
+        away: 'it does not answer',
+      },
+    },
+  ]);
+});
+
 it('a draining server that does not answer keeps its projects', () => {
   const servers = [server('default'), server('eu', { status: 'draining' })];
   expect(planned(servers, projects('eu', 2), offered({ default: {} }))).toEqual({ 'eu -> null': 2 });

@@ -137,8 +137,14 @@ function Rebalance({ servers, onMove }: { servers: readonly Server[]; onMove: ()
             <span>
               <a href={linkTo('projects', one.project)}>{one.project}</a>{' '}
               <span class="quiet">
-                {one.from} → {one.to ?? 'no other server takes it'}
+                {one.from} → {one.to ?? 'no other server accepts it'}
               </span>
+              {Object.entries(one.obstacles ?? {}).map(([server, why]) => (
+                <span key={server} class="quiet">
+                  {' '}
+                  · {server}: {why}
+                </span>
+              ))}
             </span>
             {one.to !== null && (
               <button

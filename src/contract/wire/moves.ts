@@ -89,6 +89,11 @@ export const PlannedMove = Type.Object({
   project: Type.String({ description: 'Its name.' }),
   from: Type.String(),
   to: Type.Nullable(Type.String({ description: 'null: no other server accepts it.' })),
+  obstacles: Type.Optional(
+    Type.Record(Type.String(), {
+      description: 'If no server accepts it: why, by the name of each other server.',
+    }),
+  ),
 });
 export type PlannedMove = Static<typeof PlannedMove>;
 

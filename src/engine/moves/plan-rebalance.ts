@@ -8,6 +8,8 @@ export interface PlannedMove {
   readonly from: string;
   /** null: no other server can take it. */
   readonly to: string | null;
+  /** Why no other server can take it, by the server's name. */
+  readonly obstacles?: Readonly<Record<string, string>>;
 }
 
 /** The properties of a server that matter for placing a project. */
@@ -33,8 +35,14 @@ export interface Situation {
 interface Place {
   readonly server: ServerRow;
   readonly offer: Offer | undefined;
-  readonly projects: ProjectRow[];
+  readonly projects: PlacedProject[];
   bytes: number;
+}
+
+interface PlacedProject {
+  readonly name: string;
+  readonly bytes: number;
+  readonly hasSchemas: boolean;
 }
 
 /**
@@ -43,44 +51,45 @@ interface Place {
  */
 export function planRebalance(situation: Situation): PlannedMove[] {
   const { servers, projects, offers, sizes, withSchemas } = situation;
-  const sizeOf = ({ id }: ProjectRow): number => sizes.get(id) ?? 0;
   const places = servers.map((server): Place => {
     const here = projects.filter(({ placement }) => serverName(placement) === server.name);
     return {
       server,
       offer: offers.get(server.name),
-      projects: here.filter(({ status }) => status === 'active' || status === 'inactive'),
-      bytes: here.reduce((sum, project) => sum + sizeOf(project), 0),
+      projects: here
+        .filter(({ status }) => status === 'active' || status === 'inactive')
+        .map(({ id, name }) => ({ name, bytes: sizes.get(id) ?? 0, hasSchemas: withSchemas.has(id) })),
+      bytes: here.reduce((sum, { id }) => sum + (sizes.get(id) ?? 0), 0),
     };
   });
-  const fits = (project: ProjectRow, to: Place): boolean =>
-    to.bytes + sizeOf(project) <= (to.server.maxBytes ?? Infinity) &&
-    (to.offer?.mayOwnSchemas === true || !withSchemas.has(project.id));
   const planned: PlannedMove[] = [];
-  const move = (project: ProjectRow, from: Place, to: Place | undefined): void => {
-    planned.push({ project: project.name, from: from.server.name, to: to?.server.name ?? null });
+  const move = (project: PlacedProject, from: Place, to: Place): void => {
+    planned.push({ project: project.name, from: from.server.name, to: to.server.name });
     from.projects.splice(from.projects.indexOf(project), 1);
-    from.bytes -= sizeOf(project);
-    if (to === undefined) return;
+    from.bytes -= project.bytes;
     to.projects.push(project);
-    to.bytes += sizeOf(project);
+    to.bytes += project.bytes;
   };
 
   for (const from of places.filter(({ server }) => server.status === 'draining')) {
     for (const project of [...from.projects].reverse()) {
-      move(
-        project,
-        from,
-        takers(from, places).find((to) => fits(project, to)),
-      );
+      const to = othersOf(from, places).find((other) => obstacle(project, from, other) === null);
+      if (to !== undefined) move(project, from, to);
+      else
+        planned.push({
+          project: project.name,
+          from: from.server.name,
+          to: null,
+          ...obstaclesOf(project, from, places),
+        });
     }
   }
   const active = places.filter(({ server }) => server.status === 'active');
   for (const from of active.sort((a, b) => load(b) - load(a))) {
     for (let isDone = false; !isDone;) {
       isDone = true;
-      for (const to of takers(from, active).filter((one) => isWorthIt(from, one))) {
-        const project = from.projects.findLast((one) => fits(one, to));
+      for (const to of othersOf(from, active).filter((other) => isWorthIt(from, other))) {
+        const project = from.projects.findLast((one) => obstacle(one, from, to) === null);
         if (project === undefined) continue;
         move(project, from, to);
         isDone = false;
@@ -96,16 +105,36 @@ const load = ({ server, projects }: Place, more = 0): number => (projects.length
 const isWorthIt = (from: Place, to: Place): boolean => load(to, 1) < load(from);
 
 /** The least loaded first. */
-const takers = (from: Place, places: readonly Place[]): Place[] =>
-  places.filter((to) => to !== from && takes(to, from)).sort((a, b) => load(a, 1) - load(b, 1));
+const othersOf = (from: Place, places: readonly Place[]): Place[] =>
+  places.filter((to) => to !== from).sort((a, b) => load(a, 1) - load(b, 1));
 
-/** A rebalance moves no project to or from Citus. */
-const takes = ({ server, offer, projects }: Place, from: Place): boolean =>
-  server.status === 'active' &&
-  [server, from.server].every(({ engine }) => engine === 'postgres') &&
-  offer !== undefined &&
-  from.offer !== undefined &&
-  offer.major >= from.offer.major &&
-  from.offer.extensions.every((name) => offer.extensions.includes(name)) &&
-  projects.length < (server.tenancy === 'dedicated' ? 1 : (server.maxProjects ?? Infinity)) &&
-  Object.entries(from.server.labels).every(([key, value]) => server.labels[key] === value);
+const obstaclesOf = (
+  project: PlacedProject,
+  from: Place,
+  places: readonly Place[],
+): Pick<PlannedMove, 'obstacles'> => ({
+  obstacles: Object.fromEntries(
+    othersOf(from, places).map((to) => [to.server.name, obstacle(project, from, to) ?? ''] as const),
+  ),
+});
+
+/** Why the project cannot move there; null: it can. */
+function obstacle(project: PlacedProject, from: Place, to: Place): string | null {
+  const { server, offer } = to;
+  if (server.status !== 'active') return `it is ${server.status}`;
+  if ([server, from.server].some(({ engine }) => engine === 'citus'))
+    return 'a rebalance moves nothing to or from Citus';
+  if (offer === undefined) return 'it does not answer';
+  if (from.offer === undefined) return `${from.server.name} does not answer`;
+  if (offer.major < from.offer.major)
+    return `it has Postgres ${offer.major}, ${from.server.name} has ${from.offer.major}`;
+  const extensions = from.offer.extensions.filter((name) => !offer.extensions.includes(name));
+  if (extensions.length > 0) return `it does not have the extensions ${extensions.join(', ')}`;
+  const labels = Object.entries(from.server.labels).filter(([key, value]) => server.labels[key] !== value);
+  if (labels.length > 0) return `it does not have the labels ${labels.map((label) => label.join('=')).join(', ')}`;
+  if (to.projects.length >= (server.tenancy === 'dedicated' ? 1 : (server.maxProjects ?? Infinity)))
+    return 'it has reached its limit of projects';
+  if (to.bytes + project.bytes > (server.maxBytes ?? Infinity)) return 'its projects would exceed its size limit';
+  if (!offer.mayOwnSchemas && project.hasSchemas) return 'projects may not have schemas of their own there';
+  return null;
+}

@@ -97,7 +97,7 @@ export const PLAN_REBALANCE: Operation = {
   operationId: 'planRebalance',
   summary: 'List the projects that should move off draining servers, and from full servers to empty ones',
   description:
-    'Changes nothing. A project moves only to a server that answers, has room, has all labels of its current server, the same extensions, and the same or a later major version of Postgres.',
+    'Changes nothing. A project moves only to a server that answers, has room, has all labels of its current server, the same extensions, and the same or a later major version of Postgres. For a project that no server accepts, `obstacles` says why.',
   audit: 'move.plan_rebalance',
   success: succeeds(200, wire.RebalanceAnswer, '1 project should move', {
     moves: [{ project: 'shop', from: 'default', to: 'eu-1' }],
