@@ -301,7 +301,7 @@ export class EngineError extends Error {
   readonly code: ErrorCode;
   readonly errors: ErrorDetail[] | undefined;
   readonly errorCount: number;
-  readonly hint: string | undefined;
+  hint: string | undefined;
   readonly postgres: PostgresDetails | undefined;
   readonly unconvertible: UnconvertibleRows | undefined;
   readonly values: ValueCount[] | undefined;

@@ -117,10 +117,12 @@ describe('refuses', () => {
   });
 
   it('values that the type does not take, and counts nothing as done', async () => {
-    await project.rows('CREATE TABLE numbers (n int)');
+    await project.rows('CREATE TABLE numbers (n int, m int)');
     for (const value of ['"x"', '1.5', '3000000000', 'true', '{}']) {
-      const answer = await sql('INSERT INTO numbers VALUES ($1)', `[${value}]`);
-      expect(['22P02', '22003']).toContain(failure(answer, 400, 'sql_error').postgres?.sqlstate);
+      const answer = await sql('INSERT INTO numbers VALUES ($1, $2)', `[1, ${value}]`);
+      const { postgres, hint } = failure(answer, 400, 'sql_error');
+      expect(['22P02', '22003']).toContain(postgres?.sqlstate);
+      expect(hint).toBe('This is the value of $2 in "params".');
     }
     expect(await project.rows('SELECT * FROM numbers')).toEqual([]);
   });

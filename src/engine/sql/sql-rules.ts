@@ -65,14 +65,21 @@ const otherEncoding = () =>
     hint: 'Responses are always UTF-8; do not change the setting.',
   });
 
-/** Turns Postgres's position within the statement into one within the caller's whole text. */
+/** The error's context if Postgres cannot read a parameter's value as one of its type. */
+const OF_PARAMETER = /^unnamed portal parameter (\$\d+)/;
+
+/** Turns Postgres's position within the statement into one within the caller's whole text, and names a wrong parameter. */
 export function located(error: unknown, { offset }: { offset: number }): unknown {
   if (!(error instanceof PostgresError)) return error;
   const translated = toEngineError(error);
-  const { position } = error.fields;
+  const { position, where = '' } = error.fields;
+  const parameter = OF_PARAMETER.exec(where)?.[1];
   // Both count from 1, in code points.
   if (position !== undefined && translated instanceof EngineError && translated.postgres !== undefined) {
     translated.postgres.position = offset + position;
+  }
+  if (parameter !== undefined && translated instanceof EngineError) {
+    translated.hint ??= `This is the value of ${parameter} in "params".`;
   }
   return translated;
 }
