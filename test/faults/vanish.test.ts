@@ -1,18 +1,15 @@
 /**
- * Clients that vanish in the middle: their statement is cancelled within a second, their place is free, and nothing is
- * left.
+ * Clients that vanish in the middle: their statement is cancelled, long before it would end, their place is free, and
+ * nothing is left.
  */
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, expect, it } from 'vitest';
 import { endEverything, eventually, type RunningService } from '../support/program.js';
 import { call } from '../support/service.js';
 import { UNTRUE } from './support/ledger.js';
 import { send, startClients } from './support/clients.js';
 import { createLedger, type ServerStage, serverStage } from './support/stage.js';
-
-/** How soon the statement of a client that has gone must have gone as well. */
-const GONE_MS = 1_000;
 
 let stage: ServerStage;
 let service: RunningService;
@@ -21,7 +18,7 @@ beforeAll(async () => {
   service = await stage.start();
   await createLedger(service.url, stage.token);
   const table = `CREATE TABLE slow (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), note text);
-    CREATE FUNCTION sleepy() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(30); RETURN new; END';
+    CREATE FUNCTION sleepy() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(600); RETURN new; END';
     CREATE TRIGGER sleepy BEFORE INSERT ON slow FOR EACH ROW EXECUTE FUNCTION sleepy()`;
   const body = { sql: table };
   expect((await call(service.url, 'POST', '/api/cdp/sql', { token: stage.token, body })).status).toBe(200);
@@ -65,11 +62,11 @@ const STREAM = (type: string) => ({ accept: type });
 
 const REQUESTS: Record<string, Request> = {
   'a body that is half there': { path: '/api/cdp/data/ledger', body: '[{"batch": "half"}', missing: 1_000 },
-  'a statement that sleeps': { path: '/api/cdp/sql', body: sqlOf('SELECT pg_sleep(30)') },
+  'a statement that sleeps': { path: '/api/cdp/sql', body: sqlOf('SELECT pg_sleep(600)') },
   'a statement that writes': {
     path: '/api/cdp/sql',
     body: sqlOf(
-      `INSERT INTO ledger (batch) SELECT 'vanished' FROM generate_series(1, 10000) WHERE pg_sleep(0.01) IS NOT NULL`,
+      `INSERT INTO ledger (batch) SELECT 'vanished' FROM generate_series(1, 60000) WHERE pg_sleep(0.01) IS NOT NULL`,
     ),
   },
   'an insert whose trigger sleeps': { path: '/api/cdp/data/slow', body: '[{"note": "vanished"}]' },
@@ -93,33 +90,22 @@ async function places(): Promise<number> {
   );
 }
 
-const middle = (three: readonly number[]): number => three.toSorted((a, b) => a - b)[1] ?? Infinity;
-
-describe.each(Object.entries(REQUESTS))('%s', (what, request) => {
-  it('3 times 4 clients: cancelled within a second, every place free again', async () => {
-    const rounds: { gone: number; free: number }[] = [];
-    for (let round = 0; round < 3; round++) {
-      const sockets = await Promise.all([0, 1, 2, 3].map(() => begin(request)));
-      const arrived = sockets.map(
-        (socket) => new Promise((resolve) => socket.on('error', () => undefined).once('data', resolve)),
-      );
-      if (request.headers !== undefined) await Promise.all(arrived);
-      else if (request.missing === undefined) {
-        await eventually('they run', async () => (await active()).length === 4);
-      } else await sleep(50);
-      // Half of them by a reset, half by an end.
-      for (const [i, socket] of sockets.entries()) void (i % 2 === 0 ? socket.resetAndDestroy() : socket.destroy());
-      const before = performance.now();
-      await eventually(`${what}: nothing runs`, async () => (await active()).length === 0);
-      const gone = performance.now() - before;
-      await eventually('the places are free', async () => (await places()) === 0);
-      rounds.push({ gone, free: performance.now() - before });
-    }
-    // A machine with other work may be late once.
-    expect(middle(rounds.map(({ gone }) => gone))).toBeLessThan(GONE_MS);
-    expect(middle(rounds.map(({ free }) => free))).toBeLessThan(GONE_MS + 500);
-  });
-});
+it.each(Object.entries(REQUESTS))(
+  '%s of 4 clients that vanish is cancelled, and every place free again',
+  async (_what, request) => {
+    const sockets = await Promise.all([0, 1, 2, 3].map(() => begin(request)));
+    const arrived = sockets.map(
+      (socket) => new Promise((resolve) => socket.on('error', () => undefined).once('data', resolve)),
+    );
+    if (request.headers !== undefined) await Promise.all(arrived);
+    else if (request.missing === undefined) await eventually('they run', async () => (await active()).length === 4);
+    else await sleep(50);
+    // Half of them by a reset, half by an end.
+    for (const [i, socket] of sockets.entries()) void (i % 2 === 0 ? socket.resetAndDestroy() : socket.destroy());
+    await eventually('nothing runs', async () => (await active()).length === 0);
+    await eventually('the places are free', async () => (await places()) === 0);
+  },
+);
 
 it('150 clients that vanish at any moment, between 8 that stay: nothing of theirs is stored, all else is', async () => {
   const { token, ledger } = stage;
