@@ -1,4 +1,4 @@
-/** What holds the code base together: which file may import which, and who may do what only one place should do. */
+/** The rules that hold the code base together: which file may import which, and what only one place may do. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, normalize } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -136,7 +136,7 @@ function findCycle(): string[] | undefined {
 }
 
 describe('imports', () => {
-  it('are found: every file of ours that is imported exists, and every file but the programs is imported', () => {
+  it('resolve: every imported file of ours exists, and every file except the entry points is imported', () => {
     const paths = new Set(sources.map(({ path }) => path));
     const imported = new Set(sources.flatMap(({ imports }) => imports.filter(isOurs)));
     expect([...imported].filter((path) => !paths.has(path))).toEqual([]);
@@ -150,14 +150,14 @@ describe('imports', () => {
     ]);
   });
 
-  it('go to the next layer, but for the exceptions that are listed', () => {
+  it('go to the next layer, except for the listed exceptions', () => {
     const wrong = sources.flatMap(({ path, imports }) =>
       imports.filter((name) => isOurs(name) && !mayImport(path, name)).map((name) => `${path} -> ${folderOf(name)}`),
     );
     expect([...new Set(wrong)]).toEqual(EXCEPTIONS);
   });
 
-  it('of the client are its own files and contract/, and nothing else, no package either', () => {
+  it('of the client are only its own files and contract/, and no packages', () => {
     const wrong = sources.flatMap(({ path, imports }) =>
       path.startsWith(CLIENT)
         ? imports.filter((name) => !name.startsWith(CLIENT) && !name.startsWith('contract/'))
@@ -166,21 +166,21 @@ describe('imports', () => {
     expect(wrong).toEqual([]);
   });
 
-  it('of import/ are files of ours alone, so that a browser can run it', () => {
+  it('of import/ are only our own files, so that it can run in a browser', () => {
     const wrong = sources.flatMap(({ path, imports }) =>
       folderOf(path) === 'import' ? imports.filter((name) => !isOurs(name)) : [],
     );
     expect(wrong).toEqual([]);
   });
 
-  it('of export/ are files of ours and the library that writes Parquet, so that a browser can run it', () => {
+  it('of export/ are only our own files and the Parquet writer, so that it can run in a browser', () => {
     const packages = sources.flatMap(({ path, imports }) =>
       folderOf(path) === 'export' ? imports.filter((name) => !isOurs(name)) : [],
     );
     expect(new Set(packages)).toEqual(new Set(['hyparquet', 'hyparquet-writer']));
   });
 
-  it('of the console are its own files, the client, import/, export/ and contract/', () => {
+  it('of the console are only its own files, the client, import/, export/ and contract/', () => {
     const allowed = /^\.\.\/\.\.\/src\/(client|import|export|contract)\//;
     const wrong = ofConsole.flatMap(({ path, imports }) =>
       imports.filter((name) => name.startsWith('..') && !allowed.test(name)).map((name) => `${path} -> ${name}`),
@@ -189,7 +189,7 @@ describe('imports', () => {
     expect(ofConsole.flatMap(({ imports }) => imports).filter((name) => allowed.test(name)).length).toBeGreaterThan(50);
   });
 
-  it('of codec/ are its public interface alone, and it takes nothing but the words that all share', () => {
+  it('of codec/ go only through its public interface, and it imports nothing but contract/', () => {
     const outside = sources.flatMap(({ path, imports }) =>
       folderOf(path) === 'codec'
         ? []
@@ -205,7 +205,7 @@ describe('imports', () => {
     expect(findCycle()).toBeUndefined();
   });
 
-  it('of a start are few packages: what only some requests or settings need is read in then', () => {
+  it('at startup are few packages: what only some requests or settings need is loaded on demand', () => {
     expect(packagesOf('cli/main.ts', 'cli/serve.ts', 'http/server.ts', 'http/metrics-listener.ts')).toEqual([
       'ajv',
       'ajv-formats',
@@ -219,7 +219,7 @@ describe('imports', () => {
     ]);
   });
 
-  it('of pg/ are its public interface alone, and it takes nothing of ours', () => {
+  it('of pg/ go only through its public interface, and it imports nothing of ours', () => {
     const outside = sources.flatMap(({ path, imports }) =>
       folderOf(path) === 'pg'
         ? []
@@ -233,7 +233,7 @@ describe('imports', () => {
     expect({ outside, inside }).toEqual({ outside: [], inside: [] });
   });
 
-  it('of the protocol of Postgres are where a client and a server are brought together, not where SQL is run', () => {
+  it('of the Postgres protocol occur only where a client is connected to a server, not where SQL is run', () => {
     const users = sources.filter(({ imports }) => imports.includes('pg/protocol.ts')).map(({ path }) => path);
     expect(users.filter((path) => folderOf(path) !== 'postgres-port')).toEqual([
       'backup/copy/pg-dump.ts',
@@ -242,13 +242,13 @@ describe('imports', () => {
     ]);
   });
 
-  it('of another Postgres client there are none', () => {
+  it('never include another Postgres client', () => {
     expect(sources.filter(({ imports }) => imports.includes('pg')).map(({ path }) => path)).toEqual([]);
   });
 });
 
-describe('one place alone', () => {
-  it('reads the command line and the environment: cli/, and the URL of an added server that the environment has', () => {
+describe('a single place', () => {
+  it('reads the command line and the environment: cli/, and the code that reads the URL of an added server', () => {
     expect(filesWith(/\bprocess\.(env|argv)\b/, 'cli/')).toEqual(['tenancy/server-url.ts']);
   });
 
@@ -257,7 +257,7 @@ describe('one place alone', () => {
     expect(filesWith(literal, 'contract/errors.ts', 'http/response/error-exit.ts')).toEqual([]);
   });
 
-  it('reads the clock for what is stored or shown; a lapse of time is by performance.now(), which no correction sets back', () => {
+  it('reads the clock for stored or displayed times; durations use performance.now(), which clock corrections do not affect', () => {
     expect(sources.filter(({ text }) => text.includes('Date.now()')).map(({ path }) => path)).toEqual([
       'backup/physical/wal-archive.ts',
       'cli/audit.ts',
@@ -272,7 +272,7 @@ describe('one place alone', () => {
     ]);
   });
 
-  it('a file is at most 330 lines', () => {
+  it('every file has at most 330 lines', () => {
     const files = [
       ...sources,
       ...ofConsole,
@@ -281,7 +281,7 @@ describe('one place alone', () => {
     expect(files.filter(({ text }) => text.split('\n').length > 330).map(({ path }) => path)).toEqual([]);
   });
 
-  it('each file opens by saying what it is for', () => {
+  it('every file opens with a comment that says what it is for', () => {
     const files = [...sources, ...ofConsole];
     expect(files.filter(({ text }) => !/^(#!.*\n)?\/\*\*/.test(text)).map(({ path }) => path)).toEqual([]);
   });

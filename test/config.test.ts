@@ -1,4 +1,4 @@
-/** The settings: where a value may come from, which of several wins, and what each parser takes and refuses. */
+/** The settings: where a value may come from, which source wins, and what each parser accepts and refuses. */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { tmpdir } from 'node:os';
@@ -39,7 +39,7 @@ const COMPANIONS: Partial<Record<SettingName, Record<string, string>>> = {
 };
 
 describe('works', () => {
-  it('takes a flag before the environment before the file before the default', () => {
+  it('prefers a flag to the environment, the environment to the file, and the file to the default', () => {
     const path = file({ port: 3, host: 'from-file', 'wait-ms': '30' });
     const environment = { CDP_PORT: '2', CDP_HOST: 'from-environment' };
     const { config, sources } = loadConfig({ port: '1' }, environment, path);
@@ -47,31 +47,31 @@ describe('works', () => {
     expect(sources).toMatchObject({ port: 'flag', host: 'environment', waitMs: 'file', logLevel: 'default' });
   });
 
-  it('has every default when nothing is given', () => {
+  it('uses every default if nothing is given', () => {
     const { config, sources } = loadConfig({}, {}, EMPTY);
     const defaults = Object.entries(SETTINGS).map(([name, row]) => [name, row.default]);
     expect(config).toEqual({ ...Object.fromEntries(defaults), dataDir: resolve('.cdp') });
     expect(new Set(Object.values(sources))).toEqual(new Set(['default']));
   });
 
-  it('takes an empty environment variable for none', () => {
+  it('treats an empty environment variable as not set', () => {
     expect(loadConfig({}, { CDP_PORT: '' }, EMPTY)).toMatchObject({
       config: { port: 8080 },
       sources: { port: 'default' },
     });
   });
 
-  it('takes off for no user ids of the projects’ own', () => {
+  it('accepts off for the user IDs of projects', () => {
     expect(value('projectUids', 'off')).toBeNull();
   });
 
-  it('takes true and false in the file as JSON has them', () => {
+  it('accepts true and false as JSON booleans in the file', () => {
     const { config } = loadConfig({}, {}, file({ 'metrics-by-project': true }));
     expect(config).toMatchObject({ metricsByProject: true });
     expect(loadConfig({}, {}, file({ 'metrics-by-project': false })).config.metricsByProject).toBe(false);
   });
 
-  it('hands on limits of rate and lists as what they say', () => {
+  it('parses rate limits and lists', () => {
     expect(value('rateLimit', '5000/1m')).toEqual({ requests: 5_000, windowS: 60 });
     expect(value('trustProxy', 'loopback, 10.0.0.0/8')).toEqual(['loopback', '10.0.0.0/8']);
     expect(value('corsOrigins', 'https://a.example,http://localhost:3000')).toEqual([
@@ -95,7 +95,7 @@ describe('works', () => {
     }
   });
 
-  it('accepts each default as a given value', () => {
+  it('accepts each default as an explicit value', () => {
     for (const [name, row] of Object.entries(SETTINGS as Record<SettingName, Setting<Shown>>)) {
       if (row.default === null || String(row.default) === '' || name === 'dataDir') continue;
       expect(value(name as SettingName, String(row.default)), name).toBe(row.default);
@@ -233,37 +233,34 @@ const SIZES: Partial<Record<SettingName, { good: [string, number | null][]; bad:
 };
 
 describe('refuses', () => {
-  it('knows the bounds of every setting in this test', () => {
+  it('has the bounds of every setting in this test', () => {
     expect([...Object.keys(BOUNDS), ...Object.keys(TEXTS), ...Object.keys(SIZES)].sort()).toEqual(
       Object.keys(SETTINGS).sort(),
     );
   });
 
-  it.each(Object.entries(BOUNDS) as [SettingName, [number, number]][])(
-    '%s outside of its bounds',
-    (name, [min, max]) => {
-      expect(value(name, String(min))).toBe(min);
-      expect(value(name, String(max))).toBe(max);
-      for (const bad of [
-        String(min - 1),
-        String(max + 1),
-        '',
-        ' 8',
-        '8 ',
-        '8.0',
-        '8e0',
-        '0x8',
-        '+8',
-        'many',
-        '9'.repeat(400),
-      ]) {
-        expect(() => value(name, bad), JSON.stringify(bad)).toThrow(ConfigError);
-      }
-    },
-  );
+  it.each(Object.entries(BOUNDS) as [SettingName, [number, number]][])('%s outside its bounds', (name, [min, max]) => {
+    expect(value(name, String(min))).toBe(min);
+    expect(value(name, String(max))).toBe(max);
+    for (const bad of [
+      String(min - 1),
+      String(max + 1),
+      '',
+      ' 8',
+      '8 ',
+      '8.0',
+      '8e0',
+      '0x8',
+      '+8',
+      'many',
+      '9'.repeat(400),
+    ]) {
+      expect(() => value(name, bad), JSON.stringify(bad)).toThrow(ConfigError);
+    }
+  });
 
   it.each(Object.entries(TEXTS) as [SettingName, { good: string[]; bad: string[] }][])(
-    '%s that is none',
+    'an invalid %s',
     (name, texts) => {
       for (const good of texts.good) {
         const taken: unknown = value(name, good);
@@ -274,14 +271,14 @@ describe('refuses', () => {
   );
 
   it.each(Object.entries(SIZES) as [SettingName, { good: [string, number | null][]; bad: string[] }][])(
-    '%s that is no size',
+    '%s if it is not a size',
     (name, { good, bad }) => {
       for (const [given, bytes] of good) expect(value(name, given)).toBe(bytes);
       for (const given of bad) expect(() => value(name, given), JSON.stringify(given)).toThrow(ConfigError);
     },
   );
 
-  it('a bad value by the name that the operator used', () => {
+  it('a bad value, under the name that the operator used', () => {
     const load = (flags: Record<string, string>, env: Record<string, string>, content: object) => () =>
       loadConfig(flags, env, file(content));
     expect(load({ port: 'x' }, {}, {})).toThrow(/^--port: must be a whole number from 0 to 65535$/);
@@ -289,13 +286,13 @@ describe('refuses', () => {
     expect(load({}, {}, { port: 'x' })).toThrow(/^"port" in the settings file: must be/);
   });
 
-  it('secrets without repeating them', () => {
+  it('bad secrets without repeating them', () => {
     for (const flags of [{ secret: 'hidden' }, { 'database-url': 'hidden://u:hidden@h/d' }]) {
       expect(() => loadConfig(flags, {}, EMPTY)).toThrow(expect.not.objectContaining({ message: /hidden/ }) as Error);
     }
   });
 
-  it('a secret in a file, if it is given twice or cannot be read, and names the variable', () => {
+  it('a secret file if the secret is set twice or the file cannot be read, and names the variable', () => {
     const load = (env: Record<string, string>) => loadConfig({}, env, EMPTY);
     const path = file({});
     writeFileSync(path, `${'s'.repeat(32)}\n`);
@@ -312,7 +309,7 @@ describe('refuses', () => {
     expect(load({ CDP_PORT_FILE: path }).config.port).toBe(SETTINGS.port.default);
   });
 
-  it('settings that do not go together', () => {
+  it('settings that contradict each other', () => {
     const load = (flags: Record<string, string>) => () => loadConfig(flags, {}, EMPTY);
     expect(load({ 'database-url': 'postgres://u@h/d' })).toThrow(/CDP_SECRET/);
     expect(load({ 'secret-previous': 's'.repeat(32) })).toThrow(/secret-previous/);
@@ -338,7 +335,7 @@ describe('refuses', () => {
     expect(() => loadConfig({}, {}, path)).toThrow(message);
   });
 
-  it('a file that is not there, where it was asked for', () => {
+  it('a file that was asked for but does not exist', () => {
     expect(() => loadConfig({}, {}, join(folder, 'missing.json'))).toThrow(/missing\.json cannot be read/);
   });
 });

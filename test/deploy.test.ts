@@ -1,7 +1,7 @@
 /**
- * The files of `deploy/` as far as they can be held to the program without Docker, systemd, Prometheus or Grafana: every
- * metric they ask for is there under load, every setting, command and path they name exists, and the image's steps build
- * an installation that serves.
+ * Checks the files of `deploy/` against the program, as far as that is possible without Docker, systemd, Prometheus or
+ * Grafana: every metric that they query is exposed under load, every setting, command and path that they name exists,
+ * and the steps of the image build an installation that serves requests.
  */
 import { execFile } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
@@ -30,7 +30,7 @@ const FILES = {
 /** Metrics by name, with the values of each label that they were seen with. */
 type Exposed = Map<string, Map<string, Set<string>>>;
 
-it('names one page of the package, in the unit, the packages and the API', () => {
+it('the unit, the packages and the API name the same page of the package', () => {
   const page = /^Documentation=(.*)$/m.exec(FILES.unit)?.[1];
   const homepage = (folder: string) =>
     (JSON.parse(readFileSync(`${projectRoot}/${folder}/package.json`, 'utf8')) as { homepage: string }).homepage;
@@ -40,7 +40,7 @@ it('names one page of the package, in the unit, the packages and the API', () =>
   expect(info.contact.url).toBe(page);
 });
 
-describe('metrics that dashboards and alerts ask for', () => {
+describe('metrics that dashboards and alerts query', () => {
   let service: TestService;
   let exposed: Exposed;
   beforeAll(async () => {
@@ -83,12 +83,12 @@ describe('metrics that dashboards and alerts ask for', () => {
 
   const reasons = [...Object.keys(ERROR_CODES), 'malformed', 'login_timeout', 'tls_required', 'too_many_sessions'];
 
-  it('there are some', () => {
+  it('exist', () => {
     expect(queries.length).toBeGreaterThan(15);
     expect(alerts.length).toBe(FILES.alerts.match(/- alert:/g)?.length);
   });
 
-  it('an alert of single failures sees the first of its kind, whose series begins as 1, and does not wait for more', () => {
+  it('let an alert on single failures see the first of its kind, whose series begins at 1, without waiting for more', () => {
     const single = alerts.filter(({ text }) => /\{code="\w+"\}/.test(text) && /> 0\s*$/.test(text));
     expect(single.map(({ title }) => title)).toEqual(['CdpInternalErrors', 'CdpOutcomeUnknown']);
     for (const { title, text } of single) {
@@ -117,21 +117,21 @@ describe('metrics that dashboards and alerts ask for', () => {
   });
 });
 
-describe('what the files say of the program', () => {
+describe('the deployment files', () => {
   const environment = Object.values(SETTINGS).map(({ env }) => env);
 
-  it.each(Object.entries(FILES))('%s names no setting that there is not', (_, text) => {
+  it.each(Object.entries(FILES))('%s names only settings that exist', (_, text) => {
     const named = text.match(/\b(CDP_[A-Z_]+|DATABASE_URL)\b/g) ?? [];
     expect(environment).toEqual(expect.arrayContaining([...new Set(named)]));
   });
 
-  it('the image has the Node that the package asks for, and a health check on a path that answers', () => {
+  it('the image has the Node version that the package requires, and a health check on a path that answers', () => {
     expect(FILES.docker).toMatch(/^FROM node:22-bookworm-slim$/m);
     expect(FILES.docker).toContain('/healthz`');
     expect(FILES.docker.match(/^USER node$/m)).not.toBeNull();
   });
 
-  it('compose builds from files that are there, and both need their secrets', () => {
+  it('compose builds from files that exist, and both services require their secrets', () => {
     expect(existsSync(`${projectRoot}/${/dockerfile: (\S+)/.exec(FILES.compose)?.[1] ?? 'none'}`)).toBe(true);
     expect(FILES.compose.match(/\?set it in \.env/g)).toHaveLength(3);
   });
@@ -140,18 +140,18 @@ describe('what the files say of the program', () => {
     for (const { name } of RECOMMENDED_SETTINGS) expect(FILES.compose).toContain(`- ${name}=`);
   });
 
-  it('the unit delegates its control group, and does not close it again', () => {
+  it('the unit delegates its control group and does not protect it from writes', () => {
     expect(FILES.unit).toMatch(/^Delegate=yes$/m);
     expect(FILES.unit).not.toMatch(/^ProtectControlGroups=yes$/m);
   });
 
-  it('the unit does not restart after wrong settings, whose exit code is 2, and loses no line of the log', async () => {
+  it('the unit does not restart after exit code 2 for wrong settings, and loses no log line', async () => {
     const { code } = await runProgram(['serve'], { env: { CDP_PORT: 'none' } });
     expect(FILES.unit).toMatch(new RegExp(`^RestartPreventExitStatus=${code}$`, 'm'));
     expect(FILES.unit).toMatch(/^LogRateLimitIntervalSec=0$/m);
   });
 
-  it('the unit gives requests longer to finish than the service takes', () => {
+  it('the unit gives requests more time to finish than the service does', () => {
     const seconds = Number(/^TimeoutStopSec=(\d+)$/m.exec(FILES.unit)?.[1]);
     expect(seconds * 1000).toBeGreaterThan(SETTINGS.shutdownMs.default);
     expect(Number(/stop_grace_period: (\d+)s/.exec(FILES.compose)?.[1]) * 1000).toBeGreaterThan(
@@ -159,12 +159,12 @@ describe('what the files say of the program', () => {
     );
   });
 
-  it('HAProxy gives requests longer than they may take', () => {
+  it('HAProxy gives requests more time than the longest one may take', () => {
     const seconds = Number(/timeout server (\d+)s/.exec(FILES.haproxy)?.[1]);
     expect(seconds * 1000).toBeGreaterThan(LIMITS.timeoutMsMax);
   });
 
-  it('the health check of the image tells a service that answers from one that does not', async () => {
+  it('the health check of the image distinguishes a service that answers from one that does not', async () => {
     const service = await startTestService();
     const [program, ...args] = JSON.parse(
       /HEALTHCHECK[^\n]*\\\n\s+CMD (\[.*\])/.exec(FILES.docker)?.[1] ?? '',

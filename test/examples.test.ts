@@ -62,7 +62,7 @@ const FIGURES: Record<string, string[]> = {
 };
 
 describe('works', () => {
-  it.each(Object.entries(FIGURES))('%s: every answer agrees with the file', async (name, figures) => {
+  it.each(Object.entries(FIGURES))('%s: every answer matches the file', async (name, figures) => {
     const { code, report, errors } = await example(name, service.url, project.token);
     expect(errors).toBe('');
     expect(report).not.toContain('✗');
@@ -70,7 +70,7 @@ describe('works', () => {
     for (const figure of figures) expect(report).toContain(figure);
   });
 
-  it('runs a second time on the table that it left', async () => {
+  it('runs again on the table that an earlier run left', async () => {
     const { code, report } = await example('earthquakes', service.url, project.token);
     expect(code).toBe(0);
     expect(report).toContain('✓ records in the table: n 1707');
@@ -78,14 +78,14 @@ describe('works', () => {
 });
 
 describe('refuses', () => {
-  it('ends with 1 and names the question when an answer is not what the file says', async () => {
+  it('ends with 1 and names the question if an answer does not match the file', async () => {
     const url = await falsified('"reports":2887', '"reports":2888');
     const { code, report } = await example('earthquakes', url, project.token);
     expect(code).toBe(1);
     expect(report).toMatch(/✗ reports by people.*reports 2888.*\n.*but by the file: reports 2887/);
   });
 
-  it('ends with 1 and names the cell when one cell of one record is not what the file says', async () => {
+  it('ends with 1 and names the cell if one cell of one record does not match the file', async () => {
     const url = await falsified('"place":"35km S of Jarm, Afghanistan","felt"', '"place":"nowhere","felt"');
     const { code, report } = await example('earthquakes', url, project.token);
     expect(code).toBe(1);
@@ -93,20 +93,20 @@ describe('refuses', () => {
     expect(report).toContain('✗ read back: records 1707, different 1');
   });
 
-  it('ends with 1 when the last rows of a stream are missing', async () => {
+  it('ends with 1 if the last rows of a stream are missing', async () => {
     const url = await falsified(/\n.*\n\{"done":true,"row_count":1707\}\n$/, '\n{"done":true,"row_count":1706}\n');
     const { code, report } = await example('earthquakes', url, project.token);
     expect(code).toBe(1);
     expect(report).toContain('✗ read back: records 1706, different 0');
   });
 
-  it('ends with 1 and the refusal when the token is wrong', async () => {
+  it('ends with 1 and the refusal if the token is wrong', async () => {
     const { code, errors } = await example('movies', service.url, 'cdp_wrong');
     expect(code).toBe(1);
     expect(errors).toContain('Refused [Error]: unauthorized: ');
   });
 
-  it('ends with 2 and its usage when the token is missing', async () => {
+  it('ends with 2 and its usage if the token is missing', async () => {
     const { code, errors } = await example('flights', service.url);
     expect(code).toBe(2);
     expect(errors).toMatch(/^Usage: node .*flights\.mjs URL TOKEN\n$/);

