@@ -1,7 +1,7 @@
 /**
- * A hostile project beside a neighbour, on an embedded data folder: whatever `alice` does, each request of `bob`
- * succeeds and each of his rows is there, and alice's own project answers again afterwards. How fast bob is meanwhile,
- * `bench/neighbour.mjs` measures.
+ * A hostile project next to a neighbor, on an embedded data folder: whatever `alice` does, every request of `bob`
+ * succeeds, all his rows are stored, and alice's own project answers again afterwards. `bench/neighbour.mjs` measures
+ * how fast bob is served meanwhile.
  */
 import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -122,7 +122,7 @@ beforeAll(async () => {
 });
 afterAll(endEverything);
 
-describe.sequential('bob is served as if nothing were', () => {
+describe.sequential('bob is served as usual under attack', () => {
   const attack = async ({ run, after }: Attack, attacker: Attacker) => {
     const over = new AbortController();
     const bob = bobAtWork(over.signal);
@@ -142,7 +142,7 @@ describe.sequential('bob is served as if nothing were', () => {
 
   const inSessions = ATTACKS.filter(({ name }) => IN_SESSIONS.includes(name));
 
-  it('has sessions of the Postgres port, for what follows', async () => {
+  it('has sessions of the Postgres port for the following attacks', async () => {
     expect(inSessions).toHaveLength(IN_SESSIONS.length);
     for (const user of ['writer', 'reader']) {
       const client = new pg.Client(login(user));
@@ -151,11 +151,11 @@ describe.sequential('bob is served as if nothing were', () => {
     }
   });
 
-  it.each(inSessions)('in sessions: $name', (one) => attack(one, aliceInSessions));
+  it.each(inSessions)('$name, in sessions', (one) => attack(one, aliceInSessions));
 });
 
 describe.sequential('afterwards', () => {
-  it('each row of bob is there, once, and so are those of an unlogged table', async () => {
+  it('each row of bob is stored once, and so are those of an unlogged table', async () => {
     const numbers = await sql('bob', 'SELECT count(DISTINCT n) AS n, max(n) AS last FROM kept');
     expect(numbers.body.rows).toEqual([{ n: stored, last: stored - 1 }]);
     expect((await sql('bob', 'SELECT count(*) AS n FROM unlogged')).body.rows).toEqual([{ n: 1000 }]);
@@ -170,7 +170,7 @@ describe.sequential('afterwards', () => {
     expect((await request('alice', 'GET', '/api/cdp/schema')).status).toBe(200);
   });
 
-  it('no log has grown without bound, and the log of the service holds nothing of a statement', async () => {
+  it('no log has grown without bound, and the service log contains no statement text', async () => {
     expect(service.output()).not.toContain('my-secret');
     let bytes = 0;
     for (const name of await readdir(dataDir, { recursive: true })) {

@@ -1,7 +1,7 @@
 /**
- * What a hostile project does to the Postgres that it runs on, through the HTTP API, or sessions of the Postgres port.
- * Most were found by a review that crashed a shared server with them. Answers do not count here: what counts is how the
- * neighbour fares meanwhile.
+ * What a hostile project does to its Postgres, through the HTTP API or through sessions of the Postgres port. Most of
+ * these attacks were found by a review that crashed a shared server with them. The answers do not matter here, only how
+ * the neighbor fares meanwhile.
  */
 
 /** For `backend-memory-mib`: what fills memory to the brim is made for this. */
