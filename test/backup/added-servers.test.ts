@@ -1,5 +1,6 @@
 /**
- * Backups of projects that live on added servers, and restores there: on a server by name, by label, and not elsewhere.
+ * Backups of projects on added servers, and where they can be restored: on a server chosen by name or by label, and
+ * nowhere else.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -33,7 +34,7 @@ describe.runIf(debianMajors().length > 0)('with a running service', () => {
     return projects.find((project) => project.name === name)?.server;
   };
 
-  it('a project of an added server comes back there, by its name and by its label', async () => {
+  it('restores a project of an added server there, by the name of the server and by its label', async () => {
     await run('project', 'create', 'shop', '--server', 'eu-1');
     expect((await run('backup', 'shop.cdp', '--project', 'shop')).code).toBe(0);
     const options = { 'by-name': ['--server', 'eu-1'], 'by-label': ['--label', 'region=eu'] };
@@ -44,7 +45,7 @@ describe.runIf(debianMajors().length > 0)('with a running service', () => {
     }
   });
 
-  it('those that are missing come back beside the untouched project of the first start', async () => {
+  it('restores the missing projects and does not touch the untouched project of the first start', async () => {
     await run('backup', 'all.cdp');
     await run('project', 'delete', 'shop', '--yes');
     const restored = await run('restore', 'all.cdp', '--missing', '--label', 'region=eu');
@@ -52,7 +53,7 @@ describe.runIf(debianMajors().length > 0)('with a running service', () => {
     expect(await serverOf('shop')).toBe('eu-1');
   });
 
-  it('is refused on a server that is not there, closed, or cannot have it; nothing is restored', async () => {
+  it('refuses a server that does not exist, is closed or cannot hold the project, and restores nothing', async () => {
     await run('project', 'create', 'files', '--server', 'default');
     await run('backup', 'files.cdp', '--project', 'files');
     const refused = async (file: string, ...where: string[]) => {

@@ -1,4 +1,7 @@
-/** Backup and restore with Postgres's own programs, on every server of the run for which the machine has them. */
+/**
+ * Backup and restore with Postgres's own programs, on every server of the test run that has matching programs on the
+ * machine.
+ */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { execFileSync } from 'node:child_process';
 import { copyFile, open, readdir, readFile, stat, truncate, writeFile } from 'node:fs/promises';
@@ -116,7 +119,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
   });
 
   describe('works:', () => {
-    it('a project with everything comes back equal, and its tokens, statuses and repeats go on working', async () => {
+    it('a project with one of everything comes back equal; its tokens, status and Idempotency-Keys still work', async () => {
       expect(await target.engine.control.isFirstStart()).toBe(true);
       const { projects, failed } = await load(target, 'all.cdp');
       expect(failed).toEqual([]);
@@ -150,7 +153,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       expect((await target.engine.projects.repair('full')).repaired).toEqual([]);
     });
 
-    it('one project of several, under another name and without its tokens, beside the one it was made of', async () => {
+    it('restores one of several projects under another name and without its tokens, next to the original', async () => {
       const { projects } = await load(source, 'all.cdp', { project: 'full', as: 'copy' });
       expect(projects.map(({ name }) => name)).toEqual(['copy']);
       expect(await describeProject(source, 'copy')).toEqual(await describeProject(source, 'full'));
@@ -159,7 +162,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       await source.engine.deleteProject('copy');
     });
 
-    it('those of several that are missing, and nothing if none is', async () => {
+    it('restores only the missing projects of several, and nothing if none is missing', async () => {
       const service = await startWatched(server);
       try {
         await load(service, 'all.cdp', { project: 'small' });
@@ -173,7 +176,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       }
     });
 
-    it('a backup of format 1, which had dumps alone', async () => {
+    it('restores a backup of format 1, which contains only dumps', async () => {
       const name = await repacked('first.cdp', (text) => {
         const { projects, ...manifest } = JSON.parse(text) as { projects: Record<string, unknown>[] };
         const { postgres, pg_dump } = projects[0] as { postgres: number; pg_dump: number };
@@ -188,7 +191,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       await target.engine.deleteProject('first');
     });
 
-    it('a token that was revoked, or has a scope and an end, is the same token afterwards', async () => {
+    it('a revoked token stays revoked, and a token keeps its scope and expiry', async () => {
       const project = await source.project('tokens');
       const { tokens } = source.engine;
       const limited = await tokens.create(project.id, { scopes: ['sql:read'], expiresAt: new Date(Date.now() + 9e6) });
@@ -206,7 +209,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       failure(await ask(revoked.token), 401, 'unauthorized');
     });
 
-    it('is a file of mode 600 that tar and sha256sum can read, and that holds no password and no token', async () => {
+    it('writes a file of mode 600 that tar and sha256sum can read, and that contains no passwords or tokens', async () => {
       const file = join(folder, 'all.cdp');
       expect((await stat(file)).mode & 0o777).toBe(0o600);
       const unpacked = mkdtempSync(join(folder, 'unpacked-'));
@@ -224,7 +227,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       }
     });
 
-    it('leaves an entry in the audit log for each project, saved or restored', async () => {
+    it('writes an audit log entry for each saved or restored project', async () => {
       const entries = async ({ engine, database }: TestService, operation: string) => {
         await engine.audit.flush();
         const { rows } = await onServer(
@@ -239,11 +242,11 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       expect(await entries(target, 'project.restore')).toEqual(expect.arrayContaining(['full', 'small', 'tokens']));
     });
 
-    it('leaves no role behind', async () => {
+    it('leaves no roles behind', async () => {
       expect(await inventory(source)).toMatchObject({ strays: [] });
     });
 
-    it('while records are inserted: what is in the file is one moment, key and rows together', async () => {
+    it('saves one moment, keys and rows together, while records are inserted', async () => {
       const project = await source.project('busy');
       await project.table('t', { n: 'INTEGER' });
       let stop = false;
@@ -285,10 +288,10 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       return name;
     }
 
-    it('a project that is there', () =>
+    it('a project that already exists', () =>
       refused(() => load(source, 'all.cdp'), /already exists: "full", "small"/, source));
 
-    it('tokens that are there, of another project', async () => {
+    it('tokens that already belong to another project', async () => {
       const service = await startWatched(server);
       try {
         await load(service, 'all.cdp', { project: 'small' });
@@ -302,15 +305,15 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       }
     });
 
-    it('a project that the backup does not have', () =>
+    it('a project that the backup does not contain', () =>
       refused(() => load(target, 'all.cdp', { project: 'nobody' }), /no project "nobody".*it contains full, small/));
 
-    it('a new name without a project, or one that is none', async () => {
+    it('a new name without a project, and an invalid name', async () => {
       await refused(() => load(target, 'all.cdp', { as: 'x' }), /--as renames one project/);
       await refused(() => load(target, 'all.cdp', { project: 'small', as: 'X y' }), /not a valid project name/);
     });
 
-    it('a file that was cut off, at any place', async () => {
+    it('a file that is cut off at any place', async () => {
       const { size } = await stat(join(folder, 'all.cdp'));
       for (const at of [0, 100, 512, 5_000, Math.floor(size / 2), size - 1_024, size - 512, size - 1]) {
         const name = await spoilt('cut.cdp', (file) => truncate(file, at));
@@ -318,7 +321,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       }
     });
 
-    it('a file with one wrong byte, at any place', async () => {
+    it('a file with one wrong byte at any place', async () => {
       const { size } = await stat(join(folder, 'all.cdp'));
       for (const part of [0.0001, 0.2, 0.5, 0.8, 0.99]) {
         const name = await spoilt('bit.cdp', async (file) => {
@@ -333,7 +336,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       }
     });
 
-    it('a file that is something else', async () => {
+    it('a file that is not a backup', async () => {
       await writeFile(join(folder, 'text'), 'not a backup\n'.repeat(1_000));
       await refused(() => load(target, 'text'), /It is not a backup of cdp/);
       execFileSync('tar', ['-cf', join(folder, 'foreign.tar'), '-C', '/etc', 'passwd']);
@@ -341,7 +344,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       await refused(() => load(target, 'missing'), /ENOENT/);
     });
 
-    it('a newer format, a newer server, a newer program', async () => {
+    it('a backup of a newer format, a newer server or a newer program', async () => {
       const newer = await repacked('newer.cdp', (text) => text.replace('"format_version": 2', '"format_version": 3'));
       await refused(() => load(target, newer), /format 3, and this program supports 2: use a newer one/);
       const later = await repacked('later.cdp', (text) => text.replace(/"postgres": \d+/g, '"postgres": 99'));
@@ -353,12 +356,12 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       await refused(() => load(target, schema, fresh), /made by a newer program/);
     });
 
-    it('extensions that new projects would not have', async () => {
+    it('a project with extensions that new projects would not have', async () => {
       const name = await repacked('ext.cdp', (text) => text.replaceAll('"extensions": []', '"extensions": ["hstore"]'));
       await refused(() => load(target, name, { project: 'small', as: 'fresh' }), /extensions .*hstore.*CDP_EXTENSIONS/);
     });
 
-    it('rows that are not those of the manifest: the project goes away again', async () => {
+    it('row counts that differ from the manifest, and removes the project again', async () => {
       const name = await repacked('rows.cdp', (text) => text.replace(`"rows": ${ROWS}`, `"rows": ${ROWS + 1}`));
       await refused(
         () => load(target, name, { project: 'full', as: 'fresh' }),
@@ -366,7 +369,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       );
     });
 
-    it('a dump that fails on the way: the project goes away again, the others are restored', async () => {
+    it('a dump that fails halfway: removes that project again, and restores the others', async () => {
       const bad = await source.project('bad');
       await bad.rows('CREATE TABLE allowed (a int); INSERT INTO allowed VALUES (1)');
       await bad.rows(`CREATE FUNCTION ok(int) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RETURN true; END $$`);
@@ -392,7 +395,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       }
     });
 
-    it('a file that exists', async () => {
+    it('to overwrite an existing file', async () => {
       const before = await readFile(join(folder, 'tokens.cdp'));
       await refused(() => save(source, 'tokens.cdp'), /already exists; a backup overwrites nothing/, source);
       expect(await readFile(join(folder, 'tokens.cdp'))).toEqual(before);
@@ -401,7 +404,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
 
   describe('protects:', () => {
     it.each([1, 3])(
-      'a project that cannot be dumped is left out and named, the others are saved: %i at once',
+      'leaves out and names a project that cannot be dumped, and saves the others: %i at a time',
       async (jobs) => {
         const stubborn = await source.project('stubborn');
         await stubborn.rows('CREATE TABLE t (a int); REVOKE ALL ON t FROM CURRENT_USER');
@@ -420,7 +423,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       ['a check', 'CREATE TABLE t (a int CHECK (who(a))); INSERT INTO t VALUES (1)'],
       ['an index', 'CREATE TABLE t (a int); INSERT INTO t VALUES (1); CREATE INDEX ON t (who(a))'],
       ['a view that is filled', 'CREATE MATERIALIZED VIEW t AS SELECT who(1)'],
-    ])('code of the project runs as its writer in a restore, and not at all in a backup: %s', async (_what, using) => {
+    ])('runs code of the project as its writer in a restore, and never in a backup: %s', async (_what, using) => {
       const sly = await source.project('sly');
       const who = (body: string) =>
         sly.rows(`CREATE OR REPLACE FUNCTION who(a int) RETURNS boolean LANGUAGE plpgsql IMMUTABLE
@@ -436,25 +439,28 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
     it.each([
       ['sleeps', 'PERFORM pg_sleep(100000);'],
       ['raises an error', `RAISE EXCEPTION E'\\x1b]0;OWNED\\x07';`],
-    ])('code that the planner of a count would run, which %s, is not run: rows are exact', async (_what, body) => {
-      const sly = await source.project('sly-count');
-      await sly.rows(`CREATE FUNCTION trap(int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS
+    ])(
+      'counts rows exactly without running code that the planner of a count would run, which %s',
+      async (_what, body) => {
+        const sly = await source.project('sly-count');
+        await sly.rows(`CREATE FUNCTION trap(int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS
         $$ BEGIN IF current_user LIKE 'b\\_%' THEN ${body} END IF; RETURN $1; END $$`);
-      await sly.rows(`CREATE TABLE t (pad text, a int, twice int GENERATED ALWAYS AS (a * 2) STORED);
+        await sly.rows(`CREATE TABLE t (pad text, a int, twice int GENERATED ALWAYS AS (a * 2) STORED);
         CREATE INDEX ON t (a) WHERE trap(1) = 1; CREATE STATISTICS s ON (trap(a)), a FROM t;
         INSERT INTO t (a) SELECT generate_series(1, 1000); DELETE FROM t WHERE a > 900;
         CREATE TABLE child () INHERITS (t); INSERT INTO child (a) VALUES (1), (2);
         CREATE TABLE wide (a text); INSERT INTO wide VALUES ('x'), (NULL);
         CREATE TABLE none (); INSERT INTO none DEFAULT VALUES`);
-      const tables = Object.entries({ child: 2, none: 1, t: 900, wide: 2 }).map(([name, rows]) => ({ name, rows }));
-      const file = `sly-count-${body.length}.cdp`;
-      const { projects, left_out: leftOut } = await save(source, file);
-      expect(leftOut).toEqual([]);
-      expect(projects).toContainEqual(expect.objectContaining({ name: 'sly-count', tables }));
-      await source.engine.deleteProject('sly-count');
-      expect((await load(source, file, { project: 'sly-count' })).projects[0]?.tables).toEqual(tables);
-      await source.engine.deleteProject('sly-count');
-    });
+        const tables = Object.entries({ child: 2, none: 1, t: 900, wide: 2 }).map(([name, rows]) => ({ name, rows }));
+        const file = `sly-count-${body.length}.cdp`;
+        const { projects, left_out: leftOut } = await save(source, file);
+        expect(leftOut).toEqual([]);
+        expect(projects).toContainEqual(expect.objectContaining({ name: 'sly-count', tables }));
+        await source.engine.deleteProject('sly-count');
+        expect((await load(source, file, { project: 'sly-count' })).projects[0]?.tables).toEqual(tables);
+        await source.engine.deleteProject('sly-count');
+      },
+    );
 
     /** Aborts as soon as a query is seen that `condition` describes, and expects the work to end by this. */
     async function abortedAt(condition: string, work: (signal: AbortSignal) => Promise<unknown>) {
@@ -472,7 +478,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
     }
 
     it.each([1, 3])(
-      'a backup that waits for a lock ends as soon as the operator wants it: %i at once',
+      'ends a backup that waits for a lock as soon as the operator aborts it: %i at a time',
       async (jobs) => {
         const project = await source.project('held');
         await project.rows('CREATE TABLE t (a int)');
@@ -493,7 +499,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       },
     );
 
-    it('a restore in which a view is filled for ever ends as soon as the operator wants it', async () => {
+    it('ends a restore that fills a view endlessly as soon as the operator aborts it', async () => {
       const project = await source.project('endless');
       const slow = (body: string) =>
         project.rows(
@@ -511,7 +517,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       expect((await source.engine.projects.list()).map(({ name }) => name)).not.toContain('endless');
     });
 
-    it('what the project did to its roles does not keep it from being saved', async () => {
+    it('saves a project whatever it did to its roles', async () => {
       const spoiled = await source.project('spoiled');
       await spoiled.rows(`CREATE TABLE t (a int)`);
       await spoiled.rows(`ALTER ROLE CURRENT_USER PASSWORD 'mine'`);
@@ -521,7 +527,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       await source.engine.deleteProject('spoiled');
     });
 
-    it('a right that was given to a role that is not here is left out, and said', async () => {
+    it('leaves out a grant to a role that does not exist on the target, and reports it', async () => {
       await onServer(server, (client) => client.query('CREATE ROLE cdp_test_stranger'));
       const project = await source.project('grants');
       await project.rows('CREATE TABLE t (a int); GRANT SELECT ON t TO cdp_test_stranger');
@@ -537,7 +543,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
 });
 
 describe.each(servers.map((server) => ({ server, major: server.major })))(
-  'on Postgres $major with a role that is no superuser',
+  'on Postgres $major with a role that is not a superuser',
   ({ server }) => {
     let service: TestService;
     let control: string;
@@ -556,7 +562,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))(
       await onServer(server, (client) => clearAway(client, dropDatabase(control), `DROP ROLE IF EXISTS ${control}`));
     });
 
-    it('a project is saved and restored; one with FORCE ROW LEVEL SECURITY is refused', async () => {
+    it('saves and restores a project; refuses one with FORCE ROW LEVEL SECURITY', async () => {
       const project = await service.project('plain');
       await project.rows('CREATE TABLE t (a int); INSERT INTO t VALUES (1), (2)');
       await save(service, 'lowly.cdp');
@@ -571,14 +577,14 @@ describe.each(servers.map((server) => ({ server, major: server.major })))(
   },
 );
 
-describe('without fitting programs', () => {
+describe('without suitable programs', () => {
   let service: TestService;
   beforeAll(async () => {
     service = await startTestService({}, embeddedServer());
   });
   afterAll(() => service.close());
 
-  it('a backup is refused with what to install, and leaves no file', async () => {
+  it('refuses a backup, says what to install, and leaves no file', async () => {
     const empty = mkdtempSync(join(folder, 'empty-'));
     const empties = { form: null, jobs: 1, version: '0' };
     const options = { file: join(empty, 'file'), project: null, ...empties, signal, progress: silent };

@@ -1,5 +1,6 @@
 /**
- * Backup and restore of projects that have a server of their own: files of the server, its log, and times in between.
+ * Backup and restore of projects on servers of their own: the files of the server, its WAL, and points in time in
+ * between.
  */
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
@@ -78,29 +79,26 @@ const numbers = async (name: string): Promise<number[]> => {
 const upTo = (last: number) => Array.from({ length: last }, (_, i) => i + 1);
 
 describe('works', () => {
-  it.each([true, false])(
-    'schemas of its own come along, and the right to make more if it was there: %s',
-    async (may) => {
-      const project = await numbered(1);
-      await project.rows('CREATE SCHEMA drizzle CREATE TABLE done (n integer); INSERT INTO drizzle.done VALUES (1)');
-      await service.engine.projects.setOwnSchemas(project.name, may);
-      await save(`own-${may}.cdp`, project.name);
-      await load(`own-${may}.cdp`, { project: project.name, as: `own-${may}` });
-      const { id, placement } = await service.engine.projects.get(`own-${may}`);
-      expect(placement.ownSchemas).toBe(may);
-      const { token } = await service.engine.tokens.create(id);
-      const sql = async (text: string) => {
-        const { status, body } = await service.call('POST', '/api/cdp/sql', { token, body: { sql: text } });
-        return [status, body.rows];
-      };
-      expect(await sql('SELECT n FROM drizzle.done')).toEqual([200, [{ n: 1 }]]);
-      expect(await sql('CREATE SCHEMA more')).toEqual(may ? [200, []] : [403, undefined]);
-      expect((await sql('CREATE EXTENSION hstore'))[0]).toBe(403);
-    },
-  );
+  it.each([true, false])("restores a project's own schemas, and its right to create more: %s", async (may) => {
+    const project = await numbered(1);
+    await project.rows('CREATE SCHEMA drizzle CREATE TABLE done (n integer); INSERT INTO drizzle.done VALUES (1)');
+    await service.engine.projects.setOwnSchemas(project.name, may);
+    await save(`own-${may}.cdp`, project.name);
+    await load(`own-${may}.cdp`, { project: project.name, as: `own-${may}` });
+    const { id, placement } = await service.engine.projects.get(`own-${may}`);
+    expect(placement.ownSchemas).toBe(may);
+    const { token } = await service.engine.tokens.create(id);
+    const sql = async (text: string) => {
+      const { status, body } = await service.call('POST', '/api/cdp/sql', { token, body: { sql: text } });
+      return [status, body.rows];
+    };
+    expect(await sql('SELECT n FROM drizzle.done')).toEqual([200, [{ n: 1 }]]);
+    expect(await sql('CREATE SCHEMA more')).toEqual(may ? [200, []] : [403, undefined]);
+    expect((await sql('CREATE EXTENSION hstore'))[0]).toBe(403);
+  });
 
   it.each([1, 3])(
-    'running and stopped projects are saved into one file that tar and sha256sum read: %i at once',
+    'saves running and stopped projects into one file that tar and sha256sum read: %i at a time',
     async (jobs) => {
       const file = `all-${jobs}.cdp`;
       const [running, stopped] = [await numbered(3), await numbered(2)];
@@ -132,7 +130,7 @@ describe('works', () => {
     },
   );
 
-  it('a copy is a server of its own on a new timeline, and can be saved and restored again', async () => {
+  it('restores a copy on its own server and a new timeline; the copy can be saved and restored again', async () => {
     const source = await numbered(1);
     await save('first.cdp', source.name);
     await load('first.cdp', { as: 'once', project: source.name });
@@ -146,7 +144,7 @@ describe('works', () => {
     expect(new Set(ids.map(({ server }) => server)).size).toBe(3);
   });
 
-  it('a deleted project comes back under its name, with its tokens; one that exists is not touched', async () => {
+  it('restores a deleted project under its name with its tokens, and refuses to overwrite an existing one', async () => {
     const project = await numbered(2);
     await save('deleted.cdp', project.name);
     await expect(load('deleted.cdp')).rejects.toMatchObject({ code: 'unique_violation' });
@@ -164,7 +162,7 @@ describe('works', () => {
     expect(answer.body.rows).toEqual([{ n: 2 }]);
   });
 
-  it('a project comes back as it was at a time, also after it was deleted', async () => {
+  it('restores a project to a point in time, even after it was deleted', async () => {
     const project = await numbered(1);
     await setArchiving(service.engine.installation(BY_ITSELF), project.name, true);
     await save('before.cdp', project.name);
@@ -182,7 +180,7 @@ describe('works', () => {
     expect(await numbers('later')).toEqual([1, 2]);
   });
 
-  it('archived WAL is removed when it is older than the setting', async () => {
+  it('removes archived WAL that is older than the setting allows', async () => {
     const project = await numbered(1);
     await setArchiving(service.engine.installation(BY_ITSELF), project.name, true);
     await project.rows('CREATE TABLE filler AS SELECT generate_series(1, 100000) AS n');
@@ -198,7 +196,7 @@ describe('works', () => {
 });
 
 describe('refuses', () => {
-  it('another platform, another major, and a server by address, which archives nothing either', async () => {
+  it('another platform, another major version, and a shared server, which cannot archive either', async () => {
     const project = await numbered(1);
     await save('elsewhere.cdp', project.name);
     for (const [from, to] of [
@@ -222,7 +220,7 @@ describe('refuses', () => {
     await expect(service.engine.projects.get('nowhere')).rejects.toMatchObject({ code: 'not_found' });
   });
 
-  it('a time before the backup, one that has not come, and one without an archive', async () => {
+  it('a time before the backup, a time in the future, and a time without archived WAL', async () => {
     const project = await numbered(1);
     const early = new Date();
     await save('times.cdp', project.name);
@@ -237,7 +235,7 @@ describe('refuses', () => {
     await expect(service.engine.projects.get('nowhere')).rejects.toMatchObject({ code: 'not_found' });
   });
 
-  it('a file that was changed on its way', async () => {
+  it('a file that was changed after the backup', async () => {
     const project = await numbered(1);
     await save('whole.cdp', project.name);
     const bytes = readFileSync(join(folder, 'whole.cdp'));
@@ -249,7 +247,7 @@ describe('refuses', () => {
 });
 
 describe('protects', () => {
-  it('the project, if the operator ends a backup or a restore: nothing half done is left', async () => {
+  it('the project if the operator aborts a backup or a restore: leaves nothing half done', async () => {
     const project = await numbered(1);
     const ended = new AbortController();
     const saving = save('ended.cdp', project.name, { signal: ended.signal });

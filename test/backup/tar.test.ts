@@ -1,6 +1,5 @@
 /**
- * The tar file of a backup: `tar` reads what we write, sizes that octal digits do not hold included, and we read it
- * too.
+ * The tar file of a backup: `tar` reads what we write, including sizes too large for octal digits, and we read it too.
  */
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -28,7 +27,7 @@ async function writing(name: string, work: (tar: TarWriter, file: FileHandle) =>
 const listed = (name: string) => execFileSync('tar', ['-tvf', path(name)], { env: { TZ: 'UTC' } }).toString();
 
 describe('works:', () => {
-  it('the longest name of a project', async () => {
+  it('the longest possible path of a project', async () => {
     const name = `projects/${'p'.repeat(63)}/data/global/pg_filenode.map_of_a_relation`;
     const members = await writing('long', async (tar) => {
       await tar.add(name, [Buffer.from('here')]);
@@ -53,22 +52,19 @@ describe('works:', () => {
     expect(listed(name)).toMatch(/^-rw------- 0\/0 +\d+ 2026-01-02 03:04 projects\/a\.dump\n/);
   });
 
-  it.each([8 ** 11 - 1, 8 ** 11, 9 * 2 ** 40])(
-    'a header that says %i bytes, of which the file has holes',
-    async (size) => {
-      const name = `large-${size}`;
-      const members = await writing(name, async (_tar, file) => {
-        await file.write(header('large', size, DATE), 0, 512, 0);
-        await file.truncate(512 + Math.ceil(size / 512) * 512 + 1_024);
-      });
-      expect(members.get('large')).toEqual({ name: 'large', offset: 512, size });
-      expect(listed(name)).toContain(` ${size} 2026-01-02 03:04 large`);
-    },
-  );
+  it.each([8 ** 11 - 1, 8 ** 11, 9 * 2 ** 40])('a header for %i bytes in a sparse file', async (size) => {
+    const name = `large-${size}`;
+    const members = await writing(name, async (_tar, file) => {
+      await file.write(header('large', size, DATE), 0, 512, 0);
+      await file.truncate(512 + Math.ceil(size / 512) * 512 + 1_024);
+    });
+    expect(members.get('large')).toEqual({ name: 'large', offset: 512, size });
+    expect(listed(name)).toContain(` ${size} 2026-01-02 03:04 large`);
+  });
 });
 
 describe('refuses:', () => {
-  it('a member that fails can be removed, and the next one takes its place', async () => {
+  it('a member that fails, which can be removed; the next one takes its place', async () => {
     const members = await writing('failed', async (tar) => {
       await tar.add('one', [Buffer.from('1')]);
       const failing = async function* () {
@@ -85,7 +81,7 @@ describe('refuses:', () => {
     expect(listed('failed').split('\n')).toHaveLength(3);
   });
 
-  it('a name twice, a name that is too long, anything but plain files', async () => {
+  it('a duplicate name, a name that is too long, and anything but regular files', async () => {
     const twice = writing('twice', async (tar) => {
       await tar.add('one', []);
       await tar.add('one', []);

@@ -1,4 +1,4 @@
-/** Copies of a project with one of everything, to a server of the same major and of a later one. */
+/** Copies a project with one of everything to a server of the same major version and to one of a later version. */
 import type pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { differentOthers, othersOf } from '../../../src/backup/copy/others.js';
@@ -83,7 +83,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     const there = <T>(work: Parameters<typeof connected<T>>[1]): Promise<T> =>
       connected({ ...other.connection, database: target.placement.database }, work);
 
-    it('everything arrives, and is what it was', async () => {
+    it('copies everything unchanged', async () => {
       for (const sql of EVERYTHING) {
         // The target's role is no superuser, and so gives no project schemas of its own.
         if (!/CREATE SCHEMA/.test(sql)) await project.rows(sql);
@@ -107,7 +107,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       expect(after).toEqual(before);
     });
 
-    it('a sequence that stands elsewhere, and other contents of a large object, are found', async () => {
+    it('detects a sequence at another value and a large object with other contents', async () => {
       const others = () => {
         const { tenancy, placement } = source;
         const look = (session: Session) => othersOf(session, placement, 'full');
@@ -125,7 +125,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     it.each([
       ['left out', 'RETURN NULL', 'big: 100000 rows before, and 99999 after'],
       ['changed', `NEW.payload := 'another'; RETURN NEW`, 'big: the contents of its rows differ'],
-    ])('a row that is %s on the way is found', async (_how, change, difference) => {
+    ])('detects a row that is %s on the way', async (_how, change, difference) => {
       const change5 = `CREATE SCHEMA meddling; GRANT USAGE ON SCHEMA meddling TO PUBLIC;
       CREATE FUNCTION meddling.change() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
         IF NEW.id = 5 THEN ${change}; END IF; RETURN NEW; END $$;
@@ -139,7 +139,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       expect((error as CopyDiffers).differences).toContain(difference);
     });
 
-    it('nothing stays under way if it is aborted', async () => {
+    it('leaves no work running after an abort', async () => {
       const abort = new AbortController();
       const reason = new Error('enough');
       const copied = copy({
@@ -156,7 +156,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
   },
 );
 
-it('what is between quotes is no entry of a dump', () => {
+it('does not mistake quoted text for an entry of a dump', () => {
   const header = (name: string, kind: string) => `--\n-- Name: ${name}; Type: ${kind}; Schema: data; Owner: -\n--\n\n`;
   const texts = [
     `CREATE FUNCTION f() AS $_$ SELECT '${header('x', 'ACL')}' $_$;`,

@@ -1,11 +1,11 @@
-/** What a restore takes of an archive, told by pg_restore's list, and the statements that follow it. */
+/** Which entries of an archive a restore takes, by pg_restore's list, and the statements that follow. */
 import { describe, expect, it } from 'vitest';
 import { chooseEntries, statementsIn, setSearchPath } from '../../../src/backup/logical/archive-entries.js';
 
 const choose = (...lines: string[]) =>
   chooseEntries([';', '; Archive created at …', ...lines, ''].join('\n'), 'data', 'w_1');
 
-describe('of the list', () => {
+describe('an entry of the list', () => {
   it.each([
     '218; 1259 16521 TABLE data t w_1',
     '3499; 0 16521 TABLE DATA data t w_1',
@@ -21,7 +21,7 @@ describe('of the list', () => {
     '3; 0 0 COMMENT - CAST (integer AS data.mood) ',
     '3; 0 0 COMMENT - LARGE OBJECT 16535 w_1',
     '3496; 0 16444 TABLE DATA _cdp idempotency_keys cdp_service',
-  ])('pg_restore takes %s', (line) => expect(choose(line)).toMatchObject({ contents: [line], statements: [] }));
+  ])('goes to pg_restore: %s', (line) => expect(choose(line)).toMatchObject({ contents: [line], statements: [] }));
 
   it.each([
     '3598; 0 0 ACL data TABLE t w_1',
@@ -30,7 +30,7 @@ describe('of the list', () => {
     '3495; 3256 16536 POLICY data t pp w_1',
     '3495; 0 0 COMMENT data POLICY pp ON t w_1',
     '3495; 0 16521 MATERIALIZED VIEW DATA data m w_1',
-  ])('%s follows as a statement', (line) => expect(choose(line)).toMatchObject({ contents: [], statements: [line] }));
+  ])('follows as a statement: %s', (line) => expect(choose(line)).toMatchObject({ contents: [], statements: [line] }));
 
   it.each([
     '6; 2615 16441 SCHEMA - data cdp_service',
@@ -47,17 +47,17 @@ describe('of the list', () => {
     '3183; 2605 16534 CAST - CAST (regrole AS text) ',
     '3499; 3466 16400 EVENT TRIGGER - cdp_autosummarize cdp_service',
     'nonsense data',
-  ])('%s is not taken', (line) => expect(choose(line)).toMatchObject({ contents: [], statements: [] }));
+  ])('is left out: %s', (line) => expect(choose(line)).toMatchObject({ contents: [], statements: [] }));
 });
 
-describe('of a schema that the writer has made', () => {
+describe('of a schema that the writer created', () => {
   const SCHEMA = '7; 2615 16600 SCHEMA - drizzle w_1';
   it.each([
     ['contents', '218; 1259 16521 TABLE drizzle t w_1'],
     ['contents', '3183; 2605 16534 CAST - CAST (integer AS drizzle.state) '],
     ['contents', '3510; 0 0 COMMENT - SCHEMA drizzle w_1'],
     ['statements', '3510; 0 0 ACL - SCHEMA drizzle w_1'],
-  ])('%s has %s, but not the making of it', (where, line) => {
+  ])('%s has %s, but not the CREATE SCHEMA', (where, line) => {
     const nothing = { contents: [], statements: [], ownSchemas: ['drizzle'] };
     expect(choose(SCHEMA, line)).toEqual({ ...nothing, [where]: [line] });
     expect(choose(SCHEMA.replace('w_1', 'cdp_service'), line)).toEqual({ ...nothing, ownSchemas: [] });
@@ -96,7 +96,7 @@ GRANT SELECT ON TABLE data.t TO r_old;
 
 \\unrestrict abc
 `;
-  it('are those of the entries alone, grants one by one, with the roles of here', () => {
+  it('are only those of the entries, with single grants and the roles of the target', () => {
     const roles = new Map([
       ['w_old', 'w_new'],
       ['r_old', 'r_new'],
@@ -112,7 +112,7 @@ GRANT SELECT ON TABLE data.t TO r_old;
 
 describe('the search path', () => {
   const start = Buffer.from("PGDMP\x01\x0e7SELECT pg_catalog.set_config('search_path', '', false);\n\x00rest");
-  it('replaces the empty one at the same length; a dump without it is refused', () => {
+  it('replaces the empty one at the same length, and refuses a dump without it', () => {
     const patched = setSearchPath(start, 'data, extensions');
     expect(patched).toHaveLength(start.length);
     expect(patched.toString()).toMatch(/7SET search_path = data, extensions; {20}\n/);

@@ -1,4 +1,6 @@
-/** The driver's login as libpq takes it: the same server, the same trust, and nothing of our own environment. */
+/**
+ * Translates the driver's login for libpq: the same server, the same trust, and no other variables of our environment.
+ */
 import { mkdtempSync, rmSync, statSync } from 'node:fs';
 import { readFile, writeFile } from 'node:fs/promises';
 import { afterAll, describe, expect, it } from 'vitest';
@@ -20,11 +22,11 @@ describe('works:', () => {
     ['?sslmode=no-verify', 'require'],
     ['?sslmode=require', 'verify-full'],
     ['?sslmode=verify-full', 'verify-full'],
-  ])('%s is what libpq calls %s', async (query, mode) => {
+  ])('maps %s to the sslmode %s', async (query, mode) => {
     expect(await environmentOf(query)).toMatchObject({ ...LOGIN, PGSSLMODE: mode });
   });
 
-  it('trusts whom the driver trusts: the certificate of the URL, else those that Node knows', async () => {
+  it('trusts what the driver trusts: the certificate of the URL, or the ones that come with Node', async () => {
     const own = `${folder}/own.crt`;
     await writeFile(own, 'a certificate');
     const named = await environmentOf(`?sslmode=verify-full&sslrootcert=${own}`);
@@ -36,7 +38,7 @@ describe('works:', () => {
 });
 
 describe('protects:', () => {
-  it('hands on no variable of ours', async () => {
+  it('passes on no other variables of our environment', async () => {
     const names = Object.keys(await environmentOf('?sslmode=verify-full'));
     expect(names.filter((name) => !/^(PG[A-Z_]+|LC_ALL)$/.test(name))).toEqual([]);
   });

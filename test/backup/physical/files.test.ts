@@ -1,4 +1,4 @@
-/** Physical backups with real servers: what was acknowledged is there, and what cannot be whole is refused. */
+/** Physical backups of real servers: every acknowledged row is in the copy, and an incomplete copy is refused. */
 import { mkdir, mkdtemp, readdir, readFile, rm, stat, truncate, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
@@ -142,7 +142,7 @@ const upTo = (n: number) => Array.from({ length: n }, (_, i) => i + 1);
 const slots = (server: OwnServer) => server.rows('SELECT slot_name FROM pg_replication_slots');
 
 describe('a running server, works:', () => {
-  it('is copied while it is written to: every acknowledged row is there, and the timeline is a new one', async () => {
+  it('copies all acknowledged rows while they are written, onto a new timeline', async () => {
     const server = await started();
     await server.rows('CREATE UNLOGGED TABLE u AS SELECT generate_series(1, 1000) AS a');
     const { saved, least, most } = await writing(server, async (acknowledged) => {
@@ -180,7 +180,7 @@ describe('a running server, works:', () => {
     }
   });
 
-  it('is copied again out of a restored one, and a second time: timelines go on', async () => {
+  it('copies a restored server again, and again: each copy gets the next timeline', async () => {
     const server = await started();
     await server.rows('CREATE TABLE t AS SELECT 1 AS n');
     const second = await restored(await save(server));
@@ -192,7 +192,7 @@ describe('a running server, works:', () => {
 });
 
 describe('a running server, refuses:', () => {
-  it('a copy that the log outgrows, which costs the server nothing', async () => {
+  it('a copy during which too much WAL is written, at no cost to the server', async () => {
     const server = await started({ max_slot_wal_keep_size: '8MB', max_wal_size: '4MB', min_wal_size: '2MB' });
     await server.rows('CREATE TABLE t (n int)');
     const big = async () => {
@@ -209,7 +209,7 @@ describe('a running server, refuses:', () => {
     expect(await slots(server)).toEqual([]);
   });
 
-  it('a copy whose signal is aborted, at any moment, and leaves no slot', async () => {
+  it('to go on after an abort at any moment, and leaves no slot', async () => {
     const server = await started();
     await server.rows('CREATE TABLE t AS SELECT 1 AS n');
     const before = new AbortController();
@@ -255,7 +255,7 @@ describe('a running server, refuses:', () => {
     expect(await rowsOf(await restored(await save(server)))).toEqual([1]);
   });
 
-  it('a copy whose server is killed in its midst; the next one is good', async () => {
+  it('a copy whose server is killed halfway; the next copy is good', async () => {
     const server = await started();
     await server.rows('CREATE TABLE t AS SELECT 1 AS n');
     await expect(
@@ -277,7 +277,7 @@ describe('a running server, refuses:', () => {
   });
 });
 
-describe('the files of a stopped server, which earlier versions copied,', () => {
+describe('the files of a stopped server, as earlier versions copied them,', () => {
   it('are restored with a new timeline', async () => {
     const server = await started();
     await server.rows('CREATE TABLE t AS SELECT generate_series(1, 5000) AS n');
@@ -298,7 +298,7 @@ describe('the files of a stopped server, which earlier versions copied,', () => 
 });
 
 describe('a restore', () => {
-  it('refuses a path that leads out of its folder', async () => {
+  it('refuses a path outside its folder', async () => {
     for (const path of ['../x', '/etc/x', 'a/../../x', 'a//b', '', 'a\0b']) {
       const place = await mkdtemp(join(servers.folder, 'out-'));
       const files = [{ path, content: () => [] }];
@@ -346,7 +346,7 @@ describe('an archive', () => {
     return { archive: folder, segments, until };
   };
 
-  it('brings a server to a time between two inserts, or after them, in a folder of any name', async () => {
+  it('restores a server to a time between two inserts, or after both, in a folder of any name', async () => {
     for (const [until, rows] of [
       [a.between, [1, 2]],
       [a.after, [1, 2, 3]],
@@ -358,7 +358,7 @@ describe('an archive', () => {
     }
   });
 
-  it('goes on over a restart of its server', async () => {
+  it('continues after a restart of its server', async () => {
     const { server, folder, saved } = await archiving(root, 'server-c');
     await server.stop();
     await prepareArchive(folder, servers.account);
@@ -370,7 +370,7 @@ describe('an archive', () => {
     expect(await rowsOf(await restored(saved, await recovery(folder, saved, after)))).toEqual([1, 2, 3, 4]);
   });
 
-  it('that does not reach, or has a gap, is refused with what is missing', async () => {
+  it('is refused if it ends too early or has a gap, and the message names what is missing', async () => {
     const { server, folder, saved } = b;
     const wanted = saved.copied;
     await archiveAll(folder, server.login, never);
@@ -394,7 +394,7 @@ describe('an archive', () => {
     await expect(check(b.between)).rejects.toThrow(/the backup begins in it/);
   });
 
-  it('never takes another content under a name that it has', async () => {
+  it('never replaces the contents of a file that it already has', async () => {
     const { server, folder } = a;
     const [row] = await server.rows<{ name: string }>('SELECT pg_walfile_name(pg_current_wal_insert_lsn()) AS name');
     const { name } = row as { name: string };

@@ -1,4 +1,4 @@
-/** Which archived segments of the write-ahead log are old enough to go. */
+/** Which archived segments of the write-ahead log are old enough to remove. */
 import { mkdir, mkdtemp, readdir, rm, utimes, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -18,7 +18,7 @@ async function archived(all: string, server: string, ages: readonly number[]): P
   }
 }
 
-it('counts from the newest one, so that a clock that was set forward takes none of a server that archives', async () => {
+it('counts from the newest segment, so that a clock set forward removes nothing of a server that archives', async () => {
   const all = await mkdtemp(join(tmpdir(), 'cdp-archive-'));
   onTestFinished(() => rm(all, { recursive: true }));
   await archived(all, 'quiet', [120, 110, 101, 100]);

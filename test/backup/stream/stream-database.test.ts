@@ -1,4 +1,4 @@
-/** Projects that are copied to another server while they are written to. */
+/** Copies projects to another server while clients write to them. */
 import { setImmediate as turn } from 'node:timers/promises';
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -170,7 +170,7 @@ describe.each(testServers().map(({ major }) => ({ major })))('from Postgres $maj
     return all;
   };
 
-  it('every change arrives once, with what triggers and foreign keys did', async () => {
+  it('copies every change once, including what triggers and foreign keys did', async () => {
     await write(SCHEMA);
     await write(ROWS);
     await project.table('visits', { page: 'TEXT', count: 'INTEGER' });
@@ -209,7 +209,7 @@ describe.each(testServers().map(({ major }) => ({ major })))('from Postgres $maj
     });
   });
 
-  it('a transaction of more changes than are sent at once arrives whole', async () => {
+  it('copies a transaction whole even if its changes do not fit into one batch', async () => {
     await write('CREATE TABLE many (id integer PRIMARY KEY, n integer)');
     await stream(() =>
       write(`INSERT INTO many SELECT n, n FROM generate_series(1, 30000) n; UPDATE many SET n = n + 1 WHERE id % 3 = 0;
@@ -238,12 +238,12 @@ describe.each(testServers().map(({ major }) => ({ major })))('from Postgres $maj
        CREATE TRIGGER g BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION f(); ALTER TABLE t ENABLE ALWAYS TRIGGER g`,
       'trigger g is enabled for replicas',
     ],
-  ])('refuses before anything is done: %s', async (statements, reason) => {
+  ])('refuses before it starts: %s', async (statements, reason) => {
     await write(statements);
     expect(await refusal()).toBe(reason);
   });
 
-  it('refuses triggers if they would run on the target again', async () => {
+  it('refuses triggers that would run again on the target', async () => {
     await write('CREATE TABLE t (a integer PRIMARY KEY, b integer REFERENCES t)');
     await connected(other.connection, (client) => client.query('ALTER ROLE cdp NOSUPERUSER'));
     try {
@@ -268,14 +268,14 @@ describe.each(testServers().map(({ major }) => ({ major })))('from Postgres $maj
 
   // Each is a stream of its own. What a schema is, each major is asked by the next test.
   it.each(major === 18 ? changes : changes.slice(0, 1))(
-    'refuses a schema that is changed at the end: %s',
+    'refuses a schema that changes near the end: %s',
     async (change, reason) => {
       await write('CREATE TABLE t (a integer PRIMARY KEY, b integer)');
       expect(await refusal(() => write(change).then(() => {}))).toContain(reason);
     },
   );
 
-  it('a dump and an emptied table change no catalog, and a right or a function does', async () => {
+  it('a dump and a TRUNCATE do not change the catalogs; a grant and a new function do', async () => {
     await write('CREATE TABLE t (a integer PRIMARY KEY)');
     const { address } = source.tenancy.serverOf(source.placement);
     const after = async (change: () => Promise<unknown>): Promise<string> => {
@@ -292,13 +292,13 @@ describe.each(testServers().map(({ major }) => ({ major })))('from Postgres $maj
     expect(await after(() => write(sayMore))).not.toBe(granted);
   });
 
-  it('a temporary table and an emptied one are no change of the schema', async () => {
+  it('does not take a temporary table or a TRUNCATE for a change of the schema', async () => {
     await write('CREATE TABLE t (a integer PRIMARY KEY); INSERT INTO t VALUES (1)');
     await stream(() => write('CREATE TEMPORARY TABLE x (a integer); TRUNCATE t').then(() => {}));
     expect(await there(contents(['t']))).toEqual({ t: [] });
   });
 
-  it('a row that is not on the target as it was is found', async () => {
+  it('detects a row that differs on the target', async () => {
     await write('CREATE TABLE t (a integer PRIMARY KEY, b integer); INSERT INTO t VALUES (1, 1), (2, 2)');
     const reason = await refusal(async () => {
       await there((client) => client.query('DELETE FROM data.t WHERE a = 1'));
@@ -307,7 +307,7 @@ describe.each(testServers().map(({ major }) => ({ major })))('from Postgres $maj
     expect(reason).toBe('a changed row of data.t was not found on the target');
   });
 
-  it('nothing is left if writes cannot be ended, or it is aborted', async () => {
+  it('leaves nothing behind if writes cannot be stopped, or after an abort', async () => {
     await write('CREATE TABLE t (a integer PRIMARY KEY)');
     const reason = new Error('not now');
     await expect(stream(() => Promise.reject(reason))).rejects.toBe(reason);
@@ -320,7 +320,7 @@ describe.each(testServers().map(({ major }) => ({ major })))('from Postgres $maj
   });
 });
 
-it('says of each transaction whether a snapshot has it', () => {
+it('tells for each transaction whether a snapshot includes it', () => {
   const is = visibleIn('100:105:101,103');
   expect([99, 100, 101, 102, 103, 104, 105, 200].map(is)).toEqual([true, true, false, true, false, true, false, false]);
   // After 2^32 transactions the low halves begin anew.
