@@ -1,5 +1,6 @@
 /**
- * A backup of a project on Citus: its tables are distributed again on another cluster, and are ordinary ones elsewhere.
+ * Backups of a project on Citus: its tables are distributed again on another cluster, and become ordinary tables
+ * elsewhere.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -60,7 +61,7 @@ describe.runIf(hasCitus())('a project on Citus', () => {
       place: { server },
     });
 
-  it('comes back distributed on another cluster, whole though it was written to while it was saved', async () => {
+  it('is restored with distributed tables on another cluster, complete although clients wrote to it during the backup', async () => {
     const before = await distributionOf(project);
     expect(before).toMatchObject({ customers: { others: ['orders'] }, countries: { kind: 'reference' } });
     let isSaving = true;
@@ -87,7 +88,7 @@ describe.runIf(hasCitus())('a project on Citus', () => {
     await isWhole(copied);
   });
 
-  it('has what was committed while a worker missed the second phase of the commit', async () => {
+  it('contains what was committed while a worker missed the second phase of the commit', async () => {
     await project.table('missed', { n: 'INTEGER' });
     const body = { kind: 'hash', column: 'id' };
     expect((await project.call('PUT', '/api/cdp/schema/table/missed/distribution', { body })).status).toBe(200);
@@ -123,7 +124,7 @@ describe.runIf(hasCitus())('a project on Citus', () => {
     await project.rows('DROP TABLE missed');
   });
 
-  it('comes back with ordinary tables on a server that is no cluster, which is said', async () => {
+  it('is restored with ordinary tables on a server without Citus, and the command says so', async () => {
     const { projects } = await load('all.cdp', 'ordinary', 'default');
     expect(projects[0]?.left_out).toEqual([
       'how tables are distributed, as this server is no Citus cluster: customers, orders, countries',

@@ -1,5 +1,6 @@
 /**
- * The place of a project on a Citus cluster: made, refused where it cannot be, measured on all nodes, and taken away.
+ * A project's place on a Citus cluster: created, refused if the database is not suitable, measured on all nodes, and
+ * dropped.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { CitusTenancy } from '../../src/tenancy/citus-tenancy.js';
@@ -38,7 +39,7 @@ describe.runIf(hasCitus())('a project on a Citus cluster', () => {
     await cluster?.close();
   });
 
-  it('works with tables on one node and on all, as its own role, and is measured on all', async () => {
+  it('has tables on one node or on all, runs as its own role, and is measured on all nodes', async () => {
     const connection = await cluster.database();
     const tenancy = tenancyOn(connection);
     const placement = await tenancy.newPlacement();
@@ -63,7 +64,7 @@ describe.runIf(hasCitus())('a project on a Citus cluster', () => {
     expect(left.rowCount).toBe(5_000);
   });
 
-  it('is gone from every node when it is dropped, and the database can have another', async () => {
+  it('disappears from every node when it is dropped, and the database can hold another project', async () => {
     const connection = await cluster.database();
     const tenancy = tenancyOn(connection);
     const placement = await tenancy.newPlacement();
@@ -88,7 +89,7 @@ describe.runIf(hasCitus())('a project on a Citus cluster', () => {
     await tenancy.create(await tenancy.newPlacement());
   });
 
-  it('is made once, if two are made at the same time', async () => {
+  it('is created once if two are created at the same time', async () => {
     const connection = await cluster.database();
     const [one, other] = [tenancyOn(connection), tenancyOn(connection)];
     const placements = [await one.newPlacement(), await other.newPlacement()] as const;
@@ -102,7 +103,7 @@ describe.runIf(hasCitus())('a project on a Citus cluster', () => {
     expect(await one.sizeOf()).toBeGreaterThan(0);
   });
 
-  it('is refused in a database that is not ready, with everything that is wrong', async () => {
+  it('is refused in a database that is not ready, with every reason', async () => {
     const create = async (connection: Connection): Promise<string> => {
       const tenancy = tenancyOn(connection);
       const placement = await tenancy.newPlacement();

@@ -48,7 +48,7 @@ describe.runIf(hasCitus())('on a Citus cluster', () => {
     const count = async (table: string): Promise<number> =>
       Number((await project.rows(`SELECT count(*) AS n FROM ${table}`))[0]?.n);
 
-    it('stores batches of all types, whole and once under their key', async () => {
+    it('stores batches of all types completely, and once for each key', async () => {
       const table = await fresh();
       const all = { email: 'a', n: 1, f: 0.5, b: true, at: '2024-02-29T12:00:00Z', j: { a: [1] } };
       expect((await insert(table, [all, { email: 'b' }])).body).toMatchObject({ success: true, inserted_rows: 2 });
@@ -107,7 +107,7 @@ describe.runIf(hasCitus())('on a Citus cluster', () => {
       expect(await count(table)).toBe(3);
     });
 
-    it('upserts by a key that has the column of its distribution, and deletes by it', async () => {
+    it('upserts and deletes by a key that includes the distribution column', async () => {
       const table = await fresh();
       const columns = by === 'id' ? ['id'] : ['email'];
       if (columns[0] === 'email') {
@@ -133,7 +133,7 @@ describe.runIf(hasCitus())('on a Citus cluster', () => {
       expect(await count(table)).toBe(2);
     });
 
-    it('changes columns and types, keeping every value or changing nothing', async () => {
+    it('changes columns and types: keeps every value or changes nothing', async () => {
       const table = await fresh();
       const column = (name: string, body: unknown) =>
         project.call('PUT', `/api/cdp/schema/table/${table}/column/${name}`, { body });

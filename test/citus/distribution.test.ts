@@ -1,4 +1,4 @@
-/** Distributing tables of a project on Citus, what is in the way of it, and what the schema says of it. */
+/** Distributing tables of a project on Citus, what can prevent it, and what the schema shows about it. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type CitusCluster, citusProject, hasCitus, startCitus } from '../support/citus-cluster.js';
 import { refused } from '../support/schema.js';
@@ -26,7 +26,7 @@ describe.runIf(hasCitus())('tables of a project on Citus', () => {
     return body.table as Record<string, unknown> & { distribution: Record<string, unknown> };
   };
 
-  it('are distributed, by another column, copied and taken back, with their rows, comments and readers', async () => {
+  it('are distributed, redistributed by another column, copied and made local again, with their rows, comments and grants', async () => {
     await project.table('orders', { customer: 'TEXT', n: 'INTEGER' });
     const comment = { comment: 'what was bought' };
     await project.call('PUT', '/api/cdp/schema/table/orders', { body: comment });
@@ -57,7 +57,7 @@ describe.runIf(hasCitus())('tables of a project on Citus', () => {
     }
   });
 
-  it('are shown with their shards, bytes on each node, skew and neighbours', async () => {
+  it('are shown with their shards, bytes on each node, skew and colocated tables', async () => {
     const create = (table_name: string, distribution: unknown) =>
       project.call('POST', '/api/cdp/schema/table', {
         body: { table_name, columns: [{ name: 'customer', type: 'TEXT' }], distribution },
@@ -81,7 +81,7 @@ describe.runIf(hasCitus())('tables of a project on Citus', () => {
     expect(kinds).toContain('hash');
   });
 
-  it('stay as they are if anything is in the way, and all of it is named', async () => {
+  it('stay as they are if anything prevents the change, and the error names every reason', async () => {
     await project.table('lists', { code: 'TEXT' });
     await project.table('busy', { a: 'TEXT', code: 'TEXT', list: 'TEXT' });
     await project.rows(`
@@ -114,14 +114,14 @@ describe.runIf(hasCitus())('tables of a project on Citus', () => {
     await refused(project, ['PUT', url.replace('busy', 'none'), { kind: 'local' }], 404, 'table_not_found');
   });
 
-  it('change nothing in a rehearsal', async () => {
+  it('do not change in a dry run', async () => {
     await project.table('tried', { a: 'TEXT' });
     const { status, body } = await distribute('tried', { kind: 'hash', column: 'a' }, '?dry_run=true');
     expect([status, body.dry_run, body.primary_key]).toEqual([200, true, ['id', 'a']]);
     expect((await shown('tried')).distribution.kind).toBe('local');
   });
 
-  it('refuse what Citus cannot do with them, by a code of its own', async () => {
+  it('refuse what Citus cannot do with them, with a code of its own', async () => {
     await project.table('spread', { a: 'TEXT' });
     await distribute('spread', { kind: 'hash', column: 'id' });
     const table = '/api/cdp/schema/table/spread';
@@ -137,7 +137,7 @@ describe.runIf(hasCitus())('tables of a project on Citus', () => {
     await refused(project, ['DELETE', column], 409, 'citus_limit');
   });
 
-  it('are local where the project is not on a cluster, and the schema says nothing of it', async () => {
+  it('are local if the project is not on a cluster, and the schema does not mention distribution', async () => {
     const elsewhere = await service.project();
     await elsewhere.table('plain', { a: 'TEXT' });
     const url = '/api/cdp/schema/table/plain/distribution';

@@ -1,5 +1,5 @@
 /**
- * A worker that is killed, and a shard that moves, while batches are written: nothing acknowledged is lost, nothing is
+ * A worker is killed, or a shard moves, while clients write batches: nothing acknowledged is lost, and nothing is
  * stored twice.
  */
 import { randomUUID } from 'node:crypto';
@@ -68,7 +68,7 @@ describe.runIf(hasCitus())('a distributed table under load', () => {
     return new Map(rows.map(({ batch, different, rows }) => [batch, [different, rows]]));
   };
 
-  it('loses and doubles nothing while a shard moves to another worker, nor refuses a batch', async () => {
+  it('loses and duplicates nothing while a shard moves to another worker, and refuses no batch', async () => {
     await distributed('moved');
     const [keyed, plain] = [load('moved', true), load('moved', false)];
     await vi.waitFor(() => expect(keyed.ledger.stored.size).toBeGreaterThan(5), PATIENT);
@@ -95,7 +95,7 @@ describe.runIf(hasCitus())('a distributed table under load', () => {
     expect(await batches('moved')).toEqual(new Map(stored.map((batch) => [batch, [RECORDS, RECORDS]])));
   });
 
-  it('loses and doubles nothing when a worker is killed, and goes on once it is back', async () => {
+  it('loses and duplicates nothing if a worker is killed, and continues once it is back', async () => {
     await distributed('struck');
     await project.table('beside', { n: 'INTEGER' });
     const { ledger, stop } = load('struck', true);

@@ -1,5 +1,5 @@
 /**
- * The way of a project that has outgrown its server: an ordinary move to a Citus cluster, then its tables are
+ * The path of a project that has outgrown its server: an ordinary move to a Citus cluster, after which its tables are
  * distributed one by one.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -53,7 +53,7 @@ describe.runIf(hasCitus())('a move to a Citus cluster', () => {
     return seen();
   };
 
-  it('brings everything, and each table is distributed then', async () => {
+  it('brings everything along, and each table can then be distributed', async () => {
     await project.table('orders', { customer: 'TEXT', n: 'INTEGER' });
     await project.table('countries', { name: 'TEXT' });
     await project.rows(`CREATE VIEW large AS SELECT customer FROM orders WHERE n > 100`);
@@ -78,7 +78,7 @@ describe.runIf(hasCitus())('a move to a Citus cluster', () => {
     expect((await insert(records, 'second')).status).toBe(201);
   });
 
-  it('from another cluster distributes the tables again; from there they go on as ordinary ones', async () => {
+  it('distributes the tables again if it is from another cluster; a move away makes them ordinary tables', async () => {
     for (const table of ['orders', 'countries']) await project.rows(`DROP TABLE ${table} CASCADE`);
     await spread(project);
     const before = await distributionOf(project);
