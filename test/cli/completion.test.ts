@@ -1,4 +1,6 @@
-/** What `cdp completion` answers for a line; `test/tools/completion.test.ts` runs its scripts in the shells. */
+/**
+ * What `cdp completion` suggests for a command line; `test/tools/completion.test.ts` runs its scripts in the shells.
+ */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { person, type Person } from '../support/cdp.js';
 import { endEverything, freePort } from '../support/program.js';
@@ -22,8 +24,8 @@ afterAll(async () => {
 const candidates = async (...words: string[]): Promise<string[]> =>
   (await ada.output('completion', 'bash', '--', ...words)).split('\n').slice(0, -1);
 
-describe('works', () => {
-  it('with commands, commands of commands, options and choices', async () => {
+describe('suggests', () => {
+  it('commands, subcommands, options and choices', async () => {
     expect(await candidates('')).toContain('sql');
     expect(await candidates('des')).toEqual(['describe']);
     expect(await candidates('project', 'cr')).toEqual(['create']);
@@ -34,7 +36,7 @@ describe('works', () => {
     expect(await candidates('completion', 'z')).toEqual(['zsh']);
   });
 
-  it('with tables, profiles and files where those belong', async () => {
+  it('tables, profiles and files in the positions that take them', async () => {
     expect(await candidates('describe', '')).toEqual(['people', 'pets']);
     expect(await candidates('describe', 'pe')).toEqual(['people', 'pets']);
     expect(await candidates('import', 'a.csv', '--table', 'peo')).toEqual(['people']);
@@ -46,7 +48,7 @@ describe('works', () => {
     expect(await candidates('describe', '--profile', 'shop', 'pet')).toEqual(['pets']);
   });
 
-  it('with descriptions where the shell shows them', async () => {
+  it('descriptions if the shell shows them', async () => {
     const zsh = await ada.output('completion', 'zsh', '--', 'sql', '--json');
     expect(zsh).toBe('--json:Print an array of objects\n');
     expect(await ada.output('completion', 'fish', '--', 'sql', '--json')).toBe('--json\tPrint an array of objects\n');
@@ -54,7 +56,7 @@ describe('works', () => {
 });
 
 describe('refuses', () => {
-  it('shells that it does not know, and says nothing where nothing can come', async () => {
+  it('an unknown shell; suggests nothing if nothing fits', async () => {
     expect((await ada.run(['completion', 'csh'])).code).toBe(2);
     expect((await ada.run(['completion'])).code).toBe(2);
     expect(await candidates('nonsense', '')).toEqual([]);

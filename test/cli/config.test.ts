@@ -19,7 +19,7 @@ afterAll(() => rm(cwd, { recursive: true }));
 const ROWS = Object.values(SETTINGS as Record<SettingName, Setting<Shown>>);
 
 describe('cdp config', () => {
-  it('shows where each value comes from, flag before environment before file before default, and no secret', async () => {
+  it('shows the source of each value, flag before environment before file before default, and no secrets', async () => {
     await writeFile(join(cwd, 'cdp.config.json'), '{ "port": 1, "host": "from-file", "secret": "hidden in the file" }');
     const secrets = { CDP_SECRET: 'hidden, of more than 32 characters', DATABASE_URL: 'postgres://me:hidden@h/d' };
     const lists = { CDP_RATE_LIMIT: '5000/1m', CDP_CORS_ORIGINS: 'https://a.example, https://b.example' };
@@ -50,7 +50,7 @@ describe('cdp config', () => {
     expect(table.stdout).not.toContain('hidden');
   });
 
-  it('reads another file where it is told to', async () => {
+  it('reads another file if an option names it', async () => {
     const other = join(cwd, 'other.json');
     await writeFile(other, '{ "port": 7 }');
     const { stdout } = await runProgram(['config', '--config', other, '--json'], { cwd });
@@ -67,7 +67,7 @@ describe('help', () => {
   });
 
   it.each(['serve', 'config'])(
-    'of %s lists every setting with flag, variable, default and description',
+    'of %s lists every setting with its flag, variable, default and description',
     async (name) => {
       const { code, stdout } = await runProgram([name, '--help']);
       expect(code).toBe(0);
@@ -106,13 +106,13 @@ describe('help', () => {
     ]);
   });
 
-  it('is what a person gets who names no command, with exit code 2', async () => {
+  it('appears if no command is given, with exit code 2', async () => {
     const { code, stderr } = await runProgram([]);
     expect(code).toBe(2);
     expect(stderr).toContain('Usage: cdp [options] [command]');
   });
 
-  it('--version says the version of the package', async () => {
+  it('--version prints the version of the package', async () => {
     expect((await runProgram(['--version'])).stdout).toBe(`${VERSION}\n`);
   });
 });

@@ -1,4 +1,7 @@
-/** `cdp doctor`: finds nothing where all is well, names what is not and what to do, and leaves nothing behind. */
+/**
+ * `cdp doctor`: reports nothing if all is well, otherwise names what is wrong and what to do, and leaves nothing
+ * behind.
+ */
 import { existsSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Finding } from '../../src/contract/wire/operator.js';
@@ -16,7 +19,7 @@ interface Report {
 describe('on an embedded Postgres', () => {
   afterAll(endEverything);
 
-  it('makes nothing in a folder without a database, and says where to look', async () => {
+  it('creates nothing in a folder without a database, and says where to look', async () => {
     const dataDir = await newDataDir();
     const { code, stdout } = await runProgram(['doctor', '--data-dir', dataDir]);
     expect([code, stdout]).toEqual([1, expect.stringContaining(`There is no database in ${dataDir}`)]);
@@ -25,7 +28,7 @@ describe('on an embedded Postgres', () => {
     expect(existsSync(dataDir)).toBe(false);
   });
 
-  it('says that all is well after the first start', async () => {
+  it('reports no problem after the first start', async () => {
     const dataDir = await newDataDir();
     const doctor = (...args: string[]) => runProgram(['doctor', '--data-dir', dataDir, ...args]);
     expect((await (await startServe(['--data-dir', dataDir])).end()).code).toBe(0);
@@ -59,7 +62,7 @@ describe('on the Postgres of a URL', () => {
     return { code, ...(JSON.parse(stdout) as Report) };
   };
 
-  it('says what is not there yet if there is nothing but a database', async () => {
+  it('says what does not exist yet if the database is empty', async () => {
     await withDatabase(async ({ name }) => {
       const url = (service.config.databaseUrl ?? '').replace(/@\/\w+\?/, `@/${name}?`);
       const { findings } = await doctor({ DATABASE_URL: url });
@@ -70,7 +73,7 @@ describe('on the Postgres of a URL', () => {
     });
   });
 
-  it('names what makes acknowledged rows unsafe, beside a running service', async () => {
+  it('names what makes acknowledged rows unsafe, next to a running service', async () => {
     // The servers of the tests are thrown away, and run without fsync.
     const { code, problems, findings } = await doctor();
     expect([code, problems]).toEqual([1, 1]);
@@ -83,7 +86,7 @@ describe('on the Postgres of a URL', () => {
     expect(findings.at(-1)).toMatchObject({ subject: 'trial', health: 'ok' });
   });
 
-  it('names what a project did to itself, and the command that mends it', async () => {
+  it('names what a project did to itself, and the command that repairs it', async () => {
     const project = await service.project();
     await project.rows(`DO $$ BEGIN EXECUTE format('ALTER ROLE %I SET work_mem = ''64kB''', current_user); END $$`);
     const { findings } = await doctor();
@@ -97,7 +100,7 @@ describe('on the Postgres of a URL', () => {
     expect((await doctor()).findings).toContainEqual(expect.objectContaining({ subject: 'projects', health: 'ok' }));
   });
 
-  it('says of several projects together what is the same of them, beside a trial that fails', async () => {
+  it('reports the same finding of several projects once, next to a trial that fails', async () => {
     const projects = [await service.project(), await service.project()];
     for (const project of projects) {
       await project.rows(`DO $$ BEGIN EXECUTE format('ALTER ROLE %I SET work_mem = ''64kB''', current_user); END $$`);
@@ -122,7 +125,7 @@ describe('on the Postgres of a URL', () => {
     }
   });
 
-  it('recommends settings of Postgres, with the statement that sets each', async () => {
+  it('recommends Postgres settings, with the statement that sets each', async () => {
     const { findings } = await doctor();
     expect(findings).toContainEqual({
       subject: 'settings',
@@ -139,7 +142,7 @@ describe('on the Postgres of a URL', () => {
   it.each([
     ['LOGIN', /^the service's role may not create databases and roles$/],
     ['LOGIN CREATEDB CREATEROLE', /^the service's role may not create its schema in the control database$/],
-  ])('before the first start: a role with %s alone is a problem', async (attributes, found) => {
+  ])('reports a role with only %s as a problem before the first start', async (attributes, found) => {
     await withDatabase(async ({ name }) => {
       const role = `role_${name}`;
       await onServer(service.server, (client) => client.query(`CREATE ROLE ${role} ${attributes} PASSWORD 'x'`));
@@ -156,7 +159,7 @@ describe('on the Postgres of a URL', () => {
     });
   });
 
-  it('looks at every server that was added, tries everything there, and waits once for one that is away', async () => {
+  it('checks every added server and tries everything there, and waits only once for one that does not respond', async () => {
     const server = await startAddedServer();
     const [name, url] = ['CDP_TEST_SECOND_URL', server.url];
     const { engine } = service;
@@ -199,7 +202,7 @@ describe('on the Postgres of a URL', () => {
     }
   });
 
-  it('refuses to work with a schema of a newer program, and does not touch it', async () => {
+  it('refuses to work with the schema of a newer program, and does not change it', async () => {
     const database = new URL((service.config.databaseUrl ?? '').replace('@/', '@h/')).pathname.slice(1);
     const change = (text: string) => onServer(service.server, (client) => client.query(text), database);
     await change(`INSERT INTO cdp.migrations (version, name) VALUES (999, 'of the future')`);
@@ -215,7 +218,7 @@ describe('on the Postgres of a URL', () => {
     }
   });
 
-  it('says what else is amiss: too few connections, another secret, no server', async () => {
+  it('reports other problems: too few connections, another secret, no server', async () => {
     const found = async (env: Record<string, string>, subject: string) =>
       (await doctor(env)).findings.find((finding) => finding.subject === subject && finding.health !== 'ok');
     expect(await found({ CDP_MAX_CONNECTIONS: '5000' }, 'connections')).toMatchObject({ health: 'warning' });

@@ -1,6 +1,4 @@
-/**
- * The management commands, with a running service and without one: what they print, what they change, what they refuse.
- */
+/** The management commands, with a running service and without one: what they print, change and refuse. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -60,14 +58,14 @@ describe.each(['without a running service', 'with a running service'])('%s', (si
     expect(await postmasterOf(dataDir), 'the last one out has stopped Postgres').toBeUndefined();
   });
 
-  it('a name that a terminal would obey is shown as what it is', async () => {
+  it('escapes control characters in a name for the terminal', async () => {
     const { code, stdout, stderr } = await run('project', 'delete', '\u001b]0;OWNED\u0007\u009b2K', '--yes');
     expect([code, stdout]).toEqual([1, '']);
     expect(stderr).toContain('\\u{1b}]0;OWNED\\u{7}\\u{9b}2K');
     expect(stderr).toMatch(/^[\x20-\x7e\n]+$/);
   });
 
-  it('a project is created, listed, deactivated, activated and deleted', async () => {
+  it('creates, lists, deactivates, activates and deletes a project', async () => {
     const shown = {
       id: expect.stringMatching(UUID) as string,
       name,
@@ -99,7 +97,7 @@ describe.each(['without a running service', 'with a running service'])('%s', (si
     expect(await json<unknown[]>('project', 'list')).not.toContainEqual(expect.objectContaining({ name }));
   });
 
-  it('an admin token belongs to no project and has no scopes', async () => {
+  it('creates an admin token that belongs to no project and has no scopes', async () => {
     const { token, id } = await json('token', 'create', '--admin', '--name', 'ops');
     expect(token).toMatch(TOKEN);
     const listed = expect.objectContaining({ id, name: 'ops', scopes: [] }) as object;
@@ -121,7 +119,7 @@ describe('on the running service', () => {
   });
   afterAll(() => service.end());
 
-  it('says to people in one line what it has done', async () => {
+  it('prints one line about what it did', async () => {
     expect(await lines('project', 'create', `${name}-2`)).toEqual([`Project ${name}-2 created`]);
     expect(await lines('project', 'deactivate', `${name}-2`)).toEqual([`Project ${name}-2 inactive`]);
     expect(await lines('project', 'activate', `${name}-2`)).toEqual([`Project ${name}-2 active`]);
@@ -131,7 +129,7 @@ describe('on the running service', () => {
     expect(await lines('project', 'delete', `${name}-2`, '--yes')).toEqual([`Project ${name}-2 deleted`]);
   });
 
-  it('all projects are repaired by one command', async () => {
+  it('repairs all projects with one command', async () => {
     await lines('project', 'create', `${name}-5`);
     await lines('project', 'create', `${name}-6`);
     const { code, stdout, stderr } = await run('project', 'repair', '--all', '--json');
@@ -144,7 +142,7 @@ describe('on the running service', () => {
     for (const number of [5, 6]) await lines('project', 'delete', `${name}-${number}`, '--yes');
   });
 
-  it('a token is created with scopes, name and end, listed without itself, and revoked', async () => {
+  it('creates a token with scopes, a name and an expiry, lists it without its secret, and revokes it', async () => {
     await lines('project', 'create', `${name}-3`);
     const of = ['--project', `${name}-3`];
     const { token, ...details } = await json(
@@ -210,19 +208,19 @@ describe('on the running service', () => {
     });
   }
 
-  it('a deactivated project is refused soon, and an activated one served again', async () => {
+  it('makes the service refuse a deactivated project soon, and serve it again once activated', async () => {
     expect((await ask()).status).toBe(200);
     failure(await answersAfter(403, 'project', 'deactivate', 'live'), 403, 'cdp_inactive');
     await answersAfter(200, 'project', 'activate', 'live');
   });
 
-  it('a revoked token is refused soon; the list shows that it had been used', async () => {
+  it('makes the service refuse a revoked token soon; the list shows its last use', async () => {
     const [listed] = await json<Record<string, unknown>[]>('token', 'list', '--project', 'live');
     expect(listed).toMatchObject({ id, last_used_at: expect.stringMatching(TIME) as string });
     failure(await answersAfter(401, 'token', 'revoke', id), 401, 'unauthorized');
   });
 
-  it('the tokens of a deleted project are refused soon', async () => {
+  it('makes the service refuse the tokens of a deleted project soon', async () => {
     ({ token } = await json<{ token: string }>('token', 'create', '--project', 'live'));
     expect((await ask()).status).toBe(200);
     failure(await answersAfter(401, 'project', 'delete', 'live', '--yes'), 401, 'unauthorized');
@@ -252,7 +250,7 @@ describe('on the running service', () => {
 });
 
 describe('at the same time', () => {
-  it('commands without a service share one Postgres, which the last one stops', async () => {
+  it('commands without a service share one Postgres, and the last one stops it', async () => {
     const names = ['one', 'two', 'three', 'four'];
     const ends = await Promise.all(names.map((name) => run('project', 'create', name)));
     expect(ends.map(({ code, stderr }) => [code, stderr])).toEqual(names.map(() => [0, '']));
@@ -261,7 +259,7 @@ describe('at the same time', () => {
     expect(listed.map(({ name }) => name)).toEqual(expect.arrayContaining(names));
   });
 
-  it('a command and a service that is starting do not get into each other’s way', async () => {
+  it('a command and a starting service do not interfere with each other', async () => {
     for (const delay of [0, 150, 300, 450]) {
       const command = run('project', 'list', '--json');
       await sleep(delay);
@@ -284,7 +282,7 @@ describe('in a folder without a database', () => {
     [['audit']],
     [['backup', 'file']],
     [['restore', 'file']],
-  ])('%j makes none, and says where to look', async (args) => {
+  ])('%j creates no database, and says where to look', async (args) => {
     const missing = await newDataDir();
     const { code, stdout, stderr } = await runProgram(args, { env: { CDP_DATA_DIR: missing } });
     expect([code, stdout]).toEqual([2, '']);
@@ -303,13 +301,13 @@ describe('cdp project delete', () => {
     await lines('project', 'delete', 'kept', '--yes');
   });
 
-  it('creates a token that can only read', async () => {
+  it('creates a read-only token', async () => {
     await lines('project', 'create', 'readable');
     const create = ['token', 'create', '--project', 'readable'];
     expect(await json(...create, '--read-only')).toMatchObject({ scopes: ['schema:read', 'sql:read'] });
   });
 
-  it('on a terminal deletes when its name is typed, and not when something else is, or nothing', async () => {
+  it('on a terminal deletes only if its name is typed', async () => {
     await lines('project', 'create', 'typed');
     const bin = join(projectRoot, 'dist/cli/bin.js');
     const attempt = async (typed: string) => {
@@ -325,7 +323,7 @@ describe('cdp project delete', () => {
   });
 });
 
-describe('wrong usage, before anything is started:', () => {
+describe('refuses wrong usage before it starts anything:', () => {
   it.each([
     ['neither project nor admin', ['token', 'create'], 'Give either --project NAME or --admin'],
     ['both', ['token', 'list', '--project', 'a', '--admin'], 'Give --project NAME, --admin or --all'],

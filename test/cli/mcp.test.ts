@@ -1,4 +1,4 @@
-/** `cdp mcp`: clients that speak stdio reach the tools, and learn what the service refuses. */
+/** `cdp mcp`: clients that use stdio reach the tools, and see the errors of the service. */
 import { Client } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 import { Client as OldClient } from '@modelcontextprotocol/sdk/client/index.js';
@@ -36,7 +36,7 @@ const answersIn = (stdout: string): Record<string, unknown>[] =>
   stdout.split('\n').flatMap((text) => (text === '' ? [] : [JSON.parse(text) as Record<string, unknown>]));
 
 describe('works:', () => {
-  it('for a client of 2025-11-25', async () => {
+  it('for a client of the revision 2025-11-25', async () => {
     const client = new OldClient({ name: 'test', version: '1' });
     await client.connect(new OldTransport(server()));
     const { tools } = await client.listTools();
@@ -49,7 +49,7 @@ describe('works:', () => {
     await client.close();
   });
 
-  it('for a client of 2026-07-28, many calls at once', async () => {
+  it('for a client of the revision 2026-07-28, with many calls at once', async () => {
     const client = new Client({ name: 'test', version: '1' }, { versionNegotiation: { mode: 'auto' } });
     await client.connect(new StdioClientTransport(server()));
     expect(client.getNegotiatedProtocolVersion()).toBe('2026-07-28');
@@ -78,8 +78,8 @@ describe('works:', () => {
   });
 });
 
-describe('says', () => {
-  it('what the service refuses, as an error of the protocol, and goes on', async () => {
+describe('reports', () => {
+  it('what the service refuses as an error of the protocol, and continues', async () => {
     const token = await project.tokenWith('schema:read');
     const reader = await person({ CDP_URL: service.url, CDP_TOKEN: token });
     const query = { name: 'query', arguments: { sql: 'SELECT 1' } };
@@ -104,7 +104,7 @@ describe('says', () => {
     expect(stdout).not.toContain(token);
   });
 
-  it('that there is no service, and that there is no profile', async () => {
+  it('that the service cannot be reached, and that there is no profile', async () => {
     const lost = await person({ CDP_URL: `http://127.0.0.1:${await freePort()}`, CDP_TOKEN: project.token });
     const { stdout } = await lost.run(['mcp'], line(1, 'ping'));
     expect(answersIn(stdout)).toMatchObject([

@@ -1,4 +1,4 @@
-/** `cdp project move` as a process: what it says, and what Ctrl-C does before the switch and after it. */
+/** `cdp project move` as a process: what it prints, and what Ctrl-C does before and after the switch. */
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { ADVISORY_LOCKS } from '../../src/tenancy/advisory-locks.js';
 import { type AddedServer, startAddedServer, variableWith } from '../support/added-server.js';
@@ -66,7 +66,7 @@ async function interrupted(state: string, to: string) {
   return moving.end('SIGINT');
 }
 
-it('Ctrl-C before the switch undoes the move, after it the command says that the project has moved', async () => {
+it('Ctrl-C undoes the move before the switch; after it, the command says that the project has moved', async () => {
   // The copy of this row is never made: there is only one database that is called so.
   await sql(`CREATE FUNCTION waits(n integer) RETURNS integer IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN
     IF current_database() <> 'project' THEN PERFORM pg_sleep(3600); END IF; RETURN n; END $$`);
@@ -100,7 +100,7 @@ it('Ctrl-C before the switch undoes the move, after it the command says that the
   expect(await sql('SELECT count(*)::int AS n FROM a')).toEqual([{ n: 1000 }]);
 });
 
-it('a rebalance moves projects in the way that it is told', async () => {
+it('a rebalance uses the given mode and pause', async () => {
   await run('project', 'create', 'blog', '--server', 'eu-1');
   await run('server', 'drain', 'eu-1');
   const refused = await run('rebalance', '--apply', '--max-pause', 'soon');

@@ -23,7 +23,7 @@ afterAll(async () => {
 const send = (table: string, key: string) =>
   project.call('POST', `/api/cdp/data/${table}`, { body: [{ age: 1 }], headers: { 'idempotency-key': key } });
 
-it('says which batches are stored; the exit code says whether all are', async () => {
+it('says which batches are stored, and whether all are by its exit code', async () => {
   await send('people', 'stored');
   await send('others', 'stored');
   expect(await ada.run(['receipt', 'stored', '--table', 'people'])).toMatchObject({ code: 0 });
@@ -37,7 +37,7 @@ it('says which batches are stored; the exit code says whether all are', async ()
   ]);
 });
 
-it('settles a key, so that it is refused from then on', async () => {
+it('settles a key, which is refused from then on', async () => {
   const settled = await ada.run(['receipt', 'late', '--settle']);
   expect(settled).toMatchObject({ code: 4, stdout: expect.stringMatching(/late +\| settled/) as string });
   failure(await send('people', 'late'), 409, 'key_settled');

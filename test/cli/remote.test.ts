@@ -1,4 +1,4 @@
-/** Commands for people with a token: where they go, what they print, how they end. */
+/** Commands for people with a token: where they send requests, what they print, and how they end. */
 import { execFile } from 'node:child_process';
 import { chmod, lstat, mkdir, readdir, readFile, stat, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -24,7 +24,7 @@ afterAll(async () => {
 });
 
 describe('cdp login', () => {
-  it('keeps a token that works, for its owner alone, says whose it is, and forgets it', async () => {
+  it('keeps a valid token in a file only its owner can read, names its project, and deletes it on logout', async () => {
     const grace = await person();
     const token = await project.tokenWith('schema:read', 'sql:read');
     const login = await grace.run(['login', '--url', service.url], `${token}\n`);
@@ -48,7 +48,7 @@ describe('cdp login', () => {
     expect((await grace.run(['logout'])).code).toBe(2);
   });
 
-  it('lists profiles, uses the one that is chosen, and replaces none of another project', async () => {
+  it('lists profiles, uses the chosen one, and does not replace the profile of another project', async () => {
     const grace = await person();
     const [shop, zoo] = [await service.project(), await service.project()];
     await zoo.table('animals', { name: 'TEXT' });
@@ -115,7 +115,7 @@ describe('cdp login', () => {
     expect(await grace.output('logout')).toMatch(/^Forgot the profile default;/);
   });
 
-  it('keeps nothing of a token that does not work', async () => {
+  it('does not keep a token that does not work', async () => {
     const grace = await person();
     const { code, stderr } = await grace.run(['login', '--url', service.url], 'cdp_wrong');
     expect([code, stderr]).toEqual([1, expect.stringContaining('unauthorized')]);
@@ -127,7 +127,7 @@ describe('cdp login', () => {
     expect((await grace.run(['login'], 'x')).stderr).toContain('--url');
   });
 
-  it('says that the folder for it cannot be made, where the system lets nobody make one', async () => {
+  it('says why the folder for profiles cannot be created', async () => {
     const grace = await person({ XDG_CONFIG_HOME: '/proc/cdp' });
     expect(await grace.run(['login', '--url', service.url], `${(await service.project()).token}\n`)).toMatchObject({
       code: 1,
@@ -136,8 +136,8 @@ describe('cdp login', () => {
   });
 });
 
-describe('where to', () => {
-  it('never sends the token of a profile to an address from elsewhere', async () => {
+describe('the destination', () => {
+  it('never receives the token of a profile if its address comes from elsewhere', async () => {
     const grace = await person({ CDP_URL: service.url });
     expect(await grace.run(['tables'])).toMatchObject({
       code: 2,
@@ -145,7 +145,7 @@ describe('where to', () => {
     });
   });
 
-  it('says with 3 that nothing answers', { timeout: 90_000 }, async () => {
+  it('ends the command with 3 if it does not respond', { timeout: 90_000 }, async () => {
     const nowhere = await person({ CDP_URL: `http://127.0.0.1:${await freePort()}`, CDP_TOKEN: 'cdp_any' });
     const { code, stderr } = await nowhere.run(['sql', 'SELECT 1']);
     expect([code, stderr]).toEqual([3, expect.stringContaining('network_error')]);
@@ -157,7 +157,7 @@ describe('where to', () => {
 });
 
 describe('cdp console', () => {
-  it('prints the address and opens it where there is a screen, without the token', async () => {
+  it('prints the address and opens it if there is a screen, without the token', async () => {
     expect(await ada.output('console')).toBe(`${service.url}/console/\n`);
     expect(await (await person()).output('console')).toBe('http://127.0.0.1:8080/console/\n');
     const grace = await person({ DISPLAY: ':0', PATH: `${ada.folder}:${process.env.PATH}` });
@@ -172,15 +172,15 @@ describe('cdp console', () => {
   });
 });
 
-describe('commands in messages and help', () => {
-  it('have one form of error, for wrong usage too', async () => {
+describe('messages and help of commands', () => {
+  it('have one form of error, also for wrong usage', async () => {
     for (const command of [['tables'], ['quarantine', 'list'], ['server', 'add']]) {
       const { code, stderr } = await ada.run([...command, '--nothing']);
       expect([code, stderr]).toEqual([2, "cdp: unknown option '--nothing'\n(add --help for the options)\n"]);
     }
   });
 
-  it('are those that work where npm runs the program', async () => {
+  it('name commands that work as typed if npm runs the program', async () => {
     const grace = await person({ npm_command: 'exec' });
     expect((await grace.run(['tables'])).stderr).toContain('Log in with npx cdp-data-engine login, or');
     expect(await grace.output('import', '--help')).toMatch(
@@ -193,7 +193,7 @@ describe('commands in messages and help', () => {
 });
 
 describe('cdp tables and cdp describe', () => {
-  it('show what there is, for people and as JSON', async () => {
+  it('show the tables and columns, for people and as JSON', async () => {
     expect(await ada.output('tables')).toMatch(/^table +\| kind +\| columns[^]*^people \| table \| +4 \|/m);
     expect(await ada.output('describe', 'people')).toMatch(/^column \| type[^]*^age +\| INTEGER/m);
     const described = JSON.parse(await ada.output('describe', 'people', '--json')) as { columns: { name: string }[] };
@@ -243,7 +243,7 @@ describe('cdp index', () => {
 });
 
 describe('cdp alter', () => {
-  it('changes a type, or says which values are in the way and takes what they become', async () => {
+  it('changes a type, or names the values that prevent it and accepts their replacements', async () => {
     await project.table('flags', { f: 'TEXT' });
     await project.rows(`INSERT INTO flags (f) VALUES ('yes'), ('no'), ('no'), ('n/a'), ('a=b'), ('true')`);
     const { code, stderr, stdout } = await ada.run(['alter', 'flags', 'f', 'boolean']);
@@ -300,7 +300,7 @@ describe('cdp sql', () => {
     );
   });
 
-  it('has colors for NULL, warnings and errors where they are wanted, and none elsewhere', async () => {
+  it('uses colors for NULL, warnings and errors if they are wanted, and none otherwise', async () => {
     const CSI = '\u001b[';
     const colorful = await person({ CDP_URL: service.url, CDP_TOKEN: project.token, FORCE_COLOR: '1' });
     const table = ['sql', `SELECT NULL AS a, 'NULL' AS b, E'\\u001b[31m' AS bad`, '--table'];
@@ -313,7 +313,7 @@ describe('cdp sql', () => {
     expect(await colorful.output('sql', 'SELECT 1 AS a, NULL AS b')).toBe('a,b\n1,\n');
   });
 
-  it('says that a stream of several statements has the rows of the last one', async () => {
+  it('warns that a stream of several statements has only the rows of the last one', async () => {
     const said = 'Warning: only the rows of the last statement are written; cdp sql --table shows all\n';
     for (const options of [['--csv'], ['--json']]) {
       const { code, stderr } = await ada.run(['sql', 'SELECT 1 AS a; SELECT 2 AS b', ...options]);
@@ -327,7 +327,7 @@ describe('cdp sql', () => {
     expect(await ada.output('sql', 'SELECT 1 AS a; SELECT 2 AS b', '--table')).toMatch(/^a\n[^]*^b\n/m);
   });
 
-  it('takes the statement from a file and from standard input, and parameters', async () => {
+  it('reads the statement from a file or standard input, and takes parameters', async () => {
     await ada.write('query.sql', 'SELECT $1::int + $2::int AS sum');
     expect(await ada.output('sql', '-f', 'query.sql', '--param', '1', '--param', '2')).toBe('sum\n3\n');
     expect((await ada.run(['sql', '--ndjson'], 'SELECT 1 AS one')).stdout).toBe('{"one":1}\n');
@@ -337,7 +337,7 @@ describe('cdp sql', () => {
     expect(missing).toMatchObject({ code: 2, stderr: 'cdp: There is no file missing.sql\n' });
   });
 
-  it('shows code, message, hint and the place of an error, and ends with 1', async () => {
+  it('shows the code, message, hint and position of an error, and ends with 1', async () => {
     const { code, stderr, stdout } = await ada.run(['sql', 'SELECT name,\n  ages FROM people']);
     expect([code, stdout]).toEqual([1, '']);
     expect(stderr).toBe(
@@ -361,7 +361,7 @@ describe('cdp sql', () => {
     );
   });
 
-  it('ends quietly when nobody reads on, and says that a disk is full', async () => {
+  it('ends quietly if the reader closes the pipe, and reports a full disk', async () => {
     const large = `SELECT i, repeat('x', 500) FROM generate_series(1, 100000) i`;
     for (const args of [['tables'], ['sql', query, '--table'], ['sql', large], ['sql', large, '--json']]) {
       const started = ada.start(args);
@@ -378,7 +378,7 @@ describe('cdp sql', () => {
     });
   });
 
-  it('says why a stream of CSV that broke off does not say why', async () => {
+  it('explains that a CSV stream cannot carry its error, and that NDJSON can', async () => {
     const query = `SELECT 1 / (i - 90000), repeat('x', 500) FROM generate_series(1, 100000) i`;
     expect((await ada.run(['sql', query])).stderr).toContain('NDJSON can');
     expect((await ada.run(['sql', query, '--ndjson'])).stderr).toContain('division by zero');
@@ -399,7 +399,7 @@ describe('cdp sql', () => {
 describe('cdp export', () => {
   const query = 'SELECT name FROM people WHERE age IS NOT NULL';
 
-  it('writes to standard output, and what it says to standard error', async () => {
+  it('writes rows to standard output and messages to standard error', async () => {
     const csv = await ada.run(['export', query, '-o', '-']);
     expect(csv).toMatchObject({ code: 0, stdout: 'name\nAda\n' });
     expect(csv.stderr).toContain('1 row written to standard output');
@@ -412,7 +412,7 @@ describe('cdp export', () => {
     expect(await ada.read('out')).toBe('before\nname\nAda\nafter\n');
   });
 
-  it('writes through a link and into a pipe, which stay what they are, and keeps the mode of a file', async () => {
+  it('writes through a link and into a pipe without replacing them, and keeps the mode of a file', async () => {
     await ada.write('kept.csv', 'before');
     await chmod(join(ada.folder, 'kept.csv'), 0o600);
     await symlink('kept.csv', join(ada.folder, 'link.csv'));
@@ -440,7 +440,7 @@ describe('cdp export', () => {
     expect(await ada.read('precious.csv')).toBe('name\nAda\n');
   });
 
-  it('says where no file can be', async () => {
+  it('says why a file cannot be created at a path', async () => {
     const said = async (output: string) => (await ada.run(['export', query, '-o', output])).stderr;
     expect(await said('missing/x.csv')).toBe('cdp: There is no folder missing\n');
     await mkdir(join(ada.folder, 'taken.csv'));

@@ -1,4 +1,4 @@
-/** `cdp server`: on an embedded installation, whose running service does the work, and on the Postgres of a URL. */
+/** `cdp server`: on an embedded installation, whose running service does the work, and on a Postgres given by URL. */
 import { dirname, join } from 'node:path';
 import { writeFile } from 'node:fs/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -27,7 +27,7 @@ describe('with a running service', () => {
 
   const run = (...args: string[]) => runProgram([...args, '--data-dir', dataDir], { cwd: dirname(dataDir) });
 
-  it('a server is added by a file, listed, checked, changed, filled, drained and removed', async () => {
+  it('adds a server by a URL file, lists, checks, changes, fills, drains and removes it', async () => {
     const file = join(dirname(dataDir), 'eu.url');
     const options = ['--label', 'region=eu', '--label', 'tier=a', '--max-bytes', '2TB', '--max-projects', '9'];
     const added = await run('server', 'add', 'eu-1', '--url-file', 'eu.url', ...options);
@@ -87,7 +87,7 @@ describe('with a running service', () => {
     expect(ended(await run('server', 'remove', 'eu-1'))).toEqual([0, 'Server eu-1 removed\n', '']);
   });
 
-  it('a variable has to be in the environment of the service, not in that of the command', async () => {
+  it('needs the variable in the environment of the service, not of the command', async () => {
     const args = ['server', 'add', 'eu-1', '--url-env', 'EU_URL', '--data-dir', dataDir];
     const { code, stdout, stderr } = await runProgram(args, { env: { EU_URL: other.url } });
     expect(stderr).toBe(
@@ -114,14 +114,14 @@ describe('with a running service', () => {
   });
 });
 
-describe('on the Postgres of a URL', () => {
+describe('on a Postgres given by URL', () => {
   let service: TestService;
   beforeAll(async () => {
     service = await startTestService();
   });
   afterAll(() => service.close());
 
-  it('the command reads the variable itself, and says that each instance needs it', async () => {
+  it('reads the variable itself, and says that each instance needs it', async () => {
     const { databaseUrl, secret } = service.config;
     const env = { DATABASE_URL: databaseUrl ?? '', CDP_SECRET: secret ?? '', EU_URL: other.url };
     const added = await runProgram(['server', 'add', 'eu-1', '--url-env', 'EU_URL', '--dedicated'], { env });

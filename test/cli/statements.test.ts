@@ -1,4 +1,4 @@
-/** Where statements end in what is typed into the shell, and what its prompt says of the rest. */
+/** Where statements end in the input of the shell, and what its prompt shows about an open one. */
 import { describe, expect, it } from 'vitest';
 import { earlierRows, type Open, StatementReader } from '../../src/cli/remote/shell/statements.js';
 
@@ -70,4 +70,6 @@ it.each([
   ["SELECT 'a; SELECT 2'; -- SELECT 3;", false],
   ['CREATE TABLE t (a int); INSERT INTO t SELECT 1; SELECT a FROM t', false],
   ['CREATE FUNCTION f() RETURNS int LANGUAGE sql BEGIN ATOMIC SELECT 1; SELECT 2; END', false],
-])('%j has rows before those of its last statement: %s', (sql, has) => expect(earlierRows(sql)).toBe(has));
+])('tells whether %j has rows before those of its last statement: %s', (sql, has) =>
+  expect(earlierRows(sql)).toBe(has),
+);

@@ -1,4 +1,4 @@
-/** The service's log as a person sees it on a terminal. */
+/** The log of the service on a terminal. */
 import { PassThrough } from 'node:stream';
 import { expect, it } from 'vitest';
 import { logLine } from '../../src/cli/terminal/log.js';
@@ -31,11 +31,11 @@ it.each([
   ],
   [{ level: 40, msg: 'slow', project: 'shop', n: 2 }, 'Warning: slow (project: shop, n: 2)'],
   [{ level: 50, msg: 'a\u001b[2Jb' }, 'Error: a\\u{1b}[2Jb'],
-])('%j is one short line that no terminal obeys', (line, shown) => {
+])('prints %j as one short line without control characters', (line, shown) => {
   expect(logLine({ time, ...line }, streamWith(false))).toBe(`${clock} ${shown}`);
 });
 
-it('has colors where the terminal has them', () => {
+it('uses colors if the terminal has them', () => {
   expect(logLine({ time, level: 50, msg: 'broken' }, streamWith(true))).toBe(
     `\u001b[2m${clock}\u001b[22m \u001b[31mError: broken\u001b[39m`,
   );

@@ -1,4 +1,4 @@
-/** Text on a terminal: columns that stand straight, carets below their place, nothing that is obeyed. */
+/** Text on a terminal: aligned columns, carets below the right character, and no control characters. */
 import { describe, expect, it } from 'vitest';
 import { errorPlace } from '../../src/cli/exit.js';
 import { fitting, grid, list, records } from '../../src/cli/terminal/grid.js';
@@ -18,7 +18,7 @@ it.each([
   expect(widthOf(text)).toBe(width);
 });
 
-it('shows control and format characters as what they are', () => {
+it('escapes control and format characters', () => {
   const bad = '\u001b[2J\u0007\u009b\u202e\u2066\u200b\u2028\ufeff\r';
   expect(printable(`${bad}\n\t`)).toMatch(/^[\x20-\x7e]+$/);
   expect(printableLines(`a\n\tb${bad}`)).toMatch(/^a\n\tb[\x20-\x7e]+$/);
@@ -28,7 +28,7 @@ it('shows control and format characters as what they are', () => {
   expect(JSON.parse(printableJson(value))).toEqual(value);
 });
 
-it('puts values in columns, or one a line with their own lines', () => {
+it('puts values in columns, or one to a line with their own lines', () => {
   const rows = [
     ['日本', '1'],
     ['a', '22'],
@@ -47,7 +47,7 @@ it('puts values in columns, or one a line with their own lines', () => {
   ]);
 });
 
-it('folds what is wider than the terminal', () => {
+it('lists one value to a line if a row is wider than the terminal', () => {
   const [columns, rows] = [[{ name: 'a' }, { name: 'b' }], [['1', 'x'.repeat(10)]]] as const;
   const folded = ['-[ 1 ]', 'a | 1', `b | ${'x'.repeat(10)}`];
   expect(fitting(columns, rows, 14)).toEqual(grid(columns, rows));
@@ -56,13 +56,13 @@ it('folds what is wider than the terminal', () => {
   expect(list(['a', 'b'], rows, 12)).toEqual(folded);
 });
 
-describe('the place of an error', () => {
-  it('is below its character, behind tabs and wide ones', () => {
+describe('the position of an error', () => {
+  it('is below its character, after tabs and wide characters', () => {
     expect(errorPlace(`SELECT\n\t'日本', x`, 15)).toEqual([`LINE 2:  '日本', x`, '                 ^']);
     expect(errorPlace('SELECT 1 +', 11)).toEqual(['LINE 1: SELECT 1 +', '                  ^']);
   });
 
-  it('is on the screen, however long the line', () => {
+  it('is on the screen, however long the line is', () => {
     const sql = `SELECT ${'a, '.repeat(100)}HERE${', b'.repeat(100)}`;
     const [line = '', caret = ''] = errorPlace(sql, sql.indexOf('HERE') + 1, 60);
     expect(line.length).toBeLessThanOrEqual(60);

@@ -1,4 +1,6 @@
-/** `cdp import` of Parquet and Excel workbooks that other programs wrote: pyarrow 25 (Zstandard) and openpyxl 3.1. */
+/**
+ * `cdp import` of Parquet files and Excel workbooks that other programs wrote: pyarrow 25 (Zstandard) and openpyxl 3.1.
+ */
 import { copyFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ByteWriter, ParquetWriter } from 'hyparquet-writer';
@@ -32,7 +34,7 @@ const schemaOf = async (table: string): Promise<Record<string, string>> => {
   return Object.fromEntries(columns.map(({ name, type }) => [name, type]));
 };
 
-it('of Parquet keeps every digit and the types of its schema', async () => {
+it('keeps every digit and the types of a Parquet schema', async () => {
   expect(await load('pyarrow.parquet', '--table', 'arrow')).toMatchObject({ code: 0 });
   expect(await schemaOf('arrow')).toEqual({
     ...{
@@ -81,14 +83,14 @@ it('of Parquet keeps every digit and the types of its schema', async () => {
   expect(values[2]?.match(/: null/g)).toHaveLength(28);
 });
 
-it('of Parquet with --flatten makes the members of its structs columns', async () => {
+it('makes the members of Parquet structs columns with --flatten', async () => {
   const loaded = await load('pyarrow.parquet', '--table', 'flat', '--flatten', '--rename', 'struct_city=town');
   expect(loaded).toMatchObject({ code: 0 });
   expect(await schemaOf('flat')).toMatchObject({ town: 'TEXT', struct_geo_lat: 'FLOAT', list: 'JSONB' });
   expect(await schemaOf('flat')).not.toHaveProperty('struct');
 });
 
-it('of Parquet reads the parts of a large row group in order, and a file without rows as its columns', async () => {
+it('reads the parts of a large Parquet row group in order, and creates the columns of a file without rows', async () => {
   const [rows, columns] = [6_000, 200];
   const names = Array.from({ length: columns }, (_, i) => `c${i}`);
   const element = (name: string) => ({ name, type: 'INT32' as const, repetition_type: 'REQUIRED' as const });
@@ -125,7 +127,7 @@ it('of Parquet reads the parts of a large row group in order, and a file without
   expect(await schemaOf('none')).toMatchObject({ c0: 'INTEGER', c199: 'INTEGER' });
 });
 
-it('of a workbook reads the first sheet, or the one that --sheet names', async () => {
+it('reads the first sheet of a workbook, or the one that --sheet names', async () => {
   expect(await load('openpyxl.xlsx', '--table', 'people')).toMatchObject({ code: 0 });
   expect(await schemaOf('people')).toEqual({
     ...{

@@ -119,7 +119,7 @@ describe('an import works', () => {
     expect(sums).toEqual({ n: flights.length, delay: sum('delay'), distance: sum('distance') });
   });
 
-  it('that reads the whole file first: no value is refused that a type could have held, no key left out', async () => {
+  it('on the whole file: picks types that fit every value, and includes keys that appear late', async () => {
     const rows = Array.from(
       { length: 12_000 },
       (_, n) => `${n},${n === 11_000 ? '01234' : 10_000 + n},${n}${n === 11_500 ? '.5' : ''},1\n`,
@@ -185,7 +185,7 @@ describe('an import works', () => {
     expect(await load('pipe', 'piped', '--resume')).toMatchObject({ code: 2 });
   });
 
-  it('of several files: a column gets one type for all of them, and an empty one does not matter', async () => {
+  it('with several files: a column gets one type for all of them, and empty columns do not count', async () => {
     await ada.write('a.csv', 'n,m,t,big\n1,1,,9007199254740993\n');
     await ada.write('b.csv', 'N,m,t,only,big\n1.5,x,2,3,0.5\n');
     const loaded = await ada.run(['import', 'a.csv', 'b.csv', '--table', 'both', '--create']);
@@ -203,7 +203,7 @@ describe('an import works', () => {
     ]);
   });
 
-  it('with columns renamed, and with the words of camelCase apart', async () => {
+  it('with renamed columns, and with camelCase names as snake_case', async () => {
     await ada.write('camel.csv', 'firstName,userID,"A, B",HTTPStatus,Note,Note\na,1,2,3,x,y\n');
     const renamed = ['--rename', 'A, B=aB,note_2=remark', '--rename', 'Note=firstname'];
     expect(await load('camel.csv', 'camel', '--create', '--snake-case', ...renamed)).toMatchObject({ code: 0 });
@@ -220,7 +220,7 @@ describe('an import works', () => {
     expect(await load('camel.csv', 'camel', '--snake-case', '--keep-names')).toMatchObject({ code: 2 });
   });
 
-  it('with numbers that count from 1970, as times, in every format', async () => {
+  it('with numbers since 1970 as times, in every format', async () => {
     const numbers = ['1700000000', '-1.5', '1.7000000001e9', '253402300799.999999', '', '1e30', 'soon'];
     const times = ['2023-11-14T22:13:20Z', '1969-12-31T23:59:58.5Z', '2023-11-14T22:13:20.1Z'];
     const types = ['--types', 's=EPOCH_SECONDS,ms=EPOCH_MILLISECONDS', '--types', 'us=epoch_microseconds'];
@@ -253,7 +253,7 @@ describe('an import works', () => {
     }
   });
 
-  it('with nested objects flattened, each value as it is written', async () => {
+  it('with flattened objects, each value as written', async () => {
     await ada.write(
       'nested.ndjson',
       '{"n":1,"address":{"city":"Bonn","geo":{"lat":1.50}},"tags":[{"a":1}]}\n{"n":2,"address":null}\n{"n":3,"address":{}}\n',
@@ -276,7 +276,7 @@ describe('an import works', () => {
     expect((await load('flat.csv', 'collision', '--create', '--flatten')).stderr).toContain('--flatten is for JSON');
   });
 
-  it('with a dry run that sends nothing, and with columns added', async () => {
+  it('with a dry run that sends nothing, and with added columns', async () => {
     await ada.write('wide.csv', 'a,b,c\n1,2,3\n');
     const dry = await load('wide.csv', 'wide', '--create', '--dry-run', '--types', 'a=TEXT', '--skip', 'b');
     expect(dry).toMatchObject({ code: 0 });
@@ -327,7 +327,7 @@ describe('an import with bad records', () => {
     expect(await project.rows('SELECT * FROM strict')).toEqual([]);
   });
 
-  it('says what is wrong with a file that it cannot read, and creates no table', async () => {
+  it('says why a file cannot be read, and creates no table', async () => {
     const wide = Array.from({ length: 501 }, (_, n) => `c${n}`).join(',');
     for (const [name, content, said] of [
       [
@@ -392,7 +392,7 @@ describe('an import with bad records', () => {
     expect(await load('none.json', 'names', '--skip', 'e_mail')).toMatchObject({ code: 0 });
   });
 
-  it('reads them from that file once they are corrected, whatever program wrote it', async () => {
+  it('imports them from that file once they are corrected, even if another program wrote the file', async () => {
     await project.table('corrected', { n: 'INTEGER', big: 'INTEGER', t: 'TEXT' });
     await ada.write('corrected.csv', 'n,big,t\none,9007199254740993,"say ""a"""\n2,2,b\ntwo,3,c\n');
     const first = await load('corrected.csv', 'corrected');
@@ -415,7 +415,7 @@ describe('an import with bad records', () => {
     expect(await project.rows('SELECT t FROM corrected WHERE n = 4')).toEqual([{ t: 'd' }]);
   });
 
-  it('reads records of another width from that file, once they are corrected and say so', async () => {
+  it('imports records with too few or too many fields from that file, once a correction says so', async () => {
     await project.table('widths', { n: 'INTEGER', t: 'TEXT', at: 'TIMESTAMP' });
     await ada.write('widths.csv', 'n,t,at\n1,a,31/01/2026\n2,b\n3,c,c,01/02/2026\n4,d,31/31/2026\n5,e,01/02/2026\n');
     const first = await load('widths.csv', 'widths');
@@ -456,7 +456,7 @@ describe('an import with bad records', () => {
     expect(stderr).toMatch(/digits of 0\.[0-9]{38}… would be lost$/m);
   });
 
-  it('stops at records inside another object, says how to get at them, and takes it as one if told so', async () => {
+  it('stops if the records are inside another object, says how to extract them, and imports the object itself on request', async () => {
     await ada.write('answer.json', '{"page":1,"data":[{"a":1},{"a":2}]}');
     const { code, stderr } = await load('answer.json', 'answer', '--create');
     expect([code, stderr]).toEqual([2, expect.stringContaining(`jq -c '.["data"][]' answer.json | cdp import - `)]);
@@ -501,7 +501,7 @@ describe('an import with bad records', () => {
     expect(await load('years.csv', 'years', '--create')).toMatchObject({ code: 0 });
   });
 
-  it('says that \\N is read as text, until told that it means NULL', async () => {
+  it('warns that \\N is read as text, unless --null says that it means NULL', async () => {
     await ada.write('copied.tsv', 'n\tname\n1\tAda\n2\t\\N\n');
     const copied = await load('copied.tsv', 'copied', '--create', '--dry-run');
     expect(copied.stderr).toContain(`copied.tsv: \\N in line 3 is read as text. If it means NULL: --null '\\N'\n`);
@@ -510,7 +510,7 @@ describe('an import with bad records', () => {
     expect(await project.rows('SELECT name FROM copied ORDER BY n')).toEqual([{ name: 'Ada' }, { name: null }]);
   });
 
-  it('sends nothing of a file that is broken far from its beginning, unless --sample looks only there', async () => {
+  it('sends nothing from a file that is broken far from its beginning, unless --sample limits the check', async () => {
     await project.table('broken_late', { n: 'INTEGER' });
     await ada.write('late.csv', `n,t\n${Array.from({ length: 12_000 }, (_, n) => `${n},\n`).join('')}1,"x"y\n`);
     const whole = await load('late.csv', 'broken_late', '--skip', 't');
@@ -544,7 +544,7 @@ describe('an import with bad records', () => {
     expect((await load('none.csv', 'nothing')).stderr).toBe('cdp: none.csv is empty\n');
   });
 
-  it('says what a text file without records is', async () => {
+  it('says what is wrong with a text file that contains no records', async () => {
     const said = async (file: string, content: string | Uint8Array) => {
       await ada.write(file, content);
       const { code, stderr } = await load(file, 'what', '--create');
@@ -577,14 +577,14 @@ describe('an import with bad records', () => {
     expect([code, stderr]).toEqual([0, expect.stringContaining('growing.csv was changed during the import')]);
   });
 
-  it('sends nothing if refused records could not be written to their file', async () => {
+  it('sends nothing if it cannot write refused records to their file', async () => {
     await ada.write('any.csv', 'n\n1\n');
     const loaded = await load('any.csv', 'unwritten', '--create', '--refused', 'missing/x.ndjson');
     expect(loaded).toMatchObject({ code: 2, stderr: 'cdp: There is no folder missing\n' });
     expect(await project.rows(`SELECT to_regclass('unwritten') AS made`)).toEqual([{ made: null }]);
   });
 
-  it('names the line in which CSV is broken', async () => {
+  it('names the line in which the CSV is broken', async () => {
     await ada.write('broken.csv', 'a,b\n1,"x"y\n');
     expect(await load('broken.csv', 'scores')).toMatchObject({
       code: 2,
@@ -620,7 +620,7 @@ describe('an interrupted import', () => {
     await ada.write(`${table}.csv`, `n,text\n${rows.join('')}`);
   }
 
-  it('is resumed after kill -9, with answers lost, and again, and stores every record once', async () => {
+  it('resumes after kill -9 and lost answers, more than once, and stores every record once', async () => {
     await prepare('killed');
     let seen = 0;
     // From some request on the service does what it is asked, and nobody hears of it.
@@ -643,7 +643,7 @@ describe('an interrupted import', () => {
     expect(await load('killed.csv', 'killed', '--resume')).toMatchObject({ code: 2 });
   });
 
-  it('stops on Ctrl-C once the batches in flight are stored, and says how to continue', async () => {
+  it('stops on Ctrl-C after storing the batches in flight, and says how to continue', async () => {
     await prepare('stopped');
     let seen = 0;
     proxy.plan = (request) => void (request.method === 'POST' && seen++);
@@ -681,13 +681,13 @@ describe('an interrupted import', () => {
     );
   }
 
-  it('is resumed after more than a day, by the receipts of its batches', async () => {
+  it('resumes after more than a day, by the receipts of its batches', async () => {
     await killed('days', 48);
     expect(await load('days.csv', 'days', '--resume')).toMatchObject({ code: 4 });
     await check('days');
   });
 
-  it('is not resumed if a batch is in doubt that was sent before receipts go back, unless with --resume-late', async () => {
+  it('does not resume a batch in doubt that was sent before the oldest receipts, unless with --resume-late', async () => {
     await killed('late', 8 * 24);
     const late = await load('late.csv', 'late', '--resume');
     expect([late.code, late.stderr]).toEqual([2, expect.stringContaining('--resume-late')]);
@@ -695,7 +695,7 @@ describe('an interrupted import', () => {
     await check('late');
   });
 
-  it('is not resumed with a file that has changed', async () => {
+  it('does not resume with a file that has changed', async () => {
     await prepare('changed');
     let seen = 0;
     proxy.plan = (request) => void (request.method === 'POST' && seen++);
@@ -736,7 +736,7 @@ describe('an export', () => {
     expect(await ada.read('nothing.json')).toBe('[]\n');
   });
 
-  it('becomes the same table with --create: the six types, each with NULL and its extremes, and arrays as JSONB', async () => {
+  it('restores the same table with --create: the six types, each with NULL and its extremes, and arrays as JSONB', async () => {
     const columns = `id uuid PRIMARY KEY DEFAULT gen_random_uuid(), t text, i bigint, f float8, b boolean, at timestamptz, j jsonb`;
     await project.rows(`CREATE TABLE typed (${columns}, whole float8, digits text, list text[], nothing boolean)`);
     await project.rows(`INSERT INTO typed (t, i, f, b, at, j, whole, digits, list) VALUES
@@ -772,7 +772,7 @@ describe('an export', () => {
     expect(await types('record')).toEqual({ id: 'uuid', columns: 'jsonb' });
   });
 
-  it('can be imported again with columns of other types: arrays, json, enums, numerics, times', async () => {
+  it('can be imported again with columns of other types: arrays, JSON, enums, numerics, times', async () => {
     await project.rows("CREATE TYPE mood AS ENUM ('sad', 'ok')");
     const columns = `i integer[], b bigint[], t text[], matrix text[], j jsonb[], at timestamptz[], m mood, moods mood[],
       plain json, n numeric, d date, span interval, bytes bytea, r int4range`;
@@ -796,7 +796,7 @@ describe('an export', () => {
     }
   });
 
-  it('of many rows is complete, and one that breaks off leaves no file', async () => {
+  it('of many rows is complete, and one that fails leaves no file', async () => {
     const query = "SELECT n, repeat('x', 100) AS x FROM generate_series(1, $1::int) AS n";
     await ada.output('export', query, '--param', '100000', '-o', 'many.ndjson.gz');
     const file = gunzipSync(readFileSync(join(ada.folder, 'many.ndjson.gz'))).toString();

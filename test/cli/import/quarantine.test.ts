@@ -23,7 +23,7 @@ afterAll(async () => {
 const load = (file: string, ...more: string[]) => ada.run(['import', file, '--table', 'people', ...more]);
 const people = () => project.rows('SELECT email, age FROM people ORDER BY email');
 
-it('updates rows, also within a file, the last record of a key winning', async () => {
+it('updates rows, also within a file: the last record of a key wins', async () => {
   const lines = Array.from({ length: 600 }, (_, i) => JSON.stringify({ email: `p${i % 300}`, age: i < 300 ? 1 : 2 }));
   await ada.write('first.ndjson', lines.join('\n'));
   expect(await load('first.ndjson', '--on-conflict', 'email')).toMatchObject({ code: 0 });
@@ -33,7 +33,7 @@ it('updates rows, also within a file, the last record of a key winning', async (
   await project.rows('DELETE FROM people');
 });
 
-it('keeps refused records, lists, shows, stores and deletes them', async () => {
+it('keeps refused records, and lists, shows, stores and deletes them', async () => {
   await ada.write('bad.ndjson', '{"email":"a","age":200}\n{"email":"a","age":1}\n{"email":"b","age":2}\n');
   const { code, stdout, stderr } = await load('bad.ndjson', '--quarantine');
   expect({ code, stdout, stderr }).toMatchObject({
@@ -79,7 +79,7 @@ it.each([
   expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining(message) as string });
 });
 
-it('says that there is no such record', async () => {
+it('says that a record does not exist', async () => {
   const id = '01a1fd4a-ba32-726b-b7d9-cf4374f5ddde';
   expect(await ada.run(['quarantine', 'show', id])).toMatchObject({ code: 1 });
 });
@@ -108,7 +108,7 @@ it.each([
   expect((await load('two.ndjson', '--resume')).stderr).toContain('There is no interrupted import of these files');
 });
 
-it('resumes only with the options that the import was started with, and advises them', async () => {
+it('resumes only with the options that the import was started with, and names them', async () => {
   await ada.write('strict.ndjson', '{"email":"r","age":200}\n{"email":"s","age":1}\n');
   const started = await load('strict.ndjson', '--on-conflict', 'email', '--strict');
   const advised = 'cdp import strict.ndjson --table people --on-conflict email --resume';
@@ -134,7 +134,7 @@ it('refuses --resolution without --on-conflict', async () => {
   expect(await load('one.ndjson', '--resolution', 'ignore')).toMatchObject({ code: 2 });
 });
 
-it('rehearses an import and SQL: everything is counted, nothing is stored', async () => {
+it('rehearses an import and SQL: counts everything and stores nothing', async () => {
   const before = await people();
   await ada.write('rehearsed.ndjson', '{"email":"x","age":1}\n{"email":"y","age":200}\n');
   const { code, stdout } = await load('rehearsed.ndjson', '--rehearse');

@@ -1,11 +1,11 @@
-/** The file of refused records, whatever is where it should be. */
+/** Where the file of refused records goes, whatever else is in that place. */
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { RefusedFile } from '../../../src/cli/import/refused-file.js';
 
-it('a file of refused records goes to another folder if it cannot be created next to its file, and never overwrites one', async () => {
+it('creates the file in another folder if it cannot be next to its source, and never overwrites a file', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'cdp-refused-'));
   try {
     for (const name of ['x.ndjson', 'x-2.ndjson']) {
@@ -20,7 +20,7 @@ it('a file of refused records goes to another folder if it cannot be created nex
   }
 });
 
-it('a file of refused records continues after its last complete line, whatever happened to it', async () => {
+it('continues the file after its last complete line, whatever happened to it', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'cdp-refused-'));
   const path = join(folder, 'x.ndjson');
   const refusal = { record: { line: 7, json: '{}' }, errors: [] };
