@@ -1,4 +1,4 @@
-/** The client on a bad network: what is repeated is stored once, and what could do harm is not repeated. */
+/** The client on a bad network: repeated inserts are stored once, and nothing is repeated that could do harm. */
 import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -87,7 +87,7 @@ describe('an insert', () => {
     },
   );
 
-  it('asks for further headers before each try', async () => {
+  it('asks for additional headers before each attempt', async () => {
     const seen: [unknown, unknown][] = [];
     proxy.plan = ({ headers: { traceparent, authorization } }) => {
       seen.push([traceparent, authorization]);
@@ -127,14 +127,14 @@ describe('an insert', () => {
     expect((two?.at ?? 0) - (one?.at ?? 0)).toBeGreaterThanOrEqual(1_000);
   });
 
-  it('tries again if there is no answer in time', async () => {
+  it('retries if there is no response in time', async () => {
     const name = await table();
     first('hang');
     const result = await client({ timeoutMs: 1_000 }).insert(name, items(10));
     expect(result).toMatchObject({ inserted: 10, retries: 1 });
   });
 
-  it('gives up after as many repeats as it may, and says what was stored', async () => {
+  it('gives up after the maximum number of retries, and says what was stored', async () => {
     const name = await table();
     let request = 0;
     proxy.plan = () => (request++ < 2 ? undefined : 'drop-before');
@@ -151,7 +151,7 @@ describe('an insert', () => {
     expect(proxy.seen).toHaveLength(1);
   });
 
-  it('waits until a request with its key that still runs has ended', async () => {
+  it('waits for an earlier request with its key that is still running', async () => {
     const name = await table();
     // The table is held, so that the first try is given up and the repeat finds it still running.
     const held = project.rows(`LOCK ${name} IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(4.013)`);
@@ -166,7 +166,7 @@ describe('an insert', () => {
     expect(await counted(name)).toEqual({ rows: 5, different: 5 });
   });
 
-  it('ends at once when it is aborted while it waits', async () => {
+  it('ends at once if it is aborted while it waits', async () => {
     const name = await table();
     proxy.plan = () => 'rate-limit';
     const abort = new AbortController();
@@ -178,7 +178,7 @@ describe('an insert', () => {
 });
 
 describe('other calls', () => {
-  it('that only read are repeated', async () => {
+  it('that only read are retried', async () => {
     first('drop-after', 'cut', 'bad-gateway');
     expect(await client().tables()).toBeInstanceOf(Array);
     first('drop-after');
@@ -186,7 +186,7 @@ describe('other calls', () => {
     expect(rows).toEqual([{ one: 1 }]);
   });
 
-  it('that write are not retried if they may have been done', async () => {
+  it('that write are not retried if they may have taken effect', async () => {
     const name = await table();
     for (const fault of ['drop-before', 'drop-after', 'cut'] as const) {
       proxy.seen.length = 0;
@@ -198,7 +198,7 @@ describe('other calls', () => {
   });
 
   it.each<Fault>(['drop-before', 'drop-after', 'cut', 'bad-gateway', 'unavailable', 'rate-limit'])(
-    'that write under a key are done once after: %s',
+    'that write under a key take effect once after: %s',
     async (fault) => {
       const name = await table();
       first(fault);
@@ -211,7 +211,7 @@ describe('other calls', () => {
   );
 
   it.each<Fault>(['drop-before', 'drop-after', 'cut', 'bad-gateway', 'unavailable', 'rate-limit'])(
-    'that change the schema are done once after: %s',
+    'that change the schema take effect once after: %s',
     async (fault) => {
       const name = await table();
       first(fault);
@@ -227,7 +227,7 @@ describe('other calls', () => {
     },
   );
 
-  it('that rehearse are repeated without a key', async () => {
+  it('that are dry runs are retried without a key', async () => {
     const name = await table();
     first('drop-after');
     await client().dropTable(name, { dryRun: true });
@@ -271,7 +271,7 @@ describe('other calls', () => {
 describe('in a page of another origin', () => {
   afterEach(() => void vi.unstubAllGlobals());
 
-  it('an error without a response names the setting that allows the page', async () => {
+  it('an error without a response names the setting that allows the origin', async () => {
     vi.stubGlobal('location', { origin: 'https://app.example' });
     first('drop-before');
     const error = await caught(client({ maxRetries: 0 }).tables());
@@ -285,7 +285,7 @@ describe('in a page of another origin', () => {
 });
 
 describe('a stream', () => {
-  it('that breaks off is an error, never an end', async () => {
+  it('that breaks off ends with an error', async () => {
     first('cut');
     const rows: unknown[] = [];
     const error = await caught(
@@ -302,7 +302,7 @@ describe('a stream', () => {
     ['within a line', '{"n":1}\n{"n":'],
     ['behind a row that looks like its last line', '{"n":1}\n{"done":true,"row_count":7}\n'],
     ['with nothing', ''],
-  ])('that ends cleanly %s is an error too', async (_, body) => {
+  ])('that ends cleanly %s ends with an error too', async (_, body) => {
     await answeredBy(
       (response) => void response.end(body),
       async (url) => {

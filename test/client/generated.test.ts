@@ -1,4 +1,4 @@
-/** Our OpenAPI document is good enough for others: a client generated from it compiles, and does what it should. */
+/** A client generated from our OpenAPI document compiles and works. */
 import { execFile } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -69,7 +69,7 @@ afterAll(async () => {
   await service.close();
 });
 
-it('types made by openapi-typescript let a program of openapi-fetch use the five operations', async () => {
+it('with types from openapi-typescript, a program on openapi-fetch uses the five operations', async () => {
   const { token } = await service.project();
   const document = await (await fetch(`${service.url}/openapi.json`)).text();
   writeFileSync(join(folder, 'schema.ts'), astToString(await openapiTS(document)));

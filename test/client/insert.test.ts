@@ -74,7 +74,7 @@ describe('insert works', () => {
     expect(await counted(name)).toEqual({ rows: 302, different: 302 });
   });
 
-  it('cuts batches by bytes too, so that no body is larger than the limit', async () => {
+  it('with batches cut by bytes too, so that no body exceeds the limit', async () => {
     const name = await table();
     // 30 records of 1 MiB, in two-byte characters: a count of characters would take them for half.
     const large = Array.from({ length: 30 }, (_, n) => ({ n, name: 'é'.repeat(512 * 1024) }));
@@ -83,7 +83,7 @@ describe('insert works', () => {
     expect(await counted(name)).toEqual({ rows: 30, different: 30 });
   });
 
-  it('answers the ids by the place of each record', async () => {
+  it('and returns the ids in the order of the records', async () => {
     const name = await table();
     const { ids } = await cdp.insert(name, items(600), { return: 'ids' });
     expect(ids).toHaveLength(600);
@@ -91,7 +91,7 @@ describe('insert works', () => {
     expect(rows.map(({ id }) => id)).toEqual(ids);
   });
 
-  it('reports progress after each batch', async () => {
+  it('and reports progress after each batch', async () => {
     const name = await table();
     const reports: InsertProgress[] = [];
     await cdp.insert(name, items(700), { onProgress: (progress) => reports.push(progress) });
@@ -99,7 +99,7 @@ describe('insert works', () => {
     expect(reports.at(-1)).toEqual({ inserted: 700, batches: 3, retries: 0, refused: 0 });
   });
 
-  it('sends bigints, dates, NaN and nested values as they are', async () => {
+  it('with bigints, dates, NaN and nested values unchanged', async () => {
     const name = `values_${++counter}`;
     await project.table(name, { i: 'INTEGER', f: 'FLOAT', t: 'TIMESTAMP', j: 'JSONB' });
     const at = new Date('2026-01-31T09:30:00.125Z');
@@ -118,7 +118,7 @@ describe('insert works', () => {
     ]);
   });
 
-  it('asks the source only for what it has room to send', async () => {
+  it('and takes from the source only what it can soon send', async () => {
     const name = await table();
     let taken = 0;
     let most = 0;
@@ -136,7 +136,7 @@ describe('insert works', () => {
 });
 
 describe('a rehearsal', () => {
-  it('of an insert, a replay or a delete stores and deletes nothing, and says what it would do', async () => {
+  it('of an insert, a replay or a delete stores and deletes nothing, and says what would happen', async () => {
     const name = await table('CREATE UNIQUE INDEX ON $table (n)');
     const tried = await cdp.table<Item>(name).insert(items(300), { dryRun: true });
     expect(tried).toMatchObject({ inserted: 300, batches: 2 });
@@ -152,17 +152,17 @@ describe('a rehearsal', () => {
 });
 
 describe('insert refuses', () => {
-  it.each([0, -1, 0.5, NaN])('a concurrency of %s, with which nothing would be sent', async (concurrency) => {
+  it.each([0, -1, 0.5, NaN])('a concurrency of %s', async (concurrency) => {
     const sent = cdp.table('people').insert([{ name: 'a' }], { concurrency });
     await expect(sent).rejects.toThrow('concurrency must be a whole number from 1');
   });
 
-  it('onRefused with onError, which leaves it nothing', async () => {
+  it("onRefused together with onError: 'quarantine'", async () => {
     const sent = cdp.insert('people', [{ name: 'a' }], { onError: 'quarantine', onRefused: () => {} });
     await expect(sent).rejects.toThrow(TypeError);
   });
 
-  it('with the place in the whole input, and says how much was stored', async () => {
+  it('a batch by naming the position in the whole input and how much was stored', async () => {
     const name = await table();
     const records: object[] = [...items(1_000)];
     records[603] = { n: 'many' };
@@ -175,7 +175,7 @@ describe('insert refuses', () => {
     expect(await counted(name)).toEqual({ rows: 500, different: 500 });
   });
 
-  it('a table that does not exist, and a name that no table can have, without a request', async () => {
+  it('a table that does not exist; a name that no table can have without sending a request', async () => {
     expect(await caught(cdp.insert('nowhere', items(1)))).toMatchObject({ code: 'table_not_found', status: 404 });
     expect(await caught(cdp.insert('../schema/table', items(1)))).toMatchObject({ code: 'invalid_name', status: 0 });
     expect(await caught(cdp.describe('..'))).toMatchObject({ code: 'invalid_name', status: 0 });
@@ -186,7 +186,7 @@ describe('insert refuses', () => {
     expect(await caught(stranger.tables())).toMatchObject({ code: 'unauthorized', status: 401 });
   });
 
-  it('a record that JSON cannot say, and one that is larger than a batch may be', async () => {
+  it('a record that JSON cannot represent, and one that is larger than a batch may be', async () => {
     const name = await table();
     const unsendable = await caught(cdp.insert(name, [{ n: 1 }, { n: new Date(NaN) }]));
     const place = { record: 1, column: 'n', message: 'Record 1, column "n": the Date is invalid' };
@@ -198,7 +198,7 @@ describe('insert refuses', () => {
     expect(await counted(name)).toEqual({ rows: 0, different: 0 });
   });
 
-  it('what is no source of records, and says what is', async () => {
+  it('anything but a source of records, and says what it accepts', async () => {
     const name = await table();
     const refused = (records: unknown, said: string) =>
       expect(cdp.insert(name, records as Item[])).rejects.toThrow(new TypeError(said));
@@ -211,7 +211,7 @@ describe('insert refuses', () => {
     expect(await counted(name)).toEqual({ rows: 0, different: 0 });
   });
 
-  it('what would be stored as an empty object: a Map, a Set, a promise', async () => {
+  it('objects that JSON would make empty: a Map, a Set, a promise', async () => {
     const name = `values_${++counter}`;
     await project.table(name, { j: 'JSONB' });
     const map = new Map([['a', 1]]);
@@ -227,7 +227,7 @@ describe('insert refuses', () => {
     expect(await project.rows(`SELECT * FROM ${name}`)).toEqual([]);
   });
 
-  it('to go on when the source fails, and closes a source that it does not read to its end', async () => {
+  it('to continue if the source fails, and closes a source that it does not read to the end', async () => {
     const name = await table();
     function* broken(): Generator<Item> {
       yield* items(500);
@@ -251,7 +251,7 @@ describe('insert refuses', () => {
 });
 
 describe('insert with onRefused', () => {
-  it('stores every good record and hands over every bad one, with its place and what is wrong', async () => {
+  it('stores every good record and hands over every bad one, with its position and what is wrong', async () => {
     const name = await table();
     const records: object[] = [...items(1_000)];
     // More in one batch than an answer lists.
@@ -272,7 +272,7 @@ describe('insert with onRefused', () => {
     expect(result.ids?.flatMap((id, i) => (id === null ? [i] : []))).toHaveLength(76);
   });
 
-  it('finds the rows that only Postgres can refuse', async () => {
+  it('finds the records that only Postgres can refuse', async () => {
     const name = await table('ALTER TABLE $table ADD CHECK (n % 100 <> 7), ADD UNIQUE (n)');
     await cdp.insert(name, [{ n: 42 }]);
     const refused: number[] = [];
@@ -282,7 +282,7 @@ describe('insert with onRefused', () => {
     expect(await counted(name)).toEqual({ rows: 297, different: 297 });
   });
 
-  it('finds by halves a record that nobody names', async () => {
+  it('bisects a batch to find a bad record that the error does not name', async () => {
     const name = await table();
     // Refused at the end of the statement, when no record is being looked at.
     await project.rows(`CREATE FUNCTION ${name}_f() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -302,14 +302,14 @@ describe('insert with onRefused', () => {
 });
 
 describe('insert can be aborted', () => {
-  it('before it begins', async () => {
+  it('before it starts', async () => {
     const name = await table();
     const error = await caught(cdp.insert(name, items(10), { signal: AbortSignal.abort('no more') }));
     expect(error).toMatchObject({ code: 'aborted', cause: 'no more' });
     expect(await counted(name)).toEqual({ rows: 0, different: 0 });
   });
 
-  it('in the middle, and says how much was acknowledged', async () => {
+  it('halfway, and says how much was acknowledged', async () => {
     const name = await table();
     const abort = new AbortController();
     function* endless(): Generator<Item> {
@@ -327,7 +327,7 @@ describe('insert can be aborted', () => {
     expect(rows).toBeGreaterThanOrEqual(error.inserted);
   });
 
-  it('while the source keeps it waiting', async () => {
+  it('while it waits for the source', async () => {
     const name = await table();
     const abort = new AbortController();
     async function* stuck(): AsyncGenerator<Item> {

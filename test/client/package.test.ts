@@ -1,4 +1,4 @@
-/** The client as a package of its own: packed, unpacked into an empty folder, imported and compiled against. */
+/** The client as a package of its own: packed, unpacked into an empty folder, imported, and type-checked. */
 import { execFile } from 'node:child_process';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -41,7 +41,7 @@ afterAll(async () => {
   await service.close();
 });
 
-it('has the version of the service, no dependencies, and only the client', () => {
+it("has the version of the service, no dependencies, and only the client's files", () => {
   const { version, dependencies } = packageIn(source);
   expect([version, dependencies]).toEqual([packageIn(projectRoot).version, undefined]);
   const known = /^(?:package\.json|README\.md|LICENSE|dist\/(?:client|contract)\/.+\.(?:js|d\.ts))$/;

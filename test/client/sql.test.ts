@@ -34,7 +34,7 @@ async function collect<Row>(rows: AsyncIterable<Row>): Promise<Row[]> {
 }
 
 describe('the schema', () => {
-  it('is made, changed, read and dropped in the words of the API', async () => {
+  it('can be created, changed, read and dropped', async () => {
     const made = await cdp.createTable({ table_name: 'visits', columns: [{ name: 'at', type: 'TIMESTAMP' }] });
     expect(made).toMatchObject({ table: 'visits', columns: ['id', 'at'] });
     const added = await cdp.addColumn('visits', { name: 'pages', type: 'INTEGER', comment: 'how many' });
@@ -72,7 +72,7 @@ describe('sql works', () => {
     expect(row_count).toBe(1);
   });
 
-  it('as the promise that a query is, with catch and finally, and runs it once', async () => {
+  it('as a promise with catch and finally, and runs once', async () => {
     const query = cdp.sql`INSERT INTO people (name) VALUES (${'promised'})`;
     let ended = 0;
     expect(await query.finally(() => ended++)).toMatchObject({ affected_rows: 1 });
@@ -84,7 +84,7 @@ describe('sql works', () => {
     expect(await cdp.sql`DELETE FROM people WHERE name = 'promised'`).toMatchObject({ affected_rows: 1 });
   });
 
-  it('with pieces within pieces, and names by identifier alone', async () => {
+  it('with nested fragments, and with names only through identifier', async () => {
     const { sql } = cdp;
     const adult = sql`age >= ${18}`;
     const called = sql`name IN (${'ada'}, ${'grace'})`;
@@ -111,7 +111,7 @@ describe('sql works', () => {
     ]);
   });
 
-  it('only when it is awaited, and once', async () => {
+  it('only once it is awaited, and once', async () => {
     const query = cdp.sql`INSERT INTO people (name, age) VALUES ('once', 1) RETURNING age`;
     expect((await project.rows(`SELECT count(*) AS n FROM people WHERE name = 'once'`))[0]).toEqual({ n: 0 });
     expect((await query).rows).toEqual([{ age: 1 }]);
@@ -140,7 +140,7 @@ describe('sql works', () => {
 });
 
 describe('sql refuses', () => {
-  it('text in place of a template, what is no name, and values that cannot be sent', async () => {
+  it('text in place of a template, invalid names, and values that cannot be sent', async () => {
     const call = cdp.sql as unknown as (text: string) => unknown;
     expect(() => call('SELECT 1')).toThrow('query(text, params)');
     expect(() => cdp.sql.identifier('')).toThrow('not a name');
@@ -156,7 +156,7 @@ describe('sql refuses', () => {
     await expect(collect(stream`SELECT 1`)).rejects.toThrow('sqlStream(sql`…`)');
   });
 
-  it('an address that is none, and a token that is missing, before anything is asked', () => {
+  it('an invalid address and a missing token before it sends anything', () => {
     for (const url of ['localhost:8080', 'cdp.example', undefined as unknown as string]) {
       expect(() => new CdpClient({ url, token: project.token })).toThrow(`url: ${url} is not a URL`);
     }
@@ -166,26 +166,26 @@ describe('sql refuses', () => {
     }
   });
 
-  it('with what Postgres says', async () => {
+  it('with the error of Postgres', async () => {
     const error = await caught(cdp.sql`SELECT nothing FROM people`);
     expect(error).toBeInstanceOf(CdpError);
     expect(error).toMatchObject({ code: 'sql_error', status: 400, postgres: { sqlstate: '42703', position: 8 } });
   });
 
-  it('a write that is said to be read-only, and changes nothing', async () => {
+  it('a write in read-only mode, and changes nothing', async () => {
     const error = await caught(cdp.query('DELETE FROM people', [], { read_only: true }));
     expect(error).toMatchObject({ code: 'permission_denied', status: 403 });
     expect(await project.rows('SELECT count(*) AS n FROM people')).toEqual([{ n: 2 }]);
   });
 
-  it('to go on after an abort', async () => {
+  it('to continue after an abort', async () => {
     const signal = AbortSignal.timeout(200);
     expect(await caught(cdp.query('SELECT pg_sleep(30)', [], { signal }))).toMatchObject({ code: 'aborted' });
   });
 });
 
 describe('a stream', () => {
-  it('yields every row of a result without a cap, as objects and as arrays', async () => {
+  it('yields every row of a result without a limit, as objects and as arrays', async () => {
     const rows = await collect(
       cdp.sqlStream<{ n: number }>('SELECT n FROM generate_series(1, $1::int) AS n', [150_000]),
     );
@@ -206,7 +206,7 @@ describe('a stream', () => {
     expect(await cdp.queryJson(text, [], { numbers: 'raw' })).toContain(`"rows":[${raw}]`);
   });
 
-  it('yields columns and then arrays, in batches, and an end', async () => {
+  it('yields columns and then arrays, in batches, and returns at the end', async () => {
     const text = 'SELECT n, 1.50 AS exact FROM generate_series(1, 30000) AS n';
     const { columns, batches } = await cdp.sqlArrays(text, [], { numbers: 'raw' });
     expect(columns).toEqual([
@@ -225,7 +225,7 @@ describe('a stream', () => {
     await expect(collect(late.batches)).rejects.toMatchObject({ code: 'sql_error', postgres: { sqlstate: '22012' } });
   });
 
-  it('yields rows that look like its last line, empty results and rows in many chunks', async () => {
+  it('yields rows that look like its last line, empty results, and rows in many chunks', async () => {
     expect(await collect(cdp.sqlStream(`SELECT true AS done, 1 AS row_count FROM generate_series(1, 2)`))).toEqual([
       { done: true, row_count: 1 },
       { done: true, row_count: 1 },
@@ -256,7 +256,7 @@ describe('a stream', () => {
     await expect.poll(left, { timeout: 10_000 }).toBe(0);
   });
 
-  it('throws the error that the service writes into it, after the rows before', async () => {
+  it('throws the error that the service writes into it, after the rows before the error', async () => {
     const rows: unknown[] = [];
     const work = async () => {
       for await (const row of cdp.sqlStream('SELECT 1 / (60000 - n) AS q FROM generate_series(1, 60000) AS n'))
@@ -266,7 +266,7 @@ describe('a stream', () => {
     expect(rows.length).toBeGreaterThan(0);
   });
 
-  it('throws an error from before the first row, and ends with an abort', async () => {
+  it('throws an error that precedes the first row, and ends with an abort', async () => {
     expect(await caught(collect(cdp.sqlStream('SELECT nothing')))).toMatchObject({ code: 'sql_error' });
     const abort = new AbortController();
     const stream = cdp.sqlStream('SELECT n FROM generate_series(1, 10000000) AS n', [], { signal: abort.signal });

@@ -1,4 +1,7 @@
-/** The types of the client, held by the compiler (`npm run types`); nothing here runs but the assertions' own code. */
+/**
+ * The types of the client, checked by the compiler (`npm run types`); nothing here runs except the code of the
+ * assertions.
+ */
 import { describe, expectTypeOf, it } from 'vitest';
 import {
   CdpClient,
@@ -21,14 +24,14 @@ const cdp = {} as CdpClient;
 const customers = {} as ReturnType<typeof cdp.table<Customer>>;
 
 describe('the types', () => {
-  it('of records are the caller’s, and hold for sources of every kind', () => {
+  it("of records are the caller's, for every kind of source", () => {
     expectTypeOf<typeof customers.insert>().returns.resolves.toEqualTypeOf<InsertResult>();
     expectTypeOf<typeof customers.insert>().parameter(0).toEqualTypeOf<Iterable<Customer> | AsyncIterable<Customer>>();
     type Refused = Parameters<NonNullable<NonNullable<Parameters<typeof customers.insert>[1]>['onRefused']>>[0];
     expectTypeOf<Refused>().toEqualTypeOf<RefusedRecord<Customer>>();
   });
 
-  it('refuse what the service would', () => {
+  it('refuse what the service would refuse', () => {
     const wrong = () => {
       // @ts-expect-error a column that Customer has not
       void customers.insert([{ emial: 'ada@example.com' }]);
@@ -50,7 +53,7 @@ describe('the types', () => {
     expectTypeOf(wrong).returns.toBeVoid();
   });
 
-  it('take what the service takes', () => {
+  it('accept what the service accepts', () => {
     const right = () => {
       void cdp.createTable({ table_name: 't', columns: [{ name: 'a', type: 'TEXT', comment: null }], comment: 'c' });
       void cdp.alterColumn('t', 'a', { new_type: 'JSONB', comment: '' });
@@ -58,7 +61,7 @@ describe('the types', () => {
     expectTypeOf(right).returns.toBeVoid();
   });
 
-  it('of rows go from the template, the query and the stream to the caller', () => {
+  it('of rows reach the caller from the template, the query and the stream', () => {
     interface Row {
       n: number;
     }
@@ -73,12 +76,12 @@ describe('the types', () => {
     expectTypeOf(untyped).returns.resolves.toHaveProperty('rows').toEqualTypeOf<Record<string, unknown>[]>();
   });
 
-  it('of the schema are those of the wire', () => {
+  it('of the schema are those on the wire', () => {
     expectTypeOf<CdpClient['tables']>().returns.resolves.toEqualTypeOf<Table[]>();
     expectTypeOf<Table['kind']>().toEqualTypeOf<'table' | 'view' | 'materialized_view' | 'foreign_table'>();
   });
 
-  it('of codes are the closed list and the client’s own', () => {
+  it("of error codes are the closed list plus the client's own", () => {
     expectTypeOf<ErrorCode>().toExtend<CdpErrorCode>();
     expectTypeOf<Exclude<CdpErrorCode, ErrorCode>>().toEqualTypeOf<
       'network_error' | 'unexpected_answer' | 'aborted' | 'caller_error'
