@@ -1,8 +1,8 @@
-/** Memory that nobody needs any more is free at once, and memory of others stays as it is. */
+/** Memory that is no longer needed is freed at once, and memory of other owners is left alone. */
 import { expect, it } from 'vitest';
 import { BufferList, freeBuffer, GrowingBuffer } from '../../src/codec/buffers.js';
 
-it('frees the memory of a piece without waiting for the garbage collector', () => {
+it('frees the memory of a chunk without waiting for the garbage collector', () => {
   const size = 64 * 1024 * 1024;
   const piece = Buffer.allocUnsafeSlow(size);
   const before = process.memoryUsage().arrayBuffers;
@@ -11,7 +11,7 @@ it('frees the memory of a piece without waiting for the garbage collector', () =
   expect(piece.length).toBe(0);
 });
 
-it('leaves a piece alone that is cut from memory of others', () => {
+it('leaves a chunk alone that is a view of other memory', () => {
   const slab = Buffer.allocUnsafeSlow(64 * 1024).fill('theirs');
   freeBuffer(slab.subarray(0, 32 * 1024));
   freeBuffer(slab.subarray(32 * 1024));
@@ -20,7 +20,7 @@ it('leaves a piece alone that is cut from memory of others', () => {
   expect(slab.length).toBe(64 * 1024);
 });
 
-it('joins the buffers of a list, and leaves it empty', () => {
+it('joins the buffers of a list and empties it', () => {
   const list = new BufferList();
   expect(list.take().bytes.length).toBe(0);
   for (const text of ['a', 'bc', 'd'.repeat(10_000)]) list.push(Buffer.from(text));

@@ -1,4 +1,4 @@
-/** Whole batches against real servers: defaults, order, wide tables, other types, and records that Postgres refuses. */
+/** Whole batches on real servers: defaults, order, wide tables, other types, and records that Postgres refuses. */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { checkRecords, readRecords } from '../../../src/codec/index.js';
 import { insertStatements } from '../../../src/engine/insert/insert-statement.js';
@@ -17,7 +17,7 @@ describe.each(testServers())('a batch in Postgres $major', ({ connection }) => {
 
   beforeEach(() => database.create(SIX_TYPES));
 
-  it('gives a missing key its default and a null NULL, and keeps the order of records and ids', async () => {
+  it('uses the default for a missing key and NULL for null, and keeps the order of records and ids', async () => {
     const shape = table(ID, column('a', 'TEXT', { hasDefault: true }), column('b', 'INTEGER'));
     await database.create(shape, { a: `'fallback'` });
     const own = '0190A1B2-C3D4-7E5F-8A9B-0C1D2E3F4A5B';
@@ -41,7 +41,7 @@ describe.each(testServers())('a batch in Postgres $major', ({ connection }) => {
     ]);
   });
 
-  it('makes 250 rows of defaults', async () => {
+  it('stores 250 records that have only defaults', async () => {
     const rows = await database.store(`[${Array(250).fill('{}').join(',')}]`, SIX_TYPES, 'id, text');
     expect(new Set(rows.map(({ id }) => id)).size).toBe(250);
   });
@@ -62,7 +62,7 @@ describe.each(testServers())('a batch in Postgres $major', ({ connection }) => {
     ]);
   });
 
-  it('gives columns of other Postgres types what Postgres takes', async () => {
+  it('passes values for other Postgres types to Postgres', async () => {
     const other = (name: string, sqlType: string, more = {}) => column(name, null, { sqlType, ...more });
     const shape = table(
       other('date', 'date'),
@@ -101,7 +101,7 @@ describe.each(testServers())('a batch in Postgres $major', ({ connection }) => {
     await expect(database.store('[{"varchar":"abcd"}]', shape, '*')).rejects.toMatchObject({ code: '22001' });
   });
 
-  it('refuses a batch without a word to Postgres, and a record that only Postgres can refuse is found alone', async () => {
+  it('is refused without asking Postgres if a cell is invalid, and a record that only Postgres can refuse is found alone', async () => {
     expect(refusalOf(() => encode('[{"integer":1},{"integer":"x"}]', SIX_TYPES)).code).toBe('invalid_value');
     const shape = table(column('d', null, { sqlType: 'date' }));
     await database.create(shape);
@@ -119,7 +119,7 @@ describe.each(testServers())('a batch in Postgres $major', ({ connection }) => {
     expect(verdicts).toEqual(['stored', '22008', 'stored']);
   });
 
-  it('protects the schema from values that look like SQL', async () => {
+  it('cannot change the schema with values that look like SQL', async () => {
     const hostile = [`'); DROP TABLE app.customers; --`, '"}\'),({', '$1', '\\', 'NULL', '{NULL}'];
     const rows = await database.store(
       JSON.stringify(hostile.map((text) => ({ text, jsonb: { [text]: text } }))),

@@ -8,7 +8,7 @@ const parse = (text: string) => readRecords(bytes(text));
 const repeated = (record: string, count: number) => `[${Array<string>(count).fill(record).join(',')}]`;
 
 describe('a batch works', () => {
-  it('as one statement with one array for each column that a record has', () => {
+  it('as one statement with one array for each column that occurs', () => {
     const inserts = encode('[{"age":1,"email":"a"},{"email":"NULL"},{"age":null,"email":"\\"\\\\"}]', CUSTOMERS);
     expect(inserts).toEqual([
       {
@@ -25,7 +25,7 @@ describe('a batch works', () => {
     ]);
   });
 
-  it('as one statement for each set of defaults that records leave out', () => {
+  it('as one statement for each set of defaults that records omit', () => {
     const id = '"id":"0190a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b"';
     const shape = table(ID, column('a', 'TEXT', { hasDefault: true }), column('b', 'TEXT'));
     const inserts = encode(`[{"b":"0"},{"a":null},{${id}},{"b":"3","a":"x"},{},{"a":"y",${id}}]`, shape);
@@ -39,7 +39,7 @@ describe('a batch works', () => {
     expect(inserts[1]?.statement.params).toEqual(['{NULL,"x"}', '{NULL,"3"}']);
   });
 
-  it('with 250 empty records, by rows without columns', () => {
+  it('with 250 empty records, as rows without columns', () => {
     const [insert, ...others] = encode(repeated('{}', 250), CUSTOMERS, true);
     expect(others).toEqual([]);
     expect(insert?.statement).toEqual({
@@ -80,7 +80,7 @@ describe('a batch refuses', () => {
     expect(refusalOf(() => parse(body))).toMatchObject({ code, message });
   });
 
-  it('elements that are no objects, each by its index', () => {
+  it('elements that are not objects, each by its index', () => {
     expect(refusalOf(() => encode('[{},1,{},[],null]', CUSTOMERS))).toMatchObject({
       code: 'invalid_request',
       message: 'Record 1 is a number, not an object (and 2 more errors)',
@@ -93,7 +93,7 @@ describe('a batch refuses', () => {
     });
   });
 
-  it('a key that a record gives twice, but not inside a JSONB value', () => {
+  it('a key that a record has twice, unless it is inside a JSONB value', () => {
     expect(parse('[{"a":{"b":1,"b":2}}]').records).toHaveLength(1);
     const shape = table(column('a', 'INTEGER'), column('b', 'INTEGER'), column('__proto__', 'INTEGER'));
     const body = '[{},{"a":1,"b":2,"a":1,"a":3},{"__proto__":1,"__proto__":1}]';
@@ -107,7 +107,7 @@ describe('a batch refuses', () => {
     });
   });
 
-  it('records and cells in one answer', () => {
+  it('bad records and bad cells in one answer', () => {
     const shape = table(column('a', 'INTEGER'));
     expect(refusalOf(() => encode('[{"a":"x"},5,{"a":1,"a":2},{"b":1}]', shape))).toMatchObject({
       code: 'invalid_request',
@@ -122,7 +122,7 @@ describe('a batch refuses', () => {
     });
   });
 
-  it('an unknown column, with the nearest name', () => {
+  it('an unknown column, and suggests the nearest name', () => {
     expect(refusalOf(() => encode('[{},{"emial":"x"}]', CUSTOMERS))).toMatchObject({
       code: 'unknown_column',
       status: 400,
@@ -141,14 +141,14 @@ describe('a batch refuses', () => {
   });
 
   it.each(['__proto__', 'constructor', 'toString', 'xmin', 'Email', '', '"; DROP TABLE x', '\u0000', '\ud800'])(
-    'the key %j where no column is called so',
+    'the key %j if no column has this name',
     (key) => {
       const refusal = refusalOf(() => encode(`[{${JSON.stringify(key)}:1}]`, CUSTOMERS));
       expect(refusal).toMatchObject({ code: 'unknown_column', errors: [{ record: 0, column: key }] });
     },
   );
 
-  it('all bad cells of all records in one answer, unknown columns among them', () => {
+  it('all bad cells of all records in one answer, including unknown columns', () => {
     const body = '[{"age":"12abc","email":{}},{"age":2},{"agee":1,"age":1e400,"id":null,"email":"ok"}]';
     const refusal = refusalOf(() => encode(body, CUSTOMERS));
     expect(refusal.code).toBe('invalid_value');
@@ -162,7 +162,7 @@ describe('a batch refuses', () => {
     ]);
   });
 
-  it('125,000 bad cells, of which it lists 50', () => {
+  it('125,000 bad cells, and lists 50 of them', () => {
     const columns = Array.from({ length: 500 }, (_, i) => column(`column_${i}`, 'INTEGER'));
     const record = `{${columns.map(({ name }) => `"${name}":"x"`).join(',')}}`;
     const refusal = refusalOf(() => encode(repeated(record, 250), table(...columns)));
@@ -171,7 +171,7 @@ describe('a batch refuses', () => {
     expect(refusal.message).toMatch(/and 124999 more errors/);
   });
 
-  it('ids of a table without any', () => {
+  it('ids of a table that has none', () => {
     expect(refusalOf(() => encode('[{}]', table(column('a', 'TEXT')), true))).toMatchObject({
       code: 'invalid_request',
     });
@@ -187,12 +187,12 @@ describe('a batch protects', () => {
     expect(JSON.stringify([refusal.message, refusal.errors]).length).toBeLessThan(2_000);
   });
 
-  it('names of schema, table and column by quoting them', () => {
+  it('schema, table and column names by quoting them', () => {
     const shape = { ...table(column('a"b', 'TEXT')), schema: 's"', name: 't"; --' };
     expect(encode('[{"a\\"b":"x"}]', shape)[0]?.statement.text).toMatch(/^INSERT INTO "s"""\."t""; --" \("a""b"\) /);
   });
 
-  it('every value by keeping it out of the statement', () => {
+  it('the statement from values by passing them as parameters', () => {
     const value = '\'"}),{$1; DROP TABLE';
     const [insert] = encode(JSON.stringify([{ text: value, jsonb: value }]), SIX_TYPES);
     expect(insert?.statement.text).not.toContain('DROP');

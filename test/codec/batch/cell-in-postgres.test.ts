@@ -1,6 +1,6 @@
 /**
- * Cells against real servers: what the contract accepts is stored and reads back equal, and whatever gets past our
- * grammar gets past Postgres too.
+ * Cells on real servers: what the contract accepts is stored and reads back equal, and Postgres accepts whatever our
+ * grammar accepts.
  */
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -57,7 +57,7 @@ describe.each(testServers())('a cell in Postgres $major', ({ connection }) => {
     );
   }
 
-  it('stores TEXT of any characters', async () => {
+  it('stores TEXT with any characters', async () => {
     const anyText = fc.oneof(
       fc.string({ unit: 'binary' }),
       fc.string({
@@ -98,7 +98,7 @@ describe.each(testServers())('a cell in Postgres $major', ({ connection }) => {
     );
   });
 
-  it('stores FLOAT as the double that is nearest', async () => {
+  it('stores FLOAT as the nearest double', async () => {
     const number = fc.oneof(
       fc
         .double({ noNaN: true, noDefaultInfinity: true })
@@ -133,7 +133,7 @@ describe.each(testServers())('a cell in Postgres $major', ({ connection }) => {
     ]);
   });
 
-  it('stores TIMESTAMP to the microsecond, whatever the session is set to', async () => {
+  it('stores TIMESTAMP to the microsecond, whatever the settings of the session', async () => {
     const two = (max: number) => fc.integer({ min: 0, max }).map((number) => String(number).padStart(2, '0'));
     const stamp = fc.record({
       year: fc
@@ -173,7 +173,7 @@ describe.each(testServers())('a cell in Postgres $major', ({ connection }) => {
     );
   });
 
-  it('rounds TIMESTAMP as Postgres does, however many digits are sent', async () => {
+  it('rounds TIMESTAMP like Postgres, however many digits are sent', async () => {
     const fractions = [
       '1234564',
       '1234565',
@@ -203,7 +203,7 @@ describe.each(testServers())('a cell in Postgres $major', ({ connection }) => {
     ).toEqual(['1991-01-01 00:00:00 AD', '1991-01-01 00:00:00 AD', '0001-02-29 00:00:00 BC', '0012-11-10 00:00:00 AD']);
   });
 
-  it('stores JSONB with its digits', async () => {
+  it('stores JSONB with all digits', async () => {
     await agrees(
       'JSONB',
       fc.json({ maxDepth: 4, stringUnit: 'grapheme' }),
@@ -251,7 +251,7 @@ describe.each(testServers())('a cell in Postgres $major', ({ connection }) => {
     }
   });
 
-  it('accepts nothing that Postgres refuses, near the edge of each grammar', async () => {
+  it('accepts nothing that Postgres refuses, close to the edge of each grammar', async () => {
     const alphabets: [ColumnType, string[]][] = [
       ['INTEGER', [...'0123456789-+.eE_x ']],
       ['FLOAT', [...'0123456789-+.eE_x ', 'NaN', 'Infinity']],

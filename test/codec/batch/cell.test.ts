@@ -14,7 +14,7 @@ function cell(shape: Column, json: string): string | null {
 type Row = readonly [json: string, stored: string | null];
 
 function accepts(shape: Column, rows: readonly Row[]): void {
-  it.each(rows)(`${shape.displayType} takes %s`, (json, stored) => {
+  it.each(rows)(`${shape.displayType} accepts %s`, (json, stored) => {
     expect(cell(shape, json)).toBe(stored);
   });
 }
@@ -262,7 +262,7 @@ describe('a timestamp', () => {
     ['"2026-01-31T00:00:00-10:60"', '"2026-01-31T00:00:00-10:60" has an offset that is not within ±15:59'],
   ]);
 
-  it('TIMESTAMP says to a number what to send instead', () => {
+  it('TIMESTAMP refuses a number and hints at what to send instead', () => {
     const refusal = readCell(TIMESTAMP, { kind: 'number', text: '1767225600000' });
     expect(refusal).toHaveProperty('hint', expect.stringContaining('RFC 3339'));
   });

@@ -1,4 +1,4 @@
-/** A database of its own on a real server, with one table, to store batches in and read them back. */
+/** A database on a real server, with one table to store batches in and to read them back. */
 import { randomBytes } from 'node:crypto';
 import pg from 'pg';
 import type { Table } from '../../../src/engine/catalog/catalog.js';

@@ -1,4 +1,7 @@
-/** The fast path against the reference: what it accepts the reference accepts, and both write the same values. */
+/**
+ * The fast path compared with the reference: the reference accepts whatever the fast path accepts, and both write the
+ * same values.
+ */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { COLUMN_TYPES, type ColumnType } from '../../../src/contract/column-types.js';
@@ -297,7 +300,7 @@ describe.each([
     return true;
   }
 
-  it('is of that format', () => {
+  it('uses that format', () => {
     expect(plan.program.format).toBe(format);
   });
 
@@ -308,7 +311,7 @@ describe.each([
     );
   });
 
-  it('agrees with the reference on batches of fitting cells, and takes most of them', () => {
+  it('agrees with the reference on batches of valid cells, and accepts most of them', () => {
     let [runs, taken] = [0, 0];
     fc.assert(
       fc.property(fc.array(fittingRecord, { minLength: 1, maxLength: 8 }), (records) => {
@@ -332,7 +335,7 @@ describe.each([
     });
   }
 
-  it('agrees with the reference on bodies that were cut, doubled or changed in one byte', () => {
+  it('agrees with the reference on bodies that are truncated, doubled or changed in one byte', () => {
     const change = fc.tuple(batch, fc.nat(), fc.nat(255), fc.constantFrom('cut', 'change', 'double'));
     fc.assert(
       fc.property(change, ([text, place, byte, how]) => {
@@ -348,7 +351,7 @@ describe.each([
     );
   });
 
-  it('agrees with the reference on every beginning of a batch, and with any byte in place of each of its bytes', () => {
+  it('agrees with the reference on every prefix of a batch, and with each of its bytes replaced by any byte', () => {
     const text =
       '[{"id":"01a1fd34-6858-755e-983c-9a25762dff0b","text":"a\\n\\ud83d\\ude00é","integer":-12,"float":1.5e3, "boolean":true,' +
       '"timestamp":"2024-02-29T12:00:00.5+01:00","jsonb":{"a":[1,{}],"b":"\\u00e9"},"größe":null},\n' +
@@ -365,7 +368,7 @@ describe.each([
     }
   });
 
-  it('takes an ordinary batch of 250 records', () => {
+  it('accepts an ordinary batch of 250 records', () => {
     const records = Array.from({ length: 250 }, (_, i) => ({
       text: `name ${i} "quoted" \\ back\nline`,
       integer: i,
@@ -402,24 +405,24 @@ describe.each([
     ['jsonb', '"a \\"text\\""'],
     ['jsonb', '[1e-9,{"\\ud83d\\ude00":"\\n"}]'],
     ['jsonb', '-1.5e+300'],
-  ])('takes what people send: %s of %s', (name, value) => {
+  ])('accepts common values: %s of %s', (name, value) => {
     expect(agree(bytes(`[{"${name}":${value}}]`))).toBe(true);
   });
 
-  it('takes keys as writers of ASCII spell them', () => {
+  it('accepts keys with non-ASCII characters escaped', () => {
     expect(agree(bytes('[{"gr\\u00f6\\u00dfe":"a"},{"größe":"b"},{"gr\\u00F6\\u00DFe" :"c"}]'))).toBe(true);
     expect(agree(bytes('[{"gr\\u00F6\\u00dfe":"a"}]'))).toBe(false);
     expect(agree(bytes('[{"größe":"a","gr\\u00f6\\u00dfe":"b"}]'))).toBe(false);
   });
 
-  it('finds the end of a text of any length at any place', () => {
+  it('finds the end of a text of any length at any offset', () => {
     const texts = Array.from({ length: 600 }, (_, i) => ({ text: 'ü'.repeat(i % 7) + 'x'.repeat(i) }));
     for (let from = 0; from < texts.length; from += 100) {
       expect(agree(bytes(JSON.stringify(texts.slice(from, from + 100))))).toBe(true);
     }
   });
 
-  it('reads any four escapes in a row', () => {
+  it('reads any four consecutive escapes', () => {
     const escape = (unit: number) => `\\u${unit.toString(16).padStart(4, '0')}`;
     const units = [0x1, 0x5c, 0x7f, 0x80, 0x7ff, 0x800, 0xabcd, 0xd7ff, 0xd800, 0xdc00, 0xe000, 0xffff];
     for (const a of units) {
@@ -448,13 +451,13 @@ describe.each([
     }
   });
 
-  it(`${format === 'marked' ? 'takes' : 'leaves to the reference'} records that differ in which columns with a default they give`, () => {
+  it(`${format === 'marked' ? 'takes' : 'leaves to the reference'} records that omit different columns with a default`, () => {
     expect(agree(bytes('[{"id":"01a1fd34-6858-755e-983c-9a25762dff0b","text":"a"}]'))).toBe(true);
     expect(agree(bytes('[{"id":"01a1fd34-6858-755e-983c-9a25762dff0b"},{"text":"a"}]'))).toBe(format === 'marked');
     expect(agree(bytes('[{"text":"a"},{"id":"01a1fd34-6858-755e-983c-9a25762dff0b"}]'))).toBe(format === 'marked');
   });
 
-  it('finds its columns in whatever order the keys come, and whichever are missing', () => {
+  it('finds its columns in any order of keys, and with any of them missing', () => {
     const names = table.columns.slice(1, 1 + COLUMN_TYPES.length).map(({ name }) => name);
     const value: Record<string, string> = { text: '"a"', integer: '1', float: '1.5', boolean: 'true', jsonb: '[]' };
     fc.assert(
@@ -468,7 +471,7 @@ describe.each([
   });
 });
 
-it('follows a batch in which each record gives another column with a default twice at most', () => {
+it('processes a batch whose records each give another column with a default in at most two passes', () => {
   const many = markedPlanOf(
     column('text', 'TEXT'),
     ...Array.from({ length: 250 }, (_, i) => column(`d${i}`, 'TEXT', { hasDefault: true })),

@@ -1,4 +1,4 @@
-/** The memory of the walk: what is in it when, and how large it becomes. */
+/** The memory of the encoder: what is in it at which time, and how large it becomes. */
 import { expect, it } from 'vitest';
 import { LIMITS } from '../../../src/contract/limits.js';
 import type { EncodedBatch } from '../../../src/codec/index.js';
@@ -20,14 +20,14 @@ const textOf = ({ data }: EncodedBatch) => Buffer.from(data).toString();
 const row = (a: string, b: string) =>
   [a, b].reduce((row, text) => row + `\0\0\0${String.fromCharCode(text.length)}${text}`, '\0\x02');
 
-it('keeps the rows of a batch as they are while others are encoded', () => {
+it('keeps the rows of a batch unchanged while others are encoded', () => {
   const first = encoded('[{"a":"x","b":"y"}]', TEXTS);
   const second = encoded('[{"a":"z","b":"z"}]', TEXTS);
   expect(textOf(first)).toBe(row('x', 'y'));
   expect(textOf(second)).toBe(row('z', 'z'));
 });
 
-it('goes from table to table', () => {
+it('switches between tables', () => {
   const other = planOf(column('b', 'TEXT'), column('c', 'TEXT'));
   for (let i = 0; i < 3; i++) {
     expect(textOf(encoded('[{"b":"y","a":"x"}]', TEXTS))).toBe(row('x', 'y'));
@@ -39,7 +39,7 @@ it('goes from table to table', () => {
 it.each([
   ['in the order of the columns', (text: string) => `[{"a":"${text}","b":"b"}]`],
   ['in another order', (text: string) => `[{"b":"b","a":"${text}"}]`],
-])('takes the largest body, its keys %s, and small ones after it', (_, json) => {
+])('encodes the largest body, its keys %s, and small ones after it', (_, json) => {
   const text = 'é'.repeat((LIMITS.bodyBytes - 20) / 2);
   for (let i = 0; i < 3; i++) {
     const large = encoded(json(text), TEXTS);
@@ -49,14 +49,14 @@ it.each([
   }
 });
 
-it('makes room for cells that become many times as long', () => {
+it('makes room for cells that become many times longer', () => {
   const list = JSON.stringify(Array.from({ length: 60_000 }, () => '"\\'));
   const cell = `{${Array.from({ length: 60_000 }, () => String.raw`"\\"\\\\"`).join()}}`;
   const record = `{"list":${list},"n":1}`;
   expect(textOf(encoded(`[${record},${record}]`, ARRAYS))).toBe(`1\t${cell}\n`.repeat(2));
 });
 
-it('leaves what would need more than its memory to the reference', () => {
+it('leaves a batch that needs more than its memory to the reference', () => {
   // Each backslash of a text in an object in an array is two in JSON and eight in COPY's text.
   const object = JSON.stringify({ text: '\\'.repeat(4_000_000) });
   expect(fast(ARRAYS, bytes(`[{"n":1,"list":[${object}]}]`))).toBeNull();

@@ -1,4 +1,4 @@
-/** Numbers in bytes against what JavaScript makes of their text, which is right by its standard. */
+/** Numbers parsed from bytes, compared with what JavaScript makes of the same text, which its standard defines. */
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { bytes, column } from './shapes.js';
@@ -47,7 +47,7 @@ it('rounds the shortest text of a double to that double', () => {
   );
 });
 
-it('rounds what lies in the middle of two doubles, and beside it, as JavaScript does', () => {
+it('rounds midpoints between two doubles, and values next to them, like JavaScript', () => {
   fc.assert(
     fc.property(fc.bigInt({ min: 2n ** 53n, max: 2n ** 59n }), fc.integer({ min: -22, max: 22 }), (value, exponent) => {
       const step = 2n ** BigInt(value.toString(2).length - 53);
@@ -70,7 +70,7 @@ function scaled(numerator: bigint, denominator: bigint, digits: number): [mantis
   return [mantissa(), exponent];
 }
 
-it('rounds the first digits of the middle of any two doubles, and what lies beside them, as JavaScript does', () => {
+it('rounds the first digits of the midpoint of any two doubles, and values next to them, like JavaScript', () => {
   const double = fc.tuple(fc.bigInt({ min: 2n ** 52n, max: 2n ** 53n - 1n }), fc.integer({ min: -1070, max: 960 }));
   fc.assert(
     fc.property(double, fc.integer({ min: 15, max: 19 }), ([significand, power], digits) => {
@@ -83,7 +83,7 @@ it('rounds the first digits of the middle of any two doubles, and what lies besi
   );
 });
 
-it('makes an int64 of every integer that is one', () => {
+it('parses every 64-bit integer', () => {
   fc.assert(
     fc.property(fc.bigInt({ min: -(2n ** 65n), max: 2n ** 65n }), fc.nat(64), (value, shift) => {
       const expected = value >> BigInt(shift);
@@ -95,7 +95,7 @@ it('makes an int64 of every integer that is one', () => {
   );
 });
 
-it.each(['', '-', '01', '-01', '.5', '5.', '1.e5', '1e', '1e+', '1.2.3', '+1', 'NaN'])('takes no %j', (text) => {
+it.each(['', '-', '01', '-01', '.5', '5.', '1.e5', '1e', '1e+', '1.2.3', '+1', 'NaN'])('refuses %j', (text) => {
   expect(double(text)).toBeNull();
   expect(int64(text)).toBeNull();
 });

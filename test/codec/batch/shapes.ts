@@ -1,4 +1,4 @@
-/** Table shapes as the catalog would give them, for tests of the batch. */
+/** Table shapes as the catalog returns them, for tests of the batch. */
 import { COLUMN_TYPES, type ColumnType } from '../../../src/contract/column-types.js';
 import { EngineError } from '../../../src/contract/errors.js';
 import { checkRecords, readRecords } from '../../../src/codec/index.js';

@@ -89,12 +89,12 @@ describe('reading JSON works', () => {
     });
   });
 
-  it('decodes every escape, halves of surrogate pairs included', () => {
+  it('decodes every escape, including lone surrogates', () => {
     const root = read(String.raw`"\"\\\/\b\f\n\r\té\ud83d\ude00\u0000\ud800"`);
     expect(root).toEqual({ kind: 'string', value: '"\\/\b\f\n\r\té😀\u0000\ud800' });
   });
 
-  it('gives __proto__ and constructor as keys like any other', () => {
+  it('returns __proto__ and constructor as ordinary keys', () => {
     const text = '{"__proto__":{"polluted":1},"constructor":2}';
     const root = read(text);
     expect(root.kind === 'object' && root.members.map(([key]) => key)).toEqual(['__proto__', 'constructor']);
@@ -105,7 +105,7 @@ describe('reading JSON works', () => {
     expect({}).not.toHaveProperty('polluted');
   });
 
-  it('gives the same tree, and refuses with the same words, however deeply it keeps nodes', () => {
+  it('returns the same tree and refuses with the same message, however deeply it keeps nodes', () => {
     const outcome = (text: string, kept: number) => {
       try {
         const root = readJson(bytes(text), undefined, kept);
@@ -128,7 +128,7 @@ describe('reading JSON works', () => {
     );
   });
 
-  it('counts the values of what it does not keep, and reads numbers as they are written', () => {
+  it('counts the values that it does not keep, and checks the syntax of numbers', () => {
     const root = readJson(bytes('[[1, -0, 1.5e3, [true, {"a": null}], 0]]'), undefined, 1);
     const [inner] = root.kind === 'array' ? root.items : [];
     expect(inner).toMatchObject({ kind: 'array', values: 8, text: '[1, -0, 1.5e3, [true, {"a": null}], 0]' });
@@ -137,7 +137,7 @@ describe('reading JSON works', () => {
     }
   });
 
-  it('gives the fields of a request, and its data apart, digit by digit', () => {
+  it('returns the fields of a request apart from its data, digit by digit', () => {
     const text = '{"sql":"x","params":[1,{"a":[2]},"z"],"max_rows":1.0,"read_only":true,"other":{"b":1}}';
     const { value, data } = readJsonBody(bytes(text), 'params');
     expect(data.map(plain)).toEqual([1, { a: [2] }, 'z']);
@@ -150,7 +150,7 @@ describe('reading JSON works', () => {
     });
   });
 
-  it('gives the value that JSON.parse gives', () => {
+  it('returns the value that JSON.parse returns', () => {
     fc.assert(
       fc.property(fc.json(), fc.constantFrom('', ' ', '\n\t\r '), (text, space) => {
         const sent = space + text + space;
@@ -161,7 +161,7 @@ describe('reading JSON works', () => {
     );
   });
 
-  it('takes exactly the texts that JSON.parse takes', () => {
+  it('accepts exactly the texts that JSON.parse accepts', () => {
     const fragments = [
       '{',
       '}',
@@ -214,12 +214,12 @@ describe('reading JSON works', () => {
     );
   });
 
-  it('takes 100 levels of nesting, and brackets in strings do not count', () => {
+  it('accepts 100 levels of nesting, and does not count brackets in strings', () => {
     const levels = '{"a":['.repeat(50) + `"${'['.repeat(200)}"` + ']}'.repeat(50);
     expect(readJsonBody(bytes(levels)).value).toEqual(JSON.parse(levels));
   });
 
-  it('takes a body of 10 MiB whatever it is made of', () => {
+  it('accepts a body of 10 MiB whatever it contains', () => {
     for (const body of [
       `[${'1,'.repeat(5_000_000)}1]`,
       `["${'\\n'.repeat(5_000_000)}"]`,
@@ -233,7 +233,7 @@ describe('reading JSON works', () => {
 });
 
 describe('reading JSON refuses', () => {
-  it('names line and column of what is wrong, and nothing of the values around', () => {
+  it('with the line and column of what is wrong, without the values around it', () => {
     expect(refusal('[\n  {"card": "4111-1111"}\n  {"card": "4222-2222"}\n]')).toBe(
       'The body is not valid JSON: line 3, column 3: expected a comma or a closing bracket',
     );
@@ -262,7 +262,7 @@ describe('reading JSON refuses', () => {
     expect(refusal(text)).toBe(`The body is not valid JSON: ${message}`);
   });
 
-  it('the 101st level of nesting, and a million levels without running out of stack', () => {
+  it('the 101st level of nesting, and a million levels without a stack overflow', () => {
     const message = 'The body is not valid JSON: line 1, column 101: at most 100 levels of nesting are allowed';
     expect(refusal('['.repeat(101) + ']'.repeat(101))).toBe(message);
     expect(refusal('['.repeat(1_000_000))).toBe(message);
@@ -281,7 +281,7 @@ describe('reading JSON refuses', () => {
     expect(refusal(Uint8Array.from(notUtf8[4] as number[]))).toContain('expected a value');
   });
 
-  it('a key given twice, at any depth or only at the top', () => {
+  it('a duplicate key, at any depth or only at the top', () => {
     const twice = (text: string, deep?: boolean) => () => refuseDuplicateKeys(read(text), deep);
     expect(twice('{"a":1,"b":2,"a":3}')).toThrow('The key "a" occurs twice');
     expect(twice(String.raw`{"a":1,"\u0061":3}`)).toThrow('The key "a" occurs twice');
@@ -292,8 +292,8 @@ describe('reading JSON refuses', () => {
   });
 });
 
-describe('reading JSON protects', () => {
-  it('messages from long texts and from what a terminal would act on', () => {
+describe('reading JSON protects messages', () => {
+  it('from long texts and from control characters', () => {
     expect(quoted('x'.repeat(1_000_000), 10)).toBe('"xxxxxxxxxx…"');
     expect(quoted('\u001b[31m"\ud800')).toBe(String.raw`"\u001b[31m\"\ud800"`);
   });

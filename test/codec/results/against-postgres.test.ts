@@ -1,4 +1,4 @@
-/** The rendering of binary values beside Postgres's own text of the same values, on every server there is. */
+/** Binary values rendered by us, compared with Postgres's own text of the same values, on every server of the run. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type ResultColumn, rowEncoder } from '../../../src/codec/index.js';
 import { builtInTypeName } from '../../../src/codec/results/types.js';
@@ -140,7 +140,7 @@ for (const { major, connection } of testServers()) {
         for (const [ours, text] of await pairs(session, source)) expect(String(ours)).toBe(text);
       });
 
-      test('timestamptz is RFC 3339 in UTC', async () => {
+      test('timestamptz is written as RFC 3339 in UTC', async () => {
         await settings(session, CANONICAL);
         const random = `select timestamptz '2000-01-01' + ${MICROS} from generate_series(1, 3000)`;
         const days = `select (v::timestamp at time zone 'UTC') + interval '0.25 s'
@@ -188,7 +188,7 @@ for (const { major, connection } of testServers()) {
         });
       }
 
-      test('NaN and infinities are strings', async () => {
+      test('NaN and infinities are written as strings', async () => {
         for (const type of ['float4', 'float8']) {
           for (const [ours, text] of await pairs(session, literals(type, 'NaN', 'Infinity', '-Infinity'))) {
             expect(ours).toBe(text);
@@ -197,7 +197,7 @@ for (const { major, connection } of testServers()) {
       });
 
       test.each(Object.entries(ARRAY_ELEMENTS))(
-        'an array of %s holds what its elements are',
+        'an array of %s contains its elements as they are written alone',
         async (type, elements) => {
           const one = await answer(session, `select v from unnest(array[${elements}]::${type}[]) v`);
           const [a, b] = one.json.map((row) => row.slice(1, -1));
@@ -213,7 +213,7 @@ for (const { major, connection } of testServers()) {
     });
 
     describe('protects', () => {
-      test('no answer depends on what a statement set', async () => {
+      test('no answer depends on settings that a statement changed', async () => {
         const values = [
           ...Object.entries(ARRAY_ELEMENTS).map(([type, elements]) => `array[${elements}]::${type}[]`),
           ...[`'2024-07-01 12:00+00'::timestamptz`, `'2024-07-01 12:00'::timestamp`, `'2024-07-01'::date`],
@@ -239,7 +239,7 @@ for (const { major, connection } of testServers()) {
         expect(after.csv).toEqual(before.csv);
       });
 
-      test('every built-in type that a column can have is called as format_type calls it', async () => {
+      test('every built-in type that a column can have is named as format_type names it', async () => {
         const rows = await session.query(
           callerSql(`select t.oid, format_type(t.oid, -1)
           from pg_type t left join pg_type e on e.oid = t.typelem and t.typcategory = 'A'

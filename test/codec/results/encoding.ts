@@ -1,4 +1,4 @@
-/** Rows built by hand and encoded, for the tests of this folder. */
+/** Rows built by hand and encoded, for the tests in this folder. */
 import { expect } from 'vitest';
 import { type Numbers, type ResultColumn, rowEncoder, type RowMode } from '../../../src/codec/index.js';
 import { outputNames } from '../../../src/codec/results/columns.js';

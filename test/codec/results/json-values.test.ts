@@ -146,7 +146,7 @@ describe('works', () => {
     expect(json(OID.interval, value)).toBe(`"${expected}"`);
   });
 
-  test('bytea is hex, "char" never breaks UTF-8', () => {
+  test('bytea is hex, and "char" never breaks UTF-8', () => {
     expect(json(OID.bytea, Buffer.from([0, 0x5c, 0xff]))).toBe('"\\\\x005cff"');
     expect(json(OID.bytea, Buffer.alloc(0))).toBe('"\\\\x"');
     expect(json(OID.char, Buffer.from([0xc3]))).toBe('"\\\\303"');
@@ -186,7 +186,7 @@ describe('works', () => {
     expect(json(oid, value)).toBe(expected);
   });
 
-  test('arrays of types that come in binary', () => {
+  test('arrays of types that are sent in binary', () => {
     expect(json(OID.float8Array, array([], []))).toBe('[]');
     expect(json(OID.float8Array, array([3], [float8(1.5), null, float8(NaN)]))).toBe('[1.5,null,"NaN"]');
     const four = [1, 2, 3, 4].map(float8);
@@ -197,7 +197,7 @@ describe('works', () => {
 });
 
 describe('protects', () => {
-  test('any text comes back as it was, on one line', () => {
+  test('any text reads back unchanged, on one line', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'binary', maxLength: 200 }), (text) => {
         const encoded = json(OID.text, text);
@@ -207,7 +207,7 @@ describe('protects', () => {
     );
   });
 
-  test('every timestamptz that a Date can hold reads as the Date does, to the microsecond', () => {
+  test('every timestamptz in the range of Date reads as the Date does, to the microsecond', () => {
     const limit = 8_639_000_000_000_000_000n;
     fc.assert(
       fc.property(fc.bigInt({ min: -limit, max: limit }), (micros) => {
@@ -220,7 +220,7 @@ describe('protects', () => {
     );
   });
 
-  test('a double is what JavaScript makes of it, few decimals or many', () => {
+  test('a double is written as JavaScript writes it, with few decimals or many', () => {
     const decimals = fc
       .tuple(fc.integer({ min: -(10 ** 15), max: 10 ** 15 }), fc.integer({ min: 0, max: 9 }))
       .map(([digits, places]) => digits / 10 ** places);
@@ -235,7 +235,7 @@ describe('protects', () => {
     );
   });
 
-  test('a timestamptz of our time reads as the Date does, around midnight too', () => {
+  test('a contemporary timestamptz reads as the Date does, also around midnight', () => {
     const day = 86_400_000_000n;
     const micros = fc
       .tuple(

@@ -1,4 +1,6 @@
-/** Rows taken from a stream of messages: how many, and how far. What they become is tested in rows.test.ts. */
+/**
+ * Rows taken from a stream of messages: how many, and where it stops. How rows are written is tested in rows.test.ts.
+ */
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { rowEncoder, type RowEncoder } from '../../../src/codec/index.js';
@@ -24,7 +26,7 @@ const lines = (...types: number[]): RowEncoder =>
   );
 
 describe('works', () => {
-  test('takes as many rows as asked for, and stops before what is no row', () => {
+  test('encodes as many rows as requested, and stops before a message that is not a row', () => {
     const bytes = stream([['1'], ['2'], ['3'], ['4'], ['5']]);
     const encoder = lines(OID.int8);
     const first = encoder.encode(bytes, 0, bytes.length, 3, MANY);
@@ -34,14 +36,14 @@ describe('works', () => {
     expect(bytes.toString('latin1', rest.end, rest.end + 1)).toBe('C');
   });
 
-  test('stops before a row that is not there as a whole', () => {
+  test('stops before an incomplete row', () => {
     const bytes = stream([['1'], ['2']]);
     const { count, bytes: rows, end } = lines(OID.int8).encode(bytes, 0, bytes.length - 15, 3, MANY);
     expect([count, rows.toString()]).toEqual([1, '[1]\n']);
     expect(bytes.toString('latin1', end, end + 1)).toBe('D');
   });
 
-  test('several rows stay below the bytes that they may take; one alone goes beyond', () => {
+  test('keeps several rows below the byte limit; only a single row may exceed it', () => {
     const rows = Array.from({ length: 10 }, () => ['x'.repeat(1_000)]);
     const bytes = stream(rows);
     const encoder = lines(OID.text);
@@ -58,14 +60,14 @@ describe('works', () => {
     expect(encoder.encode(bytes, 0, bytes.length, MANY, 0).count).toBe(1);
   });
 
-  test('results take turns', () => {
+  test('several results take turns', () => {
     const [numbers, texts] = [lines(OID.int8), lines(OID.text)];
     const bytes = stream([['1'], ['2']]);
     const rows = [numbers, texts, numbers].map((encoder) => encoder.encode(bytes, 0, bytes.length, 1, MANY).bytes);
     expect(rows.join('')).toBe('[1]\n["1"]\n[1]\n');
   });
 
-  test('the longest message, each byte of it escaped, and small rows after it', () => {
+  test('encodes the longest message with every byte escaped, and small rows after it', () => {
     const encoder = lines(OID.text, OID.textArray);
     const control = '\u0001'.repeat(7_900_000);
     const bytes = stream([[control, `{${control}}`]]);
@@ -76,7 +78,7 @@ describe('works', () => {
     expect(encoder.encode(small, 0, small.length, 1, MANY).bytes.toString()).toBe('["1",["2"]]\n');
   });
 
-  test('long rows, values and names', () => {
+  test('encodes long rows, values and names', () => {
     const long = 'a "quoted" word\n'.repeat(10_000);
     expect(json(OID.text, long)).toBe(JSON.stringify(long));
     expect(csvRow([column('v', OID.text)], [long])).toBe(`"${long.replaceAll('"', '""')}"\n`);
@@ -94,7 +96,7 @@ describe('works', () => {
     expect(Object.values(row)).toEqual(wide.map((_, i) => i));
   });
 
-  test('bytes, days and numbers around their edges', () => {
+  test('encodes bytes, days and numbers at their limits', () => {
     for (let length = 0; length < 40; length++) {
       const bytes = Buffer.from(Array.from({ length }, (_, i) => (i * 37) % 256));
       expect(json(OID.bytea, bytes)).toBe(`"\\\\x${bytes.toString('hex')}"`);
@@ -123,7 +125,7 @@ describe('works', () => {
 });
 
 describe('protects', () => {
-  test('any real is what its writer makes of it, near powers of ten and two as well', () => {
+  test('any real is written in its shortest form, also near powers of ten and two', () => {
     const bytes = Buffer.alloc(4);
     const real = (bits: number): void => {
       bytes.writeUInt32BE(bits >>> 0);
@@ -147,7 +149,7 @@ describe('protects', () => {
     }
   });
 
-  test('a row whose fields are longer than itself ends in an error', () => {
+  test('a row whose fields are longer than the row is an error', () => {
     const bytes = stream([['1234']]);
     bytes.writeInt32BE(5, 7);
     expect(() => lines(OID.text).encode(bytes, 0, bytes.length, 1, MANY)).toThrow();
@@ -155,7 +157,7 @@ describe('protects', () => {
     expect(() => lines(OID.text).encode(bytes, 0, bytes.length, 1, MANY)).toThrow();
   });
 
-  test('a value that is not of its type ends in an error or in itself, never in what follows it', () => {
+  test('an invalid value of a type causes an error or a wrong value, but never affects what follows it', () => {
     const types = fc.constantFrom(...Object.values(OID));
     const field = fc.oneof(
       fc.uint8Array({ maxLength: 40 }).map((bytes) => Buffer.from(bytes)),
@@ -195,7 +197,7 @@ describe('protects', () => {
     );
   });
 
-  test('any text in CSV reads back, wherever it needs quotes', () => {
+  test('any text in CSV reads back unchanged, with quotes if it needs them', () => {
     const unit = fc.constantFrom('a', 'bc', ' ', '"', ',', '\n', '\r', '\\', '.', 'é', '😀');
     const text = fc.array(unit, { maxLength: 40 }).map((units) => units.join(''));
     const row = fc.array(fc.option(text, { freq: 5 }), { minLength: 1, maxLength: 4 });

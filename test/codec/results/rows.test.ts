@@ -23,19 +23,19 @@ describe('works', () => {
     expect(jsonRow(columns, ['1', 'Ann', null], 'array')).toBe('[1,"Ann",null]');
   });
 
-  test('a row without columns', () => {
+  test('encodes a row without columns', () => {
     expect(jsonRow([], [])).toBe('{}');
     expect(jsonRow([], [], 'array')).toBe('[]');
     expect(csvRow([], [])).toBe('\n');
   });
 
-  test('names of columns are escaped', () => {
+  test('escapes the names of columns', () => {
     expect(jsonRow([column('a"b\n', OID.int4), column('__proto__', OID.int4)], ['1', '2'])).toBe(
       '{"a\\"b\\n":1,"__proto__":2}',
     );
   });
 
-  test('two columns of one name keep both values', () => {
+  test('keeps both values of two columns with the same name', () => {
     expect(jsonRow([column('id', OID.int4), column('id', OID.int4)], ['1', '2'])).toBe('{"id":1,"id_2":2}');
     expect(names('id', 'id', 'id')).toEqual(['id', 'id_2', 'id_3']);
     expect(names('id', 'id', 'id_2')).toEqual(['id', 'id_3', 'id_2']);
@@ -44,7 +44,7 @@ describe('works', () => {
     expect(names('ID', 'id')).toEqual(['ID', 'id']);
   });
 
-  test('a type is called by the name of the API, else by that of Postgres', () => {
+  test('names a type as the API does, or else as Postgres does', () => {
     const types = [OID.text, OID.int8, OID.float8, OID.bool, OID.timestamptz, OID.jsonb];
     expect(types.map((oid) => typeName(column('v', oid)))).toEqual([
       'TEXT',
@@ -60,7 +60,7 @@ describe('works', () => {
     expect(typeName({ ...column('v', OID.numeric), typeModifier: 655_366 })).toBeUndefined();
   });
 
-  test('a CSV record: empty is NULL, quotes only where they are needed', () => {
+  test('writes NULL in CSV as an empty field, and quotes only if necessary', () => {
     const columns = ['a', 'b', 'c', 'd', 'e', 'f'].map((name) => column(name, OID.text));
     expect(csvRow(columns, [null, '', 'plain', 'a,b', 'say "hi"', 'two\nlines'])).toBe(
       ',"",plain,"a,b","say ""hi""","two\nlines"\n',
@@ -68,14 +68,14 @@ describe('works', () => {
     expect(csvRow(columns, ['\r', ' x ', '"', "'", '\\.', null])).toBe(`"\r", x ,"""",',\\.,\n`);
   });
 
-  test('a CSV record of one field', () => {
+  test('writes a CSV record of one field', () => {
     const only = [column('a', OID.text)];
     expect(csvRow(only, [null])).toBe('\n');
     expect(csvRow(only, [''])).toBe('""\n');
     expect(csvRow(only, ['\\.'])).toBe('"\\."\n');
   });
 
-  test('values in CSV are those of JSON as plain text', () => {
+  test('writes values in CSV as those of JSON, in plain text', () => {
     expect(csv(OID.bool, 't')).toBe('true');
     expect(csv(OID.int8, '9223372036854775807')).toBe('9223372036854775807');
     expect(csv(OID.float8, float8(-Infinity))).toBe('-Infinity');
@@ -87,13 +87,13 @@ describe('works', () => {
     expect(csv(OID.int4Array, '{1}')).toBe('[1]');
   });
 
-  test('the CSV header has the names of the answer', () => {
+  test('uses the names of the answer in the CSV header', () => {
     const columns = [column('id', OID.text), column('a,b', OID.text), column('id', OID.text)];
     expect(rowEncoder(columns, 'csv', 'array').header.toString()).toBe('id,"a,b",id_2\n');
     expect(rowEncoder(columns, 'lines', 'array').header.length).toBe(0);
   });
 
-  test('what depends on settings comes in binary, everything else in text', () => {
+  test('requests types that depend on settings in binary, and everything else in text', () => {
     const binary = [OID.float4, OID.float8, OID.timestamptz, OID.timestamp, OID.date, OID.interval, OID.bytea];
     expect(formats(binary)).toEqual(binary.map(() => 1));
     expect(formats([OID.float8Array, OID.timestamptzArray, OID.tsrange])).toEqual([1, 1, 1]);
@@ -103,12 +103,12 @@ describe('works', () => {
 });
 
 describe('protects', () => {
-  test('1,600 columns of one name get names of their own, quickly', () => {
+  test('1,600 columns with the same name get distinct names, quickly', () => {
     const many = names(...Array.from({ length: 1600 }, () => 'x'));
     expect(new Set(many).size).toBe(1600);
   });
 
-  test('any rows one after the other are what JSON.stringify makes of them, whatever their lengths', () => {
+  test('any rows in succession are what JSON.stringify makes of them, whatever their lengths', () => {
     // Around the lengths from which values are no longer copied in the loop, with what has to be escaped at any place.
     const length = fc.oneof(fc.nat(12), fc.integer({ min: 500, max: 530 }), fc.constantFrom(70_000));
     const unit = fc.constantFrom('a', 'b', ' ', '"', '\\', '\n', '\u0001', '\u001f', 'é', '€', '😀', '\u007f');
