@@ -32,7 +32,7 @@ describe('cells', () => {
     ]);
   });
 
-  it('show long and odd values in one line, without half an escape sequence', () => {
+  it('show long and unusual values on one line, without cutting an escape sequence', () => {
     expect(preview('"a\\nb\\tc"', 'TEXT')).toBe('a⏎b⇥c');
     expect(preview('"x"', 'JSONB')).toBe('"x"');
     expect(textOf('"x"', 'TEXT')).toBe('x');
@@ -44,7 +44,7 @@ describe('cells', () => {
     expect(preview(`"${'\\\\'.repeat(2_000)}"`, 'TEXT')).toMatch(/^\\{298,300}…$/);
   });
 
-  it('are copied as spreadsheets, programs and people read them', () => {
+  it('are copied for spreadsheets, programs and readers', () => {
     const rectangle = {
       columns: [
         { name: 'n', type: 'numeric' },

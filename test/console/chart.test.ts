@@ -30,13 +30,13 @@ describe('the suggestion', () => {
     expect(suggestion(columns)).toBe(expected);
   });
 
-  it('colors by a column of few values that tells rows of one place apart', () => {
+  it('colors by a column with few values that distinguishes rows at the same position', () => {
     const columns = { month: 'date', region: 'text', total: 'numeric' };
     expect(suggestion(columns, ['["2024-01-01","N",1]', '["2024-01-01","S",2]'])).toContain(', region');
     expect(suggestion(columns, ['["2024-01-01","N",1]', '["2024-02-01","S",2]'])).toContain(', null');
   });
 
-  it('takes the place of a choice whose columns are gone, and of no other', () => {
+  it('replaces a choice only if its columns are gone', () => {
     const kept: ChartChoice = { kind: 'bar', x: 'b', y: ['a'], series: null };
     expect(choiceFor(resultOf({ a: 'integer', b: 'integer' }, []), kept)).toBe(kept);
     expect(choiceFor(resultOf({ a: 'text', b: 'integer' }, []), kept).y).toEqual(['b']);
@@ -48,7 +48,7 @@ describe('marks', () => {
   const places = (type: string, rows: readonly string[]) =>
     plotOf(resultOf({ x: type, y: 'integer' }, rows), choice).series[0]?.marks.map(({ x, y }) => [x, y]);
 
-  it('of times stand in their order, with those that are none left out', () => {
+  it('of times are in order, and invalid times are left out', () => {
     const rows = [
       '["2024-01-01 00:00:01.5",2]',
       '["2024-01-01 00:00:00",1]',
@@ -74,7 +74,7 @@ describe('marks', () => {
     ]);
   });
 
-  it('of bars are the sums of their places, which are told', () => {
+  it('of bars are the sums at each position, which the notes say', () => {
     const rows = ['["a",1]', '["b",5]', '["a",2]', '[null,7]'];
     const plot = plotOf(resultOf({ x: 'text', y: 'integer' }, rows), { ...choice, kind: 'bar' });
     expect(plot.categories).toEqual(['a', 'b', 'NULL']);
@@ -86,7 +86,7 @@ describe('marks', () => {
     expect(plot.notes).toEqual(['Rows of the same x are added up.']);
   });
 
-  it('have bounds, which are told', () => {
+  it('have limits, which the notes state', () => {
     const rows = Array.from({ length: 10_001 }, (_, n) => `["v${n}",${n}]`);
     const result = resultOf({ x: 'text', y: 'integer' }, rows);
     expect(plotOf(result, choice).notes).toEqual([
@@ -102,7 +102,7 @@ describe('marks', () => {
 describe('axes', () => {
   const labels = ({ ticks }: { ticks: readonly { label: string }[] }) => ticks.map(({ label }) => label);
 
-  it('of numbers end at round ones, whatever their size', () => {
+  it('of numbers end at round values of any magnitude', () => {
     expect(labels(numberAxis([3, 97], 300, 60, true))).toEqual(['0', '20', '40', '60', '80', '100']);
     expect(labels(numberAxis([0, 2_400_000], 200, 60, true))).toEqual(['0', '1M', '2M', '3M']);
     expect(labels(numberAxis([1e-9, 3e-9], 200, 60, true))).toEqual(['1E-9', '1.5E-9', '2E-9', '2.5E-9', '3E-9']);

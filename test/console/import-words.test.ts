@@ -1,4 +1,4 @@
-/** The advice of `cdp import` in the console. */
+/** The advice of `cdp import`, as the console shows it. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';

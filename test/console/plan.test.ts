@@ -18,7 +18,7 @@ const stepsOf = (plan: object): string[] => {
 };
 
 describe('a plan', () => {
-  it('that was not run has the cost of each step without its children', () => {
+  it('that was not run shows the cost of each step without its children', () => {
     const scan = {
       'Node Type': 'Seq Scan',
       'Relation Name': 'customers',
@@ -32,7 +32,7 @@ describe('a plan', () => {
     expect(plan).toMatchObject({ isTimed: false, total: 20, root: { details: ['by c.email'], actualRows: undefined } });
   });
 
-  it('that was run has the time of all loops of each step', () => {
+  it('that was run shows the time of all loops of each step', () => {
     const timed = (type: string, time: number, loops: number, rows: number, more: object = {}) => ({
       'Node Type': type,
       'Actual Total Time': time,
@@ -52,7 +52,7 @@ describe('a plan', () => {
     expect(readPlan(written(join))?.root.children[1]?.actualRows).toBe(500);
   });
 
-  it('in parallel counts the time of processes that run side by side once', () => {
+  it('in parallel counts the time of concurrent processes once', () => {
     const scan = {
       'Node Type': 'Seq Scan',
       'Relation Name': 'events',
@@ -90,7 +90,7 @@ describe('a plan', () => {
     expect(found?.actualRows).toBe(999_999);
   });
 
-  it('says what may help', () => {
+  it('hints at what may help', () => {
     const scan = {
       'Node Type': 'Seq Scan',
       'Actual Total Time': 9,
@@ -105,12 +105,12 @@ describe('a plan', () => {
     ]);
   });
 
-  it.each(['', '[]', '{}', '[{"Plan": 1', 'Seq Scan on customers'])('is not in %j', (text) => {
+  it.each(['', '[]', '{}', '[{"Plan": 1', 'Seq Scan on customers'])('cannot be read from %j', (text) => {
     expect(readPlan(text)).toBeUndefined();
   });
 });
 
-describe('what is explained', () => {
+describe('the statement to explain', () => {
   it.each([
     ['SELECT 1', 'SELECT 1', 0],
     ['  -- first\nSELECT 1; SELECT 2', 'SELECT 1', 11],
@@ -123,7 +123,7 @@ describe('what is explained', () => {
     expect(toExplain(text)).toEqual({ text: statement, from });
   });
 
-  it('is nothing where there is no statement', () => {
+  it('does not exist in an empty text', () => {
     expect(toExplain(' ; -- nothing')).toBeUndefined();
   });
 });
@@ -134,6 +134,6 @@ it.each([
   [3.14159, '3.1 ms'],
   [9.96, '10 ms'],
   [1_234, '1.2 s'],
-])('%d ms are %s', (ms, text) => {
+])('formats %d ms as %s', (ms, text) => {
   expect(exactDuration(ms)).toBe(text);
 });

@@ -1,4 +1,4 @@
-/** What the results of all tabs hold together. */
+/** The rows that the results of all tabs hold together. */
 import { expect, it } from 'vitest';
 import { HELD, HELD_IN_ALL, Result } from '../../console/src/results/result.js';
 
@@ -10,7 +10,7 @@ function filled(): Result {
   return result;
 }
 
-it('the rows of the oldest give way to those of the newest, and are counted all the same', () => {
+it('releases the rows of the oldest result for those of the newest, and still counts them', () => {
   const results = [filled(), filled(), filled(), filled()];
   const held = results.map((result) => result.held);
   const full = Math.ceil(HELD.characters / row.length);

@@ -40,7 +40,7 @@ describe('statements', () => {
     expect(splitStatements(text).map((statement) => statement.text)).toEqual(await split(text));
   });
 
-  it('takes what is not closed to the end, and never fails', () => {
+  it('includes everything up to the end in what is not closed, and never fails', () => {
     for (const text of [
       `SELECT 'a; b`,
       'SELECT "a; b',
@@ -67,19 +67,19 @@ describe('statements', () => {
     expect(statementAt('', 0)).toBeUndefined();
   });
 
-  it('counts parameters, but not in strings, comments and names', () => {
+  it('counts parameters, except in strings, comments and names', () => {
     expect(parameterCount('SELECT $1, $3')).toBe(3);
     expect(parameterCount(`SELECT '$1', "$2", a$3 -- $4\n, $$ $5 $$`)).toBe(0);
   });
 
-  it('turns positions of Postgres, which counts characters, into offsets', () => {
+  it('converts Postgres positions, which count characters, into offsets', () => {
     const text = `SELECT '😀', x`;
     expect(text.slice(offsetOf(text, [...text].indexOf('x') + 1))).toBe('x');
     expect(offsetOf(text, 1)).toBe(0);
     expect(offsetOf(text, 999)).toBe(text.length);
   });
 
-  it('reads and writes names', () => {
+  it('quotes and unquotes names', () => {
     const text = 'Größe "Odd ""name"""';
     expect([...tokensOf(text)].map((token) => nameOf(text, token))).toEqual(['größe', 'Odd "name"']);
     expect(['plain', 'Mixed', 'select', 'a"b', '1st'].map(quoted)).toEqual([
