@@ -14,19 +14,19 @@ describe('the nearest name', () => {
     ['createdAt', 'created_at'],
     ['creatd_at', 'created_at'],
     ['contry', 'country'],
-  ])('of %s is %s', (name, near) => {
+  ])('for %s is %s', (name, near) => {
     expect(didYouMean(name, COLUMNS)).toBe(near);
   });
 
-  it.each(['', 'phone', 'xmin', 'exxil', '__proto__', 'constructor'])('of %s does not exist', (name) => {
+  it.each(['', 'phone', 'xmin', 'exxil', '__proto__', 'constructor'])('for %s does not exist', (name) => {
     expect(didYouMean(name, COLUMNS)).toBeUndefined();
   });
 
-  it('of a text as long as a body does not exist', () => {
+  it('for a text as long as a body does not exist', () => {
     expect(didYouMean('email'.repeat(2_000_000), COLUMNS)).toBeUndefined();
   });
 
-  it('among thousands that are nearly the same takes no time', () => {
+  it('among thousands of similar names is found quickly', () => {
     const names = Array.from({ length: 1_600 }, (_, i) => `${'a'.repeat(58)}${String(i).padStart(4, '0')}`);
     const { user } = process.cpuUsage();
     for (let i = 0; i < 50; i++) expect(didYouMean(`${'a'.repeat(58)}____`, names)).toBeUndefined();
@@ -34,7 +34,7 @@ describe('the nearest name', () => {
     expect(process.cpuUsage().user - user).toBeLessThan(5_000_000);
   });
 
-  it('is the one with fewer typing errors', () => {
+  it('is the one with fewer typos', () => {
     expect(didYouMean('amount_1', ['amount', 'amount_12', 'amount_2'])).toBe('amount_12');
     expect(didYouMean('amount_1', [])).toBeUndefined();
   });

@@ -1,4 +1,4 @@
-/** The patterns of what requests send: an error says in words what each allows. */
+/** The patterns in the schemas of requests: an error message describes in words what each allows. */
 import { expect, it } from 'vitest';
 import { patternInWords } from '../../src/contract/patterns.js';
 import { LOCAL_ROUTES } from '../../src/http/api/local-routes.js';
@@ -13,6 +13,6 @@ const PATTERNS = [...ROUTES, ...LOCAL_ROUTES].flatMap(({ body, query }) => {
   return found as string[];
 });
 
-it.each([...new Set(PATTERNS)])('%s is said in words', (pattern) => {
+it.each([...new Set(PATTERNS)])('describes %s in words', (pattern) => {
   expect(patternInWords(pattern)).toMatch(/^\w[^^$]+$/);
 });

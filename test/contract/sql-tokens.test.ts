@@ -28,7 +28,7 @@ const TEXTS = [
 describe('tokens', () => {
   beforeAll(() => loadModule());
 
-  it.each(TEXTS)('are those of Postgres: %s', (text) => {
+  it.each(TEXTS)('match those of Postgres: %s', (text) => {
     expect(textsOf(text)).toEqual(scanned(text));
   });
 
@@ -48,7 +48,7 @@ describe('tokens', () => {
   });
 
   it.each(["'a''", "E'a\\'", "E'a\\", '"a""', '$x$ $y$ $X$', '/* /* */', "U&'", '/*'])(
-    'go to the end of the text if they have none: %s',
+    'extend to the end of the text if they are not closed: %s',
     (text) => {
       expect([...tokensOf(`a ${text}`)].map(({ to, isOpen }) => ({ to, isOpen }))).toEqual([
         { to: 1, isOpen: false },
@@ -57,7 +57,7 @@ describe('tokens', () => {
     },
   );
 
-  it('are not open otherwise', () => {
+  it('are otherwise not open', () => {
     for (const text of ["''", "E'\\\\'", '""', '$$$$', '/**/', '-- a', '$x', '1', '"a"""']) {
       expect([...tokensOf(text)].filter(({ isOpen }) => isOpen)).toEqual([]);
     }

@@ -1,6 +1,6 @@
 /**
- * The makers of schemas and the one validator: what a schema says, what it lets pass, and what the compiler knows of
- * it.
+ * The functions that build schemas, and the one validator: what a schema contains, what it accepts, and its static
+ * type.
  */
 import { describe, expect, expectTypeOf, it } from 'vitest';
 import { type Schema, type Static, Type } from '../../src/contract/schema.js';
@@ -24,19 +24,19 @@ describe('a thorough validator', () => {
   const errorsOf = thoroughValidator(Pet);
   const tooMany = (count: number) => ({ ...REX, tags: Array.from({ length: count }, () => 'bold') });
 
-  it('finds everything that is wrong', () => {
+  it('finds every error', () => {
     expect(errorsOf(REX)).toBeNull();
     expect(errorsOf({ name: '', kind: 'cow', age: -1, owner: null, tags: ['bold'], colour: 1 })).toHaveLength(5);
     expect(errorsOf(tooMany(9_000))).toHaveLength(9_000);
   });
 
-  it('of a large value finds the first error alone', () => {
+  it('finds only the first error of a large value', () => {
     expect(errorsOf(tooMany(1_000_000))).toHaveLength(1);
   });
 });
 
 describe('a schema', () => {
-  it('is JSON Schema and nothing else', () => {
+  it('is plain JSON Schema', () => {
     expect(JSON.parse(JSON.stringify(Pet))).toEqual({
       type: 'object',
       required: ['name', 'kind', 'owner', 'tags'],
@@ -52,11 +52,11 @@ describe('a schema', () => {
     });
   });
 
-  it('requires nothing where all may be missing', () => {
+  it('has no required list if every property is optional', () => {
     expect(Object.keys(Type.Object({ a: Type.Optional(Type.Number()) }))).toEqual(['type', 'properties']);
   });
 
-  it('gives the static type', () => {
+  it('implies the static type', () => {
     expectTypeOf<Static<typeof Pet>>().toEqualTypeOf<{
       name: string;
       kind: 'cat' | 'dog';
@@ -73,7 +73,7 @@ describe('the validator', () => {
   const isPet = describes(Pet);
 
   it.each([REX, { ...REX, age: 3, tags: ['shy'], owner: '0b0f8a9c-7d0e-4a5f-9d6e-2f6f0c1c2d3e', more: { a: true } }])(
-    'lets pass what is as described: %j',
+    'accepts a value that matches: %j',
     (value) => {
       expect(isPet(value)).toBe(true);
     },
@@ -91,13 +91,13 @@ describe('the validator', () => {
     { ...REX, more: { a: 1 } },
     { ...REX, other: 1 },
     { name: 'Rex' },
-  ])('refuses what is not, and changes nothing of it: %j', (value) => {
+  ])('refuses a value that does not match, and does not change it: %j', (value) => {
     const before = JSON.stringify(value);
     expect(isPet(value)).toBe(false);
     expect(JSON.stringify(value)).toBe(before);
   });
 
-  it('says what is wrong, the first of it', () => {
+  it('reports the first error', () => {
     const errors = validator(Pet)({ ...REX, name: '', kind: 'cow' });
     expect(errors).toHaveLength(1);
     expect(errors?.[0]?.instancePath).toMatch(/^\/(name|kind)$/);
