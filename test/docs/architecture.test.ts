@@ -1,4 +1,4 @@
-/** docs/architecture.md is the map of the code: it names each folder, and nothing that does not exist. */
+/** docs/architecture.md is the map of the code: it names every folder, and nothing that does not exist. */
 import { readdirSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -8,7 +8,7 @@ const src = join(root, 'src');
 const map = read('docs/architecture.md');
 
 describe('docs/architecture.md', () => {
-  it('names each folder of src', () => {
+  it('names every folder of src', () => {
     const named = new Set(code(map).flatMap((path) => path.split('/').slice(0, -1)));
     const folders = readdirSync(src, { withFileTypes: true }).filter((entry) => entry.isDirectory());
     expect(folders.map(({ name }) => name).filter((name) => !named.has(name))).toEqual([]);

@@ -1,5 +1,6 @@
 /**
- * The snippets of docs/client.md are one program: it compiles against the built package, runs, and prints what it says.
+ * The snippets of docs/client.md form one program: it compiles against the built package, runs, and prints what the
+ * page says.
  */
 import { execFile } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -28,7 +29,7 @@ afterAll(async () => {
   await service.close();
 });
 
-it('docs/client.md compiles, runs, and prints what it says', async () => {
+it('docs/client.md compiles, runs, and prints what the page says', async () => {
   const snippets = blocks(read('docs/client.md')).filter(({ language }) => language === 'ts');
   const program = snippets.map(({ text }) => text).join('\n');
   const said = [...program.matchAll(/console\.log\(.*\)[;,] \/\/ (.+)$/gm)].map(([, text]) => text);

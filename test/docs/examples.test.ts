@@ -1,4 +1,4 @@
-/** The commands of the docs do what the docs show, and what they refer to is there. */
+/** The commands in the docs do what the docs show, and everything that the docs refer to exists. */
 import { spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -45,7 +45,7 @@ function comparable(key: string, value: unknown): unknown {
   return typeof value === 'string' ? value.replace(UUID, '<id>').replace(/\bcdp_\w{49}\b/g, '<token>') : value;
 }
 
-describe('the commands of the docs', () => {
+describe('the commands in the docs', () => {
   let service: TestService;
   let admin: string;
   let curlHome: string;
@@ -81,7 +81,7 @@ describe('the commands of the docs', () => {
     });
 
     const all = examples(read(file));
-    it('shows some', () => expect(all.length).toBeGreaterThan(2));
+    it('has examples', () => expect(all.length).toBeGreaterThan(2));
     it.each(all)('line $line answers $status as shown', async ({ command, status, language, answer }) => {
       const { body, ...answered } = await paste(command, token);
       expect({ status: answered.status, body }).toMatchObject({ status });
@@ -128,7 +128,7 @@ describe.each(markdownFiles())('%s', (file) => {
     expect(lines.filter((line) => !isCommand(line))).toEqual([]);
   });
 
-  it('has no command that could be another package', () => {
+  it('has no command that could run an unrelated package', () => {
     expect(code(markdown).filter((line) => /\bnpx cdp /.test(line))).toEqual([]);
   });
 

@@ -1,4 +1,7 @@
-/** Words of other languages, or of none, that have come back before: in pages, and in what the program says. */
+/**
+ * Words that are not English, or that readers of the docs stumbled over, stay out of the pages and the messages of the
+ * program.
+ */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
@@ -33,13 +36,13 @@ const found = (path: string, text: string): string[] =>
       AVOID.flatMap(([pattern, use]) => (pattern.test(line) ? [`${path}: ${line.trim()} (${use})`] : [])),
     );
 
-it('no page has them', () => {
+it('no page contains them', () => {
   const pages = ['README.md', 'CONTRIBUTING.md', ...filesBelow('docs', /^[\w-]+\.md$/)];
   expect(pages.length).toBeGreaterThan(20);
   expect(pages.flatMap((page) => found(page, prose(readFileSync(join(root, page), 'utf8'))))).toEqual([]);
 });
 
-it('no message has them', () => {
+it('no message contains them', () => {
   const sources = filesBelow('src', /\.ts$/);
   expect(sources.flatMap((file) => found(file, withoutComments(readFileSync(join(root, file), 'utf8'))))).toEqual([]);
 });

@@ -1,6 +1,6 @@
 /**
- * The snippets of docs/neon.md are one program: it compiles against the packages of others, runs, and prints what it
- * says.
+ * The snippets of docs/neon.md form one program: it compiles against third-party packages, runs, and prints what the
+ * page says.
  */
 import { execFile } from 'node:child_process';
 import { mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -27,7 +27,7 @@ afterAll(async () => {
   await service.close();
 });
 
-it('docs/neon.md compiles, runs, and prints what it says', async () => {
+it('docs/neon.md compiles, runs, and prints what the page says', async () => {
   const snippets = blocks(read('docs/neon.md')).filter(({ language }) => language === 'ts');
   const program = snippets.map(({ text }) => text).join('\n');
   const said = [...program.matchAll(/console\.log\(.*\)[;,] \/\/ (.+)$/gm)].map(([, text]) => text);

@@ -1,4 +1,4 @@
-/** What `npm pack` packs: what users need, and pages whose links lead somewhere. */
+/** What `npm pack` packs: what users need, and pages without dead links. */
 import { basename, dirname, join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { installPackage } from '../support/package.js';
@@ -9,7 +9,7 @@ let files: readonly string[];
 beforeAll(async () => ({ files } = await installPackage()));
 afterAll(endEverything);
 
-it('holds the program, the console, the types of the client, the pages and the files for operators, and nothing else', () => {
+it('contains the program, the console, the types of the client, the docs and the files for operators, and nothing else', () => {
   const known = [
     /^(?:package\.json|README\.md|LICENSE|CHANGELOG\.md)$/,
     /^dist\/.+\.(?:js|sql|wasm)$/,
@@ -34,7 +34,7 @@ it('holds the program, the console, the types of the client, the pages and the f
   expect(files).toEqual(expect.arrayContaining(needed));
 });
 
-it('has pages that link only to what is in it', () => {
+it('contains pages that link only to packed files', () => {
   const pages = files.filter((file) => file.endsWith('.md'));
   const dead = pages.flatMap((page) =>
     internalLinks(read(page))
@@ -45,7 +45,7 @@ it('has pages that link only to what is in it', () => {
   expect(dead).toEqual([]);
 });
 
-it('is complete: every page of the docs is in the index of the README', () => {
+it('is complete: the index of the README lists every page of the docs', () => {
   const linked = internalLinks(read('README.md')).map((link) => link.split('#')[0]);
   const pages = files.filter((file) => /^docs\/\w+\.md$/.test(file));
   expect(pages.filter((page) => !linked.includes(page))).toEqual([]);

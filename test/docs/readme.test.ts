@@ -1,4 +1,4 @@
-/** All commands of the README, pasted in order into a shell beside a running service. */
+/** All commands of the README, pasted in order into a shell next to a running service. */
 import { spawn } from 'node:child_process';
 import { mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -22,7 +22,7 @@ afterAll(async () => {
   await service.close();
 });
 
-it('lead to a table, a thousand rows and an answer', async () => {
+it('create a table, insert a thousand rows and return an answer', async () => {
   const { token } = await service.project();
   const all = blocks(read('README.md'));
   const commands = all.filter(({ language }) => language === 'sh').map((block) => block.text);

@@ -1,4 +1,4 @@
-/** The recipes in curl and TypeScript print what docs/recipes.md shows; in Python: test/tools. */
+/** The recipes in curl and TypeScript print what docs/recipes.md shows; those in Python are tested in test/tools. */
 import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -8,10 +8,10 @@ import type { Fault } from '../support/faulty-proxy.js';
 import { expectRecipes } from '../support/recipes.js';
 import { root } from './markdown.js';
 
-it('in curl', () => expectRecipes('sh', (program) => ['sh', '-euc', program]));
+it('work in curl', () => expectRecipes('sh', (program) => ['sh', '-euc', program]));
 
 it.each<Fault>(['drop-before', 'drop-after', 'cut', 'bad-gateway', 'unavailable', 'rate-limit'])(
-  'in curl, with a batch that meets: %s',
+  'work in curl if a batch meets: %s',
   (fault) => expectRecipes('sh', (program) => ['sh', '-euc', program], [fault]),
 );
 
@@ -21,7 +21,7 @@ const FAULTS: Fault[] = ['drop-after', 'cut', 'bad-gateway', 'unavailable', 'rat
 it.each([
   ['', []],
   [', on a bad network', [...FAULTS, ...FAULTS]],
-])('in TypeScript%s', async (_, faults) => {
+])('work in TypeScript%s', async (_, faults) => {
   // As `npm install` leaves it: the package under its name.
   const folder = mkdtempSync(join(tmpdir(), 'cdp-recipes-'));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));

@@ -1,6 +1,6 @@
 /**
- * An operator's day in docs/servers.md: its commands run one after the other, against two real servers, and print what
- * the page says.
+ * A day of an operator in docs/servers.md: its commands, run one after the other against two real servers, print what
+ * the page shows.
  */
 import { execFile } from 'node:child_process';
 import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -61,9 +61,9 @@ describe.runIf(debianMajors().length > 0)("an operator's day", () => {
     for (const line of lines) await run(line);
   };
 
-  it('with two more servers, one of which is replaced', () => runAll(day[0]));
+  it('adds two servers and replaces one of them', () => runAll(day[0]));
 
-  it('with one that is lost', async () => {
+  it('loses a server', async () => {
     await servers[0]?.kill();
     await eventually('it is missed', async () =>
       (await (await fetch(`${service.url}/readyz`)).text()).includes('eu-1'),
@@ -71,7 +71,7 @@ describe.runIf(debianMajors().length > 0)("an operator's day", () => {
     await runAll(day[1]);
   });
 
-  it('with one that comes back', async () => {
+  it('gets the server back', async () => {
     await servers[0]?.restart();
     await runAll(day[2]);
     expect(day).toHaveLength(3);

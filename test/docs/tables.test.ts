@@ -1,4 +1,4 @@
-/** The tables of the docs repeat the tables of the code, row by row: a change of one without the other fails here. */
+/** The tables of the docs repeat the tables in the code row by row: a change to only one of them fails here. */
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { AUDIT_OPERATIONS } from '../../src/contract/audit.js';
@@ -22,7 +22,7 @@ function tableOf(page: string, first = ''): string[][] {
 }
 
 describe('docs/errors.md', () => {
-  it('has each code with its status, its meaning and what to do, and no other', () => {
+  it('has each code with its status, its meaning and what to do, and no others', () => {
     const rows = Object.entries(ERROR_CODES).map(([code, { status, meaning, action }]) => [
       `\`${code}\``,
       String(status),
@@ -34,7 +34,7 @@ describe('docs/errors.md', () => {
 });
 
 describe('docs/settings.md', () => {
-  it('has each setting with its flag, variable, default and description, and no other', () => {
+  it('has each setting with its flag, variable, default and description, and no others', () => {
     // Those that are lists or objects are none by default.
     const shown = (preset: unknown) =>
       ['string', 'number', 'boolean'].includes(typeof preset) ? `\`${preset as string}\`` : 'none';
@@ -49,13 +49,13 @@ describe('docs/settings.md', () => {
 });
 
 describe('docs/operations.md', () => {
-  it('has each word of the audit log once, and no other', () => {
+  it('has each word of the audit log once, and no others', () => {
     const cells = tableOf('operations.md', 'Operations ').map(([operations]) => operations ?? '');
     const words = cells.flatMap((cell) => [...cell.matchAll(/`([a-z_.]+)`/g)].map(([, word]) => word));
     expect(words.filter((word) => word !== 'count').sort()).toEqual([...AUDIT_OPERATIONS].sort());
   });
 
-  it('has each recommended setting of Postgres with its value and reason, as cdp doctor says it', () => {
+  it('has each recommended Postgres setting with its value and reason, as in cdp doctor', () => {
     const rows = RECOMMENDED_SETTINGS.map(({ name, value, otherwise }) => [`\`${name}=${value}\``, otherwise]);
     expect(tableOf('operations.md', 'Setting ')).toEqual(rows);
   });

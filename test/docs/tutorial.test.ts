@@ -1,6 +1,6 @@
 /**
- * The commands of docs/tutorial.md, pasted in order into a shell in an empty folder with the package as npm packs it,
- * print what the page shows.
+ * The commands of docs/tutorial.md, pasted in order into a shell in an empty folder with the packed package, print what
+ * the page shows.
  */
 import { spawn } from 'node:child_process';
 import { mkdir, symlink } from 'node:fs/promises';
@@ -39,7 +39,7 @@ function steps(markdown: string): Step[] {
   });
 }
 
-it('docs/tutorial.md works from the package alone, and prints what it shows', { timeout: 240_000 }, async () => {
+it('docs/tutorial.md works with the package alone, and prints what the page shows', { timeout: 240_000 }, async () => {
   const { folder } = await installPackage();
   await symlink(join(projectRoot, 'node_modules/vega-datasets'), join(folder, 'node_modules/vega-datasets'), 'dir');
   await mkdir(join(folder, 'home'), { mode: 0o755 });
