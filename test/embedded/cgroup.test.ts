@@ -1,6 +1,6 @@
 /**
- * Groups for projects' servers, in a tree of ordinary files and folders: what is written where. That a kernel takes it
- * is not tested here, since few machines that run tests delegate a group.
+ * Control groups for the servers of projects, in a tree of ordinary files and folders: what is written where. Whether a
+ * kernel accepts it is not tested here, because few machines that run tests delegate a control group.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -31,13 +31,13 @@ const open = async (): Promise<ProjectCgroups> => {
 const read = (...path: string[]): Promise<string> => readFile(join(own, ...path), 'utf8');
 const LIMITS = { cpuWeight: 100, memoryMaxBytes: 2 ** 31, pidsMax: 200 };
 
-it('moves the service into a leaf before it hands controllers down', async () => {
+it('moves the service into a leaf before it enables controllers for children', async () => {
   await open();
   expect(await read('service', 'cgroup.procs')).toBe(String(process.pid));
   expect(await read('cgroup.subtree_control')).toBe('+cpu +memory +pids');
 });
 
-it('gives a server a group with its limits, and the group goes when the server has gone', async () => {
+it('gives a server a group with its limits, and removes the group once the server has ended', async () => {
   const groups = await open();
   await groups.add('p1', 2 ** 30, LIMITS);
   const files = ['cpu.weight', 'memory.max', 'pids.max', 'cgroup.procs'];
@@ -56,7 +56,7 @@ it('gives a server a group with its limits, and the group goes when the server h
   await groups.remove('p1');
 });
 
-it.runIf(process.platform === 'linux')('takes along the processes that a server has already', async () => {
+it.runIf(process.platform === 'linux')('moves the existing processes of a server along with it', async () => {
   const parent = spawn('/bin/sh', ['-c', 'sleep 60 & echo $!; wait']);
   try {
     const [child] = (await once(parent.stdout, 'data')) as [Buffer];
@@ -76,7 +76,7 @@ it.each([
   ['a controller is missing', async () => writeFile(join(own, 'cgroup.controllers'), 'cpu pids\n')],
   ['the service may not make a group', async () => writeFile(join(own, 'service'), '')],
   ['other processes are in the group', async () => mkdir(join(own, 'cgroup.subtree_control'))],
-])('makes none where %s', async (_, arrange) => {
+])('makes no groups if %s', async (_, arrange) => {
   await arrange();
   expect(await ProjectCgroups.open(root, self)).toBeNull();
 });

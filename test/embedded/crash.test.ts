@@ -1,5 +1,6 @@
 /**
- * A project's server that crashes, hangs or does not start: whom it concerns, who hears of it, and how it comes back.
+ * A server of a project that crashes, hangs or does not start: which projects notice, what the log says, and how it
+ * recovers.
  */
 import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -41,7 +42,7 @@ async function killBackend(project: string, signal: NodeJS.Signals): Promise<voi
 }
 
 describe('a crash', () => {
-  it('concerns its project alone, is told by name, and the next request finds every acknowledged row', async () => {
+  it('affects only its project, is logged by name, and loses no acknowledged row', async () => {
     await shop.sql('CREATE TABLE kept AS SELECT 42 AS n');
     const untouched = neighbour.sql('SELECT pg_sleep(5), 7 AS n');
     const pid = await shop.pid();
@@ -59,7 +60,7 @@ describe('a crash', () => {
     expect(await auditedCrashes()).toMatchObject([{ project: 'shop' }]);
   });
 
-  it('that comes again and again is followed by growing pauses, with 503 and Retry-After', async () => {
+  it('that repeats leads to growing pauses, with 503 and Retry-After', async () => {
     const pauses: number[] = [];
     while ((pauses.at(-1) ?? 0) < 1_000) {
       await eventually('it runs', async () => (await shop.sql('SELECT 1')).status === 200);
@@ -76,7 +77,7 @@ describe('a crash', () => {
     await eventually('it is back by itself', async () => (await shop.sql('SELECT 1')).status === 200);
   });
 
-  it('of the postmaster leaves no backend that goes on computing, and the server starts again', async () => {
+  it('of the postmaster leaves no backend running, and the server starts again', async () => {
     await shop.sql('SELECT 1');
     const busy = shop.sql('DO $$ BEGIN LOOP END LOOP; END $$');
     const ours = (command: string) =>
@@ -94,7 +95,7 @@ describe('a crash', () => {
 });
 
 describe('a server that does not start', () => {
-  it('because of a setting of the operator: 503 for its project alone, the log says why, and it starts when mended', async () => {
+  it("because of an operator's setting: only its project gets 503, the log says why, and it starts once fixed", async () => {
     const settings = join(shop.folder, 'local.conf');
     await writeFile(settings, 'no_such_setting = 1\n');
     failure(await shop.sql('SELECT 1'), 503, 'database_unavailable');
@@ -106,7 +107,7 @@ describe('a server that does not start', () => {
     expect((await shop.sql('SELECT 1')).status).toBe(200);
   });
 
-  it('and does not come to an end holds up neither the others nor the end of the service', async () => {
+  it('and hangs delays neither other projects nor the end of the service', async () => {
     // A standby replays for ever.
     await writeFile(join(shop.folder, 'data/standby.signal'), '', { mode: 0o644 });
     await writeFile(join(shop.folder, 'local.conf'), "hot_standby = off\nrestore_command = 'false'\n");
@@ -120,7 +121,7 @@ describe('a server that does not start', () => {
     expect(crashes()).toEqual([]);
   });
 
-  it('is deleted with its project while it still tries', async () => {
+  it('is deleted with its project while it is still starting', async () => {
     await writeFile(join(shop.folder, 'data/standby.signal'), '', { mode: 0o644 });
     await writeFile(join(shop.folder, 'local.conf'), "hot_standby = off\nrestore_command = 'false'\n");
     const waiting = shop.sql('SELECT 1');
@@ -132,7 +133,7 @@ describe('a server that does not start', () => {
 });
 
 describe('the control server', () => {
-  it('killed is started again, and the projects go on meanwhile', async () => {
+  it('starts again after a kill, and the projects continue meanwhile', async () => {
     await shop.sql('CREATE TABLE kept AS SELECT 42 AS n');
     const going = shop.sql('SELECT pg_sleep(4), n FROM kept');
     const pid = (await postmasterOf(stage.dataDir)) ?? 0;

@@ -1,5 +1,6 @@
 /**
- * One project fills the disk: it is ended before the reserve is gone, and its neighbour and the control database go on.
+ * One project fills the disk: its server is stopped before the reserve is used up, and its neighbor and the control
+ * database continue.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, expect, it } from 'vitest';
@@ -10,7 +11,7 @@ import { openStage } from './stage.js';
 
 afterAll(endEverything);
 
-it('the project that grows is stopped, refused for a while, and named in the log; the others go on', async () => {
+it('stops the growing project, refuses it for a while and names it in the log; the others continue', async () => {
   const disk = await smallDisk();
   if (disk === null) return console.log('disk reserve: there is no right to mount a disk');
   try {

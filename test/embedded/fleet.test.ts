@@ -1,4 +1,4 @@
-/** When the servers of projects start and stop: with the requests, within the bound, and for nothing else. */
+/** When the servers of projects start and stop: on requests, within the limit, and for no other reason. */
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, afterEach, describe, expect, it, vi } from 'vitest';
@@ -26,7 +26,7 @@ async function sizes(): Promise<Record<string, number | undefined>> {
 }
 
 describe('works', () => {
-  it('a request starts the server of its project, once for all that come, and a second without one stops it', async () => {
+  it('a request starts the server of its project, once for all concurrent requests; an idle second stops it', async () => {
     stage = await openStage(IDLE_STOP);
     const shop = await stage.project('shop');
     const other = await stage.project('other');
@@ -42,13 +42,13 @@ describe('works', () => {
     expect((await shop.sql('SELECT 1 AS n')).body.rows).toEqual([{ n: 1 }]);
   });
 
-  it('a server in use is not stopped, however long that takes', async () => {
+  it('a server in use is not stopped, however long it is used', async () => {
     stage = await openStage(IDLE_STOP);
     const shop = await stage.project('shop');
     expect((await shop.sql('SELECT pg_sleep(3), 7 AS n')).body).toMatchObject({ rows: [{ n: 7 }] });
   });
 
-  it('requests that come while it is being stopped are answered all the same', async () => {
+  it('requests that arrive while it is being stopped are still answered', async () => {
     stage = await openStage(IDLE_STOP);
     const shop = await stage.project('shop');
     await shop.sql('SELECT 1');
@@ -104,8 +104,8 @@ describe('nothing but a request', () => {
   });
 });
 
-describe('at the bound of servers', () => {
-  it('the one that has been idle for the longest time is stopped for the next', async () => {
+describe('at the limit of servers', () => {
+  it('the server that has been idle longest is stopped to make room for the next', async () => {
     stage = await openStage({ 'max-servers': '2' });
     const [a, b, c] = [await stage.project('a'), await stage.project('b'), await stage.project('c')];
     await a.sql('CREATE TABLE t AS SELECT n FROM generate_series(1, 100000) AS n');
@@ -118,7 +118,7 @@ describe('at the bound of servers', () => {
     expect([await b.pid(), stage.running()]).toEqual([undefined, 2]);
   });
 
-  it('if all are in use the next project is refused with 503, and served once one is free', async () => {
+  it('a project gets 503 if all servers are in use, and is served once one is free', async () => {
     stage = await openStage({ 'max-servers': '2' });
     const [a, b, c] = [await stage.project('a'), await stage.project('b'), await stage.project('c')];
     await Promise.all([a.sql('SELECT 1'), b.sql('SELECT 1')]);
@@ -134,7 +134,7 @@ describe('at the bound of servers', () => {
     expect((await c.sql('SELECT 1')).status).toBe(200);
   });
 
-  it('of many that start at once no more run than may, and each is answered truly', async () => {
+  it('no more servers than the limit run if many start at once, and each request is answered truthfully', async () => {
     stage = await openStage({ 'max-servers': '3' });
     const projects = await Promise.all(Array.from({ length: 8 }, (_, n) => stage.project(`p${n}`)));
     let most = 0;
@@ -148,7 +148,7 @@ describe('at the bound of servers', () => {
 });
 
 describe('deleting a project', () => {
-  it('takes its server, its folder and its place away, also if a statement is running there', async () => {
+  it('removes its server and folder and frees its slot, even if a statement is running there', async () => {
     stage = await openStage();
     const shop = await stage.project('shop');
     await shop.sql('SELECT 1');

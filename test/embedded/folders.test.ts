@@ -1,4 +1,4 @@
-/** Where the embedded servers live, whom their folders belong to, and the data folders that are refused. */
+/** Where the embedded servers are, who owns their folders, and which data folders are refused. */
 import { chown, lstat, mkdir, readFile, realpath, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { afterAll, afterEach, describe, expect, it } from 'vitest';
@@ -39,7 +39,7 @@ const SETTINGS = [
 ];
 
 describe('a server', () => {
-  it('sorts by code point, checks its pages, listens on a socket alone and says nothing of its sessions', async () => {
+  it('sorts by code point, uses page checksums, listens only on a socket and reveals nothing of its sessions', async () => {
     stage = await openStage();
     const shop = await stage.project('shop');
     const shown = `SELECT ${SETTINGS.map((name) => `current_setting('${name}') AS ${name}`).join(', ')}`;
@@ -60,7 +60,7 @@ describe('a server', () => {
     expect(log).not.toMatch(/ann@|people|INSERT/);
   });
 
-  it('has folders that nobody else gets into, and a log of mode 600', async () => {
+  it('has folders that no other user can enter, and a log of mode 600', async () => {
     stage = await openStage();
     const shop = await stage.project('shop');
     await shop.sql('SELECT 1');
@@ -69,7 +69,7 @@ describe('a server', () => {
     expect(await modeOf(join(shop.folder, 'postgres.log'))).toBe(0o600);
   });
 
-  it('below a long path with odd characters has its socket in a private folder under /tmp, while it exists', async () => {
+  it('below a long path with unusual characters has its socket in a private folder under /tmp while it exists', async () => {
     const dataDir = await newDataDir(`it's, a "quoted" \\ öne`, 'x'.repeat(80));
     await mkdir(dirname(dataDir), { recursive: true, mode: 0o711 });
     await copyPreparedDataDir(dataDir);
@@ -93,7 +93,7 @@ describe('a server', () => {
 });
 
 describe('refuses', () => {
-  it('a data folder of an earlier layout, by name', async () => {
+  it('a data folder of an earlier layout, and names it', async () => {
     const dataDir = await newDataDir();
     await mkdir(join(dataDir, 'postgres/data'), { recursive: true });
     await writeFile(join(dataDir, 'postgres/data/PG_VERSION'), '18\n');
@@ -106,7 +106,7 @@ describe('refuses', () => {
     expect(byNpm.stderr).toContain('`npx cdp-data-engine backup`');
   });
 
-  it('a data folder of another major of Postgres', async () => {
+  it('a data folder of another major version of Postgres', async () => {
     const dataDir = await newDataDir();
     await copyPreparedDataDir(dataDir);
     await writeFile(join(dataDir, 'postgres/control/data/PG_VERSION'), '17\n');
@@ -117,8 +117,8 @@ describe('refuses', () => {
 });
 
 if (calledByRoot()) {
-  describe('called by root', () => {
-    it('each project, the first one too, has a user id of its own from the range, and none reads what another has', async () => {
+  describe('run by root', () => {
+    it('each project, including the first, has its own user ID from the range, and none can read the files of another', async () => {
       stage = await openStage({ 'project-uids': '51000-51002' });
       const [a, b] = [await stage.project('a'), await stage.project('b')];
       expect([(await a.sql('SELECT 1')).status, (await b.sql('SELECT 1')).status]).toEqual([200, 200]);
@@ -144,7 +144,7 @@ if (calledByRoot()) {
       expect((await lstat(join(folder, 'data'))).uid).toBe(own);
     });
 
-    it('servers that are made at the same moment get user ids of their own', async () => {
+    it('servers created at the same moment get different user IDs', async () => {
       const folder = await newFolder();
       const range = { first: 52_000, last: 52_009 };
       const accounts = new ProjectAccounts(range, [{ path: folder, below: 'data' }]);
@@ -152,7 +152,7 @@ if (calledByRoot()) {
       expect(taken.map(({ uid }) => uid).sort()).toEqual([52_000, 52_001, 52_002]);
     });
 
-    it('an ordinary user’s servers go on being that user’s', async () => {
+    it('the servers of an ordinary user stay with that user', async () => {
       const nobody = { uid: 65_534, gid: 65_534 };
       const dataDir = await newDataDir();
       await chown(dirname(dataDir), nobody.uid, nobody.gid);
@@ -172,7 +172,7 @@ if (calledByRoot()) {
       expect((await asRoot.end()).code).toBe(0);
     });
 
-    it('a data folder that only root gets into is served from a place in reach, and left as it is', async () => {
+    it('a data folder that only root can enter is served from an accessible place, and is not changed', async () => {
       const dataDir = await newDataDir('private');
       await mkdir(dirname(dataDir), { mode: 0o700 });
       const service = await startServe(['--data-dir', dataDir]);
@@ -189,7 +189,7 @@ if (calledByRoot()) {
   });
 }
 
-it('a program such as initdb is out of reach of a Ctrl-C in the terminal, which the service handles', async () => {
+it('a program such as initdb is in its own process group, which Ctrl-C in the terminal does not reach', async () => {
   const { output } = await run(caller(), '/bin/sh', ['-c', 'echo $$; cut -d " " -f 5 /proc/$$/stat']);
   const [pid, group] = output.trim().split('\n');
   expect(group).toBe(pid);

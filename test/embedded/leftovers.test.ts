@@ -1,4 +1,4 @@
-/** What a killed service, a killed Postgres and the machine leave behind, and a later start has to cope with. */
+/** What a killed service, a killed Postgres or a crashed machine leaves behind, and how a later start copes with it. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFile, rm, stat, watch, writeFile } from 'node:fs/promises';
@@ -55,7 +55,7 @@ describe('the next start of a server', () => {
     return { uid, gid };
   }
 
-  it('does not mind lock files with the pid of another program', async () => {
+  it('ignores lock files with the PID of another program', async () => {
     const other = spawn('sleep', ['600'], { ...(await owner()), cwd: '/' });
     await killedWithPid(other.pid ?? 0);
     await findsItsRows();
@@ -63,7 +63,7 @@ describe('the next start of a server', () => {
     other.kill();
   });
 
-  it('does not mind lock files with the pid of a zombie', async () => {
+  it('ignores lock files with the PID of a zombie', async () => {
     // The shell ends its child and never asks for its exit code.
     const parent = spawn('sh', ['-c', 'sleep 0 & echo $!; exec sleep 600'], { ...(await owner()), cwd: '/' });
     const [output] = (await once(parent.stdout, 'data')) as [Buffer];
@@ -76,7 +76,7 @@ describe('the next start of a server', () => {
     parent.kill();
   });
 
-  it('does not mind empty lock files', async () => {
+  it('ignores empty lock files', async () => {
     await killedWithPid(0);
     for (const file of lockFiles()) await writeFile(file, '');
     await findsItsRows();
@@ -84,7 +84,7 @@ describe('the next start of a server', () => {
 });
 
 describe('the start of the control server', () => {
-  it('is tried again if the server that was in its way has just ended', async () => {
+  it('is retried if the server that blocked it has just ended', async () => {
     const dataDir = await preparedDataDir();
     const control = join(dataDir, 'postgres/control');
     const { uid, gid } = await stat(join(control, 'data'));
@@ -117,7 +117,7 @@ describe('deleting a project', () => {
 });
 
 describe('kill -9 of the service', () => {
-  it('with running servers: the next one adopts the control server, ends the others, and serves every project', async () => {
+  it('with running servers: the next service adopts the control server, ends the others, and serves every project', async () => {
     const dataDir = await preparedDataDir();
     const service = await startServe(['--data-dir', dataDir]);
     const token = await firstToken(dataDir);
@@ -157,7 +157,7 @@ describe('kill -9 of the service', () => {
 });
 
 describe('two data folders', () => {
-  it('on one machine, of which one is a copy of the other: what recovers in one leaves the processes of the other alone', async () => {
+  it('on one machine, one a copy of the other: recovery in one leaves the processes of the other alone', async () => {
     const stage = await openStage();
     const shop = await stage.project('shop');
     await shop.sql('SELECT 1');

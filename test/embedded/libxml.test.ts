@@ -1,4 +1,4 @@
-/** Which libxml2 the embedded Postgres runs with: the system's if that is newer and fits, else the bundled one. */
+/** Which libxml2 the embedded Postgres uses: the system's if it is newer and compatible, otherwise the bundled one. */
 import { createRequire } from 'node:module';
 import { chmod, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
@@ -29,28 +29,28 @@ async function systemWith(version: string): Promise<string> {
 }
 
 describe.runIf(process.platform === 'linux')('on Linux', () => {
-  it('takes the first of the system that is newer than the bundled one, by its real name', async () => {
+  it('uses the first system library that is newer than the bundled one, by its real path', async () => {
     const folders = [join(folder, 'missing'), await systemWith('2.9.3'), await systemWith('2.12.9')];
     expect(await newerLibxml(native, folders)).toEqual({ LD_PRELOAD: join(folder, 'libxml2.so.2.12.9') });
   });
 
-  it('takes none that is as old, by the version inside the bundled one', async () => {
+  it('uses none of the same version, judged by the version inside the bundled one', async () => {
     expect(await newerLibxml(native, [await systemWith('2.9.4')])).toBeNull();
     expect(await newerLibxml(native, [join(native, 'lib')])).toBeNull();
   });
 
-  it('goes back to the bundled one without a word if the newer one cannot be loaded', async () => {
+  it('silently falls back to the bundled one if the newer one cannot be loaded', async () => {
     const found = await tryBinaries(native, account, [await systemWith('2.13.8')]);
     expect(found).toMatchObject({ bin: join(native, 'bin'), environment: ENVIRONMENT });
   });
 
-  it('loads the newer one of this machine, if it has one', async () => {
+  it('loads the newer one of this machine, if there is one', async () => {
     const libxml = await newerLibxml(native);
     expect(await tryBinaries(native, account)).toMatchObject({ environment: { ...ENVIRONMENT, ...libxml } });
   });
 });
 
-it('compares versions by their numbers', () => {
+it('compares versions numerically', () => {
   expect([isOlder('2.9.4', '2.9.14'), isOlder('2.10.3', '2.9.14'), isOlder('2.9.14', '2.9.14')]).toEqual([
     true,
     false,

@@ -1,4 +1,4 @@
-/** The limits that processes of an embedded server are started under, as a process sees them. */
+/** The resource limits of the processes of an embedded server, as a process sees them. */
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { promisify } from 'node:util';
@@ -31,24 +31,24 @@ async function during<T>(before: string, look: (pid: number) => Promise<T>): Pro
   }
 }
 
-describe('limited', () => {
-  it.runIf(onLinux)('bounds private memory, leaves address space alone, and makes room on the stack', async () => {
+describe('a limited process', () => {
+  it.runIf(onLinux)('has bounded private memory, unlimited address space and enough stack', async () => {
     const [soft, , data, addressSpace] = await limitsAfter('ulimit -S -s 8192');
     expect({ soft, data, addressSpace }).toEqual({ soft: '262144', data: '307200', addressSpace: 'unlimited' });
   });
 
-  it('takes as much stack as the hard limit allows', async () => {
+  it('gets as much stack as the hard limit allows', async () => {
     const [soft, hard] = await limitsAfter('ulimit -S -s 8000; ulimit -H -s 16384');
     expect([soft, hard]).toEqual(['16384', '16384']);
   });
 
-  it.runIf(onLinux)('leaves a lower bound on memory as it is', async () => {
+  it.runIf(onLinux)('keeps a lower limit on memory', async () => {
     expect((await limitsAfter('ulimit -d 200000'))[2]).toBe('200000');
   });
 });
 
 describe.runIf(onLinux)('cdp doctor', () => {
-  it('says what is in force', async () => {
+  it('reports the limits in force', async () => {
     expect(await during(':', examineLimits)).toEqual([
       {
         subject: 'limits',
@@ -59,7 +59,7 @@ describe.runIf(onLinux)('cdp doctor', () => {
     ]);
   });
 
-  it('warns of a small stack, and says how to get a larger one', async () => {
+  it('warns about a small stack, and says how to get a larger one', async () => {
     const [finding] = await during('ulimit -s 8192', examineLimits);
     expect(finding).toMatchObject({
       health: 'warning',
@@ -69,7 +69,7 @@ describe.runIf(onLinux)('cdp doctor', () => {
   });
 });
 
-it('says nothing of a process that is gone', async () => {
+it('reports nothing about a process that has ended', async () => {
   const child = spawn('true');
   await once(child, 'close');
   expect(await examineLimits(child.pid as number)).toEqual([]);

@@ -1,4 +1,6 @@
-/** The states of one supervised server, with a start and a stop that the test lets succeed, fail or take their time. */
+/**
+ * The states of one supervised server, with a start and a stop that the test can let succeed, fail or take their time.
+ */
 import { setImmediate } from 'node:timers/promises';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
@@ -135,7 +137,7 @@ async function settle(machine: Machine, users: Users): Promise<void> {
 }
 
 describe('any sequence of requests, stops, crashes and failed starts', () => {
-  it('never starts twice at once, lets nobody in before it runs, loses count of nobody, and settles', async () => {
+  it('never starts twice at once, admits nobody before it runs, counts its users correctly, and settles', async () => {
     const sequences = fc.array(fc.constantFrom(...STEPS), { maxLength: 60 });
     const property = fc.asyncProperty(sequences, async (steps) => {
       const machine = new Machine();
@@ -182,7 +184,7 @@ describe('one server', () => {
     for (const step of steps) await take(step, machine, users);
   };
 
-  it('is started once for all who come while it starts', async () => {
+  it('starts once for all requests that arrive while it starts', async () => {
     await run('acquire', 'acquire', 'acquire');
     expect([machine.started, users.held, machine.server.users]).toEqual([1, 0, 3]);
     await run('succeed');
@@ -190,7 +192,7 @@ describe('one server', () => {
     expect(machine.server.acquire()).toBeUndefined();
   });
 
-  it('is started again by a request that came while it was being stopped', async () => {
+  it('starts again for a request that arrived while it was being stopped', async () => {
     await run('acquire', 'succeed', 'release', 'stop', 'acquire');
     expect([machine.server.state, users.held]).toEqual(['stopping', 0]);
     await run('finish stop');
@@ -200,7 +202,7 @@ describe('one server', () => {
     expect([users.held, users.refused]).toEqual([1, []]);
   });
 
-  it('that is being started is told to give that up by a stop', async () => {
+  it('aborts its start if it is stopped', async () => {
     await run('acquire');
     const [first] = machine.starts;
     void machine.server.close();
@@ -210,7 +212,7 @@ describe('one server', () => {
     expect([machine.server.state, machine.started, machine.pauses]).toEqual(['stopped', 1, []]);
   });
 
-  it('that comes up although it was told to stop is stopped', async () => {
+  it('is stopped if it comes up after a stop was requested', async () => {
     await run('acquire');
     const closed = machine.server.close();
     await run('succeed', 'finish stop');
@@ -218,7 +220,7 @@ describe('one server', () => {
     expect([machine.server.state, machine.crash, users.held]).toEqual(['stopped', null, 0]);
   });
 
-  it('waits longer after each crash, says for how long, and forgets that after a minute of work', async () => {
+  it('waits longer after each crash, says for how long, and resets the wait after a minute of work', async () => {
     const cycle = async (): Promise<void> => {
       await run('acquire', 'succeed', 'crash', 'release');
     };
@@ -237,14 +239,14 @@ describe('one server', () => {
     expect(machine.pauses.at(-1)).toBe(0);
   });
 
-  it('forgets earlier crashes after a minute of work that ended with a stop, too', async () => {
+  it('also forgets earlier crashes after a minute of work that ended with a stop', async () => {
     await run('acquire', 'succeed', 'crash', 'acquire', 'succeed', 'crash', 'wait long', 'acquire', 'succeed');
     expect(machine.pauses).toEqual([0, 250]);
     await run('wait long', 'stop', 'finish stop', 'acquire', 'succeed', 'crash');
     expect(machine.pauses).toEqual([0, 250, 0]);
   });
 
-  it('is refused for the time of a pause, and started after it', async () => {
+  it('is refused during a pause, and starts after it', async () => {
     machine.server.pause(10_000, 'filled the disk');
     await run('acquire');
     expect(users.refused).toMatchObject([{ code: 'database_unavailable', retryAfter: 10 }]);
@@ -255,7 +257,7 @@ describe('one server', () => {
     expect(users.held).toBe(1);
   });
 
-  it('waits for the end of a process that an earlier service left', async () => {
+  it('waits for the end of a process that an earlier service left behind', async () => {
     let end = (): void => {};
     machine.server.awaitEnd(new Promise<void>((resolve) => (end = resolve)));
     await run('acquire');
