@@ -1,4 +1,4 @@
-/** The audit log while its database is away: entries wait, come late, and are counted where there are too many. */
+/** The audit log while its database is away: entries wait, are written late, and are counted if there are too many. */
 import { randomUUID } from 'node:crypto';
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -55,7 +55,7 @@ const written = () =>
   });
 
 describe('entries that are made while Postgres is away', () => {
-  it('are written when it is back, in their order and once', async () => {
+  it('are written in order and once when it is back', async () => {
     const ids = Array.from({ length: 5_000 }, (_, i) => `request-${i}`);
     ids.slice(0, 10).forEach((id) => record(id));
     await audit.flush();
@@ -73,7 +73,7 @@ describe('entries that are made while Postgres is away', () => {
     ]);
   });
 
-  it('are written by themselves: nobody has to ask for another try', async () => {
+  it('are written without another request to trigger a retry', async () => {
     await server.stop('fast');
     record('late');
     await audit.flush();
@@ -83,7 +83,7 @@ describe('entries that are made while Postgres is away', () => {
     expect((await written()).map((row) => row.request_id)).toEqual(['late']);
   });
 
-  it('are counted where memory does not hold them, and the gap is an entry of its own', async () => {
+  it('are counted if memory cannot hold them, and the gap is recorded as an entry', async () => {
     await server.stop('fast');
     const text = `SELECT '${'x'.repeat(1_000_000)}'`;
     for (let i = 0; i < 30; i++) record(`request-${i}`, text);
@@ -100,7 +100,7 @@ describe('entries that are made while Postgres is away', () => {
     expect(audit.lost).toBe(lost);
   });
 
-  it('are lost with a stop that cannot write them, and it says how many', async () => {
+  it('are lost on a stop that cannot write them, and the log says how many', async () => {
     await server.stop('fast');
     record('one');
     record('two');
@@ -114,8 +114,8 @@ describe('entries that are made while Postgres is away', () => {
   });
 });
 
-describe('a group', () => {
-  it('comes back as it was written, whatever stands in it', async () => {
+describe('a group of entries', () => {
+  it('reads back as it was written, whatever its values', async () => {
     const plain = audit.entryOfChange(BY_ITSELF, { operation: 'repair' });
     if (plain === null) throw new Error('The audit log is off');
     const full: AuditRow = {
@@ -143,7 +143,7 @@ describe('a group', () => {
     expect(await log.read({ limit: 10 })).toEqual([plain, full, old].sort((a, b) => b.at - a.at));
   });
 
-  it('that was written although nobody saw its commit is not written twice', async () => {
+  it('is not written twice if its commit succeeded without a reply', async () => {
     const entry = audit.entryOfChange(BY_ITSELF, { operation: 'repair' });
     if (entry === null) throw new Error('The audit log is off');
     await log.write([entry]);
@@ -151,7 +151,7 @@ describe('a group', () => {
     expect(await written()).toHaveLength(2);
   });
 
-  it('with an entry that Postgres refuses loses that one alone', async () => {
+  it('loses only the entry that Postgres refuses', async () => {
     ['a', 'b'].forEach((id) => record(id));
     audit.record(BY_ITSELF, { operation: 'sql', outcome: 'ok', project: { id: 'no uuid', name: 'x' } });
     ['c', 'd'].forEach((id) => record(id));
@@ -165,7 +165,7 @@ describe('a group', () => {
     expect([audit.backlog, audit.lost]).toEqual([0, 1]);
   });
 
-  it('is not written sooner because entries come while the one before it is', async () => {
+  it('is not written early because entries arrive during the previous write', async () => {
     const begun: number[] = [];
     const write = log.write.bind(log);
     vi.spyOn(log, 'write').mockImplementation((entries) => {
@@ -180,7 +180,7 @@ describe('a group', () => {
     expect(await written()).toHaveLength(4);
   });
 
-  it('waits for the next quarter of a second, and is written then', async () => {
+  it('waits for the next quarter of a second, and is then written', async () => {
     const id = randomUUID();
     record(id);
     expect(await written()).toEqual([]);

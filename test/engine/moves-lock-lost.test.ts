@@ -1,7 +1,7 @@
 /**
- * A process that carries out a move and loses the project's lock, as by a restart of the control database, while
- * another one finds the move and undoes it: whatever the first one does then, the project writes where it was, and
- * nothing is left of the move.
+ * A process that carries out a move loses the project's lock, as in a restart of the control database, while another
+ * process finds the move and undoes it: whatever the first one does then, the project accepts writes at its old place,
+ * and nothing of the move is left.
  */
 import pg from 'pg';
 import { pino } from 'pino';
@@ -107,7 +107,7 @@ const loseLock = () =>
   });
 
 it.each<[MoveState]>([['preparing'], ['fencing'], ['copying'], ['verifying']])(
-  'the lock lost while it is %s leaves nothing of the move, and a project that writes',
+  'losing the lock while it is %s leaves nothing of the move, and the project accepts writes',
   async (state) => {
     const { moves } = service.engine;
     const isEarly = state === 'preparing' || state === 'fencing';
@@ -137,7 +137,7 @@ it.each<[MoveState]>([['preparing'], ['fencing'], ['copying'], ['verifying']])(
   },
 );
 
-it('a process that stops while it changes a fence keeps nobody else from changing it', async () => {
+it('a process that stops while it changes a fence does not block others from changing it', async () => {
   const tenancy = service.engine.servers.tenancyOf(home);
   let stopped: Promise<boolean> | undefined;
   const goOn = await new Promise<(isStill: boolean) => void>((isLocked) => {

@@ -1,4 +1,4 @@
-/** Moves of projects that are streamed while they are written to, and those that are copied after all. */
+/** Moves of projects that are streamed while clients write, and those that fall back to a copy. */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
@@ -95,7 +95,7 @@ describe('from servers of their own', () => {
   beforeAll(() => open(startOwnService));
   afterEach(() => service.engine.deleteProject(project.name));
 
-  it('nothing that was answered is lost or doubled on the way there and back', async () => {
+  it('loses and duplicates no answered write on the way there and back', async () => {
     await begin();
     await project.rows(`CREATE TABLE counted (id integer PRIMARY KEY, n integer);
       INSERT INTO counted SELECT n, 0 FROM generate_series(1, ${WRITERS}) n; CREATE SEQUENCE numbers`);
@@ -143,7 +143,7 @@ describe('from servers of their own', () => {
     expect(await leftThere()).toEqual([]);
   });
 
-  it('a schema that is changed meanwhile is copied, with the reason', async () => {
+  it('falls back to a copy if the schema changes meanwhile, and says why', async () => {
     await begin();
     const id = await startMove('eu-1');
     await eventually('it is streaming', async () => {
@@ -158,7 +158,7 @@ describe('from servers of their own', () => {
     expect(await project.rows('SELECT * FROM later')).toEqual([]);
   });
 
-  it('one that is canceled leaves nothing', async () => {
+  it('leaves nothing behind if it is canceled', async () => {
     await begin();
     const id = await startMove('eu-1');
     await eventually('it is streaming', async () => (await seen(id)).state === 'streaming');
@@ -169,7 +169,7 @@ describe('from servers of their own', () => {
     expect(await leftThere()).toEqual([]);
   });
 
-  it('one whose process was killed while it streamed is undone, with what it left on the source', async () => {
+  it('is undone if its process was killed while streaming, including what it left on the source', async () => {
     await begin();
     const { engine } = service;
     const placement = await placed();
@@ -203,11 +203,11 @@ describe('from servers of their own', () => {
   });
 });
 
-describe('from a server by address', () => {
+describe('from a shared server', () => {
   beforeAll(() => open(startTestService));
   afterEach(() => service.engine.deleteProject(project.name));
 
-  it('is copied if the server does not write enough into its WAL, and the plan says so before', async () => {
+  it('copies if the WAL of the server does not contain enough, and the plan says so in advance', async () => {
     await begin();
     const { body } = await service.call('GET', `${PROJECTS}/${project.name}/move?to=eu-1&mode=stream`, {
       token: admin,

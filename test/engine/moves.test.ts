@@ -1,7 +1,4 @@
-/**
- * Moves of projects between two servers, with everything that they have, and what becomes of a move that does not end
- * well.
- */
+/** Moves of projects between two servers with everything that they have, and what happens to a move that fails. */
 import { randomUUID } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { NEVER, queryTimeout } from '../../src/engine/limits/deadline.js';
@@ -41,7 +38,7 @@ const isStill = () => Promise.resolve(true);
 
 const HOMES = { 'a server by address': startTestService, 'servers of their own': startOwnService };
 
-describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
+describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
   let service: TestService;
   let admin: string;
   let project: TestProject;
@@ -97,7 +94,7 @@ describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
       return rows.map(({ name }) => name);
     });
 
-  it('a project has everything on its new server that it had, and again on its way back', async () => {
+  it('a project keeps everything on its new server, and again on the way back', async () => {
     await begin();
     await insert(
       [
@@ -153,7 +150,7 @@ describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
     expect(await leftThere()).toEqual([]);
   });
 
-  it('what is in the way is said at once, and changes nothing', async () => {
+  it('a move that is impossible is refused at once with every reason, and changes nothing', async () => {
     await begin();
     const plan = (to: string) => service.call('GET', `${PROJECTS}/${project.name}/move?to=${to}`, { token: admin });
     expect((await plan('eu-1')).body).toMatchObject({
@@ -173,7 +170,7 @@ describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
     expect(await leftThere()).toEqual([]);
   });
 
-  it('a plan lists all that would keep the move from its end', async () => {
+  it('a plan lists everything that would prevent the move', async () => {
     await begin();
     const { placement } = await row();
     const obstacles = async (): Promise<string[]> =>
@@ -203,7 +200,7 @@ describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
     expect(await obstacles()).toEqual([]);
   });
 
-  it('whatever only reads goes on until the switch', async () => {
+  it('reads continue until the switch', async () => {
     await begin();
     await project.table('held', { a: 'TEXT' });
     await project.call('POST', '/api/cdp/data/visits?on_error=quarantine', {
@@ -280,7 +277,7 @@ describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
     expect((await row()).placement.added).not.toBeNull();
   });
 
-  it('one that is canceled, or takes too long, is undone: the project writes where it was', async () => {
+  it('a move that is canceled or takes too long is undone: the project accepts writes at its old place', async () => {
     await begin();
     await project.rows(`INSERT INTO visits (page, count) SELECT 'p', n FROM generate_series(1, 200000) n`);
     expect(await moved('eu-1', { max_pause: 1 })).toMatchObject({
@@ -299,7 +296,7 @@ describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
     expect(await leftThere()).toEqual([]);
   });
 
-  it('an instance that slept through the switch is refused by the source, and by what is left of it', async () => {
+  it('an instance that was suspended during the switch cannot write to the source or what is left of it', async () => {
     await begin();
     const asleep = await row();
     const { engine } = service;
@@ -329,7 +326,7 @@ describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
     expect(await leftThere()).toEqual([]);
   });
 
-  it('what an interrupted program has left of a fence goes with the next request, and the doctor names it', async () => {
+  it('the next request removes what an interrupted process left of a fence, and the doctor reports it', async () => {
     await begin();
     const { placement } = await row();
     const { engine } = service;
@@ -363,7 +360,7 @@ describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
     ['verifying', 'undone'],
     ['undoing', 'undone'],
     ['switched', 'done'],
-  ])('one whose process was killed at %s is %s by another instance', async (state, end) => {
+  ])('a move whose process was killed at %s is %s by another instance', async (state, end) => {
     await begin();
     await insert([{ page: 'a', count: 1 }]);
     const { engine, moves } = { engine: service.engine, moves: service.engine.moves.rows };
@@ -411,7 +408,7 @@ describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
     expect((await row()).isFenced).toBe(false);
   });
 
-  it('one that cannot drop its source says why, and goes on once it can', async () => {
+  it('a move that cannot drop its source says why, and ends once it can', async () => {
     await begin();
     const source = await row();
     const { engine } = service;
@@ -448,7 +445,7 @@ describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
     expect(await stuck()).toMatchObject({ reason: null });
   });
 
-  it('a project can be deleted in the middle of a move that nobody carries out any more', async () => {
+  it('a project can be deleted in the middle of an abandoned move', async () => {
     await begin();
     const source = await row();
     const target = await made(source);

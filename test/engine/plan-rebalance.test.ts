@@ -1,4 +1,4 @@
-/** Which moves are planned, for servers and projects of a table. */
+/** Which moves are planned for a given set of servers and projects. */
 import { expect, it } from 'vitest';
 import { type Offer, planRebalance, type Situation } from '../../src/engine/moves/plan-rebalance.js';
 import type { ProjectRow } from '../../src/tenancy/control-rows.js';
@@ -97,7 +97,7 @@ it.each<[string, ServerRow, Partial<Situation>, Record<string, number>]>([
     },
     { 'default -> eu': 1 },
   ],
-])('nothing moves to a server %s', (_name, eu, situation, moves) =>
+])('never moves a project to a server %s', (_name, eu, situation, moves) =>
   expect(planned([server('default'), eu], projects('default', 4), situation)).toEqual(moves),
 );
 

@@ -1,5 +1,5 @@
 /**
- * Projects that are made and deleted while somebody else is at work on the same rows and locks of the server's catalog.
+ * Projects that are created and deleted while another session works on the same rows and locks of the server's catalog.
  */
 import type pg from 'pg';
 import { pino } from 'pino';
@@ -71,18 +71,18 @@ async function deleteAgainst(meet: (client: pg.Client, placement: Placement) => 
   });
 }
 
-it('a deletion is carried to its end where a row of its roles was changed meanwhile', async () => {
+it('completes a deletion even if a row of its roles changed meanwhile', async () => {
   expect(await deleteAgainst(() => Promise.resolve())).toBe(true);
 });
 
-it('a deletion is carried to its end where Postgres ends a statement of it for a deadlock', async () => {
+it('completes a deletion even if Postgres aborts one of its statements because of a deadlock', async () => {
   // A machine that stood still at the wrong moment has the other one ended.
   const meet = (client: pg.Client, { writer }: Placement) => client.query(`COMMENT ON ROLE ${writer} IS 'in the way'`);
   while (!(await deleteAgainst(meet)));
 });
 
 it.each(testServers())(
-  'another installation starts while somebody makes roles and databases on Postgres $major',
+  'another installation starts while a session creates roles and databases on Postgres $major',
   async (server) => {
     await onServer(server, async (client) => {
       await client.query('BEGIN');
@@ -104,7 +104,7 @@ it.each(testServers())(
   },
 );
 
-it('limits that an operator has set for all sessions do not end the making of a project', async () => {
+it('creates a project despite limits that an operator has set for all sessions', async () => {
   const second = await startService(service.config, pino({ level: 'silent' }));
   try {
     await second.engine.projects.create('limited');
@@ -115,7 +115,7 @@ it('limits that an operator has set for all sessions do not end the making of a 
   }
 });
 
-it('what another process has left half done is cleared away by a running service', async () => {
+it('a running service clears away what another process has left half done', async () => {
   const { name } = await service.project();
   const { id, placement } = await service.engine.projects.get(name);
   vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });

@@ -1,4 +1,4 @@
-/** The life of projects (contract section 2): made and unmade as a whole, whatever crashes in between. */
+/** The life of projects (contract section 2): created and deleted as a whole, whatever crashes in between. */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { ProjectStatus } from '../../src/contract/projects.js';
@@ -63,7 +63,7 @@ const STEPS = 5;
 
 describe('a crash', () => {
   it.each(Array.from({ length: STEPS + 1 }, (_, step) => step))(
-    'of a creation after step %i leaves nothing once the next start has looked',
+    'in a creation after step %i leaves nothing once the next start has checked',
     async (step) => {
       const placement = await leave(`creating-${step}`, 'creating', step);
       await reconcile();
@@ -72,7 +72,7 @@ describe('a crash', () => {
     },
   );
 
-  it('of a deletion is carried to its end, however far it had come', async () => {
+  it('in a deletion is followed by its completion, however far it got', async () => {
     for (const steps of [STEPS, 3, 1, 0]) {
       const placement = await leave(`deleting-${steps}`, 'deleting', steps);
       await reconcile();
@@ -81,14 +81,14 @@ describe('a crash', () => {
     }
   });
 
-  it('blocks no name: the next creation clears its remains away', async () => {
+  it('blocks no name: the next creation removes its remains', async () => {
     const placement = await leave('again', 'creating', 4);
     const project = await service.project('again');
     expect(await remains(placement)).toEqual([]);
     expect(await project.rows('SELECT 1 AS n')).toEqual([{ n: 1 }]);
   });
 
-  it('is told from a creation or deletion that somebody is at work on', async () => {
+  it('is distinguished from a creation or deletion in progress', async () => {
     const placement = await leave('busy', 'creating', 3);
     const id = (await rowOf('busy'))?.id ?? '';
     await service.engine.control.withProjectLock(id, async () => {
@@ -100,7 +100,7 @@ describe('a crash', () => {
     expect(await remains(placement)).toEqual([]);
   });
 
-  it('leaves projects that are whole alone', async () => {
+  it('leaves complete projects alone', async () => {
     const project = await service.project('whole');
     await projects().setActive('whole', false);
     await reconcile();
@@ -109,7 +109,7 @@ describe('a crash', () => {
   });
 });
 
-it('that is deleted keeps no connection, not even one whose end nobody hears of', async () => {
+it('a deleted project keeps no connection, not even one whose end goes unnoticed', async () => {
   const open = vi.spyOn(ProjectSessions.prototype, 'open');
   try {
     await (await service.project('connected')).rows('SELECT 1');
@@ -124,8 +124,8 @@ it('that is deleted keeps no connection, not even one whose end nobody hears of'
   }
 });
 
-describe('many at once', () => {
-  it('are created, each with a database of its own, and used', async () => {
+describe('many concurrent creations', () => {
+  it('each get a database of their own that works', async () => {
     const names = Array.from({ length: 8 }, (_, i) => `parallel-${i}`);
     const made = await Promise.all(names.map((name) => service.project(name)));
     const databases = await Promise.all(made.map((project) => project.rows('SELECT current_database() AS name')));
@@ -135,7 +135,7 @@ describe('many at once', () => {
     expect(left.filter((name) => name.startsWith('parallel-'))).toEqual([]);
   });
 
-  it('of one name become one project', async () => {
+  it('of the same name create one project', async () => {
     const attempts = await Promise.allSettled(Array.from({ length: 4 }, () => projects().create('same')));
     expect(attempts.filter(({ status }) => status === 'fulfilled').length).toBe(1);
     for (const attempt of attempts) {
@@ -144,7 +144,7 @@ describe('many at once', () => {
     expect((await projects().get('same')).status).toBe('active');
   });
 
-  it('do not keep the tokens of others waiting', async () => {
+  it('do not delay the tokens of others', async () => {
     const project = await service.project('calm');
     const making = Promise.all(Array.from({ length: 6 }, (_, i) => projects().create(`noise-${i}`)));
     let slowest = 0;
@@ -159,7 +159,7 @@ describe('many at once', () => {
 });
 
 describe('a deleted project', () => {
-  it('is gone with its database, roles and tokens, and its name is free', async () => {
+  it('loses its database, roles and tokens, and its name is free', async () => {
     const project = await service.project('short-lived');
     await project.table('kept', { n: 'INTEGER' });
     const placement = (await projects().get('short-lived')).placement;
@@ -174,7 +174,7 @@ describe('a deleted project', () => {
     expect((await projects().get('short-lived')).placement.database).not.toBe(placement.database);
   });
 
-  it('goes although statements run in it', async () => {
+  it('is removed even if statements run in it', async () => {
     const project = await service.project('in-use');
     const running = project.call('POST', '/api/cdp/sql', { body: { sql: 'SELECT pg_sleep(30)' } });
     await until(() => runningRequests(service) > 0, 5_000);
@@ -183,7 +183,7 @@ describe('a deleted project', () => {
     expect(await rowOf('in-use')).toBe(null);
   });
 
-  it('cannot be deleted twice, nor one that never was', async () => {
+  it('cannot be deleted twice, nor one that never existed', async () => {
     await service.project('once');
     await service.engine.deleteProject('once');
     await expect(service.engine.deleteProject('once')).rejects.toMatchObject({ code: 'not_found' });
@@ -192,7 +192,7 @@ describe('a deleted project', () => {
 });
 
 describe('deactivating', () => {
-  it('waits for what still runs, so that a backup made after it has all that was acknowledged', async () => {
+  it('waits for running requests, so that a backup made afterwards contains everything acknowledged', async () => {
     const project = await service.project('moving');
     await project.table('t', { a: 'TEXT' });
     const sql = `INSERT INTO t (a) SELECT 'late' FROM pg_sleep(3)`;
@@ -208,14 +208,14 @@ describe('deactivating', () => {
 });
 
 describe('refuses', () => {
-  it('names outside the pattern', async () => {
+  it('names that do not match the pattern', async () => {
     for (const name of ['', 'A', '1a', 'a_b', 'a b', '-a', 'a'.repeat(64), 'é', 'a"; DROP DATABASE x']) {
       await expect(projects().create(name)).rejects.toMatchObject({ code: 'invalid_name' });
     }
     expect((await projects().create('a'.repeat(63))).status).toBe('active');
   });
 
-  it('every call while it is inactive', async () => {
+  it('every request while the project is inactive', async () => {
     const project = await service.project('paused');
     await projects().setActive('paused', false);
     failure(await project.call('GET', '/api/cdp/schema'), 403, 'cdp_inactive');

@@ -1,4 +1,4 @@
-/** Counting in windows, and the part of an address that counts. */
+/** Counters over time windows, and the part of an address that they count by. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { secondsLeft, WindowCounter } from '../../../src/engine/access/window-counter.js';
@@ -27,7 +27,7 @@ describe('the network of an address', () => {
 });
 
 describe('a counter', () => {
-  it('counts each key by itself, and from 0 when its window is over', async () => {
+  it('counts each key separately, and starts at 0 once its window is over', async () => {
     const counter = new WindowCounter(50, 10);
     expect([counter.add('a').count, counter.add('a').count, counter.add('b').count]).toEqual([1, 2, 1]);
     expect(counter.running('a')?.count).toBe(2);
@@ -36,14 +36,14 @@ describe('a counter', () => {
     expect(counter.add('a').count).toBe(1);
   });
 
-  it('does not lengthen a window by counting in it', () => {
+  it('does not extend a window by counting in it', () => {
     const counter = new WindowCounter(60_000, 10);
     const { endsAt } = counter.add('a');
     expect(counter.add('a').endsAt).toBe(endsAt);
     expect(secondsLeft(counter.add('a'))).toBe(60);
   });
 
-  it('remembers no more keys than it may, and forgets the one that was silent for longest', () => {
+  it('remembers a limited number of keys, and forgets the least recently used one', () => {
     const counter = new WindowCounter(60_000, 3);
     for (const key of ['a', 'b', 'c', 'a', 'd']) counter.add(key);
     expect(counter.size).toBe(3);
@@ -57,7 +57,7 @@ describe('a counter', () => {
 describe('wrong tokens', () => {
   const refusal = new EngineError('unauthorized', 'wrong');
 
-  it('of strangers with many addresses take a bounded number of places, and none that is asked about stays', () => {
+  it('from many addresses use bounded memory, and pending lookups keep none of it', () => {
     const tokens = new WrongTokens(1);
     for (let i = 0; i < 50_000; i++) {
       const address = `10.${i >> 16}.${(i >> 8) & 255}.${i & 255}`;
@@ -69,7 +69,7 @@ describe('wrong tokens', () => {
     expect(tokens.refused('10.0.0.0', refusal)).toBe(refusal);
   });
 
-  it('have no limit where it is 0', () => {
+  it('are not limited if the limit is 0', () => {
     const tokens = new WrongTokens(0);
     for (let i = 0; i < 1_000; i++) {
       tokens.beforeQuestion('192.0.2.1');
@@ -77,7 +77,7 @@ describe('wrong tokens', () => {
     }
   });
 
-  it('are not asked about by hundreds at a time', () => {
+  it('are not looked up hundreds at a time', () => {
     const tokens = new WrongTokens(30);
     const answered = Array.from({ length: 100 }, () => tokens.beforeQuestion('192.0.2.1'));
     expect(() => tokens.beforeQuestion('192.0.2.1')).toThrow(EngineError);

@@ -1,4 +1,4 @@
-/** Refusals that anybody can provoke: the first of a kind is an entry, the rest of an interval a number. */
+/** Refusals that anyone can cause: the first of each kind is an entry, the others of the interval are a count. */
 import { describe, expect, it } from 'vitest';
 import { RefusalCounter } from '../../../src/engine/audit/refusal-counter.js';
 import type { AuditRow } from '../../../src/tenancy/audit-log.js';
@@ -26,7 +26,7 @@ const refusal = (given: Partial<AuditRow> = {}): AuditRow => ({
 });
 
 describe('a counter of refusals', () => {
-  it('lets the first of each kind pass and counts the others, the latest of which stands for them', () => {
+  it('lets the first of each kind pass and counts the others, with the latest as their representative', () => {
     const counter = new RefusalCounter(10);
     expect(counter.isFirst(refusal())).toBe(true);
     expect(counter.isFirst(refusal({ address: '192.0.2.2' }))).toBe(true);
@@ -36,14 +36,14 @@ describe('a counter of refusals', () => {
     expect(counter.take()).toEqual([refusal({ request_id: 'request-4', count: 5 })]);
   });
 
-  it('begins anew with each interval', () => {
+  it('starts again with each interval', () => {
     const counter = new RefusalCounter(10);
     counter.isFirst(refusal());
     expect(counter.take()).toEqual([]);
     expect(counter.isFirst(refusal())).toBe(true);
   });
 
-  it('tells so many apart and no more: the others share an entry that names nobody', () => {
+  it('distinguishes a limited number of callers; the others share an entry without a name', () => {
     const counter = new RefusalCounter(100);
     const passed = Array.from({ length: 100_000 }, (_, i) => counter.isFirst(refusal({ address: `address ${i}` })));
     expect(passed.filter(Boolean)).toHaveLength(100);
@@ -51,7 +51,7 @@ describe('a counter of refusals', () => {
     expect(entries).toEqual([refusal({ request_id: null, address: null, duration_ms: null, count: 99_900 })]);
   });
 
-  it('goes on counting those that it knows when there are too many', () => {
+  it('still counts the callers that it knows if there are too many', () => {
     const counter = new RefusalCounter(1);
     counter.isFirst(refusal());
     counter.isFirst(refusal({ address: 'another' }));

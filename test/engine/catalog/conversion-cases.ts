@@ -1,4 +1,4 @@
-/** What becomes of which value when its column changes the type: the contract's table (section 5), cell by cell. */
+/** What each value becomes if the type of its column changes: the table of the contract (section 5), cell by cell. */
 import type { ColumnType } from '../../../src/contract/column-types.js';
 
 /** The value cannot be kept. */

@@ -25,16 +25,16 @@ function text(fragment: Fragment): string {
 }
 
 describe('the table of type changes', () => {
-  it.each(PAIRS)('from %s to %s is the contract’s', (from, to) => {
+  it.each(PAIRS)('has the rule of the contract from %s to %s', (from, to) => {
     expect(conversion(from, to, ident('c')) !== null).toBe(CASES[from][to] !== undefined);
   });
 
-  it('leaves a column alone that has the type already', () => {
+  it('leaves a column alone that already has the type', () => {
     const same = conversion('JSONB', 'JSONB', ident('a"b')) as Conversion;
     expect([text(same.convertible), text(same.using)]).toEqual(['true', '"a""b"']);
   });
 
-  it('knows for a type made by free SQL only the way to TEXT', () => {
+  it('allows a type created by free SQL only to become TEXT', () => {
     expect(COLUMN_TYPES.filter((to) => conversion(null, to, ident('c')) !== null)).toEqual(['TEXT']);
   });
 });
@@ -131,7 +131,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
     });
   });
 
-  it('the session of the cases does ask the project, for whatever is not qualified', async () => {
+  it('runs code of the project for every unqualified name in the session of the cases', async () => {
     await inSession({}, async (client) => {
       for (const asked of ["'a'::text = 'a'::text", "octet_length('a'::text)", "format('%s', 1)", "'1'::float8 + 1"]) {
         await expect(client.query(`SELECT ${asked}`)).rejects.toThrow();
@@ -139,21 +139,24 @@ describe.each(testServers())('on Postgres $major', (server) => {
     });
   });
 
-  it.each(['INTEGER', 'FLOAT', 'TIMESTAMP'] as const)('a text becomes %s where a batch insert takes it', async (to) => {
-    const { using } = conversion('TEXT', to, ident('c')) as Conversion;
-    await tableOf('text', STRINGS);
-    const converted = await observer.query<{ v: string | null }>(
-      `SELECT (${text(using)})::text AS v FROM data.t ORDER BY n`,
-    );
-    const cells = STRINGS.map((value) => readCell(column('c', to), { kind: 'string', value }));
-    const inserted = await observer.query<{ v: string | null }>(
-      `SELECT v::${POSTGRES_TYPES[to]}::text AS v FROM unnest($1::text[]) WITH ORDINALITY AS u (v, n) ORDER BY n`,
-      [cells.map((cell) => (cell instanceof CellError ? null : cell))],
-    );
-    expect(converted.rows).toEqual(inserted.rows);
-  });
+  it.each(['INTEGER', 'FLOAT', 'TIMESTAMP'] as const)(
+    'converts a text to %s if a batch insert accepts it',
+    async (to) => {
+      const { using } = conversion('TEXT', to, ident('c')) as Conversion;
+      await tableOf('text', STRINGS);
+      const converted = await observer.query<{ v: string | null }>(
+        `SELECT (${text(using)})::text AS v FROM data.t ORDER BY n`,
+      );
+      const cells = STRINGS.map((value) => readCell(column('c', to), { kind: 'string', value }));
+      const inserted = await observer.query<{ v: string | null }>(
+        `SELECT v::${POSTGRES_TYPES[to]}::text AS v FROM unnest($1::text[]) WITH ORDINALITY AS u (v, n) ORDER BY n`,
+        [cells.map((cell) => (cell instanceof CellError ? null : cell))],
+      );
+      expect(converted.rows).toEqual(inserted.rows);
+    },
+  );
 
-  it('takes the exact value of every double out of JSONB, and no neighbour of it', async () => {
+  it('extracts the exact value of every double from JSONB, and not a neighboring one', async () => {
     const doubles = Array.from({ length: 2098 }, (_, i) => 2 ** (i - 1074) * (i % 3 === 0 ? 1 : 1 + 2 ** -(i % 53)));
     const digits = doubles.map(exactDecimal);
     const neighbours = digits.map((exact) => `${exact}${exact.includes('.') ? '' : '.'}${'0'.repeat(20)}1`);
@@ -163,7 +166,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
     expect(result.rows.map(({ v }) => v)).toEqual([...doubles, ...doubles.map(() => null)]);
   });
 
-  it('compares exactly in a column whose collation ignores case', async () => {
+  it('compares exactly in a column with a case-insensitive collation', async () => {
     await observer.query('DROP TABLE IF EXISTS data.t');
     await observer.query('CREATE TABLE data.t (n integer, c text COLLATE loose)');
     await observer.query(`INSERT INTO data.t VALUES (1, 'true'), (2, 'TRUE'), (3, '1'), (4, '1e3'), (5, '2024-01-01'),
@@ -181,7 +184,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
     }
   });
 
-  it('a cancelled check is cancelled, in the middle of a value too', async () => {
+  it('a canceled check ends, also in the middle of a value', async () => {
     await tableOf('text', [`[${'[1],'.repeat(1_000_000)}[1]]`]);
     const { convertible } = conversion('TEXT', 'JSONB', ident('c')) as Conversion;
     await inSession({ statement_timeout: '50' }, async (client) => {

@@ -1,6 +1,6 @@
 /**
- * Which tables make an insert run code of the project, so that its session is reset behind it. To reset where there is
- * no need costs time; not to reset where there is leaves one request's session to the next.
+ * Which tables make an insert run code of the project, so that its session must be reset afterwards. A reset that is
+ * not needed costs time; a missing reset exposes one request's session to the next.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { tableByName, tableToWrite } from '../../../src/engine/catalog/catalog.js';
@@ -91,7 +91,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
     expect(await runsCode(change, tableToWrite)).toBe(true);
   });
 
-  it('takes no expression for harmless where the table is changed, which reads them anew', async () => {
+  it('does not trust an expression while a statement changes the table, which evaluates it again', async () => {
     expect(await runsCode('ALTER TABLE T ADD CHECK (n >= 0)', tableByName)).toBe(true);
     expect(await runsCode('SELECT 1', tableByName)).toBe(false);
   });

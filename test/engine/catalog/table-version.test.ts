@@ -1,6 +1,6 @@
 /**
- * The check behind a fast insert (`schemaUnchanged` in catalog.ts): it rests on Postgres planning a prepared statement
- * anew when something about its table has changed in another session. Each kind of change has to be seen.
+ * The check that precedes a fast insert (`schemaUnchanged` in catalog.ts): it relies on Postgres planning a prepared
+ * statement again if another session has changed something about its table. It must detect every kind of change.
  */
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -76,7 +76,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
   };
 
   describe('a prepared check', () => {
-    it('goes on saying yes while nothing but rows has changed', async () => {
+    it('still holds while only rows have changed', async () => {
       const table = await tableOf('rows');
       await onServer(
         server,
@@ -95,7 +95,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       );
     });
 
-    it.each(Object.keys(CHANGES))('sees %s', async (name) => {
+    it.each(Object.keys(CHANGES))('detects %s', async (name) => {
       const table = await tableOf(name);
       await onServer(
         server,

@@ -1,4 +1,4 @@
-/** Batches that share a COPY (engine/insert/copy-queue.ts): who goes with whom, and what becomes of each. */
+/** Batches that share a COPY (engine/insert/copy-queue.ts): which batches are combined, and what happens to each. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { EncodedBatch } from '../../../src/codec/batch/encoded-batch.js';
@@ -55,7 +55,7 @@ async function busyQueue(maxWaiting?: number) {
 }
 
 describe('works', () => {
-  it('batches that come in one turn of the event loop go together', async () => {
+  it('combines batches that arrive in one turn of the event loop', async () => {
     const { sent, storeMany, sizes } = queueOf();
     const stored = storeMany(3);
     await turn();
@@ -64,7 +64,7 @@ describe('works', () => {
     expect(await Promise.all(stored)).toEqual(['stored', 'stored', 'stored']);
   });
 
-  it('a batch is sent while a COPY is free, even if none may wait', async () => {
+  it('sends a batch while a COPY is free, even if none may wait', async () => {
     const { sent, store, sizes } = queueOf(0);
     const stored = store();
     await turn();
@@ -73,7 +73,7 @@ describe('works', () => {
     expect(await stored).toBe('stored');
   });
 
-  it('two COPYs are under way at most; when one ends, all that wait go together', async () => {
+  it('runs at most two COPYs at once; when one ends, it combines all waiting batches', async () => {
     const { sent, storeMany, sizes, first } = await busyQueue();
     const stored = storeMany(3);
     await turn();
@@ -87,7 +87,7 @@ describe('works', () => {
     expect(await Promise.all([...first, ...stored])).toEqual(Array(7).fill('stored'));
   });
 
-  it('a COPY takes at most 1,000 records and 256 KiB', async () => {
+  it('puts at most 1,000 records and 256 KiB into a COPY', async () => {
     const byRecords = queueOf();
     void byRecords.storeMany(10, { records: 250 });
     const byBytes = queueOf();
@@ -101,7 +101,7 @@ describe('works', () => {
     expect(byBytes.sizes()).toEqual([2, 2]);
   });
 
-  it('a large batch goes alone, at once', async () => {
+  it('sends a large batch alone and at once', async () => {
     const { store, sizes } = await busyQueue();
     void store({ bytes: 200 * 1024 });
     await turn();
@@ -110,7 +110,7 @@ describe('works', () => {
 });
 
 describe('refuses', () => {
-  it('the bad one of batches whose COPY Postgres refused; each is sent again alone', async () => {
+  it('only the bad batch if Postgres refuses a shared COPY: each batch is sent again alone', async () => {
     const { sent, storeMany, sizes } = queueOf();
     const stored = storeMany(2);
     await turn();
@@ -122,7 +122,7 @@ describe('refuses', () => {
     expect(await Promise.all(stored)).toEqual(['refused', 'stored']);
   });
 
-  it('batches of a shared COPY whose table has changed, without sending them again', async () => {
+  it('the batches of a shared COPY whose table has changed, without sending them again', async () => {
     const { sent, storeMany, sizes } = queueOf();
     const stored = storeMany(2);
     await turn();
@@ -131,7 +131,7 @@ describe('refuses', () => {
     expect(sizes()).toEqual([2]);
   });
 
-  it('all batches of a COPY that failed for no batch of it', async () => {
+  it('all batches of a COPY that failed for a reason of none of them', async () => {
     const { sent, storeMany } = queueOf();
     const [one, other] = storeMany(2);
     await turn();
@@ -140,7 +140,7 @@ describe('refuses', () => {
     await expect(other).rejects.toThrow('gone');
   });
 
-  it('batches when too many wait, when they wait too long, and when their client leaves', async () => {
+  it('batches if too many wait, if they wait too long, and if their client leaves', async () => {
     const { store } = await busyQueue(2);
     const leaving = new AbortController();
     const late = store({ waitMs: 50 });
@@ -153,7 +153,7 @@ describe('refuses', () => {
 });
 
 describe('protects', () => {
-  it('batches from the client of another one that leaves; alone, a batch ends with its own client', async () => {
+  it("batches from the departure of another batch's client; a batch alone ends with its own client", async () => {
     const { sent, storeMany, store } = queueOf();
     const leaving = new AbortController();
     void storeMany(2, { signal: leaving.signal });
@@ -167,7 +167,7 @@ describe('protects', () => {
     ]);
   });
 
-  it('what waits from a batch that was refused', async () => {
+  it('waiting batches from a refused batch', async () => {
     const { sent, store, sizes } = await busyQueue();
     void store({ waitMs: 50 }).catch(() => {});
     const stays = store();

@@ -1,4 +1,4 @@
-/** What is remembered of tables is bounded by what it takes, and the least recently used goes first. */
+/** The cache of table schemas is bounded by memory, and evicts the least recently used entry first. */
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { describe, expect, it } from 'vitest';
@@ -34,7 +34,7 @@ const table = (name: string, columns: number, needsInsert = false): Table => ({
 });
 
 describe('schemas of tables', () => {
-  it('are kept by project and table, the one that was used least recently goes first', () => {
+  it('are cached by project and table, and the least recently used one is evicted first', () => {
     const schemas = new SchemaCache(64);
     for (let i = 0; i < 3_000; i++) {
       schemas.remember('p', table(`t${i}`, 5));
@@ -63,7 +63,7 @@ describe('schemas of tables', () => {
     expect(schemas.get('p', 't')?.table.columns).toHaveLength(6);
   });
 
-  it('fit into their memory, however wide the tables are', async () => {
+  it('stay within the memory limit, however wide the tables are', async () => {
     const schemas = new SchemaCache(64);
     const before = used();
     for (let i = 0; i < 60; i++) schemas.remember('p', table(`t${i}`, 1_600));

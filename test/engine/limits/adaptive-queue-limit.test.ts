@@ -1,4 +1,6 @@
-/** How long a queue may be: the whole for a burst, short where more come than are served for longer. */
+/**
+ * How long a queue may be: full length for a burst, short if more requests arrive than are served for a longer time.
+ */
 import { expect, it } from 'vitest';
 import { AdaptiveQueueLimit } from '../../../src/engine/limits/adaptive-queue-limit.js';
 
@@ -18,25 +20,25 @@ function lengthAt(queue: AdaptiveQueueLimit, now: number): number {
   return waiting;
 }
 
-it('takes a burst as a whole', () => {
+it('accepts a whole burst', () => {
   const queue = new AdaptiveQueueLimit(WHOLE, SHORT);
   expect(lengthAt(queue, 0)).toBe(WHOLE);
   expect(crowd(queue, 0, 900)).toBe(WHOLE);
 });
 
-it('is short while more come than are served, and whole again a second after the last refusal', () => {
+it('is short while more requests arrive than are served, and full again a second after the last refusal', () => {
   const queue = new AdaptiveQueueLimit(WHOLE, SHORT);
   expect(crowd(queue, 0, 1_500)).toBe(SHORT);
   expect(lengthAt(queue, 2_400)).toBe(SHORT);
   expect(lengthAt(queue, 3_500)).toBe(WHOLE);
 });
 
-it('counts bursts that lie apart as bursts', () => {
+it('treats separate bursts as bursts', () => {
   const queue = new AdaptiveQueueLimit(WHOLE, SHORT);
   for (let start = 0; start < 60_000; start += 2_000) expect(crowd(queue, start, 500)).toBe(WHOLE);
 });
 
-it('is tried at its whole length every half minute, and is short at once where that is still too little', () => {
+it('is tried at full length every half minute, and shortened at once if that is still too long', () => {
   const queue = new AdaptiveQueueLimit(WHOLE, SHORT);
   crowd(queue, 0, 1_500);
   for (let now = 1_500; now < 31_500; now += 100) queue.admits(SHORT, now);

@@ -1,4 +1,4 @@
-/** Turns on the one event loop that all projects share (engine/limits/event-loop-throttle.ts). */
+/** Turns on the event loop that all projects share (engine/limits/event-loop-throttle.ts). */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { EventLoopThrottle } from '../../../src/engine/limits/event-loop-throttle.js';
@@ -6,14 +6,14 @@ import { EventLoopThrottle } from '../../../src/engine/limits/event-loop-throttl
 const MIB = 1024 * 1024;
 
 describe('event-loop throttle', () => {
-  it('lets a project alone, whatever it sends', () => {
+  it('never delays a project that is alone, whatever it sends', () => {
     const throttle = new EventLoopThrottle();
     throttle.noteRequest('a');
     expect(throttle.pause('a', 10 * MIB)).toBeUndefined();
     expect(throttle.pause('a', 10 * MIB)).toBeUndefined();
   });
 
-  it('lets small pieces pass, and has their sum wait, while another project is at work', async () => {
+  it('lets small chunks pass, but delays a project once their sum is large, while another project is active', async () => {
     const throttle = new EventLoopThrottle();
     throttle.noteRequest('b');
     throttle.noteRequest('a');
@@ -25,7 +25,7 @@ describe('event-loop throttle', () => {
     expect(throttle.pause('a', 100 * 1024)).toBeUndefined();
   });
 
-  it('has the pieces of one project wait one behind the other, and no other project behind them', async () => {
+  it('queues the chunks of one project behind each other, and no other project behind them', async () => {
     const throttle = new EventLoopThrottle();
     throttle.noteRequest('b');
     throttle.noteRequest('a');

@@ -1,4 +1,4 @@
-/** Whose turn it is when something limited becomes free. */
+/** Which request is admitted when a limited resource becomes free. */
 import { expect, it } from 'vitest';
 import { NEVER } from '../../../src/engine/limits/deadline.js';
 import { FairQueue } from '../../../src/engine/limits/fair-queue.js';
@@ -27,7 +27,7 @@ function queueFor(order: 'first' | 'any') {
   return { queue, wait, add, admitted };
 }
 
-it('admits one request of each project in turn, each in order of arrival', async () => {
+it('admits one request of each project in turn, in order of arrival within a project', async () => {
   const { wait, add, admitted } = queueFor('first');
   for (const project of ['a', 'a', 'a', 'b', 'b', 'c']) void wait(project, 1);
   await add(4);
@@ -36,7 +36,7 @@ it('admits one request of each project in turn, each in order of arrival', async
   expect(admitted).toEqual(['a1', 'b1', 'c1', 'a1', 'b1', 'a1']);
 });
 
-it('lets a request overtake those of its project that do not fit only where the order says so', async () => {
+it('lets a small request overtake one of its project that does not fit only if the order allows it', async () => {
   for (const [order, expected] of [
     ['first', ['b1']],
     ['any', ['a1', 'b1']],
@@ -53,7 +53,7 @@ it('lets a request overtake those of its project that do not fit only where the 
   }
 });
 
-it('rejects who has waited too long or left, and admits those behind', async () => {
+it('rejects a request that has waited too long or whose client left, and admits those behind it', async () => {
   const { queue, wait, add, admitted } = queueFor('first');
   await add(1);
   const leaving = new AbortController();

@@ -1,4 +1,4 @@
-/** Who may use Postgres, who waits and who is sent away (contract section 8), without a database. */
+/** Which requests may use Postgres, which wait and which are refused (contract section 8), without a database. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { EngineError } from '../../../src/contract/errors.js';
@@ -49,7 +49,7 @@ function totalOf(slots: Slots) {
 }
 
 describe('works', () => {
-  it('lets a request in at once while there is room', async () => {
+  it('admits a request at once while there is room', async () => {
     const slots = slotsWith();
     const leaves = await Promise.all(times(8, () => acquire(slots, 'a', 'typed')));
     expect(totalOf(slots)).toEqual({ running: 8, waiting: 0 });
@@ -57,7 +57,7 @@ describe('works', () => {
     expect(totalOf(slots)).toEqual({ running: 0, waiting: 0 });
   });
 
-  it('lets those who wait in one by one, in their order, as places become free', async () => {
+  it('admits waiting requests one by one in order as slots become free', async () => {
     const slots = slotsWith({ running: 1, reservedForTyped: 0 });
     const order: string[] = [];
     const first = await acquire(slots, 'a', 'typed');
@@ -70,7 +70,7 @@ describe('works', () => {
     expect(totalOf(slots)).toEqual({ running: 0, waiting: 0 });
   });
 
-  it('lets free SQL have at most six places of eight, and typed requests all of them', async () => {
+  it('gives free SQL at most six of eight slots, and typed requests all of them', async () => {
     const slots = slotsWith();
     const order: string[] = [];
     const sql = times(9, () => enter(slots, 'a', 'sql', order, 'sql'));
@@ -87,13 +87,13 @@ describe('works', () => {
     expect(totalOf(slots)).toEqual({ running: 0, waiting: 0 });
   });
 
-  it('lets typed requests fill all eight places when no free SQL is there', async () => {
+  it('lets typed requests use all eight slots if there is no free SQL', async () => {
     const slots = slotsWith();
     await Promise.all(times(8, () => acquire(slots, 'a', 'typed')));
     expect(totalOf(slots).running).toBe(8);
   });
 
-  it('lets a typed request pass free SQL that waits for a place it may not have', async () => {
+  it('lets a typed request pass free SQL that waits for a slot that it may not use', async () => {
     const slots = slotsWith({ running: 2, reservedForTyped: 1 });
     const order: string[] = [];
     const sql = await acquire(slots, 'a', 'sql');
@@ -110,7 +110,7 @@ describe('works', () => {
 });
 
 describe('refuses', () => {
-  it('the 65th that would wait, at once and with a time to come back', async () => {
+  it('the 65th waiting request, at once and with Retry-After', async () => {
     const slots = slotsWith();
     await Promise.all(times(8, () => acquire(slots, 'a', 'typed')));
     const waiting = times(64, () => acquire(slots, 'a', 'typed'));
@@ -123,7 +123,7 @@ describe('refuses', () => {
     expect(totalOf(slots)).toEqual({ running: 8, waiting: 64 });
   });
 
-  it('whoever asks beforehand, where there is neither a place nor one to wait at, and nobody else', async () => {
+  it('a request that asks in advance only if there is no free slot and no room to wait', async () => {
     const slots = slotsWith({ waiting: 3 });
     expect(slots.isFull('a', 'typed')).toBe(false);
     await Promise.all(times(6, () => acquire(slots, 'a', 'sql')));
@@ -139,7 +139,7 @@ describe('refuses', () => {
     waiting.forEach((promise) => void promise.catch(() => {}));
   });
 
-  it('who has waited for its time, and takes nothing', async () => {
+  it('a request that has waited for its time, and does not take a slot', async () => {
     const slots = slotsWith({ running: 1, reservedForTyped: 0 });
     const leave = await acquire(slots, 'a', 'typed');
     const started = performance.now();
@@ -153,7 +153,7 @@ describe('refuses', () => {
     (await acquire(slots, 'a', 'typed'))();
   });
 
-  it('who leaves while waiting, and forgets it', async () => {
+  it('a request whose client leaves while it waits, and forgets it', async () => {
     const slots = slotsWith({ running: 1, reservedForTyped: 0 });
     const leave = await acquire(slots, 'a', 'typed');
     const controller = new AbortController();
@@ -166,7 +166,7 @@ describe('refuses', () => {
     expect(totalOf(slots)).toEqual({ running: 0, waiting: 0 });
   });
 
-  it('who has left before it had to wait', async () => {
+  it('a request whose client left before it had to wait', async () => {
     const slots = slotsWith({ running: 1, reservedForTyped: 0 });
     await acquire(slots, 'a', 'typed');
     const started = performance.now();
@@ -175,7 +175,7 @@ describe('refuses', () => {
     expect(totalOf(slots)).toEqual({ running: 1, waiting: 0 });
   });
 
-  it('everybody beyond the running ones where nobody may wait', async () => {
+  it('every request beyond the running ones if none may wait', async () => {
     const slots = slotsWith({ running: 2, reservedForTyped: 0, waiting: 0 });
     const leave = await acquire(slots, 'a', 'typed');
     await acquire(slots, 'a', 'typed');
@@ -186,7 +186,7 @@ describe('refuses', () => {
 });
 
 describe('protects', () => {
-  it('projects from each other: one with a long queue delays no other', async () => {
+  it('projects from each other: a long queue of one does not delay another', async () => {
     const slots = slotsWith({ total: 4, running: 4, reservedForTyped: 0 });
     const order: string[] = [];
     const running = await Promise.all(times(4, () => acquire(slots, 'greedy', 'typed')));
@@ -220,7 +220,7 @@ describe('protects', () => {
     expect(order).toEqual(['a', 'b', 'a', 'b', 'a', 'b']);
   });
 
-  it('the places of all: never more than the total run, whatever comes', async () => {
+  it('the total limit: never more requests run than allowed, whatever arrives', async () => {
     const slots = slotsWith({ total: 5, running: 3, reservedForTyped: 1 });
     let running = 0;
     let most = 0;
@@ -240,7 +240,7 @@ describe('protects', () => {
     expect(totalOf(slots)).toEqual({ running: 0, waiting: 0 });
   });
 
-  it('its count from a place that is given back twice', async () => {
+  it('its count from a slot that is released twice', async () => {
     const slots = slotsWith({ running: 1, reservedForTyped: 0 });
     const leave = await acquire(slots, 'a', 'typed');
     leave();
@@ -251,7 +251,7 @@ describe('protects', () => {
 });
 
 describe('the wait budget', () => {
-  it('is one for all queues of a request: what it has waited before, it cannot wait again', async () => {
+  it('is shared by all queues of a request: time spent in one counts in the next', async () => {
     const slots = slotsWith({ running: 1, reservedForTyped: 0 });
     await enter(slots, 'a');
     const budget = new WaitBudget(80);

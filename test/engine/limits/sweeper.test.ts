@@ -1,4 +1,4 @@
-/** Checks what is in progress, and nothing that has ended. */
+/** Checks requests in progress, and none that has ended. */
 import { describe, expect, test, vi } from 'vitest';
 import { Sweeper, type Swept } from '../../../src/engine/limits/sweeper.js';
 
@@ -39,7 +39,7 @@ const NAMES = ['a', 'b', 'c', 'd', 'e'];
 const PATIENCE = { timeout: 30_000, interval: 5 };
 
 describe('Sweeper', () => {
-  test('checks every member, whoever leaves during the sweep', async () => {
+  test('checks every member, even if some leave during the sweep', async () => {
     for (const leaver of NAMES) {
       for (const left of NAMES) {
         const { sweeper, members } = crowd(NAMES, ({ name }, leave) => {
@@ -54,7 +54,7 @@ describe('Sweeper', () => {
     }
   }, 60_000);
 
-  test('checks nothing again when all have left in one check', async () => {
+  test('checks nothing more if all leave in one check', async () => {
     const { members } = crowd(NAMES, (_member, leave) => NAMES.forEach(leave));
     await vi.waitFor(() => expect(members.some(({ checks }) => checks > 0)).toBe(true), PATIENCE);
     expect(members.map(({ late }) => late)).toEqual([0, 0, 0, 0, 0]);

@@ -1,4 +1,6 @@
-/** What a statement is called where it is cut off before Postgres tells. Its command tag there is the measure. */
+/**
+ * The command name of a statement that is cut off before Postgres reports one, compared with Postgres's command tags.
+ */
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { mainKeyword } from '../../../src/engine/parser/keywords.js';
@@ -54,7 +56,7 @@ const STATEMENTS = [
   'WITH x AS (SELECT 1 AS "a)") UPDATE t SET n = 1 RETURNING n',
 ];
 
-describe('is the command tag that Postgres gives', () => {
+describe('equals the command tag of Postgres', () => {
   let database: TestDatabase;
   let client: pg.Client;
 
@@ -74,21 +76,21 @@ describe('is the command tag that Postgres gives', () => {
   });
 });
 
-describe('tells', () => {
-  it('other statements by their first word', () => {
+describe('returns', () => {
+  it('the first word of other statements', () => {
     expect(mainKeyword('EXPLAIN WITH x AS (SELECT 1) INSERT INTO t VALUES (1)')).toBe('EXPLAIN');
     expect(mainKeyword('fetch 5 FROM c')).toBe('FETCH');
     expect(mainKeyword('EXECUTE p')).toBe('EXECUTE');
     expect(mainKeyword('SHOW ALL')).toBe('SHOW');
   });
 
-  it('a query where nothing tells otherwise', () => {
+  it('SELECT if nothing else is certain', () => {
     for (const text of ['WITH', 'WITH x AS (', "WITH x AS ('", 'WITH x AS ($$', 'WITH x /*', '', ';']) {
       expect(mainKeyword(text)).toBe('SELECT');
     }
   });
 
-  it('in a time that grows with the text alone', () => {
+  it('in time proportional to the length of the text', () => {
     const hostile = [
       // Openings without an end: none of them may be searched for again and again.
       (i: number) => `$a${i}$ `,

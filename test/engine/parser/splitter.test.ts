@@ -1,4 +1,6 @@
-/** Splitting and refusing against Postgres's own grammar. The threads run the built worker of `dist/`. */
+/**
+ * Splitting and refusing statements, compared with Postgres's own grammar. The threads run the built worker in `dist/`.
+ */
 import { execFile } from 'node:child_process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
@@ -44,7 +46,7 @@ const filled = (head: string, unit: string, length = MIB) =>
 afterAll(() => splitter.close());
 
 describe('works', () => {
-  it('tells which statements give room back, where it is asked', async () => {
+  it('tells which statements free disk space, if asked', async () => {
     const freed = async (text: string) =>
       (await splitter.split(text, asker('alpha'), true)).map((found) => found.frees);
     expect(await freed('DELETE FROM a; TRUNCATE a; WITH d AS (DELETE FROM a RETURNING b) SELECT b FROM d')).toEqual(
@@ -61,7 +63,7 @@ describe('works', () => {
     expect(await freed('DELETE FROM a')).toEqual(['delete']);
   });
 
-  it('leaves a lone statement untouched, whatever stands around it', async () => {
+  it('leaves a single statement unchanged, whatever surrounds it', async () => {
     for (const text of [
       'SELECT 1',
       'SELECT 1;',
@@ -98,7 +100,7 @@ describe('works', () => {
     expect(await texts(pieces.join(';\n'))).toEqual(pieces);
   });
 
-  it('keeps SQL bodies and rules whole', async () => {
+  it('keeps SQL function bodies and rules whole', async () => {
     const pieces = [
       `CREATE FUNCTION f(a int) RETURNS int LANGUAGE sql BEGIN ATOMIC
          SELECT 1; SELECT CASE WHEN a > 1 THEN 2 ELSE 3 END; SELECT a AS "end"; END`,
@@ -127,7 +129,7 @@ describe('works', () => {
     expect([...text].slice(position - 1, position + 4).join('')).toBe('wrong');
   });
 
-  it('leaves to Postgres what the grammar refuses', async () => {
+  it('leaves syntax errors to Postgres', async () => {
     for (const text of [
       'SELEC 1; SELECT 2',
       "SELECT 'a; SELECT 2",
@@ -145,7 +147,7 @@ describe('works', () => {
     }
   });
 
-  it('lets statements pass that only look like refused ones', async () => {
+  it('accepts statements that only look like refused ones', async () => {
     const pieces = [
       'SET TRANSACTION ISOLATION LEVEL SERIALIZABLE',
       'PREPARE x AS SELECT 1',
@@ -163,7 +165,7 @@ describe('works', () => {
     expect(await texts(pieces.join(';'))).toEqual(pieces);
   });
 
-  it('takes 100 statements', async () => {
+  it('accepts 100 statements', async () => {
     expect(await split('SELECT 1;'.repeat(100))).toHaveLength(100);
     expect(await split(`${'SELECT 1;'.repeat(99)}SELECT 2;;-- done`)).toHaveLength(100);
   });
@@ -200,7 +202,7 @@ describe('refuses', () => {
     }
   });
 
-  it('COPY through the connection, and LISTEN', async () => {
+  it('COPY to or from the client, and LISTEN', async () => {
     const kinds: [string, RegExp][] = [
       ['COPY t FROM STDIN', /FROM STDIN .* POST \/api\/cdp\/data/],
       ['copy t (a, b) from stdin with (format csv)', /FROM STDIN/],
@@ -220,7 +222,7 @@ describe('refuses', () => {
     }
   });
 
-  it('names the refused statement among several', async () => {
+  it('one of several statements, and names it', async () => {
     expect((await refused('SELECT 1; COMMIT; SELECT 2')).message).toMatch(/^Statement 2 of 3: /);
     expect((await refused('COMMIT')).message).toMatch(/^One request/);
   });
@@ -243,7 +245,7 @@ describe('refuses', () => {
     }
   });
 
-  it('101 statements, and 100,000', async () => {
+  it('101 statements, and 100,000 statements', async () => {
     expect(await refused('SELECT 1;'.repeat(101))).toMatchObject({
       code: 'invalid_request',
       message: 'The SQL text contains 101 statements; a request allows at most 100',
@@ -251,14 +253,14 @@ describe('refuses', () => {
     expect((await refused('SELECT 1;'.repeat(100_000))).message).toMatch(/100000 statements/);
   });
 
-  it('U+0000 and lone surrogates, but not pairs', async () => {
+  it('U+0000 and lone surrogates, but not surrogate pairs', async () => {
     for (const text of ['SELECT \0', "SELECT '\ud83e'", "SELECT '\udd86'; SELECT 1", "SELECT '\udd86\ud83e'"]) {
       expect((await refused(text)).code).toBe('invalid_request');
     }
     expect(await split("SELECT '🦆'")).toHaveLength(1);
   });
 
-  it('a text on which the parser gives way, and splits the next one', async () => {
+  it('a text that overflows the parser, and can split the next one', async () => {
     const deep = await refused(filled('SELECT 1; SELECT 1', '+1'));
     expect(deep.code).toBe('invalid_request');
     expect(deep.hint).toMatch(/separate requests/);
@@ -267,7 +269,7 @@ describe('refuses', () => {
 });
 
 describe('protects', () => {
-  it('keeps the event loop free while it parses', async () => {
+  it('the event loop while it parses', async () => {
     let ticks = 0;
     const timer = setInterval(() => ticks++, 5);
     // Far from the 10 s after which a text is given up, also on a busy machine.
@@ -276,7 +278,7 @@ describe('protects', () => {
     expect(ticks).toBeGreaterThan(10);
   });
 
-  it('stops a hopeless text after a while, and serves other projects meanwhile', async () => {
+  it('other projects from a text that takes too long, which it stops', async () => {
     const first = refusal(split(HOPELESS, 'alpha'));
     const second = refusal(splitter.split(HOPELESS, asker('alpha')));
     let stopped = false;
@@ -291,7 +293,7 @@ describe('protects', () => {
     expect((await second).code).toMatch(/overloaded|invalid_request/);
   });
 
-  it('lets a text wait no longer than its request may wait, nor when its client has left', async () => {
+  it("a request's time limit: a text waits no longer than it, nor after its client has left", async () => {
     let ended = false;
     const running = refusal(split(HOPELESS, 'gamma')).finally(() => (ended = true));
     const impatient = refusal(splitter.split('SELECT 1; SELECT 2', asker('gamma', 50)));
@@ -304,7 +306,7 @@ describe('protects', () => {
     await running;
   });
 
-  it('gives the projects their turns, however much one of them has waiting', async () => {
+  it('the turns of projects, however many texts one of them has waiting', async () => {
     const order: string[] = [];
     const run = async (project: string) => {
       await split(filled('SELECT 1; SELECT a', ',a', 40_000), project);
@@ -314,7 +316,7 @@ describe('protects', () => {
     expect(order.lastIndexOf('b')).toBeLessThan(10);
   });
 
-  it('closes with texts waiting and running, and takes no more', async () => {
+  it('a close with texts waiting and running, and accepts no more', async () => {
     const closing = new Splitter();
     const running = refusal(closing.split(HOPELESS, asker()));
     const waiting = refusal(closing.split('SELECT 1; SELECT 2', asker()));
@@ -326,7 +328,7 @@ describe('protects', () => {
     await closing.close();
   });
 
-  it('leaves no thread of a service that is closed', async () => {
+  it('from leaving a thread when the service closes', async () => {
     const threads: Worker[] = [];
     const hear = (thread: Worker) => void threads.push(thread);
     process.on('worker', hear);
@@ -344,7 +346,7 @@ describe('protects', () => {
     expect(threads.filter(({ threadId }) => threadId !== -1)).toEqual([]);
   });
 
-  it('runs as it is built, and an idle thread does not keep the process alive', async () => {
+  it('the end of the process from an idle thread, in the built program', async () => {
     const program = `
       const { Splitter } = await import(${JSON.stringify(BUILT)});
       console.log((await new Splitter().split('SELECT 1; SELECT 2', { project: 'alpha', budget: { start: () => () => {}, ms: 5000 }, signal: new AbortController().signal })).length);`;

@@ -1,4 +1,4 @@
-/** What counts as a query of constants: nothing in it may lead to anything that a project can make. */
+/** Which queries count as constant: nothing in them may call anything that a project can create. */
 import { describe, expect, it } from 'vitest';
 import { isConstantQuery } from '../../../src/engine/sql/constant-query.js';
 
@@ -74,7 +74,7 @@ describe('a query of constants', () => {
     expect(isConstantQuery({ sql: 'SELECT 1', params: [{ kind: 'null' }] })).toBe(false);
   });
 
-  it('is recognized at once, however long the text is', () => {
+  it('is recognized quickly, however long the text is', () => {
     const startedAt = performance.now();
     expect(isConstant(`SELECT 1${' '.repeat(200_000)}x`)).toBe(false);
     expect(isConstant(`SELECT ${'1, '.repeat(2_000)}f()`)).toBe(false);
