@@ -1,6 +1,6 @@
 /**
- * A primary that dies, or stands still, and a standby that is promoted: the service, which knows both by its URL, goes
- * on without a restart, and what it answered is true of the new primary.
+ * A primary dies or hangs and a standby is promoted: the service, which has both in its URL, continues without a
+ * restart, and everything that it answered is true of the new primary.
  */
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -18,21 +18,24 @@ const TRUE_ANSWERS = ['200', '201', 'database_unavailable', 'outcome_unknown', '
 
 afterAll(endEverything);
 
-it.each(['SIGKILL', 'SIGSTOP'] as const)('%s, and the promotion of the standby, under load', async (signal) => {
-  const cluster = await startCluster();
-  const stage = await serverStage(cluster);
-  try {
-    const service = await stage.start();
-    await createLedger(service.url, stage.token);
-    await failOver(cluster, stage, service, signal);
-    if (signal === 'SIGSTOP') await cluster.signal('SIGCONT');
-    else await withFormerPrimary(cluster, stage);
-    expect((await service.end()).code).toBe(0);
-  } finally {
-    await stage.close();
-    await cluster.close();
-  }
-});
+it.each(['SIGKILL', 'SIGSTOP'] as const)(
+  'survives %s of the primary and the promotion of the standby under load',
+  async (signal) => {
+    const cluster = await startCluster();
+    const stage = await serverStage(cluster);
+    try {
+      const service = await stage.start();
+      await createLedger(service.url, stage.token);
+      await failOver(cluster, stage, service, signal);
+      if (signal === 'SIGSTOP') await cluster.signal('SIGCONT');
+      else await withFormerPrimary(cluster, stage);
+      expect((await service.end()).code).toBe(0);
+    } finally {
+      await stage.close();
+      await cluster.close();
+    }
+  },
+);
 
 async function failOver(cluster: Cluster, stage: ServerStage, service: RunningService, signal: 'SIGKILL' | 'SIGSTOP') {
   const { ledger, token } = stage;

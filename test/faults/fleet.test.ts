@@ -1,6 +1,6 @@
 /**
  * Sixty projects on servers of their own and on three Postgres clusters, which are reached by a Unix socket, by TCP
- * with a standby, and by TCP with TLS. Projects go where labels, weights and bounds say; then one cluster stands still
+ * with a standby, and by TCP with TLS. Labels, weights and limits decide where projects go; then one cluster hangs
  * while the primary of another dies.
  */
 import { afterAll, beforeAll, expect, it } from 'vitest';
@@ -95,7 +95,7 @@ async function write(): Promise<Record<string, string[]>> {
 const FINE = { default: ['201'], socket: ['201'], tcp: ['201'], tls: ['201'] };
 const ready = async (): Promise<unknown> => (await service.call('GET', '/readyz')).body;
 
-it('sixty projects go where labels, weights and bounds say, and to no server that is draining or closed', async () => {
+it('sixty projects go where labels, weights and limits say, and to no server that is draining or closed', async () => {
   const many = async (count: number, wish: object) => {
     for (let i = 0; i < count; i++) expect((await create(wish)).status).toBe(201);
   };
@@ -123,7 +123,7 @@ it('sixty projects go where labels, weights and bounds say, and to no server tha
   expect(await write()).toEqual(FINE);
 });
 
-it('one stands still while the primary of another dies: only their projects are told so, until they are back', async () => {
+it('one cluster hangs while the primary of another dies: only their projects are refused, until the clusters are back', async () => {
   await byTls.signal('SIGSTOP', 'everybody');
   try {
     await expect.poll(ready, PATIENT).toEqual({ success: true, message: 'degraded', servers: ['tls'] });

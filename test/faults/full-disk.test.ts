@@ -1,5 +1,5 @@
 /**
- * A disk without room: writes are refused clearly, reads go on, and with room again so do writes; every answer was
+ * A full disk: writes are refused clearly, reads continue, writes continue once there is room, and every answer was
  * true.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -132,11 +132,11 @@ async function onDisk(name: string, disk: Disk): Promise<void> {
   }
 }
 
-it('files that may not grow: 503, reads go on, and writes again when they may', async () => {
+it('if files cannot grow, writes get 503 and reads continue; writes work again once files can grow', async () => {
   await onDisk('limited files', await limitedFiles());
 });
 
-it('a full disk: the same; where none can be mounted, files that may not grow have shown it', async () => {
+it('a full disk behaves the same, if the machine can mount one', async () => {
   const disk = await smallDisk();
   if (disk === null) console.log('full disk: there is no right to mount one');
   else await onDisk('full disk', disk);

@@ -1,5 +1,5 @@
 /**
- * A change whose connection breaks during the commit. Each answer says only what is known; a batch can be repeated
+ * The connection breaks during the commit of a change. Each answer says only what is known, and a batch can be repeated
  * under its key.
  */
 import { once } from 'node:events';
@@ -114,7 +114,7 @@ interface Token {
 it.each([
   ['of which the answer is lost', 'answer is lost', true],
   ['which is lost', 'all is cut', false],
-] as const)('a token whose commit, %s, nobody saw: outcome_unknown, made and revoked', async (_what, fate, isDone) => {
+] as const)('creating and revoking a token answers outcome_unknown for a commit %s', async (_what, fate, isDone) => {
   const name = `token-${Date.now()}`;
   const lost = async (ofKey: string, method: string, path: string, body?: object) => {
     key = ofKey;
@@ -137,7 +137,7 @@ it.each([
 it.each([
   ['database_unavailable and taken back where it can be', ['answer is lost', 'pass'], 'database_unavailable'],
   ['outcome_unknown where Postgres is gone by then', ['answer is lost', 'all is cut'], 'outcome_unknown'],
-] as const)('a project whose last step nobody saw: %s', async (_what, fated, code) => {
+] as const)('a project whose last step got no reply: %s', async (_what, fated, code) => {
   // Another each time that it is tried.
   const name = `${code.replaceAll('_', '-')}-${Date.now()}`;
   key = 'UPDATE cdp.projects SET status';

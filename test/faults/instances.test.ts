@@ -1,6 +1,6 @@
 /**
- * Several instances on one database: what one does, the others know within a second; keys and limits hold over all of
- * them.
+ * Several instances on one database: what one does is visible to the others within a second, and keys and limits hold
+ * across all of them.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -35,8 +35,8 @@ async function seenAfter(service: RunningService, token: string, status: number)
   return performance.now() - before;
 }
 
-describe('seen by all within one second', () => {
-  it('a token that was revoked, a project that was deactivated and activated, by an instance or by a command', async () => {
+describe('all instances see within one second', () => {
+  it('a revoked token, and a project deactivated and activated, by an instance or by a command', async () => {
     const admin = await stage.cdp('token', 'create', '--admin');
     const path = '/api/cdp/admin/projects/shop';
     const times: number[] = [];
@@ -60,7 +60,7 @@ describe('seen by all within one second', () => {
     expect(Math.max(...times)).toBeLessThan(20_000);
   });
 
-  it('a change of a table: by the very next request on the other, while both insert into it', async () => {
+  it('a changed table, in the very next request while both insert into it', async () => {
     const create = await ask(one, stage.token, 'POST', '/api/cdp/schema/table', {
       table_name: 'moving',
       columns: [{ name: 'c0', type: 'INTEGER' }],
@@ -89,8 +89,8 @@ describe('seen by all within one second', () => {
   });
 });
 
-describe('one key at both instances at once', () => {
-  it('200 batches, each sent twice to each: stored once, and all that succeed have one answer', async () => {
+describe('one key sent to both instances at once', () => {
+  it('200 batches, each sent twice to each instance, are stored once, and all successful answers are the same', async () => {
     let replayed = 0;
     for (let n = 0; n < 200; n += 20) {
       await Promise.all(
@@ -117,7 +117,7 @@ describe('one key at both instances at once', () => {
   });
 });
 
-it('the limits of admission hold on each instance, and neither takes places from the other', async () => {
+it('the limits of admission hold on each instance, and none takes slots from the other', async () => {
   const asleep = Array.from({ length: 20 }, () =>
     send(`${one.url}/api/cdp/sql`, stage.token, '{"sql":"SELECT pg_sleep(2)"}', null),
   );
@@ -137,7 +137,7 @@ it('the limits of admission hold on each instance, and neither takes places from
   for (const { status, code } of answers) expect([200, 503], code).toContain(status);
 });
 
-it('each killed 7 times in turn under load and replays: every key is settled once, every bad record is kept or replayed', async () => {
+it('instances killed 7 times in turn under load settle every key once, and keep or replay every bad record', async () => {
   const instances: { service: RunningService; port: string }[] = [];
   for (let i = 0; i < 2; i++) {
     const port = String(await freePort());

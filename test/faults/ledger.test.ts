@@ -1,4 +1,4 @@
-/** The comparison itself can fail: each kind of untruth is found. */
+/** The comparison itself can fail: it detects every kind of false answer. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createDatabase, type TestDatabase } from '../support/postgres.js';
 import { Ledger, noteOf, type Reply, type Verdict } from './support/ledger.js';
@@ -36,7 +36,7 @@ async function verdictOf(
   });
 }
 
-describe('true', () => {
+describe('accepts a batch', () => {
   it.each([
     ['acknowledged, and there', [GOOD], [0, 1], null],
     ['refused, and not there', [REFUSED], [], null],
@@ -48,7 +48,7 @@ describe('true', () => {
   });
 });
 
-describe('not true', () => {
+describe('rejects a batch', () => {
   it.each([
     ['acknowledged, and not there', [GOOD], [], null],
     ['acknowledged, and there twice', [GOOD], [0, 1, 0, 1], null],

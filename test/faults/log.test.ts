@@ -1,4 +1,6 @@
-/** A log that is not taken, for its disk is full or its reader stands still: the service serves, and ends with 0. */
+/**
+ * A log that cannot be written because its disk is full or its reader hangs: the service still serves, and ends with 0.
+ */
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { chmod, writeFile } from 'node:fs/promises';
@@ -24,7 +26,7 @@ async function ask(url: string, times: number): Promise<void> {
   }
 }
 
-it.skipIf(!existsSync('/dev/full'))('on a full disk', async () => {
+it.skipIf(!existsSync('/dev/full'))('serves with its log on a full disk', async () => {
   const node = join(await newFolder(), 'node');
   await writeFile(node, `#!/bin/sh\nexec '${process.execPath}' "$@" > /dev/full\n`);
   await chmod(node, 0o755);
@@ -39,7 +41,7 @@ it.skipIf(!existsSync('/dev/full'))('on a full disk', async () => {
   expect({ code, isTold: stderr.includes('ENOSPC') }).toEqual({ code: 0, isTold: false });
 });
 
-it('in a pipe that nobody reads', async () => {
+it('serves with its log in a pipe that nobody reads', async () => {
   const service = await startServe(['--data-dir', await preparedDataDir()]);
   service.process.stdout?.pause();
   await ask(service.url, 2_000);

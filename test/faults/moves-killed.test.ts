@@ -1,7 +1,7 @@
 /**
- * Projects that are written to while they move between two servers, each held at another state of its move; then the
- * service, either server or the control database is killed. What was answered is true of the one place where each
- * project lives, and nothing is left anywhere else.
+ * Projects that clients write to move between two servers, each held in another state of its move; then the service,
+ * one of the servers or the control database is killed. Every answer is true of the one place where the project lives,
+ * and nothing is left anywhere else.
  */
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, expect, it, vi } from 'vitest';
@@ -186,7 +186,7 @@ const VICTIMS: Record<string, () => Promise<void>> = {
 };
 
 it.each(Object.entries(VICTIMS))(
-  '%s is killed at each state of a move',
+  'survives the kill of %s in each state of a move',
   async (victim, kill) => {
     const at = await Promise.all(fleet.shops.map((shop) => fleet.placeOf(shop)));
     const shops = fleet.shops.filter((_, i) => at[i]?.server === 'a');
@@ -213,13 +213,13 @@ it.each(Object.entries(VICTIMS))(
   400_000,
 );
 
-it('what was answered is true of the place where each project lives', () => fleet.compare());
+it('every answer is true of the place where its project lives', () => fleet.compare());
 
 /** What cannot be cleared away at once is tried again every few seconds. */
 const nothingIsLeft = () => vi.waitFor(async () => expect(await fleet.leftBehind()).toEqual([]), { timeout: 120_000 });
 
 it.each<MoveState>(['switched', 'done'])(
-  'an instance sleeps until a move is %s',
+  'survives the suspension of an instance until a move is %s',
   async (state) => {
     const [awake, sleeper] = fleet.services as [RunningService, RunningService];
     const shop = await fleet.shop({ url: () => sleeper.url, count: 4, pauseMs: 0, patienceMs: 120_000 });

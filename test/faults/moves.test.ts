@@ -1,7 +1,6 @@
 /**
- * A project that moves to another server and back while eight clients write to it, and a service that is killed at each
- * state of a move: what was answered is true of the place where the project ends, and nothing is left where it does not
- * live.
+ * A project moves to another server and back while eight clients write to it, and the service is killed in each state
+ * of a move: every answer is true of the place where the project ends up, and nothing is left where it does not live.
  */
 import { readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -25,7 +24,7 @@ const TRUE_ANSWERS = ['200', '201', 'database_unavailable', 'outcome_unknown', '
 const THERE = `SELECT datname AS name FROM pg_database WHERE datname ~ '^d_'
   UNION ALL SELECT rolname FROM pg_roles WHERE rolname ~ '^[wrb]_'`;
 
-it('no row is lost or doubled by moves there and back, each killed at another state', async () => {
+it('moves there and back, each killed in another state, lose and duplicate no row', async () => {
   const other = await startAddedServer(18);
   const stage = await embeddedStage();
   try {

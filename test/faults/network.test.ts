@@ -1,5 +1,6 @@
 /**
- * A faulty network between the service and Postgres: time limits hold, no connection leaks, and it goes on soon after.
+ * A faulty network between the service and Postgres: time limits hold, no connection leaks, and service resumes soon
+ * after.
  */
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -107,7 +108,7 @@ async function noneLeaks(): Promise<void> {
 }
 
 describe('under load', () => {
-  it('a delay of 40 ms each way slows requests down and fails none', async () => {
+  it('a delay of 40 ms each way slows requests down but fails none', async () => {
     const { ledger } = stage;
     const before = ledger.replies.length;
     network.set({ delayMs: 40 });
@@ -118,7 +119,7 @@ describe('under load', () => {
     await noneLeaks();
   });
 
-  it('cut: 503 at once while it lasts, and back after it', async () => {
+  it('a cut connection causes 503 at once, and requests succeed after it', async () => {
     network.set('cut');
     await sleep(500);
     const { status, code, retryAfter, ms } = await select();
@@ -130,7 +131,7 @@ describe('under load', () => {
     await noneLeaks();
   });
 
-  it('a black hole for 8 s: what is asked has an answer within its limits, and /healthz at once', async () => {
+  it('a black hole for 8 s: every request is answered within its limits, and /healthz at once', async () => {
     network.set('black hole');
     await sleep(1_000);
     const timed = async (path: string, token?: string) => {
@@ -154,7 +155,7 @@ describe('under load', () => {
     await noneLeaks();
   });
 
-  it('half-open connections, under work and idle, that nobody ever hears from again', async () => {
+  it('half-open connections, active and idle, are replaced', async () => {
     for (let round = 0; round < 2; round++) {
       network.halfOpen();
       await comesBack();
@@ -167,7 +168,7 @@ describe('under load', () => {
   });
 });
 
-it('uploads whose rest was lost on the way do not keep the project waiting', async () => {
+it('uploads whose tail was lost do not block the project', async () => {
   const body = JSON.stringify(Array.from({ length: 250 }, () => ({ batch: null, note: 'x'.repeat(2_000) })));
   const upload = () => send(`${service.url}/api/cdp/data/ledger`, stage.token, body, null);
   // As many connections as may insert at a time.
@@ -180,7 +181,7 @@ it('uploads whose rest was lost on the way do not keep the project waiting', asy
   for (const { status, code } of await lost) expect([201, 503], code).toContain(status);
 });
 
-it('what a client without a key is told of an insert whose answer was swallowed is that nobody knows', async () => {
+it('a client without a key gets outcome_unknown for an insert whose answer was lost', async () => {
   await clients.stop();
   const stored = async () => {
     const counting = 'SELECT count(*)::int AS n FROM data.ledger WHERE batch IS NULL';

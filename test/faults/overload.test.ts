@@ -1,4 +1,7 @@
-/** Far more clients than there is room for: refusals are fast, memory is bounded, and afterwards all is as before. */
+/**
+ * Far more clients than there is room for: refusals are fast, memory is bounded, and afterwards everything is as
+ * before.
+ */
 import { readFile } from 'node:fs/promises';
 import { afterAll, expect, it } from 'vitest';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -36,7 +39,7 @@ async function memory(pid: number, field: 'VmRSS' | 'VmHWM'): Promise<number> {
   return Math.round(Number(new RegExp(`${field}:\\s+(\\d+) kB`).exec(status)?.[1]) / 1024);
 }
 
-it(`${CONNECTIONS} connections for 10 s: the accepted are served, the others refused at once, and nothing stays`, async () => {
+it(`${CONNECTIONS} connections for 10 s: accepted requests are served, the others refused at once, and nothing is left behind`, async () => {
   const stage = await embeddedStage();
   const { url, token, ledger } = stage;
   const pid = stage.first.process.pid as number;

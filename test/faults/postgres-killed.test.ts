@@ -1,5 +1,6 @@
 /**
- * kill -9 of Postgres under load, whole or a single backend: true answers, no hang, and it goes on without a restart.
+ * kill -9 of Postgres under load, all of it or a single backend: answers are true, nothing hangs, and service resumes
+ * without a restart.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
@@ -106,18 +107,19 @@ const settled = () => sleep(500);
 
 // A second try would count the rows of the first.
 describe('kill -9 of Postgres under load', { retry: 0 }, () => {
-  it("the project's server: it is started again, and every answer was true", () =>
+  it("of a project's server: it starts again, and every answer was true", () =>
     killed('project', () => projectPostmaster(stage.dataDir)));
 
-  it('the control server: the same', () => killed('control', () => postmasterOf(stage.dataDir)));
+  it('of the control server: it starts again, and every answer was true', () =>
+    killed('control', () => postmasterOf(stage.dataDir)));
 
-  it('one backend, with which its server ends: the same, and the control server is the one that it was', async () => {
+  it('of one backend, which ends its server: the server starts again, and the control server is not affected', async () => {
     const control = await postmasterOf(stage.dataDir);
     await killed('backend', async () => (await asSuperuser(backends))[0]);
     expect(await postmasterOf(stage.dataDir)).toBe(control);
   });
 
-  it('and 50 times the end of one connection by the administrator', async () => {
+  it('50 times of one connection, by pg_terminate_backend', async () => {
     await loaded(
       async () => {
         await asSuperuser(async (client) => {
@@ -134,7 +136,7 @@ describe('kill -9 of Postgres under load', { retry: 0 }, () => {
     await check('connections ended', await backAfter());
   });
 
-  it('leaves the pools as they were: idle, clean, and not one connection too many', async () => {
+  it('leaves the pools as they were: idle, clean, and without extra connections', async () => {
     await eventually('all connections are idle', () =>
       asSuperuser(async (client) => {
         const { rows } = await client.query<{ state: string }>(
@@ -153,7 +155,7 @@ describe('kill -9 of Postgres under load', { retry: 0 }, () => {
   });
 });
 
-it('a server of the operator that is away for 3 s: refused at once, found again soon after its return', async () => {
+it("an operator's server that is away for 3 s: requests are refused at once, and succeed soon after its return", async () => {
   const own = await serverStage();
   try {
     const instance = await own.start();

@@ -1,6 +1,6 @@
 /**
- * Receipts are never wrong: whatever was killed or came late, `stored` is in the table and a settled `not_stored` never
- * will be.
+ * Receipts are never wrong: whatever is killed or delayed, a batch reported as `stored` is in the table, and a settled
+ * `not_stored` batch never will be.
  */
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
@@ -70,7 +70,7 @@ async function looker({ url, token }: Place): Promise<(batch: Batch) => string> 
   };
 }
 
-describe('the service is killed, or packets of it are late, at each step of batches of all ways', () => {
+describe('the service is killed, or its packets are delayed, at each step of every kind of batch', () => {
   let stage: ServerStage;
   let messages: HeldMessages;
   let other: RunningService;
@@ -141,7 +141,7 @@ describe('the service is killed, or packets of it are late, at each step of batc
   it.each([
     ['takes its key', 1, 'not_stored'],
     ['commits', 2, 'stored'],
-  ] as const)('nobody is killed, and the message that %s is late', async (_what, nth, end) => {
+  ] as const)('the message that %s is delayed, and nothing is killed', async (_what, nth, end) => {
     const { service, sent } = await sendAll(nth);
     for (const { batch, message, reply } of sent) {
       const receipt = await receiptOf(place, batch, 'settle=true');
@@ -165,7 +165,7 @@ const CLIENTS = 8;
 const DELAY_MS = 60;
 const PATIENCE_MS = 60;
 
-it(`${KILLS} times kill -9 under load, with every packet late: each receipt is as the table`, async () => {
+it(`after ${KILLS} times kill -9 under load, with every packet delayed, each receipt matches the table`, async () => {
   const stage = await embeddedStage();
   const { url, token } = stage;
   const late = await startLatePackets(url, DELAY_MS);

@@ -1,4 +1,6 @@
-/** An added server stands still, or dies, and comes back: its projects are told so at once, and nobody else notices. */
+/**
+ * An added server hangs or dies, and comes back: requests of its projects are refused at once, and nobody else notices.
+ */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 import type { Placement } from '../../src/tenancy/placement.js';
@@ -41,7 +43,7 @@ type Placed = TestProject & { readonly placement: Placement };
 
 const HOMES = { 'a server by address': startTestService, 'servers of their own': startOwnService };
 
-describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
+describe.each(Object.entries(HOMES))('added next to %s', (_name, start) => {
   let service: TestService;
   let server: AddedServer;
   beforeAll(async () => {

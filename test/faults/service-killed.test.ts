@@ -1,5 +1,5 @@
 /**
- * kill -9 of the service, under load and at any moment of its start: nothing acknowledged is lost, nothing is done
+ * kill -9 of the service, under load and at any moment of its start: nothing acknowledged is lost, and nothing is done
  * twice.
  */
 import { spawn } from 'node:child_process';
@@ -32,7 +32,7 @@ const BACK_MS = 5_000;
 const KILLS = 6;
 
 describe('kill -9 of the service under load', () => {
-  it(`${KILLS} times: every 201 is there once and whole, every key exactly once, and it is back within 5 s`, async () => {
+  it(`${KILLS} times: every 201 is stored once and complete, every key exactly once, and it is back within 5 s`, async () => {
     const stage = await embeddedStage();
     const { url, token, ledger } = stage;
     const clients = startClients({ url: () => url, token, ledger, count: 16 });
@@ -65,7 +65,7 @@ describe('kill -9 of the service under load', () => {
 });
 
 describe('kill -9 at any moment of the first start', () => {
-  it('leaves what the next start makes good: one project, a token that works', async () => {
+  it('is repaired by the next start: one project, and a token that works', async () => {
     for (const ms of [300, 2_200]) {
       const dataDir = await newDataDir();
       const starting = startProgram(['serve', '--port', '0', '--data-dir', dataDir]);
@@ -85,7 +85,7 @@ describe('kill -9 at any moment of the first start', () => {
   });
 });
 
-describe('the next start finds the control server', () => {
+describe('the next start copes with a control server that was', () => {
   async function killedStage() {
     const stage = await embeddedStage();
     const sent = await call(stage.url, 'POST', '/api/cdp/sql', {
@@ -107,7 +107,7 @@ describe('the next start finds the control server', () => {
     return service;
   }
 
-  it('left running, killed too, with the pid of another program in its lock files, or half started', async () => {
+  it("left running, killed too, half started, or has another program's PID in its lock files", async () => {
     const { stage, postmaster, lockFile } = await killedStage();
     let service = await servesWithin5s(stage);
     expect(await postmasterOf(stage.dataDir)).toBe(postmaster);
@@ -140,7 +140,7 @@ describe('the next start finds the control server', () => {
     expect((await service.end()).code).toBe(0);
   });
 
-  it('stopped without a service by SIGTERM in the middle of its end', async () => {
+  it('stopped by SIGTERM without a service, and is still ending', async () => {
     const { stage, postmaster } = await killedStage();
     process.kill(postmaster, 'SIGTERM');
     const service = await servesWithin5s(stage);
@@ -148,7 +148,7 @@ describe('the next start finds the control server', () => {
   });
 });
 
-it('of two services that start on one data folder at once, one serves and the other says why it does not', async () => {
+it('if two services start on one data folder at once, one serves and the other says why it does not', async () => {
   const dataDir = await newDataDir();
   const starts = [0, 1].map(() => startProgram(['serve', '--port', '0', '--data-dir', dataDir]));
   const refused = await Promise.race(starts.map(({ ended }) => ended));

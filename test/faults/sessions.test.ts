@@ -1,6 +1,6 @@
 /**
- * kill -9 of the service while sessions of the Postgres port are open: each client is told or cut off, what was
- * acknowledged is there, a transaction under way is not, and the next sessions find the project as usual.
+ * kill -9 of the service while sessions of the Postgres port are open: every client gets an error or is cut off,
+ * acknowledged rows are stored, open transactions are not, and later sessions find the project as usual.
  */
 import pg from 'pg';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -14,7 +14,7 @@ afterAll(endEverything);
 const KILLS = 3;
 const CLIENTS = 6;
 
-it(`${KILLS} times: acknowledged rows stay, open transactions are undone, and no backend is left behind`, async () => {
+it(`${KILLS} times: acknowledged rows stay, open transactions are rolled back, and no backend is left behind`, async () => {
   const pgPort = await freePort();
   const stage = await embeddedStage('--pg-port', String(pgPort));
   const { url, token } = stage;

@@ -1,6 +1,6 @@
 /**
- * A Postgres whose synchronous standby is away, and one whose control tables are locked: what nobody confirmed is not
- * reported as stored, and what nobody waits for any more does not go on in Postgres.
+ * A Postgres whose synchronous standby is away, and one whose control tables are locked: a commit that was not
+ * confirmed is not reported as stored, and a statement whose client has left does not continue in Postgres.
  */
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -67,12 +67,12 @@ describe('a commit that waits for a standby', () => {
     ['a batch with its ids', 'POST', '/api/cdp/data/events?return=ids', [{ n: 2 }]],
     ['free SQL', 'POST', '/api/cdp/sql', { sql: 'INSERT INTO events (n) VALUES (3)' }],
     ['a schema change', 'POST', '/api/cdp/schema/table/events/column', { name: 'm', type: 'TEXT' }],
-  ])('%s: outcome_unknown if it is canceled', async (_what, method, path, body) => {
+  ])('answers outcome_unknown if it is canceled: %s', async (_what, method, path, body) => {
     const { message } = failure(await canceled(project.call(method, path, { body })), 503, 'outcome_unknown');
     expect(message).toContain('standby');
   });
 
-  it('is what the metrics and the doctor warn of, until one is connected', async () => {
+  it('causes warnings in the metrics and the doctor until a standby is connected', async () => {
     const address = { ...server.connection, database: service.database, connectionTimeoutMillis: 5_000 };
     const metrics = async () => (await service.call('GET', '/metrics')).text;
     const text = await metrics();
@@ -93,12 +93,12 @@ describe('a commit that waits for a standby', () => {
     });
   });
 
-  it('free SQL: outcome_unknown if its time is up', async () => {
+  it('answers outcome_unknown if the time of free SQL is up', async () => {
     const body = { sql: 'INSERT INTO events (n) VALUES (4)', timeout_ms: 500 };
     failure(await project.call('POST', '/api/cdp/sql', { body }), 503, 'outcome_unknown');
   });
 
-  it('a batch with a key: its repeat waits for the standby as well', async () => {
+  it('of a batch with a key: a repeat waits for the standby as well', async () => {
     const insert = () =>
       project.call('POST', '/api/cdp/data/events', { body: [{ n: 5 }], headers: { 'idempotency-key': 'k' } });
     failure(await canceled(insert()), 503, 'outcome_unknown');
@@ -109,7 +109,7 @@ describe('a commit that waits for a standby', () => {
     expect(await project.rows('SELECT count(*) FROM events WHERE n = 5')).toEqual([{ count: 1 }]);
   });
 
-  it('a new token: outcome_unknown, and Postgres does not go on waiting', async () => {
+  it('of a new token: answers outcome_unknown, and Postgres does not continue to wait', async () => {
     await expect(service.engine.tokens.create(project.id)).rejects.toMatchObject({ code: 'outcome_unknown' });
     // What its audit log still writes at the moment may wait.
     await service.engine.audit.flush();
@@ -119,7 +119,7 @@ describe('a commit that waits for a standby', () => {
   });
 });
 
-it('a query of the service that has timed out leaves no backend that goes on waiting for its lock', async () => {
+it('a query of the service that timed out leaves no backend waiting for its lock', async () => {
   await onServer(async (client) => {
     await client.query('BEGIN; LOCK TABLE cdp.instance');
     const pings = await Promise.allSettled(Array.from({ length: 6 }, () => service.engine.control.ping()));

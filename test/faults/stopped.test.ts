@@ -1,4 +1,4 @@
-/** SIGTERM under load: whoever was accepted is answered, and behind a round-robin nobody notices. */
+/** SIGTERM under load: every accepted request is answered, and clients behind a round-robin proxy notice nothing. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -12,7 +12,7 @@ import { embeddedStage } from './support/stage.js';
 
 afterAll(endEverything);
 
-it('3 times on one instance: not one request that was accepted fails, and it ends with 0', async () => {
+it('3 times on one instance: no accepted request fails, and the service ends with 0', async () => {
   const stage = await embeddedStage();
   const { url, token, ledger } = stage;
   const clients = startClients({ url: () => url, token, ledger, count: 24, keyed: () => false });
@@ -32,10 +32,10 @@ it('3 times on one instance: not one request that was accepted fails, and it end
   expect((await service.end()).code).toBe(0);
 });
 
-describe('in turn on two instances behind a round-robin no request is lost', () => {
+describe('two instances behind a round-robin proxy lose no request', () => {
   it('in 2 rolling restarts', () => rollingRestarts(2, startRouter));
 
-  it('in 2 in which the machine stands still, as a virtual one does that is moved', () =>
+  it('in 2 rolling restarts during which the machine is suspended, like a virtual machine that migrates', () =>
     rollingRestarts(2, startRouter, async ({ process: { pid } }) => {
       await sleep(Math.random() * 50);
       await standStill(1_500, [pid as number, process.pid]);

@@ -1,6 +1,4 @@
-/**
- * What earlier versions left in Postgres is taken over, by many instances at once; what a newer one left is refused.
- */
+/** Many instances at once take over what earlier versions left in Postgres; they refuse what a newer version left. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { pino } from 'pino';
 import { afterAll, describe, expect, it } from 'vitest';
@@ -129,12 +127,12 @@ describe.each(CASES)('$name', ({ server, release }) => {
   });
 });
 
-it('there is a dump of every version that the control schema has had', () => {
+it('there is a dump of every version of the control schema', () => {
   const versionsDumped = new Set(RELEASES.map(({ release }) => release.control));
   expect([...versionsDumped].sort((a, b) => a - b)).toEqual(readMigrations('control').map(({ version }) => version));
 });
 
-it('a control schema or a template of a newer program is refused, by name and number', async () => {
+it('refuses a control schema or a template of a newer program, with its name and version', async () => {
   const service = await startTestService();
   const { server, config } = service;
   const env = { DATABASE_URL: config.databaseUrl ?? '', CDP_SECRET: config.secret ?? '' };

@@ -107,7 +107,7 @@ it.each(Object.entries(REQUESTS))(
   },
 );
 
-it('150 clients that vanish at any moment, between 8 that stay: nothing of theirs is stored, all else is', async () => {
+it('150 clients that disconnect at any moment among 8 that stay: nothing of theirs is stored, and all else is', async () => {
   const { token, ledger } = stage;
   const clients = startClients({ url: () => service.url, token, ledger, count: 8 });
   const kinds = Object.values(REQUESTS);

@@ -3,8 +3,9 @@
  *
  *     node test/faults/releases/dump.mjs test/faults/releases/NAME.json
  *
- * Run it from the root of a built checkout of that version, on a machine with Debian's Postgres 15 (any later server can read its
- * dumps). It makes a project with a table, rows, a key and tokens by the program's own commands and its API.
+ * Run it from the root of a built checkout of that version, on a machine with Debian's Postgres 15 (any later server
+ * can read its dumps). It creates a project with a table, rows, a key and tokens, using the program's own commands and
+ * its API.
  */
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';

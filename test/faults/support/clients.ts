@@ -1,5 +1,5 @@
 /**
- * Many clients in a closed loop over real HTTP that write every answer down: some with keys, some without, batches of
+ * Many clients in a closed loop over real HTTP that record every answer: some with keys, some without, with batches of
  * any size.
  */
 import { Agent, type IncomingMessage, request } from 'node:http';

@@ -1,4 +1,4 @@
-/** A primary and its standby, for a test to kill, halt and promote. */
+/** A primary and its standby, for a test to kill, suspend and promote. */
 import { chmod, chown, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type pg from 'pg';

@@ -1,7 +1,6 @@
 /**
- * Two ways of taking the room from Postgres, and of giving it back. A small disk of the test's own needs the right to
- * mount; the limit of the size of files (setrlimit(2)) needs nothing, and Postgres meets a write that fails in the same
- * places.
+ * Two ways to take disk space from Postgres, and to give it back. A small disk of the test's own requires the right to
+ * mount; a limit on the size of files (setrlimit(2)) requires nothing, and writes fail in the same places.
  */
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';

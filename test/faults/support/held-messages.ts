@@ -1,4 +1,4 @@
-/** A way to Postgres on which the test decides when a message goes on, also if its sender is dead by then. */
+/** A connection to Postgres on which the test decides when a message is passed on, even after its sender has died. */
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer } from 'node:net';
 

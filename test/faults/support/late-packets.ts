@@ -1,5 +1,5 @@
 /**
- * A way to the service that delays every packet for a while. What a client has sent arrives, even if it has left by
+ * A connection to the service that delays every packet. What a client has sent arrives even if the client has left by
  * then.
  */
 import { once } from 'node:events';

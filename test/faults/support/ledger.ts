@@ -1,6 +1,6 @@
 /**
- * What the clients of a fault test sent and were told, batch by batch, and the comparison of that with the table:
- * whatever was broken in between, the answers must have been true.
+ * What the clients of a fault test sent and which answers they got, batch by batch, and the comparison of that with the
+ * table: whatever broke in between, the answers must have been true.
  */
 import { createHash } from 'node:crypto';
 import type pg from 'pg';

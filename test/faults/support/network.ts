@@ -1,5 +1,6 @@
 /**
- * A network between the service and Postgres that can be broken: a proxy on loopback in front of the server's socket.
+ * A network between the service and Postgres that a test can break: a proxy on loopback in front of the server's
+ * socket.
  */
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';

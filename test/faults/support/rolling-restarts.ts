@@ -1,4 +1,4 @@
-/** Two instances behind something that passes requests on, restarted in turn under load: nobody may notice. */
+/** Two instances behind a proxy, restarted in turn under load: no client may notice. */
 import { expect } from 'vitest';
 import { eventually, freePort, type RunningService } from '../../support/program.js';
 import { startClients } from './clients.js';

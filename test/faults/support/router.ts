@@ -1,6 +1,6 @@
 /**
- * A tiny round-robin in front of instances, with kept connections to each: where one takes no connection, the next is
- * asked.
+ * A tiny round-robin proxy in front of instances, with persistent connections to each: if one accepts no connection, it
+ * asks the next.
  */
 import { once } from 'node:events';
 import { Agent, createServer, type IncomingMessage, request as send, type ServerResponse } from 'node:http';

@@ -1,5 +1,5 @@
 /**
- * What a fault test happens on: the program as a process, on its embedded Postgres or on a server that the test can
+ * The setting of a fault test: the program as a process, on its embedded Postgres or on a server that the test can
  * break.
  */
 import { mkdtemp, chmod, rm } from 'node:fs/promises';

@@ -1,6 +1,6 @@
 /**
- * Three Postgres servers, for the control database and for projects that move from one to the other, and two instances
- * of the service.
+ * Three Postgres servers, for the control database and for projects that move between the others, and two instances of
+ * the service.
  */
 import pg from 'pg';
 import { expect, vi } from 'vitest';
