@@ -1,4 +1,4 @@
-/** Projects and tokens over the admin API (contract section 2): the whole of it, and how soon it takes effect. */
+/** Projects and tokens over the admin API (contract section 2): everything it does, and how soon it takes effect. */
 import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
@@ -115,7 +115,7 @@ describe('projects', () => {
     failure(await send('DELETE', '/shop?confirm=shop'), 404, 'not_found');
   });
 
-  it('are renamed: token, data and running requests stay, and the old name is free', async () => {
+  it('can be renamed: token, data and running requests stay, and the old name becomes free', async () => {
     const project = await newProject();
     const { name, id } = project;
     const { token, details } = await newToken(name);
@@ -145,7 +145,7 @@ describe('projects', () => {
     expect((await list()).filter((one) => one.id === id)).toMatchObject([{ name: `${name}-new` }]);
   });
 
-  it('of a name that was deleted start anew: nothing of the old one is there, its tokens included', async () => {
+  it('start empty under the name of a deleted one: nothing of the old project is left, not even its tokens', async () => {
     const { name } = await newProject();
     const old = await newToken(name);
     await service.call('POST', '/api/cdp/sql', { token: old.token, body: { sql: 'CREATE TABLE left_over (a text)' } });
@@ -157,7 +157,7 @@ describe('projects', () => {
     await withinOneSecond(old.token, 'unauthorized');
   });
 
-  it('have a database of their own that goes away with them, with its roles', async () => {
+  it('have their own database, which is dropped with them and their roles', async () => {
     const { name } = await newProject();
     const placement = (await service.engine.control.projectBy('name', name))?.placement;
     const there = () =>
@@ -174,7 +174,7 @@ describe('projects', () => {
     expect(await there()).toBe(0);
   });
 
-  it('show no name of a database, schema or role', async () => {
+  it('do not reveal the name of a database, schema or role', async () => {
     const { name } = await newProject();
     const placement = (await service.engine.control.projectBy('name', name))?.placement;
     const texts = [(await send('GET', '')).text, (await send('POST', `/${name}/deactivate`)).text];
@@ -196,7 +196,7 @@ describe('projects', () => {
     },
   );
 
-  it('can be called by 63 characters, and only once', async () => {
+  it('can have a name of 63 characters, and only one project has it', async () => {
     const name = `x${'-9'.repeat(31)}`;
     expect((await send('POST', '', { name })).status).toBe(201);
     const before = await list();
@@ -206,7 +206,7 @@ describe('projects', () => {
     expect(await list()).toEqual(before);
   });
 
-  it('of one name come into being once when many ask at once on two instances', async () => {
+  it('of the same name are created once, even by many requests at once on two instances', async () => {
     const asking = Array.from({ length: 6 }, (_, i) =>
       call(i % 2 === 0 ? service.url : second.url, 'POST', PROJECTS, { token: admin, body: { name: 'contested' } }),
     );
@@ -226,7 +226,7 @@ describe('projects', () => {
   );
 
   it.each(['nobody', '%00', '%27', "x'--", 'UPPER', '..%2f', 'x'.repeat(300), '%F0%9F%8E%89'])(
-    'that are not there are 404: %s',
+    'that do not exist get 404: %s',
     async (name) => {
       failure(await send('POST', `/${name}/activate`), 404, 'not_found');
       failure(await send('POST', `/${name}/deactivate`), 404, 'not_found');
@@ -239,7 +239,7 @@ describe('projects', () => {
 });
 
 describe('deactivating', () => {
-  it('holds within a second on every instance, and activating too', async () => {
+  it('takes effect within a second on every instance, and so does activating', async () => {
     const { name } = await newProject();
     const { token } = await newToken(name);
     expect(await codes(token)).toEqual([200, 200]);
@@ -249,7 +249,7 @@ describe('deactivating', () => {
     await withinOneSecond(token, 200);
   });
 
-  it('leaves other projects alone', async () => {
+  it('does not affect other projects', async () => {
     const [one, two] = [await newProject(), await newProject()];
     const { token } = await newToken(two.name);
     await send('POST', `/${one.name}/deactivate`);
@@ -258,7 +258,7 @@ describe('deactivating', () => {
 });
 
 describe('tokens', () => {
-  it('have the form of the contract, a checksum of their own, and are all different', async () => {
+  it('have the form of the contract and a checksum, and are all different', async () => {
     const { name } = await newProject();
     const tokens = new Set<string>();
     for (let i = 0; i < 20; i++) {
@@ -270,7 +270,7 @@ describe('tokens', () => {
     expect(tokens.size).toBe(20);
   });
 
-  it('are stored as their SHA-256 alone', async () => {
+  it('are stored only as SHA-256', async () => {
     const { name } = await newProject();
     const { token, details } = await newToken(name, { name: 'importer' });
     await onServer(
@@ -292,7 +292,7 @@ describe('tokens', () => {
     );
   });
 
-  it('are shown once: the list has everything but the token and its hash', async () => {
+  it('are shown once: the list shows everything but the token and its hash', async () => {
     const { name } = await newProject();
     const { token, details } = await newToken(name, {
       name: 'importer',
@@ -316,14 +316,14 @@ describe('tokens', () => {
     expect(answer.text).not.toContain(createHash('sha256').update(token).digest('hex'));
   });
 
-  it('have all scopes and no end unless told otherwise', async () => {
+  it('have all scopes and no expiry by default', async () => {
     const { name } = await newProject();
     for (const body of [{}, { expires_at: null }]) {
       expect((await newToken(name, body)).details).toMatchObject({ scopes: [...SCOPES], expires_at: null });
     }
   });
 
-  it('note when they were last used', async () => {
+  it('record when they were last used', async () => {
     const { name } = await newProject();
     const { token, details } = await newToken(name);
     const before = Date.now() - 5_000;
@@ -334,7 +334,7 @@ describe('tokens', () => {
     expect(Date.parse((await used()) ?? '')).toBeGreaterThan(before);
   });
 
-  it('are revoked within a second on every instance, once and for all', async () => {
+  it('are revoked within a second on every instance, permanently', async () => {
     const { name } = await newProject();
     const { token, details } = await newToken(name);
     const other = await newToken(name);
@@ -349,7 +349,7 @@ describe('tokens', () => {
     expect((again.body.details as Token).revoked_at).toBe((answer.body.details as Token).revoked_at);
   });
 
-  it('expire by themselves, on an instance that remembers them too', async () => {
+  it('expire on their own, also on an instance that has cached them', async () => {
     const { name } = await newProject();
     const { token } = await newToken(name, { expires_at: new Date(Date.now() + 1_500).toISOString() });
     expect(await codes(token)).toEqual([200, 200]);
@@ -357,7 +357,7 @@ describe('tokens', () => {
     await withinOneSecond(token, 'token_expired');
   });
 
-  it('open their own project and no other', async () => {
+  it('give access to their own project only', async () => {
     const [one, two] = [await newProject(), await newProject()];
     const [a, b] = [await newToken(one.name), await newToken(two.name)];
     const sql = 'CREATE TABLE mine (a text)';
@@ -380,7 +380,7 @@ describe('tokens', () => {
     ['a time that is none', { expires_at: '2099-02-30T00:00:00Z' }],
     ['a number as time', { expires_at: 4_102_444_800 }],
     ['words as time', { expires_at: 'tomorrow' }],
-  ])('are not made with %s', async (_what, body) => {
+  ])('are not created with %s', async (_what, body) => {
     const { name } = await newProject();
     failure(await send('POST', `/${name}/tokens`, body), 400, 'invalid_request');
     expect((await send('GET', `/${name}/tokens`)).body.tokens).toEqual([]);
@@ -391,14 +391,14 @@ describe('tokens', () => {
     '2099-12-31t23:59:59z',
     '2099-12-31T23:59:59.123456789Z',
     '2099-12-31T23:59:59+23:59',
-  ])('are made or refused, never broken, with the time %s', async (expires) => {
+  ])('are created or refused with the time %s', async (expires) => {
     const { name } = await newProject();
     const answer = await send('POST', `/${name}/tokens`, { expires_at: expires });
     if (answer.status !== 201) failure(answer, 400, 'invalid_request');
   });
 
   it.each(['x', '%00', '00000000-0000-0000-0000-000000000000', "' OR 1=1 --"])(
-    'that are not there are 404: %s',
+    'that do not exist get 404: %s',
     async (id) => {
       const { name } = await newProject();
       failure(await send('DELETE', `/${name}/tokens/${encodeURIComponent(decodeURIComponent(id))}`), 404, 'not_found');
@@ -407,7 +407,7 @@ describe('tokens', () => {
 });
 
 describe('an admin token', () => {
-  it('is described as one', async () => {
+  it('is described as an admin token', async () => {
     const expiresAt = new Date(Date.now() + 60_000);
     const { token, details } = await service.engine.tokens.create(null, { name: 'ops', expiresAt });
     expect((await service.call('GET', '/api/cdp/token', { token })).body).toEqual({
@@ -418,7 +418,7 @@ describe('an admin token', () => {
     });
   });
 
-  it('is not listed or revoked as a token of a project', async () => {
+  it('cannot be listed or revoked as a token of a project', async () => {
     const { name } = await newProject();
     const [{ id } = { id: '' }] = await service.engine.tokens.list(null);
     failure(await send('DELETE', `/${name}/tokens/${id}`), 404, 'not_found');
@@ -437,7 +437,7 @@ describe('an admin token', () => {
     }
   });
 
-  it('stops working all the same if the clock is set back meanwhile', async () => {
+  it('also stops working if the clock is set back meanwhile', async () => {
     const { token, details } = await service.engine.tokens.create(null);
     expect((await service.call('GET', PROJECTS, { token })).status).toBe(200);
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() - 3_600_000 });

@@ -1,4 +1,4 @@
-/** The audit log (docs/decisions/0017-audit-log.md): what each request leaves in it, and what never gets into it. */
+/** The audit log (docs/decisions/0017-audit-log.md): what each request records in it, and what never gets into it. */
 import { createHash, randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
@@ -55,7 +55,7 @@ const idOfToken = async (token: string): Promise<string> => {
 };
 
 describe('works:', () => {
-  it('every operation of every route leaves one entry, with who, what, where and with what outcome', async () => {
+  it('every operation of every route records one entry, with who, what, where and the outcome', async () => {
     const names = { name: 'sweep' };
     const schema = '/api/cdp/schema/table';
     const projects = '/api/cdp/admin/projects';
@@ -141,7 +141,7 @@ describe('works:', () => {
     }
   });
 
-  it('the entry of a deleted project still says which one it was', async () => {
+  it('the entry of a deleted project still says which project it was', async () => {
     const { id } = await service.engine.projects.create('short-lived');
     await service.engine.deleteProject('short-lived');
     const rows = (await auditRows(service)).filter((row) => row.project === 'short-lived');
@@ -151,7 +151,7 @@ describe('works:', () => {
     ]);
   });
 
-  it('a repair leaves one entry, which says which project it was, whoever asked for it', async () => {
+  it('a repair records one entry that names the project, whoever asked for it', async () => {
     const { id } = await service.engine.projects.create('mended');
     const url = '/api/cdp/admin/projects/mended/repair';
     const { entries } = await audited('POST', url, { token: admin.token });
@@ -165,7 +165,7 @@ describe('works:', () => {
     ]);
   });
 
-  it('what a crash left half made is cleared away with an entry', async () => {
+  it('clearing away the remains of a crash records an entry', async () => {
     const placement = await service.engine.servers.defaultTenancy.newPlacement();
     const id = randomUUID();
     await service.engine.serverRows.insertProject({
@@ -182,7 +182,7 @@ describe('works:', () => {
     expect(rows).toMatchObject([{ operation: 'repair', project: 'half-made', actor: 'service', outcome: 'ok' }]);
   });
 
-  it('free SQL as the reader is told from free SQL that could change something', async () => {
+  it('free SQL as the reader is distinguished from free SQL that could change something', async () => {
     const reader = await project.tokenWith('sql:read');
     for (const [token, body, operation] of [
       [project.token, { sql: 'SELECT 1' }, 'sql'],
@@ -196,7 +196,7 @@ describe('works:', () => {
   });
 
   it.each(['application/x-ndjson', 'text/csv'])(
-    'a stream of %s says at its end how many rows it had',
+    'a finished stream of %s records its number of rows',
     async (accept) => {
       const body = { sql: 'SELECT * FROM generate_series(1, 20000)' };
       const { entries } = await audited('POST', '/api/cdp/sql', { body, headers: { accept } });
@@ -204,7 +204,7 @@ describe('works:', () => {
     },
   );
 
-  it('a stream that fails on its way has the code of its error', async () => {
+  it('a stream that fails halfway records the code of its error', async () => {
     const body = { sql: 'SELECT 1 / (20000 - g) FROM generate_series(1, 20000) g' };
     const id = randomUUID();
     const headers = { accept: 'application/x-ndjson', 'x-request-id': id };
@@ -212,7 +212,7 @@ describe('works:', () => {
     expect(await entriesOf(service, id)).toMatchObject([{ outcome: 'sql_error', rows: null, status: 200 }]);
   });
 
-  it('a batch that is answered from its Idempotency-Key stores no rows the second time', async () => {
+  it('a batch that is answered from its Idempotency-Key records no stored rows', async () => {
     await project.table('keyed', { a: 'TEXT' });
     const given = { body: [{ a: '1' }], headers: { 'idempotency-key': 'one' } };
     const first = await audited('POST', '/api/cdp/data/keyed', given);
@@ -220,7 +220,7 @@ describe('works:', () => {
     expect([first, second].map(({ entries }) => entries[0]?.rows)).toEqual(['1', '0']);
   });
 
-  it('a client that left: what was undone has the outcome client_gone, what was done all the same is ok', async () => {
+  it('a client left: what was rolled back has the outcome client_gone, and what took effect is ok', async () => {
     await project.table('slow', { a: 'TEXT' });
     const send = async (sql: string, leaveMs: number) => {
       const id = randomUUID();
@@ -261,7 +261,7 @@ describe('works:', () => {
     expect([entry?.outcome, entry?.status, stored]).toEqual(stored === 1 ? ['ok', null, 1] : ['client_gone', null, 0]);
   });
 
-  it('a client that leaves while the answer comes: what was done is ok, as the answer that was begun says', async () => {
+  it('a client leaves during the answer: the outcome is ok, as the answer that had begun says', async () => {
     const body = { sql: `SELECT repeat('x', 1000000) FROM generate_series(1, 15)` };
     const { response } = await openStream(service, project, 'application/json', body);
     const id = String(response.headers['x-request-id']);
@@ -269,7 +269,7 @@ describe('works:', () => {
     expect(await entriesOf(service, id)).toMatchObject([{ operation: 'sql', outcome: 'ok', rows: '15', status: 200 }]);
   });
 
-  it('several instances write into one log', async () => {
+  it('several instances write to one log', async () => {
     const second = await startService(service.config, pino({ level: 'silent' }));
     try {
       const ids = Array.from({ length: 40 }, () => randomUUID());
@@ -290,7 +290,7 @@ describe('works:', () => {
 });
 
 describe('failures', () => {
-  it('are entries too, with their code and who failed', async () => {
+  it('are also recorded, with their code and who failed', async () => {
     await project.table('failing', { a: 'INTEGER' });
     const weak = await project.tokenWith('schema:read');
     for (const [method, path, given, expected] of [
@@ -317,7 +317,7 @@ describe('failures', () => {
     }
   });
 
-  it('of administrators name the project that they named, and nothing is written for a change that was none', async () => {
+  it('of administrators name the requested project, and no change is recorded that did not happen', async () => {
     const given = { token: admin.token };
     for (const [method, path, body, operation, outcome] of [
       ['POST', '/api/cdp/admin/projects', { name: 'shop' }, 'project.create', 'unique_violation'],
@@ -331,7 +331,7 @@ describe('failures', () => {
     }
   });
 
-  it('of strangers are one entry at once, and one with a number for all that follow', async () => {
+  it('of unknown callers are recorded once at once, and then as one entry with a count', async () => {
     const own = await startTestService({}, service.server);
     try {
       const wrong = () => own.call('GET', '/api/cdp/schema', { token: `cdp_${'x'.repeat(49)}` });
@@ -360,14 +360,14 @@ describe('failures', () => {
     }
   });
 
-  it('at /metrics are entries where it asks for the admin token', async () => {
+  it('at /metrics are recorded if it requires the admin token', async () => {
     const headers = { 'x-forwarded-for': '192.0.2.1' };
     const { answer, entries } = await audited('GET', '/metrics', { headers });
     failure(answer, 403, 'insufficient_scope');
     expect(entries).toMatchObject([{ operation: 'metrics', outcome: 'insufficient_scope', project: 'shop' }]);
   });
 
-  it('of paths and methods that are not there leave nothing', async () => {
+  it('of unknown paths and methods are not recorded', async () => {
     const before = (await auditRows(service)).length;
     await service.call('GET', '/api/cdp/nope', { token: project.token });
     await service.call('PATCH', '/api/cdp/sql', { token: project.token });
@@ -378,7 +378,7 @@ describe('failures', () => {
 });
 
 describe('settings:', () => {
-  it('with audit-statements at text the text is kept as well, as far as Postgres can hold it', async () => {
+  it('with audit-statements at text, the text is recorded too, as far as Postgres can store it', async () => {
     const own = await startTestService({ 'audit-statements': 'text' }, service.server);
     try {
       const { token } = await own.project();
@@ -396,7 +396,7 @@ describe('settings:', () => {
     }
   });
 
-  it('with audit at changes neither inserts nor reads are recorded, but refused ones are', async () => {
+  it('with audit at changes, inserts and reads are not recorded, but refused ones are', async () => {
     const own = await startTestService({ audit: 'changes' }, service.server);
     try {
       const mine = await own.project();
@@ -420,7 +420,7 @@ describe('settings:', () => {
     }
   });
 
-  it('with audit off nothing is recorded at all', async () => {
+  it('with audit off, nothing is recorded', async () => {
     const own = await startTestService({ audit: 'off' }, service.server);
     try {
       const mine = await own.project();
@@ -472,7 +472,7 @@ describe('the admin API', () => {
     expect(await entries('project=nobody-at-all')).toEqual([]);
   });
 
-  it('gives everything once, page by page', async () => {
+  it('returns everything once, page by page', async () => {
     const all = (await entries('limit=1000&until=2099-01-01T00:00:00Z')).map(({ id }) => id);
     expect(all.length).toBeGreaterThan(20);
     const start = all[0] ?? '';
@@ -503,12 +503,12 @@ describe('the admin API', () => {
     failure(await read(query), 400, 'invalid_request');
   });
 
-  it('says in words what a parameter takes', async () => {
+  it('describes in words what a parameter accepts', async () => {
     const { message } = failure(await read('limit=0'), 400, 'invalid_request');
     expect(message).toBe('query.limit must be a whole number from 1 to 1000');
   });
 
-  it('is for administrators alone', async () => {
+  it('is only for administrators', async () => {
     failure(await read('', project.token), 403, 'insufficient_scope');
   });
 });
@@ -543,7 +543,7 @@ describe('protects:', () => {
     }
   });
 
-  it('names that a terminal would obey, or that are very long, are harmless in the log', async () => {
+  it('names with control characters, or of great length, are harmless in the log', async () => {
     for (const [name, kept] of [
       ['%1B%5B2J', '\uFFFD[2J'],
       ['%00', '\uFFFD'],
@@ -559,14 +559,14 @@ describe('protects:', () => {
     }
   });
 
-  it('an X-Request-Id that is not sane does not get into the log', async () => {
+  it('an invalid X-Request-Id does not get into the log', async () => {
     const id = `x'; DROP TABLE cdp.audit --`;
     await project.call('GET', '/api/cdp/schema', { headers: { 'x-request-id': id } });
     await sleep(50);
     expect((await auditRows(service)).map((row) => row.request_id)).not.toContain(id);
   });
 
-  it('a change of a project or token that cannot have its entry does not happen', async () => {
+  it('a change of a project or token whose entry cannot be written does not happen', async () => {
     const own = await startTestService({}, service.server);
     try {
       const mine = await own.project();
@@ -596,7 +596,7 @@ describe('protects:', () => {
     }
   });
 
-  it('an entry can be neither changed nor deleted, not even by the server’s superuser', async () => {
+  it("an entry can be neither changed nor deleted, even by the server's superuser", async () => {
     const before = await auditRows(service);
     for (const text of [
       `UPDATE cdp.audit SET outcome = 'ok'`,
@@ -612,7 +612,7 @@ describe('protects:', () => {
     expect((await auditRows(service)).slice(0, before.length)).toEqual(before);
   });
 
-  it('what is older than audit-days is removed along the way, and nothing else', async () => {
+  it('entries older than audit-days are removed over time, and nothing else', async () => {
     const own = await startTestService({ 'audit-days': '30' }, service.server);
     try {
       await inControl(
@@ -635,7 +635,7 @@ describe('protects:', () => {
     }
   });
 
-  it('a project reaches the control database neither by its SQL nor with the passwords of its roles', async () => {
+  it('a project cannot reach the control database, neither by its SQL nor with the passwords of its roles', async () => {
     for (const sql of [
       'SELECT * FROM cdp.audit',
       `SELECT * FROM ${service.database}.cdp.audit`,
@@ -662,7 +662,7 @@ describe('protects:', () => {
 });
 
 describe.each(testServers().map((server) => ({ server, major: server.major })))('on Postgres $major', ({ server }) => {
-  it('entries are written, read, kept from change and removed when they are old', async () => {
+  it('writes, reads and protects entries, and removes old ones', async () => {
     const own = await startTestService({ 'audit-days': '1' }, server);
     try {
       const mine = await own.project();

@@ -1,4 +1,4 @@
-/** DEFAULT, NOT NULL and UNIQUE of a column, set and dropped over HTTP, and what inserts make of them. */
+/** DEFAULT, NOT NULL and UNIQUE of a column, set and dropped over HTTP, and how inserts treat them. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { testServers } from '../support/postgres.js';
 import { refused, snapshot } from '../support/schema.js';
@@ -57,7 +57,7 @@ describe.each(testServers())('properties of a column on Postgres $major', (serve
       expect(await values(name)).toEqual([read, null, read, null]);
     });
 
-    it('to set and drop NOT NULL, which inserts name by record and column', async () => {
+    it('to set and drop NOT NULL, which inserts report by record and column', async () => {
       const name = await tables.fresh({ a: 'TEXT', b: 'INTEGER' });
       await tables.insert(name, [{ a: 'x' }]);
       expect((await tables.alter(name, 'a', { not_null: true })).status).toBe(200);
@@ -76,7 +76,7 @@ describe.each(testServers())('properties of a column on Postgres $major', (serve
       expect(await values(name)).toEqual(['x', 'z', 'z', null]);
     });
 
-    it('to make a column unique and no more, whatever its index is called; twice is once', async () => {
+    it('to make a column unique and not unique again, whatever its index is called; twice has no further effect', async () => {
       const name = await tables.fresh({ a: 'TEXT', b: 'TEXT' });
       await project.rows(`CREATE UNIQUE INDEX ${name}_some ON ${name} (a) WHERE b IS NULL`);
       for (let i = 0; i < 2; i++) expect((await tables.alter(name, 'a', { unique: true })).status).toBe(200);
@@ -103,7 +103,7 @@ describe.each(testServers())('properties of a column on Postgres $major', (serve
       ).toBe(201);
     });
 
-    it('for all of them with a new name and type, where the old default has no counterpart', async () => {
+    it('for all of them with a new name and type, if the old default cannot be converted', async () => {
       const name = await tables.fresh({ a: 'TEXT' });
       await tables.alter(name, 'a', { default: 'none' });
       await tables.insert(name, [{ a: '1' }, { a: '2' }]);
@@ -124,7 +124,7 @@ describe.each(testServers())('properties of a column on Postgres $major', (serve
       failure(await insert(name, [{}]), 409, 'unique_violation');
     });
 
-    it('to read them back, of tables that SQL has made, too', async () => {
+    it('to read them back, also from tables that SQL has created', async () => {
       const name = await tables.fresh({ a: 'TEXT' });
       const column = async (of: string) => (await tables.read(name)).columns.find((found) => found.name === of);
       expect((await tables.read(name)).columns).toEqual([
@@ -162,7 +162,7 @@ describe.each(testServers())('properties of a column on Postgres $major', (serve
       expect((body.tables as ShownTable[]).find((table) => table.name === made)?.columns).toEqual(columns);
     });
 
-    it('to read a default while a change holds the table', async () => {
+    it('to read a default while a change locks the table', async () => {
       const name = await tables.fresh({ a: 'TEXT' });
       await tables.alter(name, 'a', { default: 'x' });
       const held = project.rows(`LOCK ${name} IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(30.017)`).catch(() => []);
@@ -217,7 +217,7 @@ describe.each(testServers())('properties of a column on Postgres $major', (serve
       expect((await tables.add(name, { name: 'f', type: 'TEXT', not_null: true })).status).toBe(201);
     });
 
-    it('for a column of a type that free SQL has made', async () => {
+    it('for a column of a type that free SQL has created', async () => {
       await project.rows(
         `CREATE TYPE mood AS ENUM ('sad', 'ok'); CREATE TABLE moods (id uuid PRIMARY KEY DEFAULT _cdp.uuid_v7(), a mood)`,
       );
@@ -271,7 +271,7 @@ describe.each(testServers())('properties of a column on Postgres $major', (serve
       await tables.drop(name);
     });
 
-    it('a default that the type of a new column cannot have, and names every one', async () => {
+    it('a default that is invalid for the type of a new column, and names every one', async () => {
       const columns = [
         { name: 'a', type: 'INTEGER', default: 1.5 },
         { name: 'b', type: 'TEXT', default: 'fine' },
@@ -290,7 +290,7 @@ describe.each(testServers())('properties of a column on Postgres $major', (serve
       await refused(project, ['POST', `${TABLE}/${name}/column`, columns[0]], 400, 'invalid_value');
     });
 
-    it('NOT NULL over NULLs, with the number of rows, and changes nothing else of the request', async () => {
+    it('NOT NULL if there are NULLs, with the number of rows, and changes nothing else of the request', async () => {
       const name = await tables.fresh({ a: 'JSONB' });
       await tables.insert(name, [{ a: 1 }, {}, { a: null }]);
       const before = await constraints(name);
@@ -310,7 +310,7 @@ describe.each(testServers())('properties of a column on Postgres $major', (serve
       expect(typed.message).toContain('2 rows');
     });
 
-    it('UNIQUE over values that are not, with their number and without the values', async () => {
+    it('UNIQUE if values are duplicated, with their number and without the values', async () => {
       const name = await tables.fresh({ a: 'TEXT' });
       await tables.insert(name, [{ a: 'secret' }, { a: 'secret' }, {}, {}]);
       const body = { unique: true, not_null: false, default: 'x' };
@@ -328,7 +328,7 @@ describe.each(testServers())('properties of a column on Postgres $major', (serve
       );
     });
 
-    it('anything but the comment of id, and to drop what a foreign key needs', async () => {
+    it('any change to id except its comment, and to drop what a foreign key needs', async () => {
       const name = await tables.fresh({ a: 'TEXT' });
       for (const body of [{ default: null }, { not_null: false }, { unique: false }, { unique: true, comment: 'x' }]) {
         await refused(project, ['PUT', columnPath(name, 'id'), body], 400, 'reserved_name');
@@ -351,7 +351,7 @@ describe.each(testServers())('properties of a column on Postgres $major', (serve
     });
   });
 
-  it('protects from SQL in a default', async () => {
+  it('protects against SQL in a default', async () => {
     const name = await tables.fresh({ a: 'TEXT' });
     const attacks = [
       `'; DROP TABLE ${name}; --`,

@@ -1,5 +1,5 @@
 /**
- * What a change of a column must never do: half of it, harm to others, or holding a table for long (contract section
+ * What a change of a column must never do: take effect in part, harm others, or lock a table for long (contract section
  * 5).
  */
 import { pino } from 'pino';
@@ -21,7 +21,7 @@ describe.each(testServers())('a column change protects on Postgres $major', (ser
   });
   afterAll(() => service.close());
 
-  it('the whole: what fails in one part changes no other', async () => {
+  it('atomicity: if one part fails, no other takes effect', async () => {
     const name = await tables.fresh({ a: 'TEXT', b: 'TEXT' });
     await tables.insert(name, [{ a: 'no number' }]);
     const body = { new_name: 'c', new_type: 'INTEGER', comment: 'x' };
@@ -29,7 +29,7 @@ describe.each(testServers())('a column change protects on Postgres $major', (ser
     await refused(project, ['PUT', columnPath(name, 'a'), { ...body, new_type: 'JSONB' }], 409, 'not_convertible');
   });
 
-  it('the whole: a column whose comment fails is not added', async () => {
+  it('atomicity: a column whose comment fails is not added', async () => {
     const other = await service.project();
     const theirs = new Tables(other);
     const name = await theirs.fresh({ a: 'TEXT' });
@@ -41,7 +41,7 @@ describe.each(testServers())('a column change protects on Postgres $major', (ser
     expect(await snapshot(other)).toEqual(before);
   });
 
-  it('the tables from SQL in names and comments', async () => {
+  it('tables from SQL in names and comments', async () => {
     const other = await service.project();
     const theirs = new Tables(other);
     await other.table('kept', { a: 'TEXT' });
@@ -76,7 +76,7 @@ describe.each(testServers())('a column change protects on Postgres $major', (ser
     }
   });
 
-  it('projects from each other: the same column of the same table is another one', async () => {
+  it('projects from each other: a change does not affect the same column of another project', async () => {
     const [one, two] = [await service.project(), await service.project()];
     for (const by of [one, two]) await by.table('orders', { a: 'TEXT' });
     const before = await snapshot(two);
@@ -89,7 +89,7 @@ describe.each(testServers())('a column change protects on Postgres $major', (ser
     expect(await columnTypes(one, 'orders')).toEqual({ id: 'uuid', b: 'JSONB', c: 'TEXT' });
   });
 
-  it('one name: of many that add it at once, in two cases and on two instances, one succeeds', async () => {
+  it('one name: if many requests add it at once, in two cases and on two instances, one succeeds', async () => {
     const name = await tables.fresh({ a: 'TEXT' });
     const second = await startService(service.config, pino({ level: 'silent' }));
     try {
@@ -109,7 +109,7 @@ describe.each(testServers())('a column change protects on Postgres $major', (ser
     }
   });
 
-  it('the caller from waiting: while another transaction uses the table, a change is refused after 2 s', async () => {
+  it('the caller from waiting: if another transaction uses the table, a change is refused after 2 s', async () => {
     const attempts = [
       (name: string) => tables.add(name, { name: 'b', type: 'TEXT' }),
       (name: string) => tables.alter(name, 'a', { new_name: 'b' }),
@@ -138,7 +138,7 @@ describe.each(testServers())('a column change protects on Postgres $major', (ser
     }
   });
 
-  it('the table from a change that would hold it for long: it is undone, and the table is free', async () => {
+  it('the table from a change that would lock it for long: the change is rolled back, and the table is free', async () => {
     const impatient = await startTestService({ 'schema-hold-ms': '700' }, server);
     try {
       const own = await impatient.project();

@@ -17,7 +17,7 @@ describe.each(testServers())('columns on Postgres $major', (server) => {
   afterAll(() => service.close());
 
   describe('adding works', () => {
-    it('and answers 201 with the column', async () => {
+    it('with 201 and the column', async () => {
       const name = await tables.fresh({ a: 'TEXT' });
       await tables.insert(name, [{ a: 'x' }]);
       const answer = await tables.add(name, { name: 'country', type: 'text', comment: `it's \\ "odd" 🎉` });
@@ -41,7 +41,7 @@ describe.each(testServers())('columns on Postgres $major', (server) => {
       });
     });
 
-    it('for names that are keywords, have 63 characters, or stand in another table too', async () => {
+    it('for names that are keywords, have 63 characters, or exist in another table', async () => {
       const name = await tables.fresh({ a: 'TEXT' });
       for (const added of ['select', 'table', 'User', 'z'.repeat(63)]) {
         expect((await tables.add(name, { name: added, type: 'INTEGER' })).status).toBe(201);
@@ -56,7 +56,7 @@ describe.each(testServers())('columns on Postgres $major', (server) => {
       expect(await columnTypes(project, name)).toEqual({ id: 'uuid', a: 'TEXT' });
     });
 
-    it('up to 500 columns, and not for the next one', async () => {
+    it('up to 500 columns, and no further', async () => {
       const columns = Object.fromEntries(Array.from({ length: 499 }, (_, i) => [`c${i}`, 'INTEGER']));
       const name = await tables.fresh(columns);
       expect((await tables.add(name, { name: 'c499', type: 'TEXT' })).status).toBe(201);
@@ -89,7 +89,7 @@ describe.each(testServers())('columns on Postgres $major', (server) => {
       await tables.drop(name);
     });
 
-    it('a wrong name together with a wrong type and comment, new or old, all in one answer', async () => {
+    it('a bad name together with a bad type and comment, new or old, all in one answer', async () => {
       const name = await tables.fresh({ a: 'TEXT' });
       for (const request of [
         ['POST', `${tablePath(name)}/column`, { name: '1b', type: 'BIGINT', comment: '\u0000' }],
@@ -101,7 +101,7 @@ describe.each(testServers())('columns on Postgres $major', (server) => {
       }
     });
 
-    it('a column that exists, also by case alone', async () => {
+    it('a column that exists, also in another case', async () => {
       const name = await tables.fresh({ Email: 'TEXT' });
       for (const twin of ['Email', 'email', 'EMAIL']) {
         await refused(
@@ -113,7 +113,7 @@ describe.each(testServers())('columns on Postgres $major', (server) => {
       }
     });
 
-    it('a table that is not there, and a view', async () => {
+    it('a table that does not exist, and a view', async () => {
       const body = { name: 'b', type: 'TEXT' };
       await project.rows('CREATE OR REPLACE VIEW a_view AS SELECT 1 AS one');
       for (const path of ['nowhere', 'a_view', '%00', 'a%22b']) {
@@ -123,7 +123,7 @@ describe.each(testServers())('columns on Postgres $major', (server) => {
   });
 
   describe('altering works', () => {
-    it('for the name alone, keeping type, values and comment', async () => {
+    it('for only the name, and keeps type, values and comment', async () => {
       const name = await tables.fresh({ a: 'INTEGER', b: 'TEXT' });
       await tables.insert(name, [{ a: 1 }]);
       await tables.alter(name, 'a', { comment: 'kept' });
@@ -135,7 +135,7 @@ describe.each(testServers())('columns on Postgres $major', (server) => {
       expect(await project.rows(`SELECT "Select" FROM ${name}`)).toEqual([{ Select: 1 }]);
     });
 
-    it('for the type alone, in any case', async () => {
+    it('for only the type, in any case', async () => {
       const name = await tables.fresh({ a: 'TEXT' });
       await tables.insert(name, [{ a: '12' }, { a: null }]);
       expect((await tables.alter(name, 'a', { new_type: 'integer' })).body.column).toEqual({
@@ -163,7 +163,7 @@ describe.each(testServers())('columns on Postgres $major', (server) => {
       expect(await columnTypes(project, name)).toEqual({ id: 'uuid', Email: 'TEXT' });
     });
 
-    it.each(['', null])('to clear a comment with %j', async (comment) => {
+    it.each(['', null])('to remove a comment with %j', async (comment) => {
       const name = await tables.fresh({ a: 'TEXT' });
       await tables.alter(name, 'a', { comment: 'x' });
       expect((await tables.alter(name, 'a', { comment })).body.column).toEqual({
@@ -174,7 +174,7 @@ describe.each(testServers())('columns on Postgres $major', (server) => {
       expect(await tables.column(name, 'a')).toEqual({ name: 'a', type: 'TEXT', comment: null });
     });
 
-    it('for the comment of id, and for nothing else of it', async () => {
+    it('for the comment of id, and for no other property of it', async () => {
       const name = await tables.fresh({ a: 'TEXT' });
       expect((await tables.alter(name, 'id', { comment: 'The key' })).body.column).toEqual({
         name: 'id',
@@ -188,14 +188,14 @@ describe.each(testServers())('columns on Postgres $major', (server) => {
       await refused(project, ['DELETE', columnPath(name, 'id')], 400, 'reserved_name');
     });
 
-    it('for a name that a view uses: the view goes on', async () => {
+    it('for a column that a view uses: the view still works', async () => {
       const name = await tables.fresh({ a: 'TEXT' });
       await project.rows(`CREATE VIEW ${name}_view AS SELECT a FROM ${name}`);
       expect((await tables.alter(name, 'a', { new_name: 'b', comment: 'x' })).status).toBe(200);
       expect(await project.rows(`SELECT a FROM ${name}_view`)).toEqual([]);
     });
 
-    it('for a column of an index, a default and a constraint that go with the new type', async () => {
+    it('for a column with an index, a default and a constraint that fit the new type', async () => {
       const name = await tables.fresh({ a: 'INTEGER' });
       await project.rows(`CREATE UNIQUE INDEX ON ${name} (a)`);
       await tables.insert(name, [{ a: 2 }, { a: 10 }]);
@@ -230,7 +230,7 @@ describe.each(testServers())('columns on Postgres $major', (server) => {
       await tables.drop(name);
     });
 
-    it('a column or table that is not there, with a near name as hint', async () => {
+    it('a column or table that does not exist, and suggests a similar name', async () => {
       const name = await tables.fresh({ country: 'TEXT' });
       for (const [method, body] of [
         ['PUT', { comment: 'x' }],

@@ -51,7 +51,7 @@ afterAll(async () => {
 });
 
 describe('works', () => {
-  it('asks again for the page, and keeps for good what has its hash in its name', async () => {
+  it('revalidates the page, and caches files with a hash in their name permanently', async () => {
     const page = await get('/console/');
     expect([page.status, page.text]).toEqual([200, PAGE]);
     expect(page.headers.get('content-type')).toBe('text/html; charset=utf-8');
@@ -69,7 +69,7 @@ describe('works', () => {
     ['gzip;q=0', null, SCRIPT.length],
     ['identity', null, SCRIPT.length],
     ['nonsense;;q=,', null, SCRIPT.length],
-  ])('sends to a browser that takes %s the coding %s', async (accepted, coding, length) => {
+  ])('serves a browser that accepts %s with the encoding %s', async (accepted, coding, length) => {
     const { headers, text } = await get('/console/assets/index-Bx3_a-9Q.js', { 'accept-encoding': accepted });
     expect(headers.get('content-encoding')).toBe(coding);
     expect(Number(headers.get('content-length'))).toBe(length);
@@ -77,7 +77,7 @@ describe('works', () => {
     expect(text).toBe(SCRIPT);
   });
 
-  it('says 304 to who has the same content in the same coding, and only then', async () => {
+  it('answers 304 only to a client with the same content in the same encoding', async () => {
     const etag = (await get('/console/', { 'accept-encoding': 'br' })).headers.get('etag') ?? '';
     for (const known of [etag, `W/${etag}`, `"other", ${etag}`]) {
       const answer = await get('/console/', { 'accept-encoding': 'br', 'if-none-match': known });
@@ -94,7 +94,7 @@ describe('works', () => {
     await write('index.html', PAGE);
   });
 
-  it('is where a browser is sent that asks for the root, which is no path of the API', async () => {
+  it('redirects a browser from the root to the console', async () => {
     const service = await startTestService();
     const headers = { accept: 'text/html,application/xhtml+xml,*/*;q=0.8' };
     for (const path of ['/', '/console']) {
@@ -106,7 +106,7 @@ describe('works', () => {
     await service.close();
   });
 
-  it('has a head for HEAD', async () => {
+  it('answers HEAD with the headers alone', async () => {
     const answer = await call(url, 'HEAD', '/console/', { headers: { 'accept-encoding': 'identity' } });
     expect([answer.status, answer.text, answer.headers.get('content-length')]).toEqual([200, '', `${PAGE.length}`]);
   });
@@ -139,7 +139,7 @@ describe('refuses', () => {
     expect(answer.text).not.toContain('outside');
   });
 
-  it('everything if there is no build', async () => {
+  it('everything if the console is not built', async () => {
     const other = createListener(
       { requestTimeoutMs: 30_000, streamStallMs: 30_000, trustProxy: null },
       new ErrorExit(pino({ level: 'silent' })),
@@ -152,7 +152,7 @@ describe('refuses', () => {
 });
 
 describe('protects', () => {
-  it('every file by a policy that runs no code but its own', async () => {
+  it('every file with a policy that runs only its own code', async () => {
     for (const path of ['/console/', '/console/assets/index-Bx3_a-9Q.js']) {
       const policy = (await get(path)).headers.get('content-security-policy')?.split('; ');
       expect(policy).toEqual([
@@ -171,7 +171,7 @@ describe('protects', () => {
     }
   });
 
-  it('those who do not want it: without the setting there is no console, and a browser is led to the API', async () => {
+  it('installations without a console: it is off without the setting, and a browser is redirected to the API', async () => {
     const service = await startTestService({ console: 'false' });
     try {
       for (const path of ['/console', '/console/', '/console/index.html']) {

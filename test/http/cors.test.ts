@@ -1,4 +1,7 @@
-/** Cross-origin requests as a browser sends them: off by default, and for the origins of a setting on every route. */
+/**
+ * Cross-origin requests as a browser sends them: off by default; with the setting, allowed for its origins on every
+ * route.
+ */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { rawAnswer } from '../support/raw.js';
 import { ALL_ROUTES, pathOf, titled } from '../support/routes.js';
@@ -95,7 +98,7 @@ describe.each(titled(ALL_ROUTES))('%s', (_title, route) => {
     unreadable(await service.call(route.method, pathOf(route), { headers: { origin: OTHER } }));
   });
 
-  it('answers so that the page can read it, refusals too', async () => {
+  it('answers so that the page can read the response, also a refusal', async () => {
     const headers = { origin: ORIGIN };
     const body = route.body === undefined ? {} : { body: '{"' };
     for (const token of [null, 'wrong', project.token]) {
@@ -103,7 +106,7 @@ describe.each(titled(ALL_ROUTES))('%s', (_title, route) => {
     }
   });
 
-  it('has none of it where the setting is not given', async () => {
+  it('has no CORS headers without the setting', async () => {
     const answer = await preflight(route.method, pathOf(route), ORIGIN, closed);
     failure(answer, 405, 'method_not_allowed');
     const refused = await closed.call(route.method, pathOf(route), { headers: { origin: ORIGIN } });
@@ -114,7 +117,7 @@ describe.each(titled(ALL_ROUTES))('%s', (_title, route) => {
 });
 
 describe('works', () => {
-  it('for answers of success, streams, and errors of every kind', async () => {
+  it('for successful answers, streams, and errors of every kind', async () => {
     const headers = { origin: 'http://localhost:3000' };
     const answers = [
       await project.call('GET', '/api/cdp/schema', { headers }),
@@ -146,7 +149,7 @@ describe('works', () => {
     expect((await send(anybody, OTHER)).headers.get('access-control-allow-origin')).toBe('*');
   });
 
-  it('for every origin where the setting is *, and without what a browser sends by itself', async () => {
+  it('for every origin if the setting is *, but without credentials', async () => {
     const { token } = await anybody.project();
     readable(await preflight('GET', '/api/cdp/schema', OTHER, anybody), '*');
     const call = { token, headers: { origin: OTHER } };
@@ -157,7 +160,7 @@ describe('works', () => {
     expect(refused.headers.get('retry-after')).toBeTruthy();
   });
 
-  it('for preflights of paths that do not exist, whose request is then 404', async () => {
+  it('for preflights of paths that do not exist, whose requests then get 404', async () => {
     expect((await preflight('GET', '/nowhere')).status).toBe(204);
     const answer = await service.call('GET', '/nowhere', { headers: { origin: ORIGIN } });
     failure(answer, 404, 'not_found');
@@ -166,7 +169,7 @@ describe('works', () => {
 });
 
 describe('refuses', () => {
-  it('OPTIONS that is no preflight as it does without the setting', async () => {
+  it('OPTIONS that is not a preflight, as without the setting', async () => {
     for (const headers of [{}, { origin: ORIGIN }, { 'access-control-request-method': 'GET' }]) {
       const answer = await service.call('OPTIONS', '/api/cdp/schema', { headers });
       failure(answer, 405, 'method_not_allowed');
@@ -189,7 +192,7 @@ describe('refuses', () => {
 });
 
 describe('protects', () => {
-  it('metrics, which loopback sees without a token, from pages in a browser there', async () => {
+  it('metrics, which loopback may read without a token, from pages in a browser there', async () => {
     for (const by of [service, anybody]) {
       const answer = await by.call('GET', '/metrics', { headers: { origin: ORIGIN } });
       expect(answer.status).toBe(200);

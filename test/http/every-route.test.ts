@@ -1,4 +1,4 @@
-/** What holds for every route alike (contract sections 1, 2 and 8): each test runs over the whole tables of routes. */
+/** What holds for every route (contract sections 1, 2 and 8): each test runs over all route tables. */
 import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { SCOPES } from '../../src/contract/names.js';
@@ -71,7 +71,7 @@ function refusal(route: Route, answer: TestAnswer, status: number, code: string)
 const garbage = (route: Route): Call => (route.body === undefined ? {} : { body: '{"' });
 
 describe.each(titled(ALL_ROUTES))('%s', (_title, route) => {
-  it('asks for a token, whatever the body', async () => {
+  it('requires a token, whatever the body', async () => {
     for (const call of [{}, garbage(route), route.body === undefined ? {} : { body: route.example }]) {
       const answer = await send(route, { ...call, token: null });
       refusal(route, answer, 401, 'unauthorized');
@@ -95,7 +95,7 @@ describe.each(titled(ALL_ROUTES))('%s', (_title, route) => {
     expect(answer.headers.get('www-authenticate')).toMatch(/^Bearer\b/);
   });
 
-  it('refuses a revoked token and an expired one, and tells them apart', async () => {
+  it('refuses a revoked token and an expired one, with different messages', async () => {
     const projectId = route.access === 'admin' ? null : project.id;
     const revoked = await service.engine.tokens.create(projectId);
     await service.engine.tokens.revoke(revoked.details.id);
@@ -136,7 +136,7 @@ describe.each(titled(ALL_ROUTES))('%s', (_title, route) => {
     }
   });
 
-  it('honours an Idempotency-Key or refuses it, and ignores it only if it reads', async () => {
+  it('honors an Idempotency-Key or refuses it, and ignores it only on reads', async () => {
     if (route.method === 'GET' || takesKey(route)) return;
     const body = route.body === undefined ? {} : { body: route.example };
     const answer = await send(route, { ...body, headers: { 'idempotency-key': 'k' } });
@@ -145,7 +145,7 @@ describe.each(titled(ALL_ROUTES))('%s', (_title, route) => {
     expect(hint).toContain('Send it without the key.');
   });
 
-  it('refuses other methods and says which there are', async () => {
+  it('refuses other methods and lists the allowed ones', async () => {
     const methods = ALL_ROUTES.filter(({ url }) => url === route.url).map(({ method }) => method as string);
     if (methods.includes('GET')) methods.push('HEAD');
     for (const method of ['GET', 'POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS'].filter((m) => !methods.includes(m))) {
@@ -156,7 +156,7 @@ describe.each(titled(ALL_ROUTES))('%s', (_title, route) => {
     }
   });
 
-  it('passes a sane X-Request-Id on and makes one in place of any other', async () => {
+  it('uses a valid X-Request-Id, and generates one in place of any other', async () => {
     for (const id of ['a', 'req-1/2:3.4_5+6=', 'x'.repeat(128)]) {
       const answer = await send(route, { token: null, headers: { 'x-request-id': id } });
       expect(answer.headers.get('x-request-id')).toBe(id);
@@ -180,12 +180,12 @@ describe.each(titled(WITH_BODY))('the body of %s', (_title, route) => {
     'text/csv',
     'application/json-seq',
     '',
-  ])('is not of the type "%s"', async (type) => {
+  ])('must not have the type "%s"', async (type) => {
     const answer = await send(route, { body: JSON.stringify(route.example), headers: { 'content-type': type } });
     refusal(route, answer, 415, 'unsupported_media_type');
   });
 
-  it.each(['br', 'deflate', 'gzip, gzip', 'nonsense'])('is not packed by %s', async (encoding) => {
+  it.each(['br', 'deflate', 'gzip, gzip', 'nonsense'])('must not be encoded as %s', async (encoding) => {
     const answer = await send(route, {
       body: JSON.stringify(route.example),
       headers: { 'content-encoding': encoding },
@@ -207,16 +207,16 @@ describe.each(titled(WITH_BODY))('the body of %s', (_title, route) => {
     ['UTF-16', Buffer.from('{"a":1}', 'utf16le')],
     ['a control character in a string', '{"a":"\n"}'],
     ['an escape that is none', '{"a":"\\x41"}'],
-  ])('is not %s', async (_what, body) => {
+  ])('must not be %s', async (_what, body) => {
     refusal(route, await send(route, { body, headers: { 'content-type': 'application/json' } }), 400, 'invalid_json');
   });
 
-  it('gives no key twice', async () => {
+  it('must not contain a key twice', async () => {
     const body = Array.isArray(route.example) ? '[{"a":1,"b":2,"a":1}]' : '{"name":"x","name":"x"}';
     expect(refusal(route, await send(route, { body }), 400, 'invalid_json').message).toMatch(/twice/);
   });
 
-  it('is nested 100 levels deep at most', async () => {
+  it('can be nested at most 100 levels deep', async () => {
     const isArray = Array.isArray(route.example);
     const nested = (depth: number) => {
       const inner = '['.repeat(depth) + ']'.repeat(depth);
@@ -229,7 +229,7 @@ describe.each(titled(WITH_BODY))('the body of %s', (_title, route) => {
     refusal(route, await send(route, { body: nested(101 - around) }), 400, 'invalid_json');
   });
 
-  it('is gzip where it says so', async () => {
+  it('is decompressed if it is declared as gzip', async () => {
     const gzip = { 'content-encoding': 'gzip' };
     const whole = gzipSync(JSON.stringify(route.example));
     const wrongSum = Buffer.from(whole);
@@ -242,7 +242,7 @@ describe.each(titled(WITH_BODY))('the body of %s', (_title, route) => {
     refusal(route, await send(route, { body: gzipSync('{"'), headers: gzip }), 400, 'invalid_json');
   });
 
-  it('has the right shape', async () => {
+  it('must have the right shape', async () => {
     const wrong = Array.isArray(route.example) ? ['{}', '1', 'null', '"x"', '[1]'] : ['[]', '1', 'null', '"x"'];
     for (const body of wrong) refusal(route, await send(route, { body }), 400, 'invalid_request');
     if (Array.isArray(route.example)) return;
@@ -258,7 +258,7 @@ describe.each(titled(WITH_BODY))('the body of %s', (_title, route) => {
     'application/json;charset=UTF-8',
     'Application/JSON',
     ...(route.takesText ? ['text/plain', 'text/plain;charset=UTF-8'] : []),
-  ])('may be of the type "%s"', async (type) => {
+  ])('can have the type "%s"', async (type) => {
     const answer = await send(route, { body: '{"', headers: { 'content-type': type } });
     refusal(route, answer, 400, 'invalid_json');
   });
@@ -267,12 +267,12 @@ describe.each(titled(WITH_BODY))('the body of %s', (_title, route) => {
 describe.each(titled(ALL_ROUTES).filter(([title]) => READERS.includes(title)))(
   'a large body of %s',
   (_title, route) => {
-    it('is nested 100 levels deep at most', async () => {
+    it('can be nested at most 100 levels deep', async () => {
       refusal(route, await send(route, { body: '['.repeat(5 * MIB) }), 400, 'invalid_json');
       refusal(route, await send(route, { body: '{"a":'.repeat(MIB) }), 400, 'invalid_json');
     });
 
-    it('has at most 10 MiB, packed or unpacked', async () => {
+    it('can have at most 10 MiB, compressed or not', async () => {
       const gzip = { 'content-encoding': 'gzip' };
       // It would be a good request without the last byte.
       const tooLong = JSON.stringify(route.example).padEnd(10 * MIB + 1);
@@ -289,7 +289,7 @@ describe.each(titled(ALL_ROUTES).filter(([title]) => READERS.includes(title)))(
   },
 );
 
-it('each way of reading a body is among the large ones', () => {
+it('covers each way to read a body in the tests with large bodies', () => {
   expect(titled(WITH_BODY).map(([title]) => title)).toEqual(expect.arrayContaining(READERS));
 });
 
@@ -313,7 +313,7 @@ describe('a path that no route has', () => {
     '/docs/static/..%2f..%2fpackage.json',
     '/docs/static/nothing.js',
     '/favicon.ico',
-  ])('%s is 404 in every method, with a token and without', async (path) => {
+  ])('%s gets 404 in every method, with a token and without', async (path) => {
     for (const method of ['GET', 'POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS']) {
       for (const token of [project.token, null]) {
         const answer = await service.call(method, path, { token });
@@ -326,8 +326,8 @@ describe('a path that no route has', () => {
   });
 });
 
-describe('a path with a name as long as it can be', () => {
-  it.each(['', 'a'.repeat(501), 'a'.repeat(12_000)])('names no table', async (name) => {
+describe('a path with a name of maximum length', () => {
+  it.each(['', 'a'.repeat(501), 'a'.repeat(12_000)])('does not match a table', async (name) => {
     const path = `/api/cdp/schema/table/${name}`;
     const answer = await project.call('GET', path);
     checkAnswer(answer);
@@ -337,14 +337,14 @@ describe('a path with a name as long as it can be', () => {
 });
 
 it.each(['/api/cdp/schema/table/', '/api/cdp/data/', '/api/cdp/schema/table/kept/column/', '/api/cdp/admin/projects/'])(
-  '%s is another path than the one without the slash, and not that of an empty name in another method',
+  '%s is not the path without the slash, nor that of an empty name in another method',
   async (path) => {
     failure(await project.call('PATCH', path), 404, 'not_found');
     expect((await project.call('POST', path, { body: {} })).status).toBe(404);
   },
 );
 
-it('points from a misspelt parameter to the one that was meant, and from other methods for records to what does it', async () => {
+it('suggests the right parameter for a misspelled one, and the right request for another method on records', async () => {
   for (const [query, hint] of [
     ['onconflict=id', 'Did you mean "on_conflict"?'],
     ['return=ids&dryrun=true', 'Did you mean "dry_run"?'],
@@ -370,7 +370,7 @@ describe('routes without a token', () => {
   );
 
   it.each(['/healthz', '/readyz', '/metrics', '/openapi.json', '/docs/'])(
-    '%s has a request id and a timing too',
+    '%s also returns a request id and Server-Timing',
     async (path) => {
       const answer = await service.call('GET', path, { headers: { 'x-request-id': 'mine' } });
       expect(answer.status).toBe(200);
@@ -381,7 +381,7 @@ describe('routes without a token', () => {
 });
 
 describe('answers of success', () => {
-  it('carry the headers of every answer, streams too', async () => {
+  it('carry the common headers, also on streams', async () => {
     for (const accept of ['application/json', 'application/x-ndjson', 'text/csv']) {
       const body = { sql: 'SELECT 1 AS one' };
       const answer = await project.call('POST', '/api/cdp/sql', { body, headers: { accept, 'x-request-id': 'mine' } });
@@ -394,7 +394,7 @@ describe('answers of success', () => {
       checkAnswer(await project.call('GET', path));
   });
 
-  it('come for HEAD without a body where GET has one', async () => {
+  it('are sent for HEAD without a body if there is a GET', async () => {
     const answer = await project.call('HEAD', '/api/cdp/schema');
     expect(answer.status).toBe(200);
     expect(answer.text).toBe('');
@@ -403,6 +403,6 @@ describe('answers of success', () => {
   });
 });
 
-it('none of all these refusals has changed anything', async () => {
+it('none of these refusals has changed anything', async () => {
   expect(await snapshot(project)).toEqual(before);
 });

@@ -1,4 +1,7 @@
-/** Ten thousand connections that ask nothing, and clients that leave in the middle: others go on, memory comes back. */
+/**
+ * Ten thousand connections that send nothing, and clients that leave halfway: other clients are served, and memory is
+ * freed.
+ */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
@@ -53,7 +56,7 @@ function memory(): number {
   return heapUsed + external;
 }
 
-it('10,000 idle connections keep nobody out, are sent away in time, and their memory comes back', async () => {
+it('10,000 idle connections keep nobody out, are closed in time, and their memory is freed', async () => {
   const count = crowd();
   const before = memory();
   const { port } = new URL(service.url);
@@ -76,7 +79,7 @@ it('10,000 idle connections keep nobody out, are sent away in time, and their me
   expect((await project.call('GET', '/api/cdp/schema')).status).toBe(200);
 });
 
-it('clients that leave in the middle of body or answer take no place with them', async () => {
+it('clients that leave in the middle of a body or an answer free their slots', async () => {
   const head = (path: string, length: number) =>
     `POST ${path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${project.token}\r\nContent-Type: application/json\r\nContent-Length: ${length}\r\n\r\n`;
   const slow = JSON.stringify({ sql: 'SELECT pg_sleep(20)' });
@@ -104,7 +107,7 @@ it('clients that leave in the middle of body or answer take no place with them',
   expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
 });
 
-it('clients that leave while the database is asked for their token take no room for their bodies with them', async () => {
+it('clients that leave during the lookup of their token free the memory reserved for their bodies', async () => {
   const token = await project.tokenWith('data:write');
   const head = `POST /api/cdp/data/kept HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${token}\r\nContent-Type: application/json\r\nContent-Length: ${LIMITS.bodyBytes}\r\n\r\n`;
   /** Whatever was sent before it has been read by then. */

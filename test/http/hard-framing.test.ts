@@ -1,6 +1,6 @@
 /**
- * Where one request ends and the next begins, when somebody lies about it: an answer to each request that was read,
- * in order, a refusal for the rest, and nothing of it left in the service (contract sections 1 and 8).
+ * Where one request ends and the next begins if a client lies about it: an answer to each request that was read, in
+ * order, a refusal for the rest, and nothing left over in the service (contract sections 1 and 8).
  */
 import { once } from 'node:events';
 import { createConnection } from 'node:net';
@@ -59,7 +59,7 @@ async function answers(bytes: string | Uint8Array): Promise<RawAnswer[]> {
 }
 const statuses = async (bytes: string | Uint8Array) => (await answers(bytes)).map(({ status }) => status);
 
-describe('one refusal, and nothing behind it is read, for', () => {
+describe('refuses once, and reads nothing after it, for', () => {
   it.each<[string, () => string]>([
     ...['0xb', '11;', '', '1_1', '11, 11', '11,12', '+11', '-0', '1e1', '11.0', '18446744073709551627', '11\v'].map(
       (length): [string, () => string] => [
@@ -131,7 +131,7 @@ describe('one refusal, and nothing behind it is read, for', () => {
   });
 });
 
-describe('an answer to each, and the connection goes on, for', () => {
+describe('answers each request and keeps the connection open for', () => {
   it.each<[string, () => string | Uint8Array, number[]]>([
     [
       'chunks with extensions and a trailer',
@@ -180,29 +180,29 @@ describe('an answer to each, and the connection goes on, for', () => {
     expect(await statuses(all)).toEqual([...expected, 200]);
   });
 
-  it('4,000 headers: none is left out', async () => {
+  it('4,000 headers without dropping one', async () => {
     const text = `GET /api/cdp/schema HTTP/1.1${CRLF}${`A:${CRLF}`.repeat(3_000)}${fields()}Connection: close${CRLF}${CRLF}`;
     expect(await statuses(text)).toEqual([200]);
   });
 });
 
-describe('what comes behind a request', () => {
+describe('what follows a request', () => {
   it.each<[string, string]>([
     ['garbage', `garbage${CRLF}${CRLF}`],
     ['a request without a host', `GET /healthz HTTP/1.1${CRLF}${CRLF}`],
     ['bytes beyond the length', `{"a":"y"}]${CRLF}${CRLF}`],
     ['a TLS greeting', '\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03'],
-  ])('never takes the place of its answer: %s', async (_what, garbage) => {
+  ])('never replaces its answer: %s', async (_what, garbage) => {
     expect(await statuses(whole() + whole() + garbage)).toEqual([201, 201, 400]);
   });
 
-  it('too slowly, does not break into an answer that is on its way', async () => {
+  it('too slowly does not break into an answer in progress', async () => {
     const slow = JSON.stringify({ sql: `SELECT pg_sleep(${(REQUEST_TIMEOUT_MS + 2_000) / 1_000})::text` });
     const head = `POST /api/cdp/sql HTTP/1.1${CRLF}${fields()}Content-Length: ${slow.length}${CRLF}${CRLF}`;
     expect(await statuses(`${head}${slow}GET /healthz HTT`)).toEqual([200, 408]);
   });
 
-  it('is not asked for after a refusal without the body: one answer', async () => {
+  it('is not read after a refusal without the body: there is one answer', async () => {
     const head = `POST /api/cdp/data/kept HTTP/1.1${CRLF}Host: x${CRLF}Transfer-Encoding: chunked${CRLF}${CRLF}`;
     const socket = await connect(service.url);
     const text = received(socket, 3_000);
@@ -237,7 +237,7 @@ describe('a path', () => {
     'KEPT',
     'k\xc3\xa9pt',
     '\xff',
-  ])('that names nothing is a clear refusal on every route: %s', async (name) => {
+  ])('that names nothing is clearly refused on every route: %s', async (name) => {
     for (const route of ALL_ROUTES.filter(({ url }) => url.includes(':table_name'))) {
       const path = pathOf(route).replace('customers', name);
       const body = route.body === undefined ? '' : JSON.stringify(route.example);
@@ -253,7 +253,7 @@ describe('a path', () => {
     expect(await statuses(text)).toEqual([200]);
   });
 
-  it('of any other form than a path is refused or is the path within', async () => {
+  it('in another form is refused, or is the path within the URL', async () => {
     const ask = async (target: string, version = 'HTTP/1.1') =>
       statuses(`GET ${target} ${version}${CRLF}${fields()}Connection: close${CRLF}${CRLF}`);
     expect(await ask('ftp://x/api/cdp/schema')).toEqual([404]);
@@ -268,7 +268,7 @@ describe('a path', () => {
 });
 
 describe('a method', () => {
-  it('that a route does not have is 405 with Allow, on every route', async () => {
+  it('that a route does not have gets 405 with Allow, on every route', async () => {
     for (const url of new Set(ALL_ROUTES.map((route) => pathOf(route)))) {
       for (const method of ['OPTIONS', 'TRACE', 'PROPFIND', 'LOCK', 'QUERY']) {
         const [answer] = await answers(`${method} ${url} HTTP/1.1${CRLF}${fields()}Connection: close${CRLF}${CRLF}`);
@@ -280,16 +280,16 @@ describe('a method', () => {
     }
   });
 
-  it.each(['get', 'GETT', 'G\0T', ''])('that is none is 400: %j', async (method) => {
+  it.each(['get', 'GETT', 'G\0T', ''])('that is not valid gets 400: %j', async (method) => {
     expect(await statuses(`${method} /healthz HTTP/1.1${CRLF}Host: x${CRLF}${CRLF}`)).toEqual([400]);
   });
 });
 
-describe('a client that never closes its side', () => {
+describe('a client that never closes its side of the connection', () => {
   it.each([
     ['CONNECT', `CONNECT example.com:443 HTTP/1.1${CRLF}Host: x${CRLF}${CRLF}`],
     ['bytes that are no HTTP', `\u0016\u0003\u0001 no HTTP${CRLF}${CRLF}`],
-  ])('does not keep its connection after the refusal of %s', async (_what, bytes) => {
+  ])('loses its connection after the refusal of %s', async (_what, bytes) => {
     const { hostname, port } = new URL(service.url);
     const socket = createConnection({ host: hostname, port: Number(port), allowHalfOpen: true });
     let text = '';
@@ -306,7 +306,7 @@ describe('a client that never closes its side', () => {
   });
 });
 
-describe('a client that still sends the body of a request that is refused', () => {
+describe('a client that still sends the body of a refused request', () => {
   const SIZE = 16 * 1024 * 1024;
   const head = (...lines: string[]) =>
     [
@@ -321,7 +321,7 @@ describe('a client that still sends the body of a request that is refused', () =
   it.each([
     [401, []],
     [413, [() => `Authorization: Bearer ${project.token}`, () => 'Content-Type: application/json']],
-  ])('gets its %i, and its connection is not reset before it has sent all', async (status, lines) => {
+  ])('gets its %i, and its connection is not reset before everything is sent', async (status, lines) => {
     const { hostname, port } = new URL(service.url);
     const socket = createConnection({ host: hostname, port: Number(port), allowHalfOpen: true });
     const [answer, failed] = [once(socket, 'data'), vi.fn()];
@@ -336,7 +336,7 @@ describe('a client that still sends the body of a request that is refused', () =
     expect(failed).not.toHaveBeenCalled();
   });
 
-  it('does not hold up the end of the service', async () => {
+  it('does not delay the end of the service', async () => {
     const other = await startTestService();
     const socket = await connect(other.url);
     const closed = once(socket, 'close');

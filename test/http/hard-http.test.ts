@@ -1,5 +1,6 @@
 /**
- * HTTP that no well-behaved client would send, byte by byte: a clear answer, and the service goes on (contract 1, 8).
+ * HTTP that no well-behaved client would send, byte by byte: it gets a clear answer, and the service continues
+ * (contract sections 1 and 8).
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
@@ -48,7 +49,7 @@ function refusal(answer: RawAnswer, status: number, code: string): void {
 
 const CREATE = '{"table_name":"smuggled","columns":[{"name":"a","type":"TEXT"}]}';
 
-describe('a request that does not arrive', () => {
+describe('a request that does not arrive in full', () => {
   it.each<[string, () => string]>([
     ['nothing at all', () => ''],
     ['half a request line', () => 'GET /api/cdp/sch'],
@@ -79,7 +80,7 @@ describe('a request that does not arrive', () => {
     expect(performance.now() - started).toBeLessThan(PATIENCE_MS);
   });
 
-  it('is answered with 408 when it comes byte by byte', async () => {
+  it('is answered with 408 if it arrives byte by byte', async () => {
     const socket = await connect(service.url);
     const answer = received(socket, PATIENCE_MS);
     const bytes = message(
@@ -96,7 +97,7 @@ describe('a request that does not arrive', () => {
     refusal(first as RawAnswer, 408, 'request_timeout');
   });
 
-  it('changes nothing when the client leaves in the middle of it', async () => {
+  it('changes nothing if the client leaves halfway', async () => {
     for (const length of [10, 40, CREATE.length - 1]) {
       const socket = await connect(service.url);
       const head = message('POST /api/cdp/schema/table HTTP/1.1', { ...json(), 'Content-Length': CREATE.length });
@@ -108,7 +109,7 @@ describe('a request that does not arrive', () => {
   });
 });
 
-describe('what is not HTTP', () => {
+describe('invalid HTTP', () => {
   it.each<[string, string]>([
     ['noise', `\u0000\u0001\u0002${CRLF}${CRLF}`],
     ['words', `hello there${CRLF}${CRLF}`],
@@ -138,7 +139,7 @@ describe('what is not HTTP', () => {
     refusal(await rawAnswer(service.url, bytes), 400, 'invalid_request');
   });
 
-  it('is answered with 413 where its headers are too large', async () => {
+  it('is answered with 413 if its headers are too large', async () => {
     const long = message('GET /api/cdp/schema HTTP/1.1', { ...authorized(), 'X-Long': 'a'.repeat(100_000) });
     refusal(await rawAnswer(service.url, long), 413, 'payload_too_large');
     const path = message(`GET /api/cdp/schema/table/${'a'.repeat(100_000)} HTTP/1.1`, authorized());
@@ -147,7 +148,7 @@ describe('what is not HTTP', () => {
     refusal(await rawAnswer(service.url, message('GET /api/cdp/schema HTTP/1.1', many)), 413, 'payload_too_large');
   });
 
-  it.each(['%', '%zz', '%F', '%C3%28', '%FF', 'a%', '%E0%A4%A'])('is a path with %s in it', async (text) => {
+  it.each(['%', '%zz', '%F', '%C3%28', '%FF', 'a%', '%E0%A4%A'])('includes a path with %s in it', async (text) => {
     for (const path of [`/api/cdp/schema/table/${text}`, `/api/cdp/data/${text}`, `/nowhere/${text}`]) {
       const answer = await rawAnswer(
         service.url,
@@ -201,8 +202,8 @@ describe('smuggling', () => {
   });
 });
 
-describe('what is HTTP, though unusual', () => {
-  it('pipelined requests are answered in their order', async () => {
+describe('unusual but valid HTTP', () => {
+  it('answers pipelined requests in order', async () => {
     const paths = ['/api/cdp/schema/table/kept', '/healthz', '/api/cdp/schema/table/none', '/api/cdp/schema', '/nope'];
     const bytes = paths.map((path) => message(`GET ${path} HTTP/1.1`, authorized())).join('');
     const answers = answersIn(await exchange(service.url, bytes, 1_500));
@@ -210,7 +211,7 @@ describe('what is HTTP, though unusual', () => {
     expect(answers[0]?.body.table).toMatchObject({ name: 'kept' });
   });
 
-  it('a refused request leaves the connection in order for the next', async () => {
+  it('keeps the connection usable after a refused request', async () => {
     const wrong = message(
       'POST /api/cdp/schema/table HTTP/1.1',
       { ...json(), Authorization: 'x', 'Content-Length': CREATE.length },
@@ -222,23 +223,23 @@ describe('what is HTTP, though unusual', () => {
     expect(answers.map(({ status }) => status)).toEqual([401, 200, 400, 200]);
   });
 
-  it('HTTP/1.0, without a host', async () => {
+  it('accepts HTTP/1.0 without a host', async () => {
     const answer = await rawAnswer(service.url, `GET /healthz HTTP/1.0${CRLF}${CRLF}`);
     expect(answer.status).toBe(200);
   });
 
-  it('a GET with a body', async () => {
+  it('accepts a GET with a body', async () => {
     const get = message('GET /api/cdp/schema/table/kept HTTP/1.1', { ...json(), 'Content-Length': 2 }, '{}');
     const answers = answersIn(await exchange(service.url, get + get, 1_500));
     expect(answers.map(({ status }) => status)).toEqual([200, 200]);
   });
 
-  it('the whole address in the request line', async () => {
+  it('accepts an absolute URL in the request line', async () => {
     const line = `GET ${service.url}/api/cdp/schema/table/kept HTTP/1.1`;
     expect((await rawAnswer(service.url, message(line, authorized()))).status).toBe(200);
   });
 
-  it('a chunked body', async () => {
+  it('accepts a chunked body', async () => {
     const body = '[{"a":"x"}]';
     const chunks = [...body].map((character) => `1${CRLF}${character}${CRLF}`).join('');
     const head = { ...json(), 'Transfer-Encoding': 'chunked' };
@@ -246,7 +247,7 @@ describe('what is HTTP, though unusual', () => {
     expect((await rawAnswer(service.url, bytes)).status).toBe(201);
   });
 
-  it('Expect: 100-continue, and any other expectation is refused in our shape', async () => {
+  it('accepts Expect: 100-continue, and refuses any other expectation in the usual shape', async () => {
     const head = { ...json(), 'Content-Length': CREATE.length };
     const text = await exchange(
       service.url,
@@ -258,7 +259,7 @@ describe('what is HTTP, though unusual', () => {
     if (answer.status !== 200) failure(answer, answer.status, 'invalid_request');
   });
 
-  it('methods that HTTP knows and no route has', async () => {
+  it('refuses methods that HTTP defines and no route has', async () => {
     for (const method of ['TRACE', 'PROPFIND', 'PURGE', 'LINK', 'MKCOL', 'SEARCH']) {
       const fields = { ...authorized(), Connection: 'close' };
       const answer = await rawAnswer(service.url, message(`${method} /api/cdp/schema HTTP/1.1`, fields));
@@ -269,14 +270,14 @@ describe('what is HTTP, though unusual', () => {
     expect((await rawAnswer(service.url, message('OPTIONS * HTTP/1.1', {}))).status).toBe(404);
   });
 
-  it.each(['example.org:443', '127.0.0.1:5432', '/api/cdp/sql'])('CONNECT to %s is refused', async (target) => {
+  it.each(['example.org:443', '127.0.0.1:5432', '/api/cdp/sql'])('refuses CONNECT to %s', async (target) => {
     const answer = await rawAnswer(service.url, message(`CONNECT ${target} HTTP/1.1`, authorized()) + CREATE);
     refusal(answer, 405, 'method_not_allowed');
     expect(answer.headers.get('allow')).toBe('DELETE, GET, HEAD, POST, PUT');
     expect(answer.headers.get('x-request-id')).toBeTruthy();
   });
 
-  it('an upgrade to another protocol is refused, with a token and without', async () => {
+  it('refuses an upgrade to another protocol, with a token and without', async () => {
     const messages = ['websocket', 'WebSocket', 'TLS/1.0', 'example/1, h2c'].flatMap((upgrade) =>
       [authorized(), {}].flatMap((more) => {
         const fields = { ...more, Connection: 'keep-alive, Upgrade', Upgrade: upgrade, 'Sec-WebSocket-Version': 13 };
@@ -289,7 +290,7 @@ describe('what is HTTP, though unusual', () => {
     }
   });
 
-  it('an offer of HTTP/2, as some clients make with any request, is not taken up and does no harm', async () => {
+  it('ignores an offer of HTTP/2, which some clients make with any request', async () => {
     const fields = {
       Connection: 'Upgrade, HTTP2-Settings',
       Upgrade: 'h2c',
@@ -305,14 +306,14 @@ describe('what is HTTP, though unusual', () => {
     expect((await rawAnswer(service.url, post)).body).toMatchObject({ success: true });
   });
 
-  it('an Upgrade header that Connection does not name is for nobody', async () => {
+  it('ignores an Upgrade header that Connection does not name', async () => {
     const fields = { ...authorized(), Upgrade: 'websocket' };
     expect((await rawAnswer(service.url, message('GET /api/cdp/schema HTTP/1.1', fields))).status).toBe(200);
   });
 });
 
 describe('a crowd', () => {
-  it('of bodies that unpack to gigabytes is refused, and memory does not follow', async () => {
+  it('of bodies that decompress to gigabytes is refused, and memory does not grow with them', async () => {
     // To unpack them takes a busy machine longer than the others here have for arriving.
     const patient = await startTestService();
     const of = await patient.project();
@@ -328,7 +329,7 @@ describe('a crowd', () => {
     await patient.close();
   });
 
-  it('of 200 broken requests at once leaves nothing behind', async () => {
+  it('of 200 broken requests leaves nothing behind', async () => {
     const bytes = ['nonsense\r\n\r\n', message('POST /api/cdp/sql HTTP/1.1', { ...json(), 'Content-Length': 3 }, '{"')];
     const texts = await Promise.all(
       Array.from({ length: 200 }, (_, i) => exchange(service.url, bytes[i % 2] ?? '', PATIENCE_MS)),

@@ -1,4 +1,4 @@
-/** Idempotency-Key of free SQL and of schema calls: a retry does nothing a second time. */
+/** Idempotency-Key of free SQL and of schema changes: a retry does nothing a second time. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { LIMITS } from '../../src/contract/limits.js';
 import { failure, startTestService, type TestAnswer, type TestProject, type TestService } from '../support/service.js';
@@ -39,7 +39,7 @@ describe('works', () => {
     expect(await stored()).toEqual(left);
   });
 
-  it('of a response that is too large to be kept, a repeat has everything but the rows', async () => {
+  it('a repeat of a response too large to be kept returns everything except the rows', async () => {
     await project.rows('DELETE FROM events');
     const key = newKey();
     const sql = `INSERT INTO events (n) SELECT 0 FROM generate_series(1, 3) RETURNING n, repeat('x', ${LIMITS.idempotencyAnswerBytes / 2})`;
@@ -51,7 +51,7 @@ describe('works', () => {
     expect(await stored()).toHaveLength(3);
   });
 
-  it('whatever the statements did to their session', async () => {
+  it('a repeat is recognized whatever the statements did to their session', async () => {
     const key = newKey();
     const sql = `CREATE TABLE idempotency_keys (path text);
       SET search_path = data; SET standard_conforming_strings = off; SET client_encoding = 'LATIN1';
@@ -61,7 +61,7 @@ describe('works', () => {
     expect((await run(key, { sql })).text).toBe(first.text);
   });
 
-  it('parameters count, and the scope that the request needs is checked first', async () => {
+  it('parameters are part of the request, and the scope is checked first', async () => {
     const key = newKey();
     const insert = 'INSERT INTO events (n) VALUES ($1)';
     expect((await run(key, { sql: insert, params: [1] })).status).toBe(200);
@@ -72,7 +72,7 @@ describe('works', () => {
     failure(answer, 403, 'insufficient_scope');
   });
 
-  it('errors are not remembered', async () => {
+  it('errors are not kept', async () => {
     const key = newKey();
     failure(await run(key, { sql: 'INSERT INTO soon VALUES (1)' }), 400, 'sql_error');
     await project.rows('CREATE TABLE soon (n int)');
@@ -80,7 +80,7 @@ describe('works', () => {
     expect(replayed(await run(key, { sql: 'INSERT INTO soon VALUES (1)' }))).toBe('true');
   });
 
-  it('schema calls: a repeat finds its change made', async () => {
+  it('schema changes: a repeat finds its change made', async () => {
     const table = '/api/cdp/schema/table';
     const calls = [
       ['POST', table, { table_name: 'pets', columns: [{ name: 'name', type: 'text' }] }, 201],
@@ -109,7 +109,7 @@ describe('refuses', () => {
     ['SELECT n FROM events', { read_only: true }, {}, 'invalid_request'],
     ['SELECT n FROM events', {}, { accept: 'text/csv' }, 'invalid_request'],
     ['SELECT n FROM events', {}, { accept: 'application/x-ndjson' }, 'invalid_request'],
-  ])('%s with %j and %j: no key can be stored with it', async (sql, options, headers, code) => {
+  ])('%s with %j and %j, because no key can be stored with it', async (sql, options, headers, code) => {
     const answer = await run(newKey(), { sql, ...options }, headers);
     failure(answer, 400, code);
     expect(answer.body.message).toContain('Idempotency-Key');
@@ -119,14 +119,14 @@ describe('refuses', () => {
     ).toBe(1);
   });
 
-  it('a key that is none', async () => {
+  it('an invalid key', async () => {
     failure(await run('', { sql: 'SELECT 1' }), 400, 'invalid_request');
     failure(await send('DELETE', '/api/cdp/schema/table/events', 'k'.repeat(256)), 400, 'invalid_request');
   });
 });
 
 describe('protects', () => {
-  it('many at once with one key: it is done once', async () => {
+  it('many requests at once with one key: it takes effect once', async () => {
     await project.rows('DELETE FROM events');
     const key = newKey();
     const sql = 'INSERT INTO events (n) VALUES (7) RETURNING id';
@@ -137,7 +137,7 @@ describe('protects', () => {
     expect(await stored()).toEqual([7]);
   });
 
-  it('what a commit refuses is stored without its key too', async () => {
+  it('a statement that fails at the commit: its key is not stored either', async () => {
     await project.rows('CREATE TABLE late (n bigint UNIQUE DEFERRABLE INITIALLY DEFERRED)');
     const key = newKey();
     failure(await run(key, { sql: 'INSERT INTO late VALUES (1), (1)' }), 409, 'unique_violation');

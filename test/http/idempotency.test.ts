@@ -55,7 +55,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
 
   describe('works', () => {
     it.each(['', '?return=ids'])(
-      'a repeat answers the first answer byte for byte and inserts nothing %s',
+      'a repeat returns the first answer byte for byte and inserts nothing %s',
       async (query) => {
         const key = newKey();
         const first = await insert(key, BATCH, PATH + query);
@@ -76,7 +76,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       },
     );
 
-    it('each key, each table and each project are their own', async () => {
+    it('keys are separate for each table and each project', async () => {
       const key = newKey();
       expect((await insert(key)).headers.get('idempotency-replayed')).toBeNull();
       expect((await insert(newKey())).headers.get('idempotency-replayed')).toBeNull();
@@ -88,7 +88,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(await neighbour.rows('DELETE FROM events RETURNING n')).toEqual([{ n: 5 }]);
     });
 
-    it('the body counts as it is after unpacking', async () => {
+    it('the body is compared after decompression', async () => {
       const { gzipSync } = await import('node:zlib');
       const key = newKey();
       await insert(key);
@@ -98,7 +98,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(await stored()).toBe(2);
     });
 
-    it.each([['x'], ['k'.repeat(255)], ['"quoted" \'\\ %s $1 ; --'], ['a b']])('takes the key %j', async (key) => {
+    it.each([['x'], ['k'.repeat(255)], ['"quoted" \'\\ %s $1 ; --'], ['a b']])('accepts the key %j', async (key) => {
       expect((await insert(key)).status).toBe(201);
       expect((await insert(key)).headers.get('idempotency-replayed')).toBe('true');
       expect(await stored()).toBe(2);
@@ -120,7 +120,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(await stored()).toBe(3);
     });
 
-    it('expired keys are purged along the way, kept ones are not', async () => {
+    it('expired keys are removed over time, and kept ones are not', async () => {
       await inDatabase((client) =>
         client.query(`INSERT INTO _cdp.idempotency_keys (path, key, fingerprint, answer, expires_at)
           SELECT 'old', 'k' || n, ''::bytea, '{}', now() - interval '1 hour' FROM generate_series(1, 150) n
@@ -135,7 +135,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(left.rows).toEqual([{ path: 'young', n: 150 }]);
     });
 
-    it('a second instance on the same control database honours the key', async () => {
+    it('a second instance on the same control database honors the key', async () => {
       const key = newKey();
       const first = await insert(key);
       const second = await startService(service.config, pino({ level: 'silent' }));
@@ -150,7 +150,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(await stored()).toBe(2);
     });
 
-    it('a batch with a key into a table that was dropped and made anew is still a repeat', async () => {
+    it('a batch with a key into a table that was dropped and recreated is still a repeat', async () => {
       const key = newKey();
       await project.table('fleeting', { n: 'INTEGER' });
       const first = await insert(key, BATCH, '/api/cdp/data/fleeting');
@@ -161,7 +161,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
   });
 
   describe('refuses', () => {
-    it('another body under the same key, be it by a space', async () => {
+    it('another body under the same key, even if only a space differs', async () => {
       const key = newKey();
       await insert(key);
       failure(await insert(key, [{ n: 3 }]), 422, 'idempotency_key_reused');
@@ -186,7 +186,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(await stored()).toBe(0);
     });
 
-    it('a refused batch is not remembered', async () => {
+    it('nothing is kept of a refused batch', async () => {
       const key = newKey();
       failure(await insert(key, [{ n: 'x' }]), 400, 'invalid_value');
       failure(await insert(key, []), 400, 'empty_batch');
@@ -202,7 +202,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
   });
 
   describe('protects', () => {
-    it('while the first still runs, a second is refused at once; then it is a repeat', async () => {
+    it('a second request is refused at once while the first is running; then it is a repeat', async () => {
       const key = newKey();
       await inDatabase(async (client) => {
         await client.query('BEGIN; LOCK TABLE data.events IN ACCESS EXCLUSIVE MODE');
@@ -223,7 +223,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(await stored()).toBe(4);
     });
 
-    it('many at once with one key: one batch, every answer the same or request_in_flight', async () => {
+    it('many requests at once with one key: one batch, and every answer is the same or request_in_flight', async () => {
       for (let round = 0; round < 5; round++) {
         const key = newKey();
         const answers = await Promise.all(Array.from({ length: 12 }, () => insert(key, BATCH, `${PATH}?return=ids`)));
@@ -235,7 +235,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(await stored()).toBe(10);
     });
 
-    it('a backend killed while it waits: 503, and the repeat leaves exactly one batch', async () => {
+    it('a backend killed while it waits: 503, and the repeat stores exactly one batch', async () => {
       const key = newKey();
       await insert(newKey(), [{ n: 0 }]);
       await project.rows('DELETE FROM events');
@@ -255,7 +255,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(await stored()).toBe(2);
     });
 
-    it('a connection that has died while it was idle: the batch is stored once, on another one', async () => {
+    it('a connection that died while idle: the batch is stored once, on another connection', async () => {
       for (let round = 0; round < 3; round++) {
         const key = newKey();
         await inDatabase((client) =>
@@ -295,7 +295,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(await stored('slow')).toBe(2);
     });
 
-    it('a batch and its key are stored together or not at all, also where the commit refuses', async () => {
+    it('a batch and its key are stored together or not at all, even if the commit fails', async () => {
       await project.rows('CREATE TABLE late (n bigint UNIQUE DEFERRABLE INITIALLY DEFERRED)');
       const key = newKey();
       failure(await insert(key, [{ n: 1 }, { n: 1 }], '/api/cdp/data/late'), 409, 'unique_violation');
@@ -306,7 +306,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(await stored('late')).toBe(0);
     });
 
-    it('operators that a trigger puts before those of Postgres have no say in what is kept', async () => {
+    it('operators that a trigger puts before those of Postgres do not affect what is kept', async () => {
       await project.rows(`CREATE FUNCTION never(text, text) RETURNS boolean LANGUAGE sql RETURN false;
         CREATE OPERATOR = (FUNCTION = never, LEFTARG = text, RIGHTARG = text);
         CREATE FUNCTION never(timestamptz, timestamptz) RETURNS boolean LANGUAGE plpgsql AS $$
@@ -324,7 +324,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       await project.rows(`DROP FUNCTION turn, never(text, text), never(timestamptz, timestamptz) CASCADE`);
     });
 
-    it('a repeat needs the scope as the first did, and shows nothing without it', async () => {
+    it('a repeat needs the same scope as the first request, and shows nothing without it', async () => {
       const key = newKey();
       await insert(key);
       const token = await project.tokenWith('sql:read');

@@ -1,4 +1,4 @@
-/** Creating, listing and dropping indexes over HTTP, and columns that are declared as unique. */
+/** Creating, listing and dropping indexes over HTTP, and columns declared as unique. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { testServers } from '../support/postgres.js';
 import { refused, snapshot } from '../support/schema.js';
@@ -28,7 +28,7 @@ describe.each(testServers())('indexes on Postgres $major', (server) => {
   const insert = (table: string, records: unknown) => project.call('POST', `/api/cdp/data/${table}`, { body: records });
 
   describe('works', () => {
-    it('for one column and several, with the name that Postgres chooses and with another', async () => {
+    it('for one column and several, with a name from Postgres or a given one', async () => {
       const name = await tables.fresh({ a: 'TEXT', B: 'INTEGER' });
       const created = await tables.createIndex(name, { columns: ['a', 'B'] });
       const first = { ...PLAIN, name: `${name}_a_B_idx`, columns: ['a', 'B'] };
@@ -54,7 +54,7 @@ describe.each(testServers())('indexes on Postgres $major', (server) => {
       expect((await project.call('GET', tablePath(`${name}_view`))).body.table).toMatchObject({ indexes: [] });
     });
 
-    it('to keep values unique, in the fast insert too, and no more once it is dropped', async () => {
+    it('to keep values unique, also in the fast insert, until it is dropped', async () => {
       const name = await tables.fresh({ a: 'TEXT' });
       expect((await insert(name, [{ a: 'x' }, {}, {}])).status).toBe(201);
       expect((await tables.createIndex(name, { columns: ['a'], unique: true })).status).toBe(201);
@@ -69,7 +69,7 @@ describe.each(testServers())('indexes on Postgres $major', (server) => {
       expect((await insert(name, [{ a: 'y' }, { a: 'x' }])).status).toBe(201);
     });
 
-    it('for a column that is declared as unique, with a new table or an old one', async () => {
+    it('for a column declared as unique, in a new table or an existing one', async () => {
       const name = freshName();
       const columns = [
         { name: 'email', type: 'TEXT', unique: true },
@@ -98,7 +98,7 @@ describe.each(testServers())('indexes on Postgres $major', (server) => {
       expect((await insert(name, [{ email: 'a', phone: '1' }, { phone: '1' }])).status).toBe(201);
     });
 
-    it('for what free SQL has made: expressions, parts, constraints, names that the API does not give', async () => {
+    it('for what free SQL has created: expressions, partial indexes, constraints, names that the API cannot create', async () => {
       const name = await tables.fresh({ a: 'TEXT', b: 'TEXT' });
       await project.rows(`CREATE UNIQUE INDEX "an ""odd"" name" ON ${name} (lower(a), b) INCLUDE (id) WHERE b IS NOT NULL;
         ALTER TABLE ${name} ADD CONSTRAINT ${name}_c UNIQUE (b)`);
@@ -151,7 +151,7 @@ describe.each(testServers())('indexes on Postgres $major', (server) => {
       await tables.drop(name);
     });
 
-    it('columns that do not exist, naming each with what may have been meant', async () => {
+    it('columns that do not exist, and suggests a name for each', async () => {
       const name = await tables.fresh({ email: 'TEXT' });
       const body = { columns: ['emial', 'email', 'phone'] };
       const error = await refused(project, ['POST', `${tablePath(name)}/index`, body], 400, 'unknown_column');
@@ -166,7 +166,7 @@ describe.each(testServers())('indexes on Postgres $major', (server) => {
       ]);
     });
 
-    it('a name that something has, also in another case', async () => {
+    it('a name that is taken, also in another case', async () => {
       const name = await tables.fresh({ a: 'TEXT' });
       for (const taken of [name, name.toUpperCase(), `${name}_pkey`]) {
         const body = { columns: ['a'], name: taken };
@@ -174,7 +174,7 @@ describe.each(testServers())('indexes on Postgres $major', (server) => {
       }
     });
 
-    it('a unique one over values that are not, with their number and without the values', async () => {
+    it('a unique index if values are duplicated, with their number and without the values', async () => {
       const name = await tables.fresh({ email: 'TEXT', Age: 'INTEGER' });
       await tables.insert(name, [
         ...Array.from({ length: 3 }, () => ({ email: 'secret', Age: 1 })),
@@ -200,7 +200,7 @@ describe.each(testServers())('indexes on Postgres $major', (server) => {
       ]);
     });
 
-    it('values that are too large for an index, and types that have no order', async () => {
+    it('values too large for an index, and types without an order', async () => {
       const name = await tables.fresh({ a: 'TEXT' });
       await project.rows(`ALTER TABLE ${name} ADD COLUMN p point;
         INSERT INTO ${name} (a) SELECT string_agg(gen_random_uuid()::text, '') FROM generate_series(1, 1000)`);
@@ -208,7 +208,7 @@ describe.each(testServers())('indexes on Postgres $major', (server) => {
       await refused(project, ['POST', `${tablePath(name)}/index`, { columns: ['p'] }], 400, 'sql_error');
     });
 
-    it('to drop the primary key, what a foreign key needs, and what is not there', async () => {
+    it('to drop the primary key, what a foreign key needs, and an index that does not exist', async () => {
       const name = await tables.fresh({ email: 'TEXT' });
       await refused(project, ['DELETE', indexPath(name, `${name}_pkey`)], 400, 'reserved_name');
       await tables.createIndex(name, { columns: ['email'], unique: true });
@@ -223,7 +223,7 @@ describe.each(testServers())('indexes on Postgres $major', (server) => {
       }
     });
 
-    it('a table that is not there, and a view', async () => {
+    it('a table that does not exist, and a view', async () => {
       await project.rows('CREATE OR REPLACE VIEW a_view AS SELECT 1 AS a');
       for (const table of ['nowhere', '%00', 'a"b']) {
         await refused(project, ['POST', `${tablePath(table)}/index`, { columns: ['a'] }], 404, 'table_not_found');
@@ -245,7 +245,7 @@ describe.each(testServers())('indexes on Postgres $major', (server) => {
       expect(await new Tables(one).indexes('orders')).toHaveLength(2);
     });
 
-    it('the caller from waiting, and readers from the wait', async () => {
+    it('the caller from waiting, and readers from a waiting change', async () => {
       const name = await tables.fresh({ a: 'TEXT' });
       await inDatabase(service, project, async (client) => {
         await client.query('BEGIN');
@@ -280,7 +280,7 @@ describe.each(testServers())('indexes on Postgres $major', (server) => {
       });
     });
 
-    it('each of many that are created at once', async () => {
+    it('each index if many are created at once', async () => {
       const name = await tables.fresh({ a: 'TEXT' });
       const answers = await Promise.all(Array.from({ length: 6 }, () => tables.createIndex(name, { columns: ['a'] })));
       const names = answers.map(({ status, body }) => {
@@ -290,7 +290,7 @@ describe.each(testServers())('indexes on Postgres $major', (server) => {
       expect(new Set(names).size).toBe(6);
     });
 
-    it('itself from operators that a project puts in the way', async () => {
+    it('itself from operators that a project defines', async () => {
       const other = await service.project();
       await other.table('t', { a: 'TEXT' });
       await other.rows(`INSERT INTO t (a) VALUES ('x'), ('x');

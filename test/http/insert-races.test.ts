@@ -1,5 +1,5 @@
 /**
- * Inserts while others change the table, hold it, or kill the connection: no 500, no answer that lies, and nothing
+ * Inserts while other requests change the table, lock it, or kill the connection: no 500, no false answer, and nothing
  * stored that the contract refuses (contract sections 5 and 6).
  */
 import { createHash, randomUUID } from 'node:crypto';
@@ -38,7 +38,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       [database],
     );
 
-  it('many single records at once are stored each as it was sent', async () => {
+  it('many single records at once are each stored as sent', async () => {
     await project.table('singles', { n: 'INTEGER', note: 'TEXT' });
     // The first insert looks at the table; those behind it share their COPYs.
     expect((await insert('singles', [{ n: -1, note: 'first' }])).status).toBe(201);
@@ -51,7 +51,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
     expect(await project.rows('SELECT n, note FROM singles WHERE n >= 0 ORDER BY n')).toEqual(records);
   });
 
-  it('of many large batches at once each is stored whole or not at all, and only the wrong ones are refused', async () => {
+  it('many large batches at once are each stored whole or not at all, and only the bad ones are refused', async () => {
     await project.table('crowded', { n: 'INTEGER', note: 'TEXT' });
     await project.rows('ALTER TABLE crowded ADD UNIQUE (n)');
     const batch = (of: number) => Array.from({ length: 250 }, (_, i) => ({ n: of * 250 + i, note: `of ${of}` }));
@@ -73,7 +73,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
     );
   });
 
-  it('batches that only together are in a deadlock are stored one by one', async () => {
+  it('batches that deadlock only when combined are stored one by one', async () => {
     await project.table('contested', { k: 'INTEGER' });
     await project.rows('ALTER TABLE contested ADD UNIQUE (k)');
     expect((await insert('contested', [{ k: 0 }])).status).toBe(201);
@@ -108,7 +108,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
     expect(stored).toEqual(Array.from({ length: rows }, (_, k) => ({ k })));
   });
 
-  it('a batch goes by COPY when the table is new to the service, and when it has changed since the last one', async () => {
+  it('a batch uses COPY if the table is new to the service, and if it has changed since the last batch', async () => {
     await project.table('changing', { n: 'INTEGER' });
     const lastStatement = async () => {
       const { rows } = await inDatabase((client) =>
@@ -133,7 +133,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
     ]);
   });
 
-  it('large bodies at once are stored each as it was sent, though they are read into the same memory', async () => {
+  it('large bodies at once are each stored as sent, although they are read into the same memory', async () => {
     await project.table('bodies', { n: 'INTEGER', note: 'TEXT' });
     expect((await insert('bodies', [{ n: -1, note: 'first' }])).status).toBe(201);
     // From a few KB to 600 KB, long and short ones in turn; every third under a key.
@@ -195,8 +195,8 @@ describe.each(testServers())('on Postgres $major', (server) => {
     expect(sent.filter(({ answer }) => answer.status === 201).length).toBeGreaterThan(0);
   };
 
-  describe('the schema changes between inserts', () => {
-    it('a type goes from INTEGER to FLOAT and back', async () => {
+  describe('inserts stay correct while the schema changes:', () => {
+    it('a type changes from INTEGER to FLOAT and back', async () => {
       await project.table('typed', { v: 'INTEGER', w: 'TEXT' });
       const cells = [{ v: 1, w: 'x' }, { v: 1.5 }, { v: '0x10' }, { v: '9007199254740993' }, { w: 'y' }, { v: '7' }];
       const sent = await race('typed', cells, (round) =>
@@ -229,7 +229,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       }
     });
 
-    it('a trigger comes, and has operators of the project look at the shape', async () => {
+    it('a trigger is added while operators of the project shadow those of Postgres', async () => {
       await project.rows(`CREATE FUNCTION agree(text, text) RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
         CREATE OPERATOR = (FUNCTION = agree, LEFTARG = text, RIGHTARG = text);
         CREATE FUNCTION agree(integer, integer) RETURNS integer LANGUAGE sql IMMUTABLE RETURN 1;
@@ -252,7 +252,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(await project.rows('SELECT count(DISTINCT path) AS paths FROM witness')).toEqual([{ paths: 1 }]);
     });
 
-    it('columns trade their names: no value lands in a column that would refuse it', async () => {
+    it('columns swap their names: no value ends up in a column that would refuse it', async () => {
       await project.table('traded', { a: 'INTEGER', b: 'TEXT', c: 'TIMESTAMP', d: 'JSONB' });
       // All of them are texts that Postgres itself would read as a number or a time.
       const cells = [{ a: '0x10' }, { b: 'now' }, { c: ' 1' }, { d: 'infinity' }, { a: 'now', b: '1_000' }, {}];
@@ -270,7 +270,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       }
     });
 
-    it('a column comes and goes', async () => {
+    it('a column is added and dropped', async () => {
       await project.table('growing', { a: 'TEXT' });
       const cells = [{ a: 'x' }, { a: 'x', b: 1 }, { b: 2 }];
       const sent = await race('growing', cells, (round) =>
@@ -281,7 +281,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       await expectHonest('growing', sent, ['unknown_column', 'table_busy']);
     });
 
-    it('a default, a check and a trigger come and go', async () => {
+    it('a default, a check and a trigger are added and dropped', async () => {
       await project.table('ruled', { v: 'INTEGER' });
       await project.rows(`CREATE FUNCTION negate() RETURNS trigger LANGUAGE plpgsql AS $$
         BEGIN NEW.v := -NEW.v; RETURN NEW; END $$`);
@@ -295,7 +295,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       await expectHonest('ruled', sent, ['constraint_violation', 'table_busy']);
     });
 
-    it('the table is dropped and made anew with other columns', async () => {
+    it('the table is dropped and recreated with other columns', async () => {
       await project.table('reborn', { v: 'INTEGER' });
       const made = (type: string) => `DROP TABLE reborn;
         CREATE TABLE reborn (id uuid PRIMARY KEY DEFAULT _cdp.uuid_v7(), v ${type})`;
@@ -313,7 +313,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect((await insert('reborn', [{ v: 1 }])).status).toBe(201);
     });
 
-    it('a change made by free SQL, or beside the service, is seen by the very next insert', async () => {
+    it('a change by free SQL, or outside the service, is visible to the very next insert', async () => {
       await project.table('seen', { v: 'INTEGER' });
       expect((await insert('seen', [{ v: 1 }])).status).toBe(201);
       await project.rows('ALTER TABLE seen ALTER v TYPE text');
@@ -328,8 +328,8 @@ describe.each(testServers())('on Postgres $major', (server) => {
     });
   });
 
-  describe('somebody holds the table', () => {
-    it('inserts wait for it, and are refused as busy when it takes too long', async () => {
+  describe('while another transaction locks the table', () => {
+    it('inserts wait for it, and are refused as busy if it takes too long', async () => {
       await project.table('held', { v: 'INTEGER' });
       expect((await insert('held', [{ v: 0 }])).status).toBe(201);
       await inDatabase(async (client) => {
@@ -357,7 +357,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(await project.rows('SELECT v FROM held ORDER BY v')).toEqual([{ v: 0 }, { v: 1 }, { v: 3 }]);
     });
 
-    it('a unique value that another transaction holds is waited for', async () => {
+    it('an insert waits for a unique value that another transaction holds', async () => {
       await project.rows('CREATE TABLE unique_v (v bigint UNIQUE)');
       await inDatabase(async (client) => {
         await client.query('BEGIN; INSERT INTO data.unique_v VALUES (1)');
@@ -370,8 +370,8 @@ describe.each(testServers())('on Postgres $major', (server) => {
     });
   });
 
-  describe('connections end', () => {
-    it('one that was killed while idle is replaced, and nobody notices', async () => {
+  describe('if connections end', () => {
+    it('one that was killed while idle is replaced without an error', async () => {
       await project.table('idle', { v: 'INTEGER' });
       for (let round = 0; round < 5; round++) {
         await Promise.all(Array.from({ length: 4 }, (_, v) => insert('idle', [{ v }])));
@@ -383,7 +383,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(await project.rows('SELECT count(*) AS n FROM idle')).toEqual([{ n: 40 }]);
     });
 
-    it('those that are killed during inserts: 503, and never a 201 for what is not there', async () => {
+    it('inserts get 503, and never a 201 for rows that are not stored', async () => {
       await project.table('killed', { v: 'INTEGER' });
       const sent = await inDatabase((client) =>
         race('killed', [{ v: 1 }, { v: 2 }], () => sleep(100).then(() => killInserters(client))),

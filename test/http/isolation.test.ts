@@ -1,4 +1,4 @@
-/** Two projects side by side, one of them hostile: what shows in a minute. The rest is in test/isolation. */
+/** Two projects side by side, one of them hostile: what a minute's test can show. The rest is in test/isolation. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Placement } from '../../src/tenancy/placement.js';
 import { testServers } from '../support/postgres.js';
@@ -79,7 +79,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     ]);
   });
 
-  it('fills id by its own function, whatever stands in the way of its name', async () => {
+  it('fills id by its own function, whatever shadows its name', async () => {
     const project = await service.project();
     await project.table('rows', { n: 'INTEGER' });
     await project.rows(`
@@ -107,7 +107,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     }
   });
 
-  it('lets nobody in by a token of another project', async () => {
+  it('refuses a token of another project', async () => {
     const byVictim = await victim.call('GET', '/api/cdp/schema');
     expect(byVictim.text).toContain(CANARY);
     for (const token of [hostile.token, await hostile.tokenWith('schema:read')]) {

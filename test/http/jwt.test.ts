@@ -89,7 +89,7 @@ describe('a JWT is accepted', () => {
     expect((await schema(await sign())).status).toBe(200);
   });
 
-  it('and named by its subject in the audit log, without what a terminal would obey', async () => {
+  it('and named by its subject in the audit log, without control characters', async () => {
     for (const [sub, kept] of [
       ['somebody', 'jwt:somebody'],
       ['\u001b[2J\u0000x', 'jwt:\uFFFD[2J\uFFFDx'],
@@ -125,7 +125,7 @@ describe('a JWT is accepted', () => {
     }
   });
 
-  it('and tells what it is, and when it expires', async () => {
+  it('and says what it is and when it expires', async () => {
     const exp = Math.floor(Date.now() / 1000) + 60;
     const describe = async (token: string) => (await service.call('GET', '/api/cdp/token', { token })).body;
     expect(await describe(await sign({ exp }))).toMatchObject({
@@ -135,7 +135,7 @@ describe('a JWT is accepted', () => {
     expect(await describe(await sign({ exp: 1e200 }))).toMatchObject({ token: { expires_at: null } });
   });
 
-  it('for its own project, as far as its scopes go', async () => {
+  it('for its own project, within its scopes', async () => {
     const other = await service.project();
     await other.table('theirs', { a: 'TEXT' });
     const token = await sign({ scope: 'schema:read sql:read' });
@@ -149,7 +149,7 @@ describe('a JWT is accepted', () => {
     expect(failure(refused, 403, 'insufficient_scope').message).toContain('schema:write');
   });
 
-  it('without asking the provider again and again', async () => {
+  it('without fetching the keys again for each request', async () => {
     await schema(await sign());
     const before = fetches;
     for (let i = 0; i < 20; i++) await schema(await sign({ jti: String(i) }));
@@ -192,21 +192,21 @@ describe('a JWT is refused with 401', () => {
     await refused(await sign(claims()));
   });
 
-  it('for an expiry that has passed, which it says', async () => {
+  it('for an expiry in the past, with a message that says so', async () => {
     await refused(await sign({ exp: now() - 60 }), 'token_expired');
   });
 
-  it('for another key under the same name', async () => {
+  it('if it is signed with another key of the same name', async () => {
     const other = await generateKeyPair('RS256');
     await refused(await sign({}, { key: other.privateKey }));
   });
 
-  it('for a key that is not published', async () => {
+  it('if it is signed with a key that is not published', async () => {
     const other = await generateKeyPair('RS256');
     await refused(await sign({}, { key: other.privateKey, header: { alg: 'RS256', kid: 'unknown' } }));
   });
 
-  it('without a signature', async () => {
+  it('if it has no signature', async () => {
     const claims = { project: project.name, scope: 'schema:read', sub: 'x' };
     const token = new UnsecuredJWT(claims).setIssuer(ISSUER).setAudience(AUDIENCE).setExpirationTime('5m').encode();
     await refused(token);
@@ -216,14 +216,14 @@ describe('a JWT is refused with 401', () => {
     for (const signature of ['', 'x', 'AAAA']) await refused(`${none}.${payload}.${signature}`);
   });
 
-  it('where the public key was taken for a shared secret', async () => {
+  it('if the public key was used as a shared secret', async () => {
     const pem = new TextEncoder().encode(await exportSPKI(key.publicKey));
     for (const alg of ['HS256', 'HS512']) {
       await refused(await sign({}, { key: pem, header: { alg, kid: 'first' } }));
     }
   });
 
-  it('where one character was changed', async () => {
+  it('if one character was changed', async () => {
     const [header = '', payload = '', signature = ''] = (await sign()).split('.');
     const other = Buffer.from(payload, 'base64url').toString().replace('schema:read', 'schema:write');
     await refused(`${header}.${Buffer.from(other).toString('base64url')}.${signature}`);
@@ -232,13 +232,13 @@ describe('a JWT is refused with 401', () => {
     await refused(`x.y.z`);
   });
 
-  it('where it brings its own key', async () => {
+  it('if it brings its own key', async () => {
     const own = await generateKeyPair('RS256', { extractable: true });
     const header = { alg: 'RS256', kid: 'mine', jwk: await exportJWK(own.publicKey), jku: 'http://127.0.0.1:1/' };
     await refused(await sign({}, { key: own.privateKey, header }));
   });
 
-  it('where the service was told of no provider', async () => {
+  it('if no provider is configured', async () => {
     const plain = await startTestService();
     try {
       failure(await schema(await sign(), plain), 401, 'unauthorized');
@@ -260,7 +260,7 @@ describe('scopes of a JWT', () => {
     expect(failure(await schema(await sign(claims)), 403, 'insufficient_scope').message).toContain('schema:read');
   });
 
-  it('never make an administrator', async () => {
+  it('never grant administration', async () => {
     for (const claims of [{ scope: 'admin' }, { project: null }, { admin: true, scope: 'schema:read' }]) {
       const token = await sign(claims);
       const answer = await service.call('GET', '/api/cdp/admin/projects', { token });
@@ -271,7 +271,7 @@ describe('scopes of a JWT', () => {
 });
 
 describe('the keys of the provider', () => {
-  it('may change: tokens of a new key are accepted within seconds, those of the old no longer', async () => {
+  it('can change: tokens of a new key are accepted within seconds, and those of the old key are not', async () => {
     expect((await schema(await sign())).status).toBe(200);
     const next = await generateKeyPair('ES256', { extractable: true });
     published = [await jwk(next, 'second', 'ES256')];
@@ -298,29 +298,32 @@ describe('the keys of the provider', () => {
     expect(fetches - before).toBeLessThan(5);
   });
 
-  it.each([500, 404])('that cannot be had are 503 and not the fault of the token: status %d', async (status) => {
-    published = status;
-    const own = await startWithProvider();
-    try {
-      const { name } = await own.project();
-      const token = await sign({ project: name });
-      const answer = await schema(token, own);
-      failure(answer, 503, 'database_unavailable');
-      expect(Number(answer.headers.get('retry-after'))).toBeGreaterThan(0);
-      // A token of our own does not need the provider.
-      expect((await schema((await own.project()).token, own)).status).toBe(200);
-      published = [await jwk(key, 'first', 'RS256')];
-      let later = 0;
-      for (const end = Date.now() + 6_000; Date.now() < end && later !== 200; await sleep(250)) {
-        later = (await schema(token, own)).status;
+  it.each([500, 404])(
+    'cause 503 if they cannot be fetched, and not an error about the token: status %d',
+    async (status) => {
+      published = status;
+      const own = await startWithProvider();
+      try {
+        const { name } = await own.project();
+        const token = await sign({ project: name });
+        const answer = await schema(token, own);
+        failure(answer, 503, 'database_unavailable');
+        expect(Number(answer.headers.get('retry-after'))).toBeGreaterThan(0);
+        // A token of our own does not need the provider.
+        expect((await schema((await own.project()).token, own)).status).toBe(200);
+        published = [await jwk(key, 'first', 'RS256')];
+        let later = 0;
+        for (const end = Date.now() + 6_000; Date.now() < end && later !== 200; await sleep(250)) {
+          later = (await schema(token, own)).status;
+        }
+        expect(later).toBe(200);
+      } finally {
+        await own.close();
       }
-      expect(later).toBe(200);
-    } finally {
-      await own.close();
-    }
-  });
+    },
+  );
 
-  it('that nobody serves are 503 too, and told to the operator once, as what they are', async () => {
+  it('cause 503 too if nobody serves them, and are reported to the operator once', async () => {
     const closed = createServer().listen(0, '127.0.0.1');
     await once(closed, 'listening');
     const { port } = closed.address() as AddressInfo;
@@ -357,7 +360,7 @@ describe('limits', () => {
     'jwt-jwks-url': `http://127.0.0.1:${(provider.address() as AddressInfo).port}/jwks.json`,
   });
 
-  it('hold for a subject in a project, whatever token it comes with', async () => {
+  it('hold for a subject in a project, whichever token it uses', async () => {
     const own = await startTestService({ ...settings(), 'rate-limit': '2/1h' });
     try {
       const { name } = await own.project();
@@ -372,7 +375,7 @@ describe('limits', () => {
     }
   });
 
-  it('of wrong tokens count JWTs too, and let good ones through', async () => {
+  it('of wrong tokens count JWTs too, and do not affect good ones', async () => {
     const own = await startTestService({ ...settings(), 'wrong-tokens': '3' });
     try {
       const { name } = await own.project();
