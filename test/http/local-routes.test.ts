@@ -1,4 +1,4 @@
-/** The routes of the admin socket: without a token, in the contract's shape of refusals, and nowhere but there. */
+/** The routes of the admin socket: they need no token, refuse in the contract's shape, and exist only there. */
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { FastifyInstance } from 'fastify';
@@ -48,13 +48,13 @@ const local = (method: string, path: string, given?: Call): Promise<TestAnswer> 
 const send = (route: LocalRoute, given: Call = {}): Promise<TestAnswer> => local(route.method, pathOf(route), given);
 
 describe.each(titled(LOCAL_ROUTES))('%s', (_title, route) => {
-  it('asks for no token', async () => {
+  it('needs no token', async () => {
     const answer = await send(route, route.body === undefined ? {} : { body: '{"' });
     checkAnswer(answer);
     expect([401, 403]).not.toContain(answer.status);
   });
 
-  it('refuses other methods and says which there are', async () => {
+  it('refuses other methods and lists the allowed ones', async () => {
     const methods = LOCAL_ROUTES.filter(({ url }) => url === route.url).map(({ method }) => method as string);
     if (methods.includes('GET')) methods.push('HEAD');
     for (const method of ['GET', 'POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS'].filter((m) => !methods.includes(m))) {
@@ -66,7 +66,7 @@ describe.each(titled(LOCAL_ROUTES))('%s', (_title, route) => {
 });
 
 describe.each(titled(LOCAL_ROUTES.filter(({ body }) => body !== undefined)))('the body of %s', (_title, route) => {
-  it('is JSON of the right shape, and says so', async () => {
+  it('must be JSON of the right shape, and the answer says so', async () => {
     const text = JSON.stringify(route.example);
     const plain = { 'content-type': 'text/plain' };
     failure(await send(route, { body: text, headers: plain }), 415, 'unsupported_media_type');
@@ -89,7 +89,7 @@ describe('over TCP', () => {
     }
   });
 
-  it('a header with an account makes nobody an operator', async () => {
+  it('a header with an account does not make its sender an operator', async () => {
     const headers = { [ACCOUNT_HEADER]: 'root' };
     const body = { name: 'by-token' };
     failure(await service.call('POST', '/api/cdp/admin/projects', { headers, body }), 401, 'unauthorized');
@@ -111,7 +111,7 @@ async function entriesOf(project: string): Promise<unknown[]> {
 }
 
 describe('works:', () => {
-  it('a change is in the audit log as done on the command line, by the account of the header', async () => {
+  it('records a change in the audit log as made on the command line, by the account in the header', async () => {
     const headers = { [ACCOUNT_HEADER]: encodeURIComponent('jürgen') };
     const made = await local('POST', '/api/cdp/admin/projects', { body: { name: 'mine' }, headers });
     expect([made.status, made.body.success]).toEqual([201, true]);
@@ -120,7 +120,7 @@ describe('works:', () => {
     expect(await entriesOf('mine')).toContainEqual(['project.deactivate', 'command_line', null, null]);
   });
 
-  it('a look leaves no entry', async () => {
+  it('records no entry for a read', async () => {
     const before = await service.engine.audit.read({ limit: 1 });
     expect((await local('GET', '/api/cdp/admin/projects')).status).toBe(200);
     expect((await local('GET', '/api/cdp/admin/audit')).status).toBe(200);
@@ -128,7 +128,7 @@ describe('works:', () => {
     expect(await service.engine.audit.read({ limit: 1 })).toEqual(before);
   });
 
-  it('admin tokens are made, listed and revoked, and have no scopes', async () => {
+  it('creates, lists and revokes admin tokens, which have no scopes', async () => {
     const made = await local('POST', '/api/cdp/local/tokens', { body: { name: 'ops' } });
     const { token, details } = made.body as { token: string; details: { id: string } };
     expect((await local('GET', '/api/cdp/local/tokens')).body.tokens).toContainEqual(
@@ -141,7 +141,7 @@ describe('works:', () => {
     failure(scoped, 400, 'invalid_request');
   });
 
-  it('the doctor looks and tries everything', async () => {
+  it('lets the doctor check and try everything', async () => {
     const { findings } = (await local('POST', '/api/cdp/local/doctor')).body as { findings: Finding[] };
     expect(findings.at(-1)).toMatchObject({ subject: 'trial', health: 'ok' });
   });
@@ -150,7 +150,7 @@ describe('works:', () => {
 describe('refuses:', () => {
   const lastLine = ({ text }: TestAnswer) => JSON.parse(text.trimEnd().split('\n').at(-1) ?? '') as object;
 
-  it('a backup without programs, in the last line of its answer, with all that is known', async () => {
+  it('a backup without programs, in the last line of the answer, with everything known', async () => {
     const file = join(tmpdir(), `cdp-none-${process.pid}`);
     const body = { file, project: null, format: null, postgres_bin: '/nowhere', path: '' };
     const answer = await local('POST', '/api/cdp/local/backup', { body });
@@ -160,13 +160,13 @@ describe('refuses:', () => {
     });
   });
 
-  it('to restore a file that is not there', async () => {
+  it('to restore a file that does not exist', async () => {
     const body = { file: '/nowhere/x.cdp', project: null, as: null, at: null, postgres_bin: null, path: '' };
     const answer = await local('POST', '/api/cdp/local/restore', { body });
     expect(lastLine(answer)).toMatchObject({ error: { message: expect.stringContaining('ENOENT') as string } });
   });
 
-  it('a file that is not named from the root: the process that writes it may be anywhere', async () => {
+  it('a relative path: the process that writes the file may have another working directory', async () => {
     const body = { file: 'x.cdp', project: null, format: null, postgres_bin: null, path: '' };
     failure(await local('POST', '/api/cdp/local/backup', { body }), 400, 'invalid_request');
   });

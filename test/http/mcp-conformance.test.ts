@@ -1,6 +1,6 @@
 /**
- * The official conformance tests of MCP, for both revisions that are served. They want a server that offers everything;
- * this one offers tools, and of them its own. So each failure must be of something that is not offered.
+ * The official conformance tests of MCP, for both supported revisions. They expect a server that offers everything;
+ * this one offers only its own tools. So every failure must concern something that is not offered.
  */
 import { execFile } from 'node:child_process';
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
@@ -125,7 +125,7 @@ it.each([
       'tools-list',
     ],
   ],
-])('%s: everything passes but what is not offered', async (revision, applying) => {
+])('%s: passes everything except what is not offered', async (revision, applying) => {
   const found = [...(await checksOf(revision))];
   const wire = found.flatMap(([, checks]) => checks.filter(({ id }) => id === 'wire-schema-valid'));
   expect(wire.length).toBeGreaterThan(20);

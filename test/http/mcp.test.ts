@@ -1,5 +1,5 @@
 /**
- * MCP over HTTP (docs/mcp.md): what the tools do for other people's clients, who may use them, and what the protocol
+ * MCP over HTTP (docs/mcp.md): what the tools do for third-party clients, who may use them, and what the protocol
  * refuses.
  */
 import { randomUUID } from 'node:crypto';
@@ -43,7 +43,7 @@ const names = async (on: TestService, token: string): Promise<string[]> => {
 };
 
 describe('works:', () => {
-  it('a client of 2025-11-25 finds a table, reads about it and queries it', async () => {
+  it('a client of the revision 2025-11-25 finds a table, reads about it and queries it', async () => {
     const client = new OldClient({ name: 'test', version: '1' });
     const requestInit = { headers: { authorization: `Bearer ${project.token}` } };
     // The packages of the client disagree about a property that may be undefined.
@@ -89,7 +89,7 @@ describe('works:', () => {
     await client.close();
   });
 
-  it('a client of 2026-07-28 too, without a handshake', async () => {
+  it('a client of the revision 2026-07-28 does so too, without a handshake', async () => {
     const client = await connectMcp(service, project.token);
     expect(client.getNegotiatedProtocolVersion()).toBe('2026-07-28');
     const { tools } = await client.listTools();
@@ -108,7 +108,7 @@ describe('works:', () => {
     expect(text).toContain(big);
   });
 
-  it('an error of the database is a result, with what would help', async () => {
+  it('an error of the database is a result, with advice', async () => {
     const { isError, text } = await tool(service, project.token, 'query', { sql: 'SELECT emial FROM customers' });
     expect(isError).toBe(true);
     expect(opened(text).data).toMatchObject({
@@ -124,7 +124,7 @@ describe('works:', () => {
     });
   });
 
-  it('wrong arguments are named, all of them', async () => {
+  it('the error names all wrong arguments', async () => {
     const { isError, text } = await tool(service, project.token, 'query', { sql: 1, max_rows: 100_000, limit: 5 });
     expect(isError).toBe(true);
     const { errors } = opened(text).data as { errors: { message: string }[] };
@@ -135,7 +135,7 @@ describe('works:', () => {
     ]);
   });
 
-  it('rehearsals say what a write would do, and store nothing', async () => {
+  it('a rehearsal says what a write would do, and stores nothing', async () => {
     const before = await project.rows('SELECT * FROM customers ORDER BY email');
     const sql = await tool(service, project.token, 'rehearse_sql', { sql: 'DELETE FROM customers WHERE age > 40' });
     expect(sql.structured?.data).toMatchObject({
@@ -153,7 +153,7 @@ describe('works:', () => {
     expect(await project.rows('SELECT * FROM customers ORDER BY email')).toEqual(before);
   });
 
-  it('with mcp-writes an agent inserts records, digit by digit, all or none', async () => {
+  it('with mcp-writes, an agent inserts records, digit by digit, all or none', async () => {
     const body = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"insert","arguments":{"table":"orders","records":[{"n":9007199254740993,"price":0.10000000000000000001}]}}}`;
     const { text } = await post(writing, body, { token: shop.token });
     expect(text).toContain('inserted_rows');
@@ -176,7 +176,7 @@ describe('works:', () => {
     expect(await shop.rows('SELECT count(*) FROM orders')).toEqual([{ count: 1 }]);
   });
 
-  it('each call leaves its entry in the audit log and is counted, an error too', async () => {
+  it('each call is recorded in the audit log and counted, even if it fails', async () => {
     const calls: [string, object, object][] = [
       ['list_tables', {}, { operation: 'read_schema', outcome: 'ok', object: null }],
       ['describe_table', { table: 'customers' }, { operation: 'read_table', outcome: 'ok', object: 'customers' }],
@@ -201,7 +201,7 @@ describe('works:', () => {
   });
 });
 
-describe('cuts off, and says so:', () => {
+describe('truncates, and says so:', () => {
   it('rows beyond max_rows, of a million', async () => {
     const { structured } = await tool(service, project.token, 'query', {
       sql: 'SELECT * FROM generate_series(1, 1000000)',
@@ -210,7 +210,7 @@ describe('cuts off, and says so:', () => {
     expect(structured?.notice).toContain('Cut off: there are more rows than these 100.');
   });
 
-  it('rows beyond 128 KiB, and a row that alone is larger', async () => {
+  it('rows beyond 128 KiB, and a single row that is larger', async () => {
     const long = await tool(service, project.token, 'query', {
       sql: `SELECT repeat('x', 1000) FROM generate_series(1, 1000000)`,
       max_rows: 1_000,
@@ -223,7 +223,7 @@ describe('cuts off, and says so:', () => {
     expect(huge.structured?.notice).toContain('the first row alone is larger than 128 KiB');
   });
 
-  it('tables and columns with very much to say', async () => {
+  it('tables and columns with very long descriptions', async () => {
     const wordy = await service.project();
     const many = Array.from({ length: 80 }, (_, i) => i);
     const comment = `IS '${'x'.repeat(2_000)}'`;
@@ -239,7 +239,7 @@ describe('cuts off, and says so:', () => {
     expect(wide.structured?.notice).toMatch(/Cut off: only 6\d of 80 columns are shown\./);
   });
 
-  it('no result is larger than 512 KiB, whatever its columns are called', async () => {
+  it('every result to 512 KiB, whatever the names of its columns', async () => {
     const columns = Array.from({ length: 1_600 }, (_, i) => `1 AS "${'é'.repeat(28)}${i}"`).join(',');
     const sql = Array.from({ length: 5 }, () => `SELECT ${columns}`).join(';');
     const { isError, text } = await tool(service, project.token, 'query', { sql });
@@ -248,7 +248,7 @@ describe('cuts off, and says so:', () => {
 });
 
 describe('refuses:', () => {
-  it('other methods, batches, and what is no message', async () => {
+  it('other methods, batches, and invalid messages', async () => {
     for (const method of ['GET', 'DELETE', 'PUT']) {
       const answer = await service.call(method, '/mcp', { token: project.token, headers: ACCEPT });
       failure(answer, 405, 'method_not_allowed');
@@ -266,7 +266,7 @@ describe('refuses:', () => {
     failure(await post(service, large, { token: project.token }), 413, 'payload_too_large');
   });
 
-  it('a client that takes no answer of the protocol, or speaks an unknown revision', async () => {
+  it('a client that accepts no answer of the protocol, or uses an unknown revision', async () => {
     const ping = { jsonrpc: '2.0', id: 1, method: 'ping' };
     const { token } = project;
     expect(await post(service, ping, { token, headers: { accept: 'application/json' } })).toMatchObject({
@@ -276,13 +276,13 @@ describe('refuses:', () => {
     expect(await post(service, ping, { token, headers: unknown })).toMatchObject({ status: 400 });
   });
 
-  it('a stream of changes, which there are none of', async () => {
+  it('a stream of server messages, because there are none', async () => {
     const client = await connectMcp(service, project.token);
     await expect(client.listen({ toolsListChanged: true })).rejects.toThrow(/limit/i);
     await client.close();
   });
 
-  it('callers without a token, of an inactive project, and administrators, by the status of HTTP', async () => {
+  it('callers without a token, of an inactive project, and administrators, by HTTP status', async () => {
     const ping = { jsonrpc: '2.0', id: 1, method: 'ping' };
     const none = await post(service, ping);
     failure(none, 401, 'unauthorized');
@@ -294,7 +294,7 @@ describe('refuses:', () => {
     failure(await post(service, ping, { token: inactive.token }), 403, 'cdp_inactive');
   });
 
-  it('tools that the token may not use: they are not listed, and a call is 403', async () => {
+  it('tools that the token may not use: they are not listed, and a call gets 403', async () => {
     const reader = await project.tokenWith('sql:read');
     expect(await names(service, reader)).toEqual(['query']);
     expect(await names(service, await project.tokenWith('schema:read'))).toEqual(['list_tables', 'describe_table']);
@@ -321,7 +321,7 @@ describe('refuses:', () => {
     expect(await project.rows('SELECT count(*) FROM customers')).toEqual([{ count: 2 }]);
   });
 
-  it('more requests than the rate allows', async () => {
+  it('more requests than the rate limit allows', async () => {
     const slow = await startTestService({ 'rate-limit': '1/1h' });
     const { token } = await slow.project();
     const ping = { jsonrpc: '2.0', id: 1, method: 'ping' };
@@ -332,7 +332,7 @@ describe('refuses:', () => {
     await slow.close();
   });
 
-  it('pages of other origins, also one whose name leads here', async () => {
+  it('pages of other origins, also after DNS rebinding', async () => {
     const ping = { jsonrpc: '2.0', id: 1, method: 'ping' };
     const { token } = project;
     const rebound = 'http://evil.example:8080';

@@ -1,4 +1,4 @@
-/** Who gets memory in the service, and who waits for it (http/memory-budget.ts). */
+/** Which requests get memory in the service, and which wait for it (http/memory-budget.ts). */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { LIMITS } from '../../src/contract/limits.js';
@@ -14,7 +14,7 @@ const reserve = async (budget: MemoryBudget, project: string, bytes = LARGE, wai
   budget.reserve(project, bytes, new WaitBudget(waitMs), signal);
 
 describe('works', () => {
-  it('admits what fits, and the next when one has released its memory', async () => {
+  it('admits what fits, and the next request when one has released its memory', async () => {
     const budget = newBudget();
     const [first] = [await reserve(budget, 'a'), await reserve(budget, 'a')];
     let isIn = false;
@@ -25,7 +25,7 @@ describe('works', () => {
     await third;
   });
 
-  it('gives the memory that a body turned out not to need to whoever waits', async () => {
+  it('gives memory that a body did not need to a waiting request', async () => {
     const budget = newBudget();
     const packed = await reserve(budget, 'a', 2 * LARGE);
     const next = reserve(budget, 'a');
@@ -36,7 +36,7 @@ describe('works', () => {
     await reserve(budget, 'a', 2 * LARGE);
   });
 
-  it('admits who waits, also if requests without a body have come and gone', async () => {
+  it('admits a waiting request, even if requests without a body have come and gone', async () => {
     const budget = newBudget();
     const [one, other] = [await reserve(budget, 'a', 0), await reserve(budget, 'a', 0)];
     one?.release();
@@ -47,7 +47,7 @@ describe('works', () => {
     (await next).release();
   });
 
-  it('counts an answer, which may be larger than the budget, until it is read', async () => {
+  it('counts an answer until it is read, even if it exceeds the budget', async () => {
     const budget = newBudget();
     const reservation = await reserve(budget, 'a', 100);
     reservation.resize(5 * LARGE);
@@ -59,14 +59,14 @@ describe('works', () => {
 });
 
 describe('protects', () => {
-  it('small requests from the large ones of other projects', async () => {
+  it('small requests from large ones of other projects', async () => {
     const budget = newBudget();
     for (const project of ['a', 'a', 'b']) await reserve(budget, project);
     await reserve(budget, 'c', 1_000);
     await expect(reserve(budget, 'c', LARGE, 20)).rejects.toMatchObject({ code: 'overloaded' });
   });
 
-  it('the only request of a project from all that others have', async () => {
+  it('the only request of a project from the requests of all others', async () => {
     const budget = newBudget();
     for (const project of ['a', 'a', 'b']) await reserve(budget, project);
     const reservation = await reserve(budget, 'c', LARGE, 20);
@@ -74,7 +74,7 @@ describe('protects', () => {
     reservation.release();
   });
 
-  it('small requests from a large one of their own project that waits', async () => {
+  it('small requests from a large waiting one of their own project', async () => {
     const budget = newBudget();
     await reserve(budget, 'a', LARGE + LARGE / 2);
     const large = reserve(budget, 'a', LARGE, 200).catch(() => 'given up');
@@ -83,7 +83,7 @@ describe('protects', () => {
     expect(await large).toBe('given up');
   });
 
-  it('who waits behind a large request that gives up', async () => {
+  it('requests that wait behind a large one that gives up', async () => {
     const budget = newBudget();
     await reserve(budget, 'a', LARGE + LARGE / 4);
     const large = reserve(budget, 'a', LARGE, 50).catch(() => 'given up');
@@ -92,7 +92,7 @@ describe('protects', () => {
     (await medium).release();
   });
 
-  it('gives free memory to the projects in turn', async () => {
+  it('the turns of projects for free memory', async () => {
     const budget = newBudget();
     const [first, second] = [
       await reserve(budget, 'a'),
@@ -110,7 +110,7 @@ describe('protects', () => {
 });
 
 describe('refuses', () => {
-  it('who waits for too long, and who has left', async () => {
+  it('a request that waits too long, and one whose client has left', async () => {
     const budget = newBudget();
     const reservation = await reserve(budget, 'a', 2 * LARGE);
     await expect(reserve(budget, 'a', LARGE, 20)).rejects.toMatchObject({ code: 'overloaded' });
@@ -124,7 +124,7 @@ describe('refuses', () => {
   });
 });
 
-describe('a body is taken for', () => {
+describe('reserves for a body', () => {
   const MOST = LIMITS.bodyBytes;
   it.each<[string, Record<string, string>, number]>([
     ['what it says', { 'content-length': '1000' }, 1000],

@@ -1,4 +1,4 @@
-/** Metrics of each project, for operators who ask for them. */
+/** Metrics of each project, for operators who enable them. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { eventually } from '../support/program.js';
 import { startTestService, type TestProject, type TestService } from '../support/service.js';
@@ -28,7 +28,7 @@ const load = (project: string, kind: string, running: number, waiting: number) =
 const idle = (project: string) => ['sql', 'typed'].flatMap((kind) => load(project, kind, 0, 0));
 
 describe('metrics by project', () => {
-  it('count requests with its tokens, refused ones too, and what it has stored', async () => {
+  it('count requests with its tokens, including refused ones, and what it has stored', async () => {
     await shop.table('orders', { n: 'INTEGER' });
     for (const body of [[{ n: 1 }, { n: 2 }], [{ n: 3 }], [{ n: 'x' }]]) {
       await shop.call('POST', '/api/cdp/data/orders', { body });
@@ -47,14 +47,14 @@ describe('metrics by project', () => {
     await eventually('all are counted', async () => same(await lines('shop'), expected));
   });
 
-  it('are there for a project that nobody has used yet', async () => {
+  it('exist for a project that has not been used yet', async () => {
     await service.project('unused');
     expect((await lines('unused')).sort()).toEqual(
       ['inserted_rows_total{project="unused"} 0', ...idle('unused')].sort(),
     );
   });
 
-  it('say who runs and who waits', async () => {
+  it('show the number of running and waiting requests', async () => {
     const busy = await service.project('busy');
     const leave = new AbortController();
     const sql = { body: { sql: 'SELECT pg_sleep(60)', timeout_ms: 60_000 }, signal: leave.signal };
@@ -73,7 +73,7 @@ describe('metrics by project', () => {
     });
   });
 
-  it('end with the project, wherever it is deleted, and begin anew with another of its name', async () => {
+  it('end with the project, wherever it is deleted, and start again with another of its name', async () => {
     const first = await service.project('passing');
     await first.rows('SELECT 1');
     const used = 'requests_total{project="passing",code=""} 1';

@@ -1,4 +1,4 @@
-/** `POST /sql` as the driver of Neon uses it: two releases of `@neondatabase/serverless`, unchanged. */
+/** `POST /sql` as used by Neon's driver: two releases of `@neondatabase/serverless`, unchanged. */
 import { neon, NeonDbError, neonConfig, Pool } from '@neondatabase/serverless';
 import { neon as neon0, neonConfig as neonConfig0 } from 'neon-serverless-0';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
@@ -32,7 +32,7 @@ beforeEach(async () => {
 });
 
 describe('works', () => {
-  it('as a template, with its pieces put together, and as a query with parameters', async () => {
+  it('as a template with composed fragments, and as a query with parameters', async () => {
     const sql = neon(connectionString());
     const where = sql`WHERE id > ${1}`;
     expect(await sql`INSERT INTO t VALUES (${1}, ${'a'}), (${2}, ${"it's"}), (3, ${'é😀'})`).toEqual([]);
@@ -46,7 +46,7 @@ describe('works', () => {
     ]);
   });
 
-  it('with full results as node-postgres has them', async () => {
+  it('with full results like those of node-postgres', async () => {
     const sql = neon(connectionString(), { fullResults: true });
     const [{ oid } = {}] = await project.rows(`SELECT 't'::regclass::oid AS oid`);
     const inserted = await sql`INSERT INTO t VALUES (1, 'a'), (2, 'b') RETURNING name, id, 1::numeric(5, 2) AS n`;
@@ -78,14 +78,14 @@ describe('works', () => {
     expect(await told('SHOW search_path')).toEqual(['SHOW', null]);
   });
 
-  it('with rows as arrays, in which columns of one name keep their values', async () => {
+  it('with rows as arrays, which keep columns with the same name apart', async () => {
     const sql = neon(connectionString(), { arrayMode: true });
     expect(await sql`SELECT 1 AS x, 2 AS x, NULL AS y`).toEqual([[1, 2, null]]);
     expect(await sql.query('SELECT 1 AS x, 2 AS x', [], { arrayMode: false })).toEqual([{ x: 2 }]);
     expect(await sql`SELECT`).toEqual([[]]);
   });
 
-  it('with values as node-postgres reads them', async () => {
+  it('with values parsed as node-postgres parses them', async () => {
     const sql = neon(connectionString());
     const [row] = await sql`SELECT true AS bool, 7::int2 AS small, 9007199254740993 AS big, 1.50::numeric AS numeric,
       0.1::float8 AS float, 'NaN'::float8 AS nan, 'x'::text AS text, ''::text AS empty, NULL::int AS nothing,
@@ -128,7 +128,7 @@ describe('works', () => {
     });
   });
 
-  it('in transactions, with an isolation level and access modes', async () => {
+  it('in transactions with an isolation level and access modes', async () => {
     const sql = neon(connectionString());
     const [inserted, rows] = await sql.transaction([sql`INSERT INTO t VALUES (1, 'a')`, sql`SELECT * FROM t`]);
     expect([inserted, rows]).toEqual([[], [{ id: 1, name: 'a' }]]);
@@ -153,7 +153,7 @@ describe('works', () => {
     expect(await found({ readOnly: false, deferrable: false })).toMatchObject([{ ro: 'off', deferrable: 'off' }]);
   });
 
-  it('with each query of a batch in a mode of its own', async () => {
+  it('with a mode of its own for each query of a batch', async () => {
     const sql = neon(connectionString());
     // Drizzle does so, though the types of the driver do not foresee it.
     const asArray: object = { arrayMode: true };
@@ -164,7 +164,7 @@ describe('works', () => {
     expect(results).toEqual([[[1]], [{ b: 2 }]]);
   });
 
-  it('as the reader, with a token that is a string or a function, and without a password', async () => {
+  it('as the reader, with a token as a string or a function, and without a password', async () => {
     const token = await project.tokenWith('sql:read');
     const user = 'SELECT current_setting($1) AS ro';
     for (const sql of [
@@ -179,7 +179,7 @@ describe('works', () => {
     }
   });
 
-  it('through Pool.query, which sends queries the same way', async () => {
+  it('through Pool.query, which sends queries in the same way', async () => {
     const pool = new Pool({ connectionString: connectionString() });
     expect((await pool.query('SELECT $1::int AS n', [1])).rows).toEqual([{ n: 1 }]);
     expect((await pool.query({ text: 'SELECT 2 AS n', rowMode: 'array' })).rows).toEqual([[2]]);
@@ -196,7 +196,7 @@ describe('works', () => {
     await expect(sql('SELEC')).rejects.toMatchObject({ name: 'NeonDbError', code: '42601', position: '1' });
   });
 
-  it('with results of megabytes, whole', async () => {
+  it('with complete results of several megabytes', async () => {
     const sql = neon(connectionString());
     const rows = await sql`SELECT g, repeat('ä"', 50) AS s FROM generate_series(1, 60000) g`;
     expect(rows).toHaveLength(60_000);
@@ -204,7 +204,7 @@ describe('works', () => {
   });
 });
 
-describe('refuses, with the error as Postgres has it:', () => {
+describe('refuses with the error of Postgres', () => {
   it('a syntax error, with its position', async () => {
     const sql = neon(connectionString());
     const error = await thrown(sql.query('SELECT é, 1 FRO t'));
@@ -214,7 +214,7 @@ describe('refuses, with the error as Postgres has it:', () => {
     expect(error.detail).toBeUndefined();
   });
 
-  it('constraints, with the names of what was violated', async () => {
+  it('constraint violations, with the names of the constraints', async () => {
     const sql = neon(connectionString());
     await sql`INSERT INTO t VALUES (1, 'a')`;
     expect(await thrown(sql`INSERT INTO t VALUES (1, 'b')`)).toMatchObject({
@@ -236,11 +236,11 @@ describe('refuses, with the error as Postgres has it:', () => {
     [`DO $$ BEGIN RAISE EXCEPTION 'mine' USING ERRCODE = 'P0042', HINT = 'so', DETAIL = 'how'; END $$`, 'P0042'],
     [`DO $$ BEGIN RAISE EXCEPTION 'again' USING ERRCODE = '40001'; END $$`, '40001'],
     [`SET statement_timeout = '1ms'; SELECT pg_sleep(5)`, '42601'],
-  ])('%s is %s', async (text, code) => {
+  ])('%s with %s', async (text, code) => {
     expect((await thrown(neon(connectionString()).query(text))).code).toBe(code);
   });
 
-  it('what a function of the project says, with its place', async () => {
+  it('errors raised by a function of the project, with their context', async () => {
     await project.rows(
       `CREATE OR REPLACE FUNCTION f() RETURNS int LANGUAGE plpgsql AS 'BEGIN RETURN (SELECT nope); END'`,
     );
@@ -250,7 +250,7 @@ describe('refuses, with the error as Postgres has it:', () => {
     });
   });
 
-  it('a batch as a whole: nothing of it is stored', async () => {
+  it('a batch as a whole, and stores nothing of it', async () => {
     const sql = neon(connectionString());
     const error = await thrown(
       sql.transaction([
@@ -263,7 +263,7 @@ describe('refuses, with the error as Postgres has it:', () => {
     expect(await sql`SELECT * FROM t`).toEqual([]);
   });
 
-  it('what a constraint finds at the end of the transaction', async () => {
+  it('violations that a constraint finds at the end of the transaction', async () => {
     await project.rows('ALTER TABLE t ADD CONSTRAINT later UNIQUE (name) DEFERRABLE INITIALLY DEFERRED');
     const sql = neon(connectionString());
     const error = await thrown(
@@ -273,7 +273,7 @@ describe('refuses, with the error as Postgres has it:', () => {
     expect(await sql`SELECT * FROM t`).toEqual([]);
   });
 
-  it('writes of a READ ONLY transaction and of the reader', async () => {
+  it('writes in a READ ONLY transaction and by the reader', async () => {
     const sql = neon(connectionString());
     const reader = neon(connectionString('reader'));
     const insert = 'INSERT INTO t VALUES (1, $1)';
@@ -285,7 +285,7 @@ describe('refuses, with the error as Postgres has it:', () => {
     expect(await sql`SELECT * FROM t`).toEqual([]);
   });
 
-  it('other failures with their status and what to do about them', async () => {
+  it('other failures with their status and advice', async () => {
     const message = async (sql: ReturnType<typeof neon>) => (await thrown(sql`SELECT 1`)).message;
     const reading = await project.tokenWith('sql:read');
     expect(await message(neon(connectionString('writer', 'wrong')))).toMatch(

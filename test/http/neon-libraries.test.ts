@@ -1,4 +1,4 @@
-/** What is built on the driver of Neon works as it is: Drizzle (`neon-http`), Kysely (`kysely-neon`) and db0. */
+/** Libraries on top of Neon's driver work unchanged: Drizzle (`neon-http`), Kysely (`kysely-neon`) and db0. */
 import { neon, neonConfig, Pool } from '@neondatabase/serverless';
 import { createDatabase } from 'db0';
 import neonConnector from 'db0/connectors/neon';
@@ -108,7 +108,7 @@ describe('Drizzle', () => {
     expect(await db.$count(users)).toBe(1);
   });
 
-  it('prepares statements, and tells what Postgres refused', async () => {
+  it('prepares statements, and passes on what Postgres refused', async () => {
     const db = open();
     await db.insert(users).values(ADA);
     const byName = db
@@ -122,7 +122,7 @@ describe('Drizzle', () => {
     await expect(again).rejects.toMatchObject({ cause: { code: '23505', constraint: 'users_pkey' } });
   });
 
-  it('takes a token for each query', async () => {
+  it('accepts a token for each query', async () => {
     const db = drizzle(`postgresql://reader@db.example/${project.name}`, { schema });
     const reader = db.$withAuth(await project.tokenWith('sql:read'));
     expect(await reader.select().from(users)).toEqual([]);

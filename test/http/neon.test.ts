@@ -1,4 +1,4 @@
-/** `POST /sql` on the wire: what the driver of Neon never sends, and what nobody may reach through it. */
+/** `POST /sql` on the wire: what Neon's driver never sends, and what nobody may reach through it. */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { LIMITS } from '../../src/contract/limits.js';
 import { auditRows } from '../support/audit.js';
@@ -55,7 +55,7 @@ beforeEach(() => project.rows('DROP TABLE IF EXISTS t; CREATE TABLE t (n int)'))
 const content = () => project.rows('SELECT n FROM t ORDER BY n');
 
 describe('works', () => {
-  it('without the headers of the driver as free SQL does, with rows as objects and values as JSON', async () => {
+  it("without the driver's headers like free SQL, with rows as objects and values as JSON", async () => {
     const { token } = project;
     const answer = await service.call('POST', '/sql', {
       token,
@@ -69,7 +69,7 @@ describe('works', () => {
     expect(rows(await service.call('POST', '/sql', asReader))).toEqual([{ transaction_read_only: 'on' }]);
   });
 
-  it("answers Postgres's own text of every value, or null", async () => {
+  it("with Postgres's own text of every value, or null", async () => {
     const answer =
       await query(`SELECT 1, 1.50, 'NaN'::float8, true, '{"a": 1}'::json, ARRAY[1, NULL], '\\x00'::bytea, NULL,
       '2026-01-31 10:30+00'::timestamptz, 'é"\\'::text`);
@@ -78,7 +78,7 @@ describe('works', () => {
     ]);
   });
 
-  it('takes numbers, booleans, arrays and objects as parameters', async () => {
+  it('with numbers, booleans, arrays and objects as parameters', async () => {
     const params = [12345678901234567890n.toString(), true, [1, null], { a: [1] }, 'x', null];
     const text = `SELECT $1::numeric, $2::bool, $3::int[], $4::jsonb, $5::text, $6::int`;
     const answer = await send(
@@ -87,12 +87,12 @@ describe('works', () => {
     expect(rows(answer)).toEqual([['12345678901234567890', 't', '{1,NULL}', '{"a": [1]}', 'x', null]]);
   });
 
-  it('takes the token of the Authorization header before the password', async () => {
+  it('with the token of the Authorization header rather than the password', async () => {
     const headers = { authorization: `Bearer ${project.token}`, 'neon-connection-string': url('writer', 'wrong') };
     expect(rows(await query('SELECT 1', headers))).toEqual([['1']]);
   });
 
-  it('begins with the modes of the headers, also for one query', async () => {
+  it('in the modes of the headers, also for one query', async () => {
     const level = { 'neon-batch-isolation-level': 'RepeatableRead', 'neon-batch-read-only': 'true' };
     expect(rows(await query('SHOW transaction_isolation', level))).toEqual([['repeatable read']]);
     refusedByPostgres(await query('INSERT INTO t VALUES (1)', level), '25006');
@@ -101,7 +101,7 @@ describe('works', () => {
     refusedByPostgres(await batch(['VACUUM t']), '25001');
   });
 
-  it('is audited as free SQL of its role, with all its queries, and counted with its rows', async () => {
+  it('with an audit entry as free SQL of its role, with all its queries, and counts its rows', async () => {
     await batch(['SELECT 1', 'SELECT 2 UNION SELECT 3'], { 'x-request-id': 'audited' });
     await query('SELECT 1', { 'neon-connection-string': url('reader'), 'x-request-id': 'read' });
     await query('SELEC', { 'x-request-id': 'failed' });
@@ -145,7 +145,7 @@ describe('refuses', () => {
     expect(failure(answer, 400, 'invalid_request').message).toMatch(message);
   });
 
-  it('a key that is given twice in a query, and a query of more than a mebibyte', async () => {
+  it('a duplicate key in a query, and a query of more than 1 MiB', async () => {
     const { token } = project;
     failure(await send(`{"queries":[{"query":"SELECT 1","query":"SELECT 2"}]}`), 400, 'invalid_json');
     const long = `SELECT ${' '.repeat(LIMITS.sqlBytes)}1`;
@@ -198,12 +198,12 @@ describe('refuses', () => {
     expect(answer.text).not.toContain(project.token);
   });
 
-  it('garbage beside a good Authorization header', async () => {
+  it('an invalid Authorization header next to a valid password', async () => {
     const headers = { authorization: `Bearer ${project.token}`, 'neon-connection-string': 'garbage' };
     failure(await query('SELECT 1', headers), 400, 'invalid_request');
   });
 
-  it('an Idempotency-Key, which would promise too much', async () => {
+  it('an Idempotency-Key, because it could not be honored', async () => {
     failure(await query('INSERT INTO t VALUES (1)', { 'idempotency-key': 'k' }), 400, 'invalid_request');
     expect(await content()).toEqual([]);
   });
@@ -264,7 +264,7 @@ describe('protects', () => {
     ';COMMIT; INSERT INTO t VALUES (1)',
     'DO $$ BEGIN INSERT INTO t VALUES (1); COMMIT; END $$',
     'CALL commits()',
-  ])('the transaction from %s', async (text) => {
+  ])('the transaction from multiple statements: %s', async (text) => {
     await project.rows(`CREATE OR REPLACE PROCEDURE commits() LANGUAGE plpgsql AS
       'BEGIN INSERT INTO t VALUES (1); COMMIT; END'`);
     expect((await query(text)).status).toBe(400);
@@ -293,7 +293,7 @@ describe('protects', () => {
     expect(await content()).toEqual([]);
   });
 
-  it('the next request from settings, temporary tables, prepared statements and locks of the one before', async () => {
+  it('the next request from settings, temporary tables, prepared statements and locks of the previous one', async () => {
     const LEAVING = [
       ['SET search_path = pg_catalog', 'SET work_mem = $$1MB$$', "SET TimeZone = 'Asia/Tokyo'"],
       ['CREATE TEMP TABLE left_behind AS SELECT 1', 'PREPARE left_behind AS SELECT 1'],
@@ -313,7 +313,7 @@ describe('protects', () => {
     }
   });
 
-  it('the memory: results beyond the limit are refused, and what they did is undone', async () => {
+  it('memory: results beyond the limit are refused, and what they did is rolled back', async () => {
     const big = `SELECT repeat('x', 1000000) FROM generate_series(1, 20)`;
     const answer = await query(big);
     failure(answer, 400, 'result_too_large');
@@ -335,7 +335,7 @@ describe('protects', () => {
     expect([answer.status, answer.body.error]).toEqual([400, 'statement_not_allowed']);
   });
 
-  it('the place in Postgres: the client leaves, and the query ends', async () => {
+  it('the slot in Postgres: if the client leaves, the query ends', async () => {
     const controller = new AbortController();
     const headers = { 'neon-connection-string': url(), ...AS_DRIVER };
     const body = { query: 'SELECT pg_sleep(50)' };
@@ -346,7 +346,7 @@ describe('protects', () => {
     await expect.poll(() => isIdle(service), { timeout: 20_000 }).toBe(true);
   });
 
-  it('the quota, with its own status', async () => {
+  it('the quota, with a status of its own', async () => {
     const made = await service.project('small');
     await made.rows(`CREATE TABLE ballast AS SELECT repeat('x', 1000) AS s FROM generate_series(1, 20000)`);
     await service.engine.projects.setQuota('small', 16_000_000);
@@ -357,7 +357,7 @@ describe('protects', () => {
     expect((await send({ query: 'DELETE FROM ballast' }, headers)).body).toMatchObject({ command: 'DELETE' });
   });
 
-  it('the rate of a token', async () => {
+  it('the rate limit of a token', async () => {
     const limited = await startTestService({ 'rate-limit': '1/1h' });
     try {
       const { token } = await limited.project('small');

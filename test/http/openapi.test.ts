@@ -1,4 +1,4 @@
-/** The OpenAPI document (contract section 9): valid, complete, and true: its examples run, its errors are all there. */
+/** The OpenAPI document (contract section 9): valid, complete and true: its examples run, and it lists every error. */
 import Schema from 'typebox/schema';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { COLUMN_TYPES } from '../../src/contract/column-types.js';
@@ -77,7 +77,7 @@ function* objectsIn(value: unknown): Generator<Json> {
 }
 
 describe('the document', () => {
-  it('is OpenAPI 3.1 with a title, the version of the specification and a bearer scheme that holds everywhere', () => {
+  it('is OpenAPI 3.1 with a title, the version of the specification and a bearer scheme that applies everywhere', () => {
     expect(document.openapi).toMatch(/^3\.1\.\d+$/);
     expect(document.info.title).toBeTruthy();
     expect(document.info.version).toBe('1.0.0');
@@ -86,7 +86,7 @@ describe('the document', () => {
     expect(document.components.securitySchemes[name ?? '']).toMatchObject({ type: 'http', scheme: 'bearer' });
   });
 
-  it('has exactly the routes of the tables', () => {
+  it('has exactly the routes of the route tables', () => {
     const listed = Object.entries(document.paths).flatMap(([path, operations]) =>
       Object.keys(operations).map((method) => `${method.toUpperCase()} ${path}`),
     );
@@ -105,13 +105,13 @@ describe('the document', () => {
     }
   });
 
-  it('names every operation once', () => {
+  it('names every operation uniquely', () => {
     const ids = ALL_ROUTES.map((route) => operationOf(route).operationId);
     expect(new Set(ids).size).toBe(ids.length);
     for (const id of ids) expect(id).toMatch(/^[a-z][A-Za-z]+$/);
   });
 
-  it('holds nothing that OpenAPI 3.1 does not know, and no reference that leads nowhere', () => {
+  it('contains nothing unknown to OpenAPI 3.1, and no broken reference', () => {
     for (const object of objectsIn(document)) {
       expect(Object.keys(object).filter((key) => key.startsWith('~') || key === 'nullable')).toEqual([]);
       const { $ref } = object;
@@ -119,7 +119,7 @@ describe('the document', () => {
     }
   });
 
-  it('has the shapes, types, scopes and codes as components with names of their own, used once each or more', () => {
+  it('has shapes, types, scopes and codes as named components, each of which is used', () => {
     const { schemas } = document.components;
     expect(schemas.ColumnType?.enum).toEqual(COLUMN_TYPES);
     expect(schemas.Scope?.enum).toEqual(SCOPES);
@@ -139,7 +139,7 @@ describe('the document', () => {
     );
   });
 
-  it('says patterns and defaults', () => {
+  it('includes patterns and defaults', () => {
     const { schemas, paths } = { ...document.components, ...document } as OpenApi & OpenApi['components'];
     const sql = schemas.SqlBody?.properties as Record<string, Json>;
     expect(sql.timeout_ms).toMatchObject({
@@ -155,7 +155,7 @@ describe('the document', () => {
     expect(document.info.license).toEqual({ name: 'Apache License 2.0', identifier: 'Apache-2.0' });
   });
 
-  it('is what the documentation page shows too', async () => {
+  it('is what the documentation page shows', async () => {
     expect((await service.call('GET', '/docs/json')).body).toEqual(document);
   });
 });
@@ -163,7 +163,7 @@ describe('the document', () => {
 describe('the documentation page', () => {
   const text = async (path: string) => (await service.call('GET', path)).text;
 
-  it('has our title and icon, no logo of others, and lets readers try each operation', async () => {
+  it('has our title and icon, no third-party logos, and lets readers try each operation', async () => {
     const page = await text('/docs');
     expect(page).toContain('<title>CDP Data Engine</title>');
     expect(page).not.toContain('favicon-32x32.png');
@@ -177,7 +177,7 @@ describe('the documentation page', () => {
 });
 
 describe.each(titled(ALL_ROUTES))('%s', (_title, route) => {
-  it('is described: summary, scope, parameters, tag', () => {
+  it('has a summary, scope, parameters and a tag', () => {
     const operation = operationOf(route);
     expect(operation.summary.length).toBeGreaterThan(5);
     const access = typeof route.access === 'string' ? [route.access] : route.access;
@@ -192,7 +192,7 @@ describe.each(titled(ALL_ROUTES))('%s', (_title, route) => {
     }
   });
 
-  it('has an example of its body and of its answer that fit their schemas', () => {
+  it('has examples of its body and its answer that match their schemas', () => {
     const { requestBody, responses } = operationOf(route);
     expect(requestBody !== undefined).toBe(route.body !== undefined);
     if (requestBody !== undefined) {
@@ -208,7 +208,7 @@ describe.each(titled(ALL_ROUTES))('%s', (_title, route) => {
     fits(media?.schema ?? {}, media?.example);
   });
 
-  it('has its failures under their statuses, each with what it means and an example that fits', () => {
+  it('has its errors under their statuses, each with its meaning and an example that matches the schema', () => {
     const { responses } = operationOf(route);
     for (const [status, { description, content }] of Object.entries(responses)) {
       if (Number(status) < 400) continue;
@@ -255,7 +255,7 @@ describe('the examples', () => {
     return operationOf(route).responses[route.success.status]?.content['application/json']?.example;
   };
 
-  it('run one after the other and are answered as they say', async () => {
+  it('run one after the other and return what they say', async () => {
     const { token } = project;
     const index_name = 'customers_email_idx';
     const ids = ['createTable', 'createIndex', 'readIndexes', 'dropIndex', 'addColumn', 'insertRecords', 'runSql'];
@@ -290,7 +290,7 @@ describe('the examples', () => {
     expect((await run('dropTable', {}, { token })).body).toEqual(example('dropTable'));
   });
 
-  it('of the admin API run too', async () => {
+  it('of the admin API do so too', async () => {
     const created = await run('createProject', {}, { token: admin });
     const { name } = created.body.project as { name: string };
     expect(Object.keys(created.body.project as Json)).toEqual(
@@ -310,7 +310,7 @@ describe('the examples', () => {
     await run('deleteProject', { project: name, query: `?confirm=${name}` }, { token: admin });
   });
 
-  it('of statements and streams fit the schema in all their forms', async () => {
+  it('of statements and streams match the schema in all their forms', async () => {
     for (const body of [
       { sql: 'CREATE TABLE forms (a integer); INSERT INTO forms VALUES (1), (2); SELECT * FROM forms' },
       { sql: 'UPDATE forms SET a = 3 RETURNING a' },
@@ -330,7 +330,7 @@ describe('the examples', () => {
   });
 });
 
-describe('the failures', () => {
+describe('the errors', () => {
   /** Statements that set the stage, the call, and what it is refused with. `{ sql: … }` is the body of free SQL. */
   type Provocation = [operation: string, code: ErrorCode, call: [path: string, body?: unknown], stage?: string];
   const TABLE = '/api/cdp/schema/table';
@@ -470,7 +470,7 @@ describe('the failures', () => {
     ['runSql', 'payload_too_large', ['/api/cdp/sql', { sql: `SELECT '${'x'.repeat(1024 * 1024)}'` }]],
   ];
 
-  it.each(PROVOCATIONS)('of %s have %s', async (operationId, code, [path, body], stage) => {
+  it.each(PROVOCATIONS)('of %s include %s', async (operationId, code, [path, body], stage) => {
     const route = ALL_ROUTES.find((candidate) => candidate.operationId === operationId) as Route;
     await project.rows('DROP TABLE IF EXISTS t CASCADE; DROP FUNCTION IF EXISTS trap CASCADE');
     if (stage !== undefined) await project.rows(stage);
@@ -481,13 +481,13 @@ describe('the failures', () => {
   });
 
   it.each(ALL_ROUTES.filter(({ url }) => url.includes(':project')).map((route) => [route.operationId, route] as const))(
-    'of %s have not_found',
+    'of %s include not_found',
     (_id, route) => {
       expect(codesOf(operationOf(route))).toContain('not_found');
     },
   );
 
-  it.each(CHANGES)('of %s have table_busy and outcome_unknown', (operationId) => {
+  it.each(CHANGES)('of %s include table_busy and outcome_unknown', (operationId) => {
     const operation = operationOf(ALL_ROUTES.find((route) => route.operationId === operationId) as Route);
     expect(codesOf(operation)).toEqual(expect.arrayContaining(['table_busy', 'outcome_unknown']));
   });
@@ -495,12 +495,12 @@ describe('the failures', () => {
   it.each([
     ...['createProject', 'activateProject', 'deactivateProject', 'setProjectQuota', 'deleteProject'],
     ...['createToken', 'revokeToken'],
-  ])('of %s have outcome_unknown', (operationId) => {
+  ])('of %s include outcome_unknown', (operationId) => {
     const route = ALL_ROUTES.find((candidate) => candidate.operationId === operationId) as Route;
     expect(codesOf(operationOf(route))).toContain('outcome_unknown');
   });
 
-  it.each(CHANGES)('of %s have those of its Idempotency-Key, and the header is described', (operationId) => {
+  it.each(CHANGES)('of %s include those of its Idempotency-Key, and the header is described', (operationId) => {
     const operation = operationOf(ALL_ROUTES.find((route) => route.operationId === operationId) as Route);
     expect(codesOf(operation)).toEqual(expect.arrayContaining(['idempotency_key_reused', 'request_in_flight']));
     expect(operation.parameters).toContainEqual(
@@ -508,7 +508,7 @@ describe('the failures', () => {
     );
   });
 
-  it('are all of the table, but for those that belong to no operation', () => {
+  it('are all those of the table, except for codes that belong to no operation', () => {
     const documented = new Set(ALL_ROUTES.flatMap((route) => codesOf(operationOf(route))));
     const missing = Object.keys(ERROR_CODES).filter((code) => !documented.has(code));
     expect(missing).toEqual(['origin_not_allowed', 'method_not_allowed']);

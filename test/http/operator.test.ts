@@ -1,4 +1,4 @@
-/** What operators and their tools ask: health, readiness, metrics and the log (contract section 9). */
+/** What operators and their tools request: health, readiness, metrics and the log (contract section 9). */
 import { randomBytes } from 'node:crypto';
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { networkInterfaces } from 'node:os';
@@ -34,7 +34,7 @@ describe('a service with its database', () => {
   });
   afterAll(() => service.close());
 
-  it('is alive and ready, and says so to anybody', async () => {
+  it('is alive and ready, and says so to anyone', async () => {
     for (const path of ['/healthz', '/readyz']) {
       const answer = await service.call('GET', path);
       expect(answer.status).toBe(200);
@@ -43,7 +43,7 @@ describe('a service with its database', () => {
     }
   });
 
-  it('is not ready, and says why in its log, while the control database takes no connections', async () => {
+  it('is not ready, and says why in its log, while the control database accepts no connections', async () => {
     const { engine, config, server, database } = service;
     const lines: { msg: string; cause?: string; route?: string; status?: number }[] = [];
     const log = pino({}, { write: (line: string) => void lines.push(JSON.parse(line) as (typeof lines)[number]) });
@@ -73,7 +73,7 @@ describe('a service with its database', () => {
     await app.close();
   });
 
-  it('is degraded while Postgres can write no files, and says why on loopback', async () => {
+  it('is degraded while Postgres cannot write files, and says why on loopback', async () => {
     const setLimit = (action: string) =>
       onServer(service.server, async (client) => {
         await client.query(`ALTER DATABASE ${service.database} ${action}`);
@@ -93,7 +93,7 @@ describe('a service with its database', () => {
     await expect.poll(ready, { timeout: 20_000 }).toEqual({ success: true, message: 'ready' });
   });
 
-  it('tells the operator of a full disk, and not what the caller has written', async () => {
+  it('reports a full disk to the operator without anything the caller has written', async () => {
     const { engine, config } = service;
     const lines: Record<string, unknown>[] = [];
     const log = pino({}, { write: (line: string) => void lines.push(JSON.parse(line) as Record<string, unknown>) });
@@ -108,7 +108,7 @@ describe('a service with its database', () => {
     await app.close();
   });
 
-  it('is not ready before the project is there whose token the first start shows', async () => {
+  it('is not ready before the first project exists, whose token the first start shows', async () => {
     const { engine, config } = service;
     const settings = { ...config, separateMetrics: false, showsFirstToken: true };
     const { app } = await httpServer(engine, settings, pino({ level: 'silent' }));
@@ -120,7 +120,7 @@ describe('a service with its database', () => {
     await app.close();
   });
 
-  it('counts requests, their codes and inserted rows, without a name of the caller', async () => {
+  it('counts requests, their codes and inserted rows, without a name chosen by the caller', async () => {
     await project.table('counted_secretly', { a: 'TEXT' });
     await project.call('POST', '/api/cdp/data/counted_secretly', { body: [{ a: 'x' }, {}] });
     await project.call('POST', '/api/cdp/data/counted_secretly', { body: [{ unknown_secret: 'x' }] });
@@ -149,7 +149,7 @@ describe('a service with its database', () => {
     }
   });
 
-  it('does not let paths of callers into its metrics', async () => {
+  it('keeps the paths of callers out of its metrics', async () => {
     for (let i = 0; i < 5; i++) await service.call('GET', `/api/cdp/leak-${i}`);
     expect((await service.call('GET', '/metrics')).text).not.toContain('leak');
   });
@@ -158,13 +158,13 @@ describe('a service with its database', () => {
     ['X-Forwarded-For', { 'x-forwarded-for': '203.0.113.7' }],
     ['X-Forwarded-For of loopback', { 'x-forwarded-for': '127.0.0.1' }],
     ['Forwarded', { forwarded: 'for=203.0.113.7' }],
-  ])('asks for the admin token behind a proxy that sends %s', async (_title, headers) => {
+  ])('requires the admin token behind a proxy that sends %s', async (_title, headers) => {
     failure(await service.call('GET', '/metrics', { headers }), 401, 'unauthorized');
     failure(await service.call('GET', '/metrics', { headers, token: project.token }), 403, 'insufficient_scope');
     expect((await service.call('GET', '/metrics', { headers, token: admin })).status).toBe(200);
   });
 
-  it('asks for the admin token from another machine', async () => {
+  it('requires the admin token from another machine', async () => {
     const address = Object.values(networkInterfaces())
       .flat()
       .find((found) => found?.family === 'IPv4' && !found.internal)?.address;
@@ -181,7 +181,7 @@ describe('a service with its database', () => {
     }
   });
 
-  it('shows metrics on a listener of their own where that is set, and then not to loopback on the main one', async () => {
+  it('serves metrics on a separate listener if configured, and then not to loopback on the main one', async () => {
     const port = 20_000 + (randomBytes(2).readUInt16BE() % 20_000);
     const apart = await startService({ ...service.config, metricsPort: port }, pino({ level: 'silent' }));
     try {
@@ -195,7 +195,7 @@ describe('a service with its database', () => {
     }
   });
 
-  it('has nothing else on that listener, and refuses as everywhere', async () => {
+  it('serves nothing else on that listener, and refuses in the usual shape', async () => {
     const port = 20_000 + (randomBytes(2).readUInt16BE() % 20_000);
     const apart = await startService({ ...service.config, metricsPort: port }, pino({ level: 'silent' }));
     const ask = (method: string, path: string) => call(`http://127.0.0.1:${port}`, method, path, { token: admin });
@@ -268,7 +268,7 @@ describe('the log', () => {
 
   const requestLines = () => lines.filter(({ msg }) => msg === 'request');
 
-  it('has one JSON line a request', () => {
+  it('has one line of JSON for each request', () => {
     expect(requestLines()).toHaveLength(requests);
     for (const line of requestLines()) {
       expect(line).toMatchObject({
@@ -285,7 +285,7 @@ describe('the log', () => {
     ]);
   });
 
-  it('tells what an operator needs: route, project, token id, code, rows, request id', () => {
+  it('contains what an operator needs: route, project, token ID, code, rows, request ID', () => {
     expect(requestLines()[1]).toMatchObject({
       request_id: 'my-id',
       route: '/api/cdp/data/:table_name',
@@ -302,7 +302,7 @@ describe('the log', () => {
     ['loopback', '198.51.100.1, 203.0.113.9', '203.0.113.9'],
     ['loopback', '"}injected{"', '127.0.0.1'],
     ['192.0.2.1', '203.0.113.9', '127.0.0.1'],
-  ])('with the proxies %s takes X-Forwarded-For: %s for %s', async (trustProxy, forwarded, address) => {
+  ])('with the proxies %s and X-Forwarded-For: %s names the client %s', async (trustProxy, forwarded, address) => {
     const written: string[] = [];
     const logger = pino({ level: 'info', base: null }, { write: (line) => void written.push(line) });
     const logged = await startService(
@@ -318,7 +318,7 @@ describe('the log', () => {
     expect(written.join('')).not.toContain('injected');
   });
 
-  it('holds no value, no name of a table or column, no query, no path and no token', () => {
+  it('contains no value, no name of a table or column, no query string, no path and no token', () => {
     expect(text).not.toContain('hidden');
     expect(text).not.toMatch(/cdp_[0-9A-Za-z]{20}/);
     expect(text).not.toMatch(/bearer/i);
@@ -326,7 +326,7 @@ describe('the log', () => {
   });
 });
 
-describe('a service whose database goes away', () => {
+describe('a service whose database becomes unavailable', () => {
   it('stays alive, says that it is not ready, refuses with 503, and recovers by itself', async () => {
     const folder = await mkdtemp('/tmp/cdp-test-');
     // Passable, so that an unprivileged server reaches its folder in it.

@@ -1,4 +1,4 @@
-/** What the log says of a database or a provider that is away: once that it went and why, and not each time. */
+/** What the log says if a database or an identity provider is unavailable: that it is and why, once. */
 import { pino } from 'pino';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { EngineError } from '../../src/contract/errors.js';
@@ -11,7 +11,7 @@ import { call, failure } from '../support/service.js';
 beforeEach(() => vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'performance'] }));
 afterEach(() => void vi.useRealTimers());
 
-it('is none if a project moves; of an error without a cause its message is the reason', async () => {
+it('reports no outage if a project moves; gives the message of an error without a cause as the reason', async () => {
   const lines: Record<string, unknown>[] = [];
   const logger = pino({ base: null }, { write: (line) => lines.push(JSON.parse(line) as Record<string, unknown>) });
   const app = createListener(
@@ -28,7 +28,7 @@ it('is none if a project moves; of an error without a cause its message is the r
 });
 
 it.each(['database', 'identity provider'] as const)(
-  'tells an outage of a %s once, and its end with the requests that it cost',
+  'reports an outage of a %s once, and its end with the number of failed requests',
   (what) => {
     const lines: Record<string, unknown>[] = [];
     const outage = new Outage(

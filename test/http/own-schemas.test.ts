@@ -1,4 +1,4 @@
-/** Schemas that a project makes beside `data`, and what the right to make them must not bring along. */
+/** Schemas that a project creates next to `data`, and what the right to create them must not include. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { testServers } from '../support/postgres.js';
 import {
@@ -44,7 +44,7 @@ describe.each(TENANCIES)('on $where', ({ start }) => {
   };
 
   describe('works', () => {
-    it('as tools do it; the reader sees what is there, and the endpoints see data alone', async () => {
+    it('for schemas created by tools; the reader sees what they contain, and the endpoints see only data', async () => {
       await fresh();
       await project.table('customers', { email: 'TEXT' });
       for (let run = 0; run < 2; run++) {
@@ -70,7 +70,7 @@ describe.each(TENANCIES)('on $where', ({ start }) => {
       await project.rows('ALTER SCHEMA drizzle RENAME TO moved; DROP SCHEMA public CASCADE; DROP SCHEMA moved CASCADE');
     });
 
-    it('an extension that is there is found, by several at once', async () => {
+    it('for an extension that exists: several requests at once find it', async () => {
       await fresh();
       const install = () => sql('CREATE EXTENSION IF NOT EXISTS pg_trgm');
       const answers = await Promise.all(Array.from({ length: 6 }, install));
@@ -79,7 +79,7 @@ describe.each(TENANCIES)('on $where', ({ start }) => {
       await project.rows('CREATE SCHEMA still');
     });
 
-    it("repair restores rights in them, and takes nothing that is the project's own", async () => {
+    it('repair restores rights in them, and takes nothing that belongs to the project', async () => {
       await fresh();
       await project.rows('CREATE SCHEMA extra CREATE TABLE t (a integer)');
       const { placement } = await service.engine.projects.get(project.name);
@@ -95,7 +95,7 @@ describe.each(TENANCIES)('on $where', ({ start }) => {
       expect((await sql('SELECT a FROM extra.t', reader)).body).toMatchObject({ rows: [{ a: 1 }] });
     });
 
-    it('can be switched off and on again; what is there stays', async () => {
+    it('to switch them off and on again; existing schemas stay', async () => {
       await fresh();
       await project.rows('CREATE SCHEMA kept CREATE TABLE t (a integer)');
       expect((await allow(false)).body).toMatchObject({ project: { own_schemas: false } });
@@ -110,7 +110,7 @@ describe.each(TENANCIES)('on $where', ({ start }) => {
       await project.rows('CREATE SCHEMA other');
     });
 
-    it('comes back by itself if the project drops its rights', async () => {
+    it('again by itself if the project drops its rights', async () => {
       await fresh();
       await sql('DROP OWNED BY CURRENT_USER');
       await project.call('POST', '/api/cdp/schema/table', {
@@ -123,7 +123,7 @@ describe.each(TENANCIES)('on $where', ({ start }) => {
   describe('refuses', () => {
     beforeAll(() => fresh());
     it.each(['_cdp2', 'extensions', '"With Space"', '"Capital"', '"DATA"', 'pg_mine', '_cdp', 'data', '"ü"'])(
-      'a schema that is called %s',
+      'a schema named %s',
       async (name) => {
         await project.rows('CREATE SCHEMA IF NOT EXISTS sound');
         const before = await project.rows('SELECT count(*) AS n FROM pg_namespace');
@@ -162,7 +162,7 @@ describe.each(TENANCIES)('on $where', ({ start }) => {
       'DROP SCHEMA extensions CASCADE',
       'DROP SCHEMA data CASCADE',
       'CREATE TABLE _cdp.t (a integer)',
-    ])('from %s', async (attack) => {
+    ])('against %s', async (attack) => {
       const facts = () =>
         project.rows(`SELECT (SELECT json_agg(extname ORDER BY extname) FROM pg_extension) AS extensions,
           (SELECT count(*) FROM pg_publication) AS publications,
@@ -174,7 +174,7 @@ describe.each(TENANCIES)('on $where', ({ start }) => {
       expect(await mayCreate()).toEqual({ may: true });
     });
 
-    it('the limits from what the project puts in front of their names', async () => {
+    it('limits from objects of the project that shadow their names', async () => {
       await fresh();
       await project
         .rows(
@@ -191,7 +191,7 @@ describe.each(TENANCIES)('on $where', ({ start }) => {
       expect((await sql('SET search_path = data, pg_catalog; CREATE EXTENSION hstore')).status).toBe(403);
     });
 
-    it('other projects: nobody else reads what is in them', async () => {
+    it('other projects: nobody else can read what the schemas contain', async () => {
       await fresh();
       await project.rows(`CREATE SCHEMA secret CREATE TABLE t (a text)`);
       await project.rows(

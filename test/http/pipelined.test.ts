@@ -1,6 +1,6 @@
 /**
- * Requests behind another one on their connection: answered in turn, and over where their client leaves before that
- * (contract sections 7 and 8, docs/decisions/0017-audit-log.md).
+ * Pipelined requests: answered in turn, and ended if their client leaves before that (contract sections 7 and 8,
+ * docs/decisions/0017-audit-log.md).
  */
 import { randomUUID } from 'node:crypto';
 import type { Socket } from 'node:net';
@@ -45,12 +45,12 @@ async function send(...requests: string[]): Promise<Socket> {
   return socket;
 }
 
-it('a tunnel that is asked for behind another request is refused behind the answer to that', async () => {
+it('a pipelined CONNECT is refused after the answer to the request before it', async () => {
   const text = await exchange(service.url, sleeping(0.2) + 'CONNECT x:1 HTTP/1.1\r\nHost: x:1\r\n\r\n', 10_000);
   expect(answersIn(text).map(({ status }) => status)).toEqual([200, 405]);
 });
 
-it('they are over by whichever way it leaves, and what they had announced keeps no room', async () => {
+it('they end however the client leaves, and release the memory reserved for their bodies', async () => {
   // More than have room together, by either way to leave.
   for (let i = 0; i < 16; i++) {
     const socket = await send(sleeping(20), head('/api/cdp/data/notes', LIMITS.bodyBytes, randomUUID()));
@@ -63,14 +63,14 @@ it('they are over by whichever way it leaves, and what they had announced keeps 
   expect([answer.status, answer.text]).toEqual([201, answer.text]);
 });
 
-it('their statements are cancelled', async () => {
+it('their statements are canceled', async () => {
   const socket = await send(sleeping(20), sleeping(100));
   await until(() => runningRequests(service) === 2, 10_000);
   socket.destroy();
   await until(() => isIdle(service), 10_000);
 });
 
-it('they are in the audit log', async () => {
+it('they are recorded in the audit log', async () => {
   const ids = Array.from({ length: 3 }, () => randomUUID());
   const socket = await send(
     sleeping(20, ids[0]),

@@ -1,4 +1,4 @@
-/** Projects that are made, deleted and used at the same moment, and a control database that fails. */
+/** Projects that are created, deleted and used at the same moment, and a control database that fails. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { QueryResult, QueryResultRow } from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -22,7 +22,7 @@ const inControl = <Row extends QueryResultRow>(text: string): Promise<QueryResul
   onServer(embeddedServer(), (client) => client.query<Row>(text), service.database);
 
 describe('eight projects at once', () => {
-  it('are all made, and a request with a token that nobody has looked up yet does not wait for them', async () => {
+  it('are all created, and a request with a token that is not cached does not wait for them', async () => {
     const project = await service.project();
     const tokens = await Promise.all(Array.from({ length: 5 }, () => project.tokenWith('schema:read')));
     const making = Promise.all(Array.from({ length: 8 }, (_, i) => send('POST', '', { name: `eight-${i}` })));
@@ -38,8 +38,8 @@ describe('eight projects at once', () => {
   });
 });
 
-describe('a project that is deleted while it is made', () => {
-  it('is made, and then deleted: both say what is true', async () => {
+describe('a project that is deleted while it is being created', () => {
+  it('is created and then deleted: both answers are true', async () => {
     for (let i = 0; i < 3; i++) {
       const name = `brief-${i}`;
       const creating = send('POST', '', { name });
@@ -54,7 +54,7 @@ describe('a project that is deleted while it is made', () => {
     }
   });
 
-  it('by hand in the control database is not said to be there, and nothing of it remains', async () => {
+  it('directly in the control database is not reported as created, and nothing of it remains', async () => {
     const creating = send('POST', '', { name: 'snatched' });
     let database: string | undefined;
     while (database === undefined) {
@@ -71,7 +71,7 @@ describe('a project that is deleted while it is made', () => {
     expect(remains.rowCount).toBe(0);
   });
 
-  it('is refused with 409 where another process is at it for long, and stays', async () => {
+  it('is refused with 409 and stays if another process works on it for long', async () => {
     const { id, name } = await service.project();
     await service.engine.control.withProjectLock(id, async () => {
       failure(await send('DELETE', `/${name}?confirm=${name}`), 409, 'request_in_flight');
@@ -79,28 +79,28 @@ describe('a project that is deleted while it is made', () => {
     expect((await service.engine.projects.get(name)).status).toBe('active');
   });
 
-  it('goes away where the process that was deleting it died', async () => {
+  it('is removed if the process that was deleting it died', async () => {
     const { name } = await service.project();
     await inControl(`UPDATE cdp.projects SET status = 'deleting' WHERE name = '${name}'`);
     expect((await send('DELETE', `/${name}?confirm=${name}`)).status).toBe(200);
     expect(await service.engine.control.projectBy('name', name)).toBe(null);
   });
 
-  it('gets no token any more', async () => {
+  it('gets no more tokens', async () => {
     const { id, name } = await service.project();
     await service.engine.deleteProject(name);
     await expect(service.engine.tokens.create(id)).rejects.toMatchObject({ code: 'not_found' });
   });
 });
 
-describe('a token that was looked up a moment ago', () => {
+describe('a cached token', () => {
   const REQUESTS: [string, string, string, unknown?][] = [
     ['a schema call', 'GET', '/api/cdp/schema'],
     ['free SQL', 'POST', '/api/cdp/sql', { sql: 'SELECT 1' }],
     ['an insert', 'POST', '/api/cdp/data/t', [{ n: 1 }]],
   ];
 
-  it.each(REQUESTS)('is 401 once its project was deleted: %s', async (_what, method, path, body) => {
+  it.each(REQUESTS)('gets 401 once its project is deleted: %s', async (_what, method, path, body) => {
     const project = await service.project();
     await project.table('t', { n: 'INTEGER' });
     expect((await project.call(method, path, { body })).status).toBeLessThan(300);
@@ -112,7 +112,7 @@ describe('a token that was looked up a moment ago', () => {
       expect(answer.text).not.toContain(inner);
   });
 
-  it('is 403 while its project is being deleted', async () => {
+  it('gets 403 while its project is being deleted', async () => {
     const project = await service.project();
     expect((await project.call('GET', '/api/cdp/schema')).status).toBe(200);
     const { placement } = await service.engine.projects.get(project.name);
@@ -125,8 +125,8 @@ describe('a token that was looked up a moment ago', () => {
   });
 });
 
-describe('where the control database is broken', () => {
-  it("every answer is 503, and says nothing of the service's own tables", async () => {
+describe('if the control database is broken', () => {
+  it("every answer is 503, and reveals nothing of the service's own tables", async () => {
     const project = await service.project();
     expect((await project.call('GET', '/api/cdp/schema')).status).toBe(200);
     await inControl(
@@ -154,13 +154,13 @@ describe('where the control database is broken', () => {
   });
 });
 
-describe('after a statement that takes rights away', () => {
+describe('after a statement that revokes rights', () => {
   it.each([
     ['DROP OWNED', 'DROP OWNED BY CURRENT_USER'],
     ['DROP OWNED behind a comment', '/* now */ drop /* all */ owned by CURRENT_USER'],
     ['a block that hides it', `DO $$ BEGIN EXECUTE 'DROP OWNED BY CURRENT_USER'; END $$`],
     ['a revoke', 'REVOKE ALL ON SCHEMA data FROM CURRENT_USER'],
-  ])('nobody is refused, on any connection: %s', async (_what, text) => {
+  ])('no request is refused, on any connection: %s', async (_what, text) => {
     const project = await service.project();
     const reader = await project.tokenWith('sql:read');
     await project.table('before', { n: 'INTEGER' });

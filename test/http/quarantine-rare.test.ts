@@ -1,4 +1,4 @@
-/** Quarantined batches of rare kinds: hostile keys, large values, many errors, two records of one key, dry runs. */
+/** Quarantined batches of rare kinds: hostile keys, large values, many errors, two records with one key, dry runs. */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { testServers } from '../support/postgres.js';
 import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
@@ -39,7 +39,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
   const keptInAll = async () => (await project.rows('SELECT count(*) AS n FROM _cdp.quarantine'))[0]?.n;
 
   describe('works', () => {
-    it('keeps records with keys that jsonb does not take: U+0000, a lone surrogate, a pair where a long key is cut', async () => {
+    it('keeps records with keys that jsonb does not accept: U+0000, a lone surrogate, a pair where a long key is cut', async () => {
       const long = `${'k'.repeat(62)}😀 and more`;
       const body = `[{"email":"a"},{"\\u0000x":1},{"\\ud800":1},${JSON.stringify({ [long]: 1 })}]`;
       const answer = await insert(body);
@@ -50,7 +50,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(kept.map(({ errors }) => errors[0]?.column)).toEqual(['\\u0000x', '\\ud800', `${'k'.repeat(62)}…`]);
     });
 
-    it('a replay that sets a large value takes as many records at a time as fit', async () => {
+    it('replays as many records at a time as fit if it sets a large value', async () => {
       await insert(Array.from({ length: 60 }, (_, i) => ({ email: `${i}`, age: 'x' })));
       const set = { age: 1, note: 'n'.repeat(9 * 1024 * 1024) };
       const answer = await replay({ table: 'people', set });
@@ -59,7 +59,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(await list()).toHaveLength(59);
     });
 
-    it('a replay sets objects and arrays, and keeps the digits of numbers', async () => {
+    it('replays with objects and arrays, and keeps the digits of numbers', async () => {
       await insert([{ email: 'a', age: 'x' }]);
       const answer = await replay(
         `{"table":"people","set":{"age":9007199254740993,"note":{"list":[1.50, {"a":null}]}}}`,
@@ -70,7 +70,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       ]);
     });
 
-    it('says of every record which column is wrong, and counts all errors', async () => {
+    it('names the bad column of every record, and counts all errors', async () => {
       await insert([{ email: 'there' }]);
       const { body } = await insert(Array.from({ length: 120 }, () => ({ email: 'there' })));
       expect(body).toMatchObject({ quarantined_rows: 120, error_count: 120, errors: { length: 50 } });
@@ -89,7 +89,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(await list('&column=email')).toHaveLength(0);
     });
 
-    it('a dry run counts the rows that would be stored, and none that was only tried', async () => {
+    it('counts in a dry run the rows that would be stored, and not those that were only tried', async () => {
       await insert([{ email: '7' }]);
       const batch = Array.from({ length: 250 }, (_, i) => ({ email: `${i}` }));
       const { body } = await insert(batch, '&dry_run=true');
@@ -109,7 +109,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(await list()).toHaveLength(3);
     });
 
-    it('an upsert stores no record after a later one of its key', async () => {
+    it('upserts no record after a later one with its key', async () => {
       await insert([{ email: 'a' }]);
       const { body } = await insert(
         [
@@ -127,7 +127,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       ]);
     });
 
-    it('deletes records that are too old, by filter or with whatever clears away next', async () => {
+    it('deletes records that are too old, by filter or in the next cleanup', async () => {
       for (const clear of [
         () => project.call('DELETE', '/api/cdp/quarantine?all=true'),
         () => project.call('DELETE', '/api/cdp/quarantine?table=others'),
@@ -157,14 +157,14 @@ describe.each(testServers())('on Postgres $major', (server) => {
   });
 
   describe('refuses', () => {
-    it('a replay whose set is no object', async () => {
+    it('a replay whose set is not an object', async () => {
       failure(await replay({ table: 'people', set: [1] }), 400, 'invalid_request');
       failure(await replay('{"table":"people","set":{"age":1,"age":2}}'), 400, 'invalid_json');
     });
   });
 
   describe('protects', () => {
-    it('the quarantine from operators of the project that a trigger puts in front', async () => {
+    it('the quarantine from operators of the project that a trigger puts first', async () => {
       const own = await service.project();
       await own.rows(
         `CREATE FUNCTION never(a text, b text) RETURNS boolean LANGUAGE sql AS 'SELECT false';

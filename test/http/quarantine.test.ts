@@ -1,4 +1,6 @@
-/** Inserts with on_error=quarantine: good records are stored, the others kept with what is wrong, and stored later. */
+/**
+ * Inserts with on_error=quarantine: good records are stored, the others kept with what is wrong, to be stored later.
+ */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { testServers } from '../support/postgres.js';
 import { failure, onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
@@ -34,7 +36,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
   }
 
   describe('works', () => {
-    it('stores the good records and keeps the others as they were sent, with everything that is wrong', async () => {
+    it('stores the good records and keeps the others as they were sent, with all their errors', async () => {
       const body = `[{"email":"a","age":1},{"email":"b", "age":"x", "nme":1.50}, 7, {"email":"c","email":"d"},{"email":"e","age":200},{"email":"f"}]`;
       const answer = await insert(body, '', { 'idempotency-key': 'k1' });
       expect(answer.status).toBe(201);
@@ -62,12 +64,12 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(kept[0]?.idempotency_key).toBe('k1');
     });
 
-    it('answers a batch of good records as any other, and says that none was refused', async () => {
+    it('answers a batch of good records like any other, with 0 refused records', async () => {
       const { body } = await insert([{ email: 'a' }]);
       expect(body).toEqual({ success: true, inserted_rows: 1, quarantined_rows: 0, message: '1 record inserted' });
     });
 
-    it('finds what only Postgres refuses: twice in the batch, there already, no such key; a later record may be pointed at', async () => {
+    it('finds what only Postgres refuses: duplicates in the batch and in the table, missing keys; later records may be referenced', async () => {
       await insert([{ email: 'there' }]);
       const many = Array.from({ length: 200 }, (_, i) => ({ email: `p${i}` }));
       const bad = [{ email: 'p7' }, { email: 'there' }, { email: 'q', boss: 'nobody' }, { email: 'r', boss: 'p199' }];
@@ -89,7 +91,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(await people()).toEqual([{ email: 'a', age: 2 }]);
     });
 
-    it('a repeat with its Idempotency-Key stores and keeps nothing twice', async () => {
+    it('stores and keeps nothing twice on a repeat with its Idempotency-Key', async () => {
       const send = () => insert([{ email: 'a' }, { age: 'x' }], '', { 'idempotency-key': 'again' });
       const first = await send();
       const repeat = await send();
@@ -113,7 +115,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(await project.rows('SELECT record FROM _cdp.quarantine')).toHaveLength(3);
     });
 
-    it('stores what passes by now exactly once, and says what still fails', async () => {
+    it('replays what is now valid exactly once, and says what still fails', async () => {
       await insert([
         { emial: 'a', age: 1 },
         { emial: 'b', age: 'x' },
@@ -162,7 +164,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
   });
 
   describe('refuses', () => {
-    it('what is no batch, a missing table, and return=ids', async () => {
+    it('an invalid batch, a missing table, and return=ids', async () => {
       failure(await insert('[{'), 400, 'invalid_json');
       failure(await insert([]), 400, 'empty_batch');
       failure(
@@ -175,7 +177,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(await list()).toEqual([]);
     });
 
-    it('an unknown error code in a filter, with a near one', async () => {
+    it('an unknown error code in a filter, and suggests a similar one', async () => {
       await insert([{ age: 'x' }]);
       const unknown = 'error=invalid_vlaue';
       const read = failure(await project.call('GET', `/api/cdp/quarantine?${unknown}`), 400, 'invalid_request');
@@ -188,14 +190,14 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(await list()).toHaveLength(1);
     });
 
-    it('to delete everything unless told so', async () => {
+    it('to delete everything unless explicitly asked', async () => {
       failure(await project.call('DELETE', '/api/cdp/quarantine?dry_run=true'), 400, 'invalid_request');
       failure(await project.call('DELETE', '/api/cdp/quarantine'), 400, 'invalid_request');
     });
   });
 
   describe('protects', () => {
-    it('values of others from a token that may not read', async () => {
+    it('values of others from a token without read access', async () => {
       const write = await project.tokenWith('data:write');
       await insert([{ email: 'secret', age: 'x' }]);
       const call = (method: string, path: string, body: unknown) => project.call(method, path, { body, token: write });
@@ -210,7 +212,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       await project.rows('ALTER TABLE people DROP secret');
     });
 
-    it('what is wrong with a record from a replay with other names or values; a typo there is an error', async () => {
+    it('a wrong record from a replay with other names or values: a typo there is an error', async () => {
       await insert([{ age: 'x' }]);
       failure(await replay({ set: { nope: 1 }, rename: { age: 'ega' } }), 400, 'unknown_column');
       await replay({ set: { email: 'a' }, rename: { age: 'boss' } });
@@ -224,13 +226,13 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(await list('?table=after')).toHaveLength(1);
     });
 
-    it('another project sees none of it', async () => {
+    it('records from other projects', async () => {
       await insert([{ age: 'x' }]);
       const other = await service.project();
       expect((await other.call('GET', '/api/cdp/quarantine')).body.records).toEqual([]);
     });
 
-    it('a reader cannot change it', async () => {
+    it('records from changes by a reader', async () => {
       const sql = "INSERT INTO _cdp.quarantine (table_name, record, errors) VALUES ('people', '{}', '[]')";
       const answer = await project.call('POST', '/api/cdp/sql', { body: { sql, read_only: true } });
       failure(answer, 403, 'permission_denied');

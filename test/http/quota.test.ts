@@ -1,5 +1,6 @@
 /**
- * The disk quota of a project: what is refused while it is over, what goes on, and what ends a statement that grows it.
+ * The disk quota of a project: what is refused while it is exceeded, what still works, and what ends a statement that
+ * exceeds it.
  */
 import { randomBytes } from 'node:crypto';
 import { pino } from 'pino';
@@ -68,10 +69,10 @@ describe.each(testServers().map((server) => [server.major, server] as const))('o
        WHERE relnamespace = 'data'::regnamespace) AS relations,
       (SELECT count(*) FROM pg_largeobject_metadata) AS large_objects, (SELECT last_value FROM numbers) AS number`);
 
-  describe('over quota, works', () => {
+  describe('over the quota, works', () => {
     beforeEach(fillProject);
 
-    it('whatever reads', async () => {
+    it('every read', async () => {
       expect(await project.rows('SELECT text FROM notes')).toEqual([{ text: 'one more' }]);
       expect(await project.rows('SELECT reads() AS n')).toEqual([{ n: 1 }]);
       expect(await project.rows('EXPLAIN ANALYZE SELECT * FROM peek')).not.toEqual([]);
@@ -89,7 +90,7 @@ describe.each(testServers().map((server) => [server.major, server] as const))('o
       expect((await project.call('GET', '/api/cdp/schema/table/notes')).status).toBe(200);
     });
 
-    it('a stream, to its end', async () => {
+    it('a stream to its end', async () => {
       const answer = await project.call('POST', '/api/cdp/sql', {
         body: { sql: 'SELECT text FROM ballast' },
         headers: { accept: NDJSON },
@@ -97,7 +98,7 @@ describe.each(testServers().map((server) => [server.major, server] as const))('o
       expect(answer.text.trimEnd().split('\n').at(-1)).toBe('{"done":true,"row_count":20000}');
     });
 
-    it('renaming and commenting, which take no room to speak of', async () => {
+    it('renaming and commenting, which need hardly any space', async () => {
       const path = '/api/cdp/schema/table/notes/column/text';
       expect((await project.call('PUT', path, { body: { new_name: 'words', comment: 'what was said' } })).status).toBe(
         200,
@@ -108,7 +109,7 @@ describe.each(testServers().map((server) => [server.major, server] as const))('o
       ['TRUNCATE', 'TRUNCATE ballast'],
       ['DROP TABLE', 'DROP TABLE ballast'],
       ['a drop between reads', 'SELECT 1; DROP TABLE ballast; SELECT 2'],
-    ])('%s, and writes at once after it', async (_title, text) => {
+    ])('%s, after which writes work at once', async (_title, text) => {
       failure(await insert(project), 403, 'quota_exceeded');
       expect((await sql(project, text)).status).toBe(200);
       expect((await insert(project)).status).toBe(201);
@@ -122,7 +123,7 @@ describe.each(testServers().map((server) => [server.major, server] as const))('o
       expect((await insert(project)).status).toBe(201);
     });
 
-    it('dropping a table through its own call', async () => {
+    it('dropping a table through its route', async () => {
       expect((await project.call('DELETE', '/api/cdp/schema/table/ballast')).status).toBe(200);
       expect((await insert(project)).status).toBe(201);
     });
@@ -142,7 +143,7 @@ describe.each(testServers().map((server) => [server.major, server] as const))('o
       await expect.poll(afterVacuum, { timeout: 20_000 }).toBe(201);
     });
 
-    it('dropping columns and constraints, either way', async () => {
+    it('dropping columns and constraints, by SQL and through routes', async () => {
       expect(
         (await sql(project, 'ALTER TABLE notes DROP CONSTRAINT notes_pkey, DROP COLUMN text CASCADE')).status,
       ).toBe(200);
@@ -151,7 +152,7 @@ describe.each(testServers().map((server) => [server.major, server] as const))('o
       expect((await sql(project, 'INSERT INTO notes DEFAULT VALUES')).status).toBe(200);
     });
 
-    it('keeps what REINDEX and CLUSTER did', async () => {
+    it('REINDEX and CLUSTER', async () => {
       const node = () => project.rows("SELECT pg_relation_filenode('ballast_pkey') AS node");
       const before = await node();
       expect((await sql(project, 'REINDEX TABLE ballast')).status).toBe(200);
@@ -161,7 +162,7 @@ describe.each(testServers().map((server) => [server.major, server] as const))('o
       expect(await node()).not.toEqual(between);
     });
 
-    it('answering a repeated batch as it was answered before', async () => {
+    it('a repeated batch, answered as before', async () => {
       await setQuota(0);
       const key = { 'idempotency-key': 'a-1' };
       const first = await insert(project, key);
@@ -176,18 +177,18 @@ describe.each(testServers().map((server) => [server.major, server] as const))('o
     });
   });
 
-  describe('over quota, refuses', () => {
+  describe('over the quota, refuses', () => {
     // Nothing changes it.
     beforeAll(fillProject);
 
-    it('what an EXPLAIN ANALYZE creates, beside a delete that is kept', async () => {
+    it('what an EXPLAIN ANALYZE creates, next to a delete that is kept', async () => {
       const text =
         "DELETE FROM notes WHERE text = 'x'; EXPLAIN ANALYZE CREATE TABLE made AS SELECT 1 AS n; SELECT 1 AS n";
       expect((await sql(project, text)).status).toBe(200);
       expect(await project.rows("SELECT to_regclass('made') AS made")).toEqual([{ made: null }]);
     });
 
-    it('inserts and what makes tables larger, saying size and quota', async () => {
+    it('inserts and everything that makes tables larger, with the size and the quota', async () => {
       const before = await state();
       const body = failure(await insert(project), 403, 'quota_exceeded');
       expect(body.message).toMatch(/^The project uses \d+\.\d MB of disk; its quota is 16MB$/);
@@ -251,7 +252,7 @@ describe.each(testServers().map((server) => [server.major, server] as const))('o
       expect(await state()).toEqual(before);
     });
 
-    it('a write that a stream asks for', async () => {
+    it('a write in a stream', async () => {
       const before = await state();
       const answer = await project.call('POST', '/api/cdp/sql', {
         body: { sql: "INSERT INTO notes (text) VALUES ('a') RETURNING text" },
@@ -267,14 +268,14 @@ describe.each(testServers().map((server) => [server.major, server] as const))('o
       ['RELEASE SAVEPOINT cdp_quota', 400, 'statement_not_allowed'],
       ['ROLLBACK TO SAVEPOINT cdp_quota', 400, 'statement_not_allowed'],
       ['SELECT broken syntax from (', 400, 'sql_error'],
-    ])('%s, in front of a write', async (text, status, code) => {
+    ])('%s, before a write', async (text, status, code) => {
       const before = await state();
       failure(await sql(project, text), status, code);
       expect((await sql(project, `${text}; INSERT INTO notes (text) VALUES ('a')`)).status).toBeGreaterThanOrEqual(400);
       expect(await state()).toEqual(before);
     });
 
-    it('a write whose refusal is caught by the function that does it', async () => {
+    it('a write whose error is caught by the function that writes', async () => {
       const before = await state();
       expect(await project.rows('SELECT hides() AS said')).toEqual([{ said: '25006' }]);
       expect(await state()).toEqual(before);
@@ -313,7 +314,7 @@ describe.each(testServers().map((server) => [server.major, server] as const))('o
         'a temporary table',
         "CREATE TEMP TABLE copy AS SELECT repeat('x', 1000) FROM (SELECT generate_series(1, 1000000000)) AS g",
       ],
-    ])('the disk from %s without an end', async (_title, text) => {
+    ])('the disk from %s that never ends', async (_title, text) => {
       await project.rows(`
         CREATE FUNCTION fill() RETURNS void LANGUAGE sql AS
           $$ INSERT INTO notes (text) SELECT repeat('x', 1000) FROM generate_series(1, 1000) $$;
@@ -330,7 +331,7 @@ describe.each(testServers().map((server) => [server.major, server] as const))('o
       expect((await insert(project)).status).toBe(201);
     });
 
-    it('the disk from a trigger that a batch sets off', async () => {
+    it('the disk from a trigger that a batch fires', async () => {
       await project.rows(`
         CREATE FUNCTION floods() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
           INSERT INTO ballast (text) SELECT repeat('x', 1000) FROM (SELECT generate_series(1, 1000000000)) AS g; RETURN NEW; END $$;
@@ -341,7 +342,7 @@ describe.each(testServers().map((server) => [server.major, server] as const))('o
       ).toEqual([{ n: 1, b: 0 }]);
     });
 
-    it('the disk from a stream of new rows', async () => {
+    it('the disk from a stream of inserted rows', async () => {
       const endless = `INSERT INTO notes (text) SELECT repeat('x', 1000) FROM (SELECT generate_series(1, 1000000000)) AS g RETURNING 1`;
       const answer = await project.call('POST', '/api/cdp/sql', {
         body: { sql: endless },
@@ -352,7 +353,7 @@ describe.each(testServers().map((server) => [server.major, server] as const))('o
       expect(await project.rows('SELECT count(*) AS n FROM notes')).toEqual([{ n: 1 }]);
     });
 
-    it('the disk from what runs along with deletes: beyond a margin, drops alone are left', async () => {
+    it('the disk from writes next to deletes: beyond a margin, only drops are allowed', async () => {
       await project.rows(`
         CREATE FUNCTION grows() RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
           INSERT INTO ballast (text) SELECT repeat('x', 1000) FROM generate_series(1, 40000); RETURN false; END $$;
@@ -379,14 +380,14 @@ describe.each(testServers().map((server) => [server.major, server] as const))('o
       expect((await insert(project)).status).toBe(201);
     });
 
-    it('nobody from a VACUUM FULL that needs the table twice for a while', async () => {
+    it('a VACUUM FULL that needs the table twice for a while', async () => {
       await project.rows("INSERT INTO ballast (text) SELECT repeat('x', 1000) FROM generate_series(1, 60000)");
       await isSeenOverQuota();
       failure(await insert(project), 403, 'quota_exceeded');
       expect((await sql(project, 'VACUUM FULL ballast')).status).toBe(200);
     });
 
-    it('a project from the quota of its neighbour', async () => {
+    it('a project from the quota of its neighbor', async () => {
       const neighbour = await service.project();
       await neighbour.table('notes', { text: 'TEXT' });
       await project.rows("INSERT INTO ballast (text) SELECT repeat('x', 1000) FROM generate_series(1, 20000)");
@@ -426,7 +427,7 @@ describe('the quota of a project', () => {
     );
   };
 
-  it('is the setting, one of its own, or none, and a change holds within a second', async () => {
+  it('is the setting, its own, or none, and a change takes effect within a second', async () => {
     const project = await filled();
     await until(async () => (await insert(project)).status === 403, 10_000);
     expect(await shown(project.name)).toMatchObject({ quota: 'default', size_bytes: expect.any(Number) as number });
@@ -445,7 +446,7 @@ describe('the quota of a project', () => {
     expect((await shown(project.name))?.size_bytes).toBeGreaterThan(20 * 1024 * 1024);
   });
 
-  it('holds on every instance, each by its own look', async () => {
+  it('applies on every instance, each by its own measurement', async () => {
     const project = await filled();
     const second = await startService(service.config, pino({ level: 'silent' }));
     const at = (url: string, text: string) =>
@@ -460,7 +461,7 @@ describe('the quota of a project', () => {
     }
   });
 
-  it('counts what is in the quarantine', async () => {
+  it('includes what is in the quarantine', async () => {
     const project = await service.project();
     await project.table('numbers', { n: 'INTEGER' });
     const batch = () => Array.from({ length: 250 }, () => ({ n: randomBytes(10_000).toString('base64') }));
@@ -482,7 +483,7 @@ describe('the quota of a project', () => {
     expect(dropped.body.deleted_rows).toBeGreaterThanOrEqual(250);
   });
 
-  it('is no label in the metrics, the number of projects over it is', async () => {
+  it('is no label in the metrics, which count the projects over their quota', async () => {
     const project = await filled();
     await until(async () => (await insert(project)).status === 403, 10_000);
     const { text } = await service.call('GET', '/metrics');
@@ -490,7 +491,7 @@ describe('the quota of a project', () => {
     expect(text).not.toContain(project.name);
   });
 
-  it('is refused where it is none, and stays what it was', async () => {
+  it('is refused if it is invalid, and stays what it was', async () => {
     const project = await service.project();
     for (const quota of ['', '5', '5GBs', '-1GB', '1.5GB', '15MB', '1025TB', ' 1GB', 'off', 0, null, 5]) {
       failure(await setQuota(project.name, quota), 400, 'invalid_request');

@@ -1,4 +1,7 @@
-/** Requests of one token within a time: off by default, told in every answer where it is on (contract section 8). */
+/**
+ * Requests of one token within a time window: off by default, reported in every answer if it is on (contract section
+ * 8).
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { errorOf, login, withClient } from '../postgres-port/connect.js';
@@ -27,7 +30,7 @@ function told({ headers }: TestAnswer): { remaining: number; seconds: number } {
 }
 
 describe('works', () => {
-  it('counts down to the limit, refuses one above, and says when to come again', async () => {
+  it('counts down to the limit, refuses the next request, and says when to retry', async () => {
     const token = await project.tokenWith('schema:read');
     for (let left = REQUESTS - 1; left >= 0; left--) {
       const answer = await read(token);
@@ -43,7 +46,7 @@ describe('works', () => {
     expect(seconds).toBeLessThanOrEqual(WINDOW_S);
   });
 
-  it('opens again after the time that it says', async () => {
+  it('accepts requests again after that time', async () => {
     const quick = await startTestService({ 'rate-limit': '1/1s' });
     try {
       const { token } = await quick.project();
@@ -59,7 +62,7 @@ describe('works', () => {
     }
   });
 
-  it('counts logins at the Postgres port, too', async () => {
+  it('counts logins at the Postgres port too', async () => {
     const limited = await startTestService({ 'rate-limit': '3/1h', 'pg-port': '0' });
     try {
       const first = await limited.project();
@@ -78,14 +81,14 @@ describe('works', () => {
     }
   });
 
-  it('counts each token by itself', async () => {
+  it('counts each token separately', async () => {
     const [one, other] = [await project.tokenWith('schema:read'), await project.tokenWith('schema:read')];
     for (let i = 0; i <= REQUESTS; i++) await read(one);
     failure(await read(one), 429, 'rate_limited');
     expect(told(await read(other)).remaining).toBe(REQUESTS - 1);
   });
 
-  it('tells refusals too, and streams', async () => {
+  it('reports it in refusals and streams too', async () => {
     const token = await project.tokenWith('sql:read');
     const sql = (body: object, headers = {}) => service.call('POST', '/api/cdp/sql', { token, body, headers });
     expect(told(await read(token))).toMatchObject({ remaining: 3 });
@@ -138,7 +141,7 @@ describe('protects', () => {
     expect(answers.filter(({ status }) => status === 429)).toHaveLength(40 - REQUESTS);
   });
 
-  it('has neither limit nor headers where the setting is not given', async () => {
+  it('has neither a limit nor headers without the setting', async () => {
     const open = await startTestService();
     try {
       const own = await open.project();

@@ -1,4 +1,4 @@
-/** A body takes the memory of its bytes, in however many pieces it comes. */
+/** A body takes the memory of its bytes, in however many chunks it arrives. */
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { afterAll, beforeAll, expect, it } from 'vitest';
@@ -24,7 +24,7 @@ function used(): number {
   return heapUsed + arrayBuffers;
 }
 
-it('chunks of a byte', async () => {
+it('uses no more memory than the bytes of a body that arrives one byte at a time', async () => {
   const socket = await connect(service.url);
   const write = (bytes: string) => new Promise((resolve) => socket.write(bytes, resolve));
   const before = used();
