@@ -1,5 +1,5 @@
 /**
- * Receipts over HTTP: what became of a batch with an Idempotency-Key, and the end of all doubt about one that was not
+ * Receipts over HTTP: what happened to a batch with an Idempotency-Key, and how to settle a key whose batch was not
  * stored.
  */
 import { createHash } from 'node:crypto';
@@ -69,7 +69,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
     });
 
   describe('works', () => {
-    it('a batch has a receipt from its own transaction: table, rows, time, transaction and the SHA-256 of its body', async () => {
+    it('for a batch, from its own transaction: table, rows, time, transaction and the SHA-256 of its body', async () => {
       const [key, body, before] = [newKey(), batch(), Date.now()];
       expect(await receipt(key)).toMatchObject({ success: true, key, status: 'not_stored', settled: false });
       await insert(key, body);
@@ -95,7 +95,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
     });
 
     it.each(['?return=ids', '?on_conflict=n', '?on_conflict=n&return=ids'])(
-      'so has one sent with %s',
+      'for a batch sent with %s',
       async (query) => {
         const [key, body] = [newKey(), batch()];
         expect((await insert(key, body, `/api/cdp/data/events${query}`)).status).toBe(201);
@@ -108,7 +108,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       },
     );
 
-    it('so has one that deletes; one that is gzipped has the SHA-256 of what it unpacks to', async () => {
+    it('for a batch that deletes, and with the SHA-256 of the decompressed body for one in gzip', async () => {
       const { gzipSync } = await import('node:zlib');
       const [key, body] = [newKey(), batch()];
       const gzipped = { 'idempotency-key': key, 'content-encoding': 'gzip' };
@@ -120,7 +120,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(await receipt(deletes)).toMatchObject({ status: 'stored', operation: 'delete', table: 'events', rows: 2 });
     });
 
-    it('a thousand keys at once, in their order', async () => {
+    it('for a thousand keys at once, in their order', async () => {
       const stored = [newKey(), newKey()];
       for (const key of stored) await insert(key);
       const keys = Array.from({ length: 1_000 }, (_, i) => (i % 500 === 7 ? stored[i > 500 ? 1 : 0] : `nobody-${i}`));
@@ -133,7 +133,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       failure(await insert('nobody-999'), 409, 'key_settled');
     });
 
-    it('while the batch is running it is told so, and the key cannot be settled', async () => {
+    it('while a batch is running: the answer says so, and the key cannot be settled', async () => {
       const key = newKey();
       const first = await whileRunning(key, async () => {
         for (const query of ['?table=events', '', '?table=events&settle=true', '?settle=true']) {
@@ -145,7 +145,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(await receipt(key, '?settle=true')).toMatchObject({ status: 'stored' });
     });
 
-    it('a key used for several tables has a receipt for each', async () => {
+    it('with a receipt for each table if a key is used for several', async () => {
       const key = newKey();
       await insert(key);
       await insert(key, batch(), '/api/cdp/data/others');
@@ -156,7 +156,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(answer.body.message).toContain('"others", "events"');
     });
 
-    it('free SQL and a schema change have receipts too, without a table, so that nothing done is `not_stored`', async () => {
+    it('for free SQL and a schema change, without a table, so that nothing done is `not_stored`', async () => {
       const [key, body] = [newKey(), JSON.stringify({ sql: `INSERT INTO others VALUES (DEFAULT, ${++count})` })];
       const headers = { 'idempotency-key': key };
       expect((await project.call('POST', '/api/cdp/sql', { body, headers })).status).toBe(200);
@@ -172,13 +172,13 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(failure(both, 400, 'invalid_request').message).toBe('2 requests have this key: schema, sql');
     });
 
-    it.each(['k'.repeat(255), 'a/b c%?#&+"\\;..', '.'])('takes the key %j in the path', async (key) => {
+    it.each(['k'.repeat(255), 'a/b c%?#&+"\\;..', '.'])('for the key %j in the path', async (key) => {
       await insert(key);
       if (key !== '.') expect(await receipt(key)).toMatchObject({ key, status: 'stored' });
       expect(await ask({ keys: [key] })).toMatchObject([{ key, status: 'stored' }]);
     });
 
-    it('a second instance knows the receipt, and settles for both', async () => {
+    it('on a second instance, which can also settle the key for both', async () => {
       const [key, settled] = [newKey(), newKey()];
       await insert(key);
       const second = await startService(service.config, pino({ level: 'silent' }));
@@ -193,7 +193,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       failure(await insert(settled), 409, 'key_settled');
     });
 
-    it('is kept for receipt-days, while the key itself is free after 24 hours', async () => {
+    it('for receipt-days, although the key itself is free after 24 hours', async () => {
       const key = newKey();
       await insert(key);
       const first = await receipt(key);
@@ -214,7 +214,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
   });
 
   describe('refuses', () => {
-    it('a batch under a settled key, for ever, and nothing is stored', async () => {
+    it('a batch under a settled key permanently, and stores nothing', async () => {
       for (const [settled, query] of [
         [newKey(), '?settle=true'],
         [newKey(), '?table=events&settle=true'],
@@ -239,7 +239,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       }
     });
 
-    it('nothing that is stored: settling leaves its receipt and its repeats as they are', async () => {
+    it('to change what is stored: settling its key leaves the receipt and repeats as they are', async () => {
       const [key, body] = [newKey(), batch()];
       const first = await insert(key, body);
       for (const query of ['?settle=true', '?table=events&settle=true']) {
@@ -263,7 +263,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
   });
 
   describe('protects', () => {
-    it('other projects: they see no receipt, and settle only their own keys', async () => {
+    it('other projects: they see no receipt, and can settle only their own keys', async () => {
       const [key, free] = [newKey(), newKey()];
       await insert(key);
       const seen = await neighbour.call('GET', `/api/cdp/receipts/${key}`);
@@ -272,7 +272,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect((await insert(free)).status).toBe(201);
     });
 
-    it('settled while they are sent: each is stored or refused for ever, and the receipt says which', async () => {
+    it('keys that are settled while their batches are sent: each is stored or refused permanently, and the receipt says which', async () => {
       const outcomes = { stored: 0, settled: 0 };
       for (let round = 0; round < 4; round++) {
         const keys = Array.from({ length: 40 }, newKey);

@@ -1,6 +1,6 @@
 /**
- * Random tables and batches against the real service: what is answered 201 reads back equal, what is refused changes
- * nothing, and nothing is ever a 500.
+ * Random tables and batches against the real service: what gets 201 reads back equal, what is refused changes nothing,
+ * and nothing causes a 500.
  */
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, it } from 'vitest';
@@ -105,7 +105,7 @@ async function insert(table: string, body: string | Uint8Array, how: string): Pr
 
 const count = async (table: string) => Number((await project.rows(`SELECT count(*) AS n FROM ${table}`))[0]?.n);
 
-it('what the contract takes is stored and reads back equal', async () => {
+it('what the contract accepts is stored and reads back equal', async () => {
   const batch = fc.array(fc.constantFrom(...types), { minLength: 1, maxLength: 6 }).chain((columnTypes) => {
     const cell = (type: string) =>
       fc.option(fc.oneof({ weight: 9, arbitrary: CELLS[type] as fc.Arbitrary<Cell> }, fc.constant(NULL)), {
@@ -140,7 +140,7 @@ it('what the contract takes is stored and reads back equal', async () => {
   );
 });
 
-it('a hostile batch is stored whole or refused whole', async () => {
+it('a hostile batch is stored as a whole or refused as a whole', async () => {
   const table = await newTable(types);
   const columns = ['n', 'id', ...types.map((_, i) => `c${i}`)];
   const key = fc.oneof(
@@ -167,7 +167,7 @@ it('a hostile batch is stored whole or refused whole', async () => {
   );
 });
 
-it('a hostile body is refused whole, or is a batch', async () => {
+it('a hostile body is refused as a whole, unless it is a batch', async () => {
   const table = await newTable(types);
   const body = fc.oneof(
     fc.json({ stringUnit: 'binary' }),
@@ -189,7 +189,7 @@ it('a hostile body is refused whole, or is a batch', async () => {
   );
 });
 
-it('a hostile path, query or key of a request is a clear refusal', async () => {
+it('a hostile path, query or key of a request is clearly refused', async () => {
   const table = await newTable(['TEXT']);
   const text = fc.oneof(
     fc.string({ unit: 'binary' }).filter((s) => !s.includes('\0')),

@@ -1,6 +1,6 @@
 /**
  * What only Postgres can refuse in a batch (contract section 6): constraints, triggers and limits of tables that free
- * SQL made. The answer names the records, and nothing is stored.
+ * SQL created. The answer names the records, and nothing is stored.
  */
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -39,7 +39,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
   describe('ids', () => {
     const id = (n: number) => `00000000-0000-7000-8000-00000000000${n}`;
 
-    it('an id that is in the table already, and one that is twice in the batch', async () => {
+    it('already in the table, or twice in the batch', async () => {
       await project.table('ids', { v: 'TEXT' });
       expect((await insert('ids', [{ id: id(1) }, { v: 'x' }])).status).toBe(201);
       const body = await refusal('ids', [{ v: 'a' }, { id: id(1) }, { id: id(2) }], 409, 'unique_violation', [1]);
@@ -53,7 +53,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
   });
 
   describe('columns', () => {
-    it('every value that a type of Postgres does not take, with its column', async () => {
+    it('every value that a Postgres type does not accept, with its column', async () => {
       await project.rows(`CREATE TYPE mood AS ENUM ('sad', 'ok');
         CREATE TABLE typed (day date, price numeric(5, 2), tags int[], mood mood, note text)`);
       const right = { day: '2026-01-31', price: 1.5, tags: [1], mood: 'ok', note: 'x' };
@@ -63,7 +63,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(body.errors?.[1]?.message).toMatch(/^Record 1, "mood": .*"glad"/);
     });
 
-    it('of a unique index, one or several', async () => {
+    it('of a unique index, one or more', async () => {
       await project.rows('CREATE TABLE sole (a text UNIQUE, b text, c text, UNIQUE (b, c))');
       const batch = [{ a: 'x', b: 'x', c: 'x' }, { a: 'x' }, { b: 'x', c: 'x' }, { a: 'x' }];
       const body = await refusal('sole', batch, 409, 'unique_violation', [1, 2, 3]);
@@ -79,7 +79,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(stored.errors?.[0]).not.toHaveProperty('hint');
     });
 
-    it('whose length or domain a value exceeds, scalar and in arrays', async () => {
+    it('whose length or domain a value violates, also in arrays', async () => {
       await project.rows(`CREATE DOMAIN percentage AS int CHECK (VALUE <= 100);
         CREATE TABLE short (a varchar(3), b char(2), c varchar(2)[], d bit(3), p percentage, note json)`);
       const right = { a: 'abc', b: 'x ', c: ['ab'], d: '101', p: 100, note: { a: 1 } };
@@ -90,7 +90,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(beyond.errors).toMatchObject([{ column: 'p' }]);
     });
 
-    it('of a CHECK, a FOREIGN KEY and an exclusion, but not of a table that a trigger writes to', async () => {
+    it('of a CHECK, a FOREIGN KEY and an exclusion constraint, but not of a table that a trigger writes to', async () => {
       await project.rows(`CREATE TABLE parents (a int, b int, PRIMARY KEY (a, b));
         CREATE TABLE ruled (k int CONSTRAINT positive CHECK (k > 0), b int, a int, r int4range,
           FOREIGN KEY (a, b) REFERENCES parents, EXCLUDE USING gist (r WITH &&));
@@ -107,7 +107,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
   });
 
   describe('constraints', () => {
-    it('NOT NULL, as null and as a missing key', async () => {
+    it('NOT NULL, for null and for a missing key', async () => {
       await project.rows('CREATE TABLE needed (a text NOT NULL, b text)');
       const batch = [{ a: 'x' }, { b: 'y' }, { a: null }, { a: 'z' }];
       const body = await refusal('needed', batch, 400, 'constraint_violation', [1, 2]);
@@ -141,7 +141,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
     });
 
     it.each(['', 'DEFERRABLE INITIALLY DEFERRED'])(
-      'records that point at each other are not blamed for the wrong one beside them %s',
+      'records that refer to each other are not blamed for a bad one next to them %s',
       async (deferred) => {
         await project.rows(`DROP TABLE IF EXISTS nodes; CREATE TABLE nodes (
           k bigint PRIMARY KEY, up bigint REFERENCES nodes ${deferred}, v bigint CHECK (v > 0))`);
@@ -164,7 +164,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       await refusal('booked', batch, 400, 'constraint_violation', [2]);
     });
 
-    it('a constraint that speaks only at the commit', async () => {
+    it('a constraint that is checked only at the commit', async () => {
       await project.rows(`CREATE TABLE late (v bigint UNIQUE DEFERRABLE INITIALLY DEFERRED)`);
       await refusal('late', [{ v: 1 }, { v: 2 }, { v: 1 }], 409, 'unique_violation', [2]);
     });
@@ -186,7 +186,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       ]);
     });
 
-    it('more than 50 records: 50 are listed, all are counted', async () => {
+    it('more than 50 records: lists 50 and counts all', async () => {
       await project.rows('CREATE TABLE positive (v bigint CHECK (v > 0))');
       const batch = Array.from({ length: 250 }, (_, v) => ({ v: v % 2 === 0 ? 1 : -v }));
       const body = failure(await insert('positive', batch), 400, 'constraint_violation');
@@ -196,14 +196,14 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(await count('positive')).toBe(0);
     });
 
-    it('rows of several INSERTs: one refused record undoes those with other keys too', async () => {
+    it('rows of several INSERTs: one refused record undoes the others', async () => {
       await project.rows('CREATE TABLE kinds (a bigint DEFAULT 1, b bigint DEFAULT 1, c bigint CHECK (c > 0))');
       await refusal('kinds', [{ a: 1 }, { b: 1 }, {}, { c: 0 }, { a: 1, b: 1 }], 400, 'constraint_violation', [3]);
     });
   });
 
-  describe('code of the project', () => {
-    it('a trigger that raises names the record by its message', async () => {
+  describe('code in the project', () => {
+    it('a trigger that raises an error: the record is named with its message', async () => {
       await project.rows(`CREATE TABLE watched (v bigint);
         CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
           BEGIN IF NEW.v < 0 THEN RAISE EXCEPTION 'no debts' USING HINT = 'pay first'; END IF; RETURN NEW; END $$;
@@ -221,7 +221,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       await refusal('audited', [{ v: 1 }, { v: -1 }, { v: 2 }, { v: -2 }], 400, 'constraint_violation', [1, 3]);
     });
 
-    it('a trigger of the whole statement that raises refuses the batch', async () => {
+    it('a statement trigger that raises an error: the batch is refused', async () => {
       await project.rows(`CREATE TABLE pairs (v bigint);
         CREATE FUNCTION even() RETURNS trigger LANGUAGE plpgsql AS $$
           BEGIN IF (SELECT count(*) FROM pairs) > 1 THEN RAISE EXCEPTION 'too many'; END IF; RETURN NULL; END $$;
@@ -232,7 +232,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(await count('pairs')).toBe(1);
     });
 
-    it('a trigger whose own code is broken, a check that divides by zero, a default that fails', async () => {
+    it('a trigger with an error in its code, a check that divides by zero, a default that fails', async () => {
       await project.rows(`CREATE TABLE broken (v bigint);
         CREATE FUNCTION break() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM nosuch(); RETURN NEW; END $$;
         CREATE TRIGGER break BEFORE INSERT ON broken FOR EACH ROW EXECUTE FUNCTION break();
@@ -244,7 +244,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
     });
 
     it.each(['57014', '57P01', '40001', '53100', 'XX000', '08006', '42P01', '3D000', '25P02'])(
-      'a trigger that raises the SQLSTATE %s: a clear failure, nothing stored, and the service goes on',
+      'a trigger that raises the SQLSTATE %s: a clear error, nothing stored, and the service continues',
       async (sqlstate) => {
         await project.rows(`DROP TABLE IF EXISTS lying; CREATE TABLE lying (v bigint);
           CREATE OR REPLACE FUNCTION lie() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -1,5 +1,6 @@
 /**
- * Batch insert over HTTP: requests, answers, and what the service refuses by itself (specification 4.4, contract 6).
+ * Batch insert over HTTP: requests, answers, and what the service itself refuses (specification 4.4, contract section
+ * 6).
  */
 import { gzipSync } from 'node:zlib';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
@@ -36,7 +37,7 @@ const batchOf = (bytes: number) => {
 };
 
 describe('works', () => {
-  it('answers 201 with exactly the fields of the specification', async () => {
+  it('with 201 and exactly the fields of the specification', async () => {
     const answer = await insert(people(2));
     expect(answer.status).toBe(201);
     expect(answer.body).toEqual({ success: true, inserted_rows: 2, message: '2 records inserted' });
@@ -44,7 +45,7 @@ describe('works', () => {
     expect(answer.headers.get('cache-control')).toBe('no-store');
   });
 
-  it.each([1, 250])('stores %d records, each with a UUID v7 of its own', async (count) => {
+  it.each([1, 250])('for %d records, each with a UUID v7 of its own', async (count) => {
     const answer = await insert(people(count));
     expect(answer.body).toMatchObject({ success: true, inserted_rows: count });
     const rows = await project.rows('SELECT id, name, age FROM people ORDER BY age');
@@ -53,7 +54,7 @@ describe('works', () => {
     for (const { id } of rows) expect(id).toMatch(UUID_V7);
   });
 
-  it('stores a record that comes alone as it stores it among others', async () => {
+  it('for a single record, which is stored as it is among others', async () => {
     await project.table('each', { a: 'TEXT', b: 'INTEGER', c: 'FLOAT', d: 'BOOLEAN', e: 'TIMESTAMP', f: 'JSONB' });
     const records = [
       { a: 'x\ty\n"', b: -9223372036854775000, c: 1e300, d: true, e: '1969-07-20T20:17:40.5Z', f: { a: [1, null] } },
@@ -77,14 +78,14 @@ describe('works', () => {
     expect(found.map(({ n }) => n)).toEqual([4, 4, 4, 4]);
   });
 
-  it('{} is a row with only an id', async () => {
+  it('for {}, which is a row with only an id', async () => {
     expect((await insert([{}, {}])).body).toMatchObject({ inserted_rows: 2 });
     const rows = await project.rows('SELECT * FROM people');
     expect(rows).toHaveLength(2);
     for (const row of rows) expect(row).toEqual({ id: row.id, name: null, age: null, note: null });
   });
 
-  it('records may differ in their keys, and in the order of their keys', async () => {
+  it('for records that differ in their keys and the order of their keys', async () => {
     await insert([{ name: 'a' }, { age: 2, name: 'b' }, {}, { note: { x: 1 }, age: 3 }, { name: null, age: null }]);
     expect(await project.rows('SELECT name, age, note FROM people ORDER BY name, age')).toEqual([
       { name: 'a', age: null, note: null },
@@ -95,7 +96,7 @@ describe('works', () => {
     ]);
   });
 
-  it('?return=ids answers the ids in the order of the records, whatever their keys', async () => {
+  it('with ?return=ids, which returns the ids in record order, whatever their keys', async () => {
     const own = '0192aaaa-bbbb-7ccc-8ddd-eeeeeeeeeeee';
     const records = [
       { name: '0' },
@@ -121,7 +122,7 @@ describe('works', () => {
     ]);
   });
 
-  it('?return=ids holds for 250 records that alternate in their keys', async () => {
+  it('with ?return=ids for 250 records that alternate in their keys', async () => {
     const records = Array.from({ length: 250 }, (_, age) => ({
       age,
       ...(age % 3 === 0 ? { id: `00000000-0000-7000-8000-${String(age).padStart(12, '0')}` } : {}),
@@ -131,14 +132,14 @@ describe('works', () => {
     expect(body.ids).toEqual(rows.map(({ id }) => id));
   });
 
-  it('takes a gzipped body', async () => {
+  it('for a body in gzip', async () => {
     const body = gzipSync(JSON.stringify(people(250)));
     expect((await insert(body, '', { 'content-encoding': 'gzip' })).status).toBe(201);
     expect((await insert(gzipSync('[{}]'), '', { 'content-encoding': 'GZIP' })).status).toBe(201);
     expect(await stored()).toBe(251);
   });
 
-  it('takes a body of exactly 10 MiB, gzipped or not', async () => {
+  it('for a body of exactly 10 MiB, compressed or not', async () => {
     const body = batchOf(10 * MIB);
     expect((await insert(body)).status).toBe(201);
     expect((await insert(gzipSync(body), '', { 'content-encoding': 'gzip' })).status).toBe(201);
@@ -147,7 +148,7 @@ describe('works', () => {
     );
   });
 
-  it('takes a body with a charset in its type and white space around it', async () => {
+  it('for a body with a charset in its type and white space around it', async () => {
     const answer = await insert(' \n[ { "name" : "x" } ]\r\n', '', {
       'content-type': 'application/json; charset=utf-8',
     });
@@ -209,12 +210,12 @@ describe('refuses', () => {
     expect(body.message).toContain('Record 1');
   });
 
-  it('a key given twice in a record', async () => {
+  it('a duplicate key in a record', async () => {
     const body = await nothingStored(await insert('[{},{"name":"a","name":"b"}]'), 400, 'invalid_json');
     expect(body.errors).toMatchObject([{ record: 1, column: 'name' }]);
   });
 
-  it('an unknown column, with a near name', async () => {
+  it('an unknown column, and suggests a similar name', async () => {
     const body = await nothingStored(await insert([{ name: 'a' }, { nmae: 'b' }]), 400, 'unknown_column');
     expect(body.errors).toMatchObject([
       { record: 1, column: 'nmae', error: 'unknown_column', hint: 'Did you mean "name"?' },
@@ -231,7 +232,7 @@ describe('refuses', () => {
     },
   );
 
-  it('more than 50 wrong cells: 50 are listed, all are counted', async () => {
+  it('more than 50 bad cells: lists 50 and counts all', async () => {
     const records = people(250).map(({ name }) => ({ name, age: 'young', what: 1 }));
     const body = await nothingStored(await insert(records), 400, 'invalid_value');
     expect(body.errors).toHaveLength(50);
@@ -250,13 +251,13 @@ describe('refuses', () => {
     },
   );
 
-  it('another value of "return", and says which there is', async () => {
+  it('another value of "return", and lists the allowed ones', async () => {
     expect(failure(await insert([{}], '?return=id'), 400, 'invalid_request').message).toBe(
       'query.return must be "ids"',
     );
   });
 
-  it('a table that does not exist, with a near name', async () => {
+  it('a table that does not exist, and suggests a similar name', async () => {
     const answer = await project.call('POST', '/api/cdp/data/poeple', { body: [{}] });
     expect(failure(answer, 404, 'table_not_found').hint).toBe('Did you mean "people"?');
   });
@@ -270,12 +271,12 @@ describe('refuses', () => {
 });
 
 describe('protects', () => {
-  it('a wrong cell in the last of 250 records stores none of them', async () => {
+  it('the batch: a bad cell in the last of 250 records stores none of them', async () => {
     failure(await insert([...people(249), { age: 'x' }]), 400, 'invalid_value');
     expect(await stored()).toBe(0);
   });
 
-  it('a token without data:write stores nothing', async () => {
+  it('the table from a token without data:write, and stores nothing', async () => {
     const token = await project.tokenWith('schema:read', 'schema:write', 'sql:read', 'sql:write');
     const body = failure(await project.call('POST', PATH, { body: people(1), token }), 403, 'insufficient_scope');
     expect(body.message).toContain('data:write');
@@ -283,12 +284,12 @@ describe('protects', () => {
     expect(await stored()).toBe(0);
   });
 
-  it('a token with data:write alone is enough', async () => {
+  it('no more than necessary: a token with data:write alone can insert', async () => {
     const token = await project.tokenWith('data:write');
     expect((await project.call('POST', PATH, { body: people(1), token })).status).toBe(201);
   });
 
-  it('401 and 403 come before anything about the table or the body', async () => {
+  it('names of tables and columns: 401 and 403 come before anything about the table or the body', async () => {
     const token = await project.tokenWith('sql:read');
     for (const path of [PATH, '/api/cdp/data/nosuch', '/api/cdp/data/a%20b']) {
       failure(await call(service.url, 'POST', path, { body: 'no json' }), 401, 'unauthorized');
@@ -296,7 +297,7 @@ describe('protects', () => {
     }
   });
 
-  it('a name or value that looks like SQL is a name or value', async () => {
+  it('the schema: a name or value that looks like SQL is only a name or value', async () => {
     const evil = `x'); DROP TABLE people; --`;
     expect((await insert([{ name: evil, note: { [evil]: evil } }])).status).toBe(201);
     expect(await project.rows('SELECT name, note FROM people')).toEqual([{ name: evil, note: { [evil]: evil } }]);
@@ -309,7 +310,7 @@ describe('protects', () => {
     expect(await stored()).toBe(1);
   });
 
-  it('a message shows the beginning of a value only', async () => {
+  it('values: a message shows only the beginning of one', async () => {
     const body = failure(await insert([{ age: 'x'.repeat(1_000_000) }]), 400, 'invalid_value');
     expect(JSON.stringify(body).length).toBeLessThan(1_000);
   });

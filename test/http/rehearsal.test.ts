@@ -1,4 +1,4 @@
-/** Writes with dry_run: really run, answered as they would be, and rolled back. */
+/** Writes with dry_run: executed for real, answered as usual, and rolled back. */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { testServers } from '../support/postgres.js';
 import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
@@ -32,7 +32,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
     const answer = await project.call(method, path(rest), { body });
     return { ...answer, impact: answer.body.impact as Impact };
   };
-  it('tells what happens in other schemas, with their names', async () => {
+  it('reports what happens in other schemas, with their names', async () => {
     await project.rows('CREATE SCHEMA IF NOT EXISTS other; CREATE TABLE IF NOT EXISTS other.people (a integer)');
     const { impact } = await rehearse('POST', 'sql', {
       sql: 'INSERT INTO other.people VALUES (1); UPDATE people SET age = NULL; ALTER TABLE other.people ALTER a TYPE bigint; CREATE TEMP TABLE t (a int)',
@@ -66,7 +66,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
     ['DELETE', 'data/people?by=email', [{ email: 'a' }], 200],
     ['POST', 'quarantine/replay', { table: 'people' }, 200],
     ['POST', 'sql', { sql: 'DELETE FROM people; SELECT count(*) FROM people' }, 200],
-  ])('%s %s is answered as it would be, and changes nothing', async (method, rest, body, status) => {
+  ])('answers %s %s as usual and changes nothing', async (method, rest, body, status) => {
     const before = await state();
     const rehearsed = await rehearse(method, rest, body);
     expect(rehearsed.status, rehearsed.text).toBe(status);
@@ -85,7 +85,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
     await project.rows('DROP TABLE IF EXISTS others, persons');
   });
 
-  it('says rows, locks, rewritten tables and the time', async () => {
+  it('reports rows, locks, rewritten tables and the duration', async () => {
     const upsert = await rehearse('POST', 'data/people?on_conflict=email', [{ email: 'a', age: '9' }, { email: 'c' }]);
     expect(upsert.impact.rows).toEqual([{ table: 'people', inserted: 1, updated: 1, deleted: 0 }]);
     expect(upsert.impact.locks).toEqual([{ table: 'people', modes: ['RowExclusiveLock'] }]);
@@ -108,7 +108,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
     expect(sql.impact.rows).toEqual([{ table: 'people', inserted: 0, updated: 2, deleted: 0 }]);
   });
 
-  it('names the sequences that it used, since nothing sets them back', async () => {
+  it('names the sequences it used, because nothing resets them', async () => {
     await project.rows(`
       CREATE SEQUENCE IF NOT EXISTS ticks; CREATE SEQUENCE IF NOT EXISTS "left"; CREATE SCHEMA IF NOT EXISTS other;
       DROP TABLE IF EXISTS other.counted; CREATE TABLE other.counted (n bigint GENERATED ALWAYS AS IDENTITY, t text);
@@ -129,7 +129,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
     await project.rows('DROP SEQUENCE ticks, "left"; DROP TABLE other.counted');
   });
 
-  it('refuses what would be refused, in the same words', async () => {
+  it('refuses what would be refused, with the same error', async () => {
     const body = [{ email: 'a' }, { nme: 1 }];
     const strip = ({ request_id: _, ...rest }: Record<string, unknown>) => rest;
     const rehearsed = await rehearse('POST', 'data/people', body);
@@ -145,20 +145,20 @@ describe.each(testServers())('on Postgres $major', (server) => {
     expect(lost).toMatchObject({ rows: 2, ids });
   });
 
-  it('checks what only a commit would', async () => {
+  it('checks what only a commit would check', async () => {
     await project.rows(`CREATE TABLE kids (parent text REFERENCES people (email) DEFERRABLE INITIALLY DEFERRED)`);
     failure(await rehearse('POST', 'sql', { sql: "INSERT INTO kids VALUES ('nobody')" }), 400, 'constraint_violation');
     await project.rows('DROP TABLE kids');
   });
 
-  it('refuses what cannot be rehearsed: statements outside a transaction, reads, streams, an Idempotency-Key', async () => {
+  it('refuses what cannot be rehearsed: statements that cannot run in a transaction, reads, streams, an Idempotency-Key', async () => {
     failure(await rehearse('POST', 'sql', { sql: 'VACUUM people' }), 400, 'statement_not_allowed');
     failure(await rehearse('POST', 'sql', { sql: 'SELECT 1', read_only: true }), 400, 'invalid_request');
     const headers = { 'idempotency-key': 'k' };
     failure(await project.call('POST', path('data/people'), { body: [{}], headers }), 400, 'invalid_request');
   });
 
-  it('is in the audit log as what it is', async () => {
+  it('is recorded in the audit log as a rehearsal', async () => {
     await rehearse('POST', 'data/people', [{ email: 'c' }]);
     const admin = (await service.engine.tokens.create(null)).token;
     await expect

@@ -1,4 +1,4 @@
-/** `repair` of the admin API: what a project did to itself, or a half restored backup to it, is put right again. */
+/** `repair` of the admin API restores what a project, or a backup restored halfway, has broken. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Placement } from '../../src/tenancy/placement.js';
 import { testServers } from '../support/postgres.js';
@@ -54,7 +54,7 @@ describe.each(TENANCIES)('on $where', ({ start }) => {
     expect(seen).toMatchObject({ status: 200 });
   }
 
-  it('finds nothing wrong with a sound project, and changes nothing', async () => {
+  it('finds nothing wrong with an intact project, and changes nothing', async () => {
     const { project } = await newProject();
     await insert(project);
     await project.rows('CREATE TYPE floats AS RANGE (subtype = float8)');
@@ -100,7 +100,7 @@ describe.each(TENANCIES)('on $where', ({ start }) => {
       ],
       /^its roles have their own settings,its roles lack privileges$/,
     ],
-  ])('mends %s', async (_what, spoil, repaired) => {
+  ])('repairs %s', async (_what, spoil, repaired) => {
     const { project, placement } = await newProject();
     await insert(project);
     await inProject(service, placement, async (client) => {
@@ -113,7 +113,7 @@ describe.each(TENANCIES)('on $where', ({ start }) => {
     expect((await repair(project.name)).body.repaired).toEqual([]);
   });
 
-  it('gives back what the project took from itself by SQL', async () => {
+  it('restores what the project took from itself by SQL', async () => {
     const { project } = await newProject();
     await project.rows('REVOKE ALL ON customers FROM CURRENT_USER');
     failure(await insert(project), 403, 'permission_denied');
@@ -121,7 +121,7 @@ describe.each(TENANCIES)('on $where', ({ start }) => {
     await expectWhole(project, 0);
   });
 
-  it('refuses a project that is not there', async () => {
+  it('refuses a project that does not exist', async () => {
     failure(await repair('nobody'), 404, 'not_found');
   });
 });

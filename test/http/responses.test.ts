@@ -1,4 +1,4 @@
-/** Answers on their way out: every byte as it was made, in the order of the requests. */
+/** Responses on the wire: every byte unchanged, in the order of the requests. */
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { answersIn, connect, received } from '../support/raw.js';
 import { startTestService, type TestProject, type TestService } from '../support/service.js';
@@ -23,18 +23,18 @@ const request = (sql: string): string => {
   return `${lines.join('\r\n')}\r\n\r\n${body}`;
 };
 
-it.each([1, 1_000, 10_000, 500_000])('carry what is no ASCII as UTF-8, %i times', async (times) => {
+it.each([1, 1_000, 10_000, 500_000])('contain non-ASCII characters as UTF-8, %i times', async (times) => {
   const rows = await project.rows(`SELECT repeat('aßλ漢😀\u0080ÿ', ${times}) AS text`);
   expect(rows).toEqual([{ text: 'aßλ漢😀\u0080ÿ'.repeat(times) }]);
 });
 
-it('carry it in refusals too', async () => {
+it('contain them in refusals too', async () => {
   const { body, headers, text } = await project.call('POST', '/api/cdp/sql', { body: { sql: 'SELECT "spält😀"' } });
   expect(body.message).toContain('spält😀');
   expect(headers.get('content-length')).toBe(String(Buffer.byteLength(text)));
 });
 
-it('come in the order of their requests, where these come at once', async () => {
+it('are sent in the order of the requests if these arrive at once', async () => {
   const socket = await connect(service.url);
   const text = received(socket, 2_000);
   socket.write(request('SELECT pg_sleep(0.3)::text AS n') + request(`SELECT 'ü' AS n`) + request('SELECT 3 AS n'));
@@ -42,7 +42,7 @@ it('come in the order of their requests, where these come at once', async () => 
   expect(rows).toEqual(['', Buffer.from('ü').toString('latin1'), 3]);
 });
 
-it('say the same in their heads for GET and HEAD', async () => {
+it('have the same headers for GET and HEAD', async () => {
   const headersOf = async (method: string) => {
     const authorization = `Bearer ${project.token}`;
     const { headers } = await fetch(`${service.url}/api/cdp/token`, { method, headers: { authorization } });

@@ -1,6 +1,6 @@
 /**
- * What runs when a token is revoked or a project deactivated: it may end by itself, unless the operator wants it to end
- * now.
+ * Running requests when a token is revoked or a project deactivated: they may finish, unless the operator ends them at
+ * once.
  */
 import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -48,7 +48,7 @@ describe('a token that is revoked', () => {
   const revoke = (id: string, query: string) =>
     service.call('DELETE', `${PROJECTS}/${project.name}/tokens/${id}${query}`, { token: admin });
 
-  it('now: its requests end with 401 on every instance, and no others', async () => {
+  it('with now=true: its requests end with 401 on every instance, and no others', async () => {
     const [one, kept] = [await newToken(), await newToken()];
     const ended = [sleep(1, 50, one.token), sleep(2, 50, one.token, other.url)];
     const leaving = new AbortController();
@@ -63,7 +63,7 @@ describe('a token that is revoked', () => {
     await expect.poll(running, WAIT).toEqual([]);
   });
 
-  it('without more: its requests end by themselves, and it can still be ended', async () => {
+  it('without it: its requests may finish, and can still be ended', async () => {
     const { token, details } = await newToken();
     const [short, long] = [sleep(4, 2, token), sleep(5, 50, token)];
     await expect.poll(running, WAIT).toEqual([4, 5]);
@@ -79,7 +79,7 @@ describe('a request that an operator cancels', () => {
   const cancel = (name: string, id: string) =>
     service.call('DELETE', `${PROJECTS}/${name}/requests/${encodeURIComponent(id)}`, { token: admin });
 
-  it('is listed, ends with its statement, and no other ends', async () => {
+  it('is listed and ends together with its statement, and no other request ends', async () => {
     const headers = { 'x-request-id': 'slow/1' };
     const body = { sql: 'SELECT 8 AS ended_test, pg_sleep(50)' };
     const slow = call(service.url, 'POST', '/api/cdp/sql', { token: project.token, headers, body });
@@ -115,7 +115,7 @@ describe('a request that an operator cancels', () => {
 });
 
 describe('a project that is deactivated', () => {
-  it('now: its requests end, on every instance, before the answer', async () => {
+  it('with now=true: its requests end on every instance before the answer is sent', async () => {
     const requests = [sleep(6, 50, project.token), sleep(7, 50, project.token, other.url)];
     await expect.poll(running, WAIT).toEqual([6, 7]);
     const answer = await service.call('POST', `${PROJECTS}/${project.name}/deactivate?now=true`, { token: admin });
@@ -124,7 +124,7 @@ describe('a project that is deactivated', () => {
     await service.engine.projects.setActive(project.name, true);
   });
 
-  it('refuses another word than true or false, and changes nothing', async () => {
+  it('refuses any value except true and false, and changes nothing', async () => {
     const answer = await service.call('POST', `${PROJECTS}/${project.name}/deactivate?now=yes`, { token: admin });
     failure(answer, 400, 'invalid_request');
     expect((await service.engine.projects.get(project.name)).status).toBe('active');

@@ -1,7 +1,4 @@
-/**
- * Headers that browsers are told to be careful by: on every answer of every route, of streams, and of what is no
- * request.
- */
+/** Security headers for browsers: in every answer of every route, in streams, and in answers to invalid requests. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { rawAnswer } from '../support/raw.js';
 import { ALL_ROUTES, pathOf, titled } from '../support/routes.js';
@@ -30,7 +27,7 @@ function checkHeaders({ headers }: { headers: Headers }, policy: string | RegExp
 }
 
 describe.each(titled(ALL_ROUTES))('%s', (_title, route) => {
-  it('has them on whatever it answers', async () => {
+  it('has them in every answer', async () => {
     const token = route.access === 'admin' ? admin : project.token;
     const body = route.example === undefined ? {} : { body: route.example };
     checkHeaders(await service.call(route.method, pathOf(route), { token: null }));
@@ -41,7 +38,7 @@ describe.each(titled(ALL_ROUTES))('%s', (_title, route) => {
   });
 });
 
-describe('other answers have them', () => {
+describe('also have them:', () => {
   it.each(['/healthz', '/readyz', '/metrics', '/openapi.json', '/nowhere', '/api/cdp/%zz', '/favicon.ico'])(
     '%s',
     async (path) => {
@@ -71,7 +68,7 @@ describe('other answers have them', () => {
 });
 
 describe('the documentation page', () => {
-  it('may load what is its own, and be framed by nobody', async () => {
+  it('may load only its own resources, and cannot be framed', async () => {
     for (const path of ['/docs', '/docs/', '/docs/static/swagger-ui.css', '/docs/static/nothing.js']) {
       const answer = await service.call('GET', path);
       const policy = path.endsWith('nothing.js') ? /./ : /^default-src 'self';.*frame-ancestors 'none'/;
@@ -80,7 +77,7 @@ describe('the documentation page', () => {
     }
   });
 
-  it('shares its policy with nothing else', async () => {
+  it('does not share its policy', async () => {
     for (const path of ['/openapi.json', '/docsx', '/']) checkHeaders(await service.call('GET', path));
   });
 });

@@ -1,4 +1,7 @@
-/** Postgres servers over the admin API: added, checked, changed, filled and removed, beside both kinds of home. */
+/**
+ * Postgres servers over the admin API: added, checked, changed, filled and removed, next to either kind of default
+ * server.
+ */
 import { randomUUID } from 'node:crypto';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -30,7 +33,7 @@ afterAll(() => other.close());
 
 const HOMES = { 'a server by address': startTestService, 'servers of their own': startOwnService };
 
-describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
+describe.each(Object.entries(HOMES))('added next to %s', (_name, start) => {
   let service: TestService;
   let admin: string;
   beforeAll(async () => {
@@ -62,7 +65,7 @@ describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
     return (answer.body.project as { server: string }).server;
   };
 
-  it('a server is added, listed, read, checked, changed and removed, each with its entry in the audit log', async () => {
+  it('a server is added, listed, read, checked, changed and removed, each with an entry in the audit log', async () => {
     const body = { name: 'eu-1', url_reference: `env:${variable}`, labels: { region: 'eu' }, max_bytes: 2 ** 30 };
     const added = await send('POST', '', body);
     expect(added.status, added.text).toBe(201);
@@ -115,7 +118,7 @@ describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
     expect((await send('GET', '/eu-1')).body.server).toMatchObject({ projects: 3 });
   });
 
-  it('what the control database has forgotten is found and removed, and nothing else', async () => {
+  it('finds and removes what the control database no longer knows, and nothing else', async () => {
     await add('eu-1');
     for (const name of ['a', 'b']) await create(name, { server: 'eu-1' });
     const { placement } = await service.engine.projects.get('a');
@@ -165,7 +168,7 @@ describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
     });
   });
 
-  it('a server gets another address, in another place or in the same file, and its projects go on', async () => {
+  it('a server gets another address, by another reference or in the same file, and its projects continue', async () => {
     const folder = await mkdtemp('/tmp/cdp-servers-');
     const file = join(folder, 'url');
     await writeFile(file, other.url);
@@ -238,7 +241,7 @@ describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
     expect(facts.bytes).toBeGreaterThan(2 ** 20);
   });
 
-  it('a server with projects is not removed, and the first one never', async () => {
+  it('a server with projects is not removed, and the default server never', async () => {
     await add('eu-1');
     for (const name of ['a', 'b', 'c', 'd', 'e', 'f', 'g']) await placed(name, { server: 'eu-1' });
     const { message } = failure(await send('DELETE', '/eu-1'), 409, 'dependent_objects');
@@ -248,7 +251,7 @@ describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
     expect((await send('GET', '')).body.servers).toMatchObject([{ name: 'default' }, { name: 'eu-1', projects: 7 }]);
   });
 
-  it('a lost server goes with its projects and moves, and one that answers does not', async () => {
+  it('a lost server is removed with its projects and moves, and one that responds is not', async () => {
     const disguise = await other.disguised({});
     expect((await send('POST', '', { name: 'eu-1', url_reference: `env:${variableWith(disguise.url)}` })).status).toBe(
       201,
@@ -276,7 +279,7 @@ describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
     failure(await send('DELETE', '/default?lost=default'), 400, 'invalid_request');
   });
 
-  it('one Postgres is not added under two names', async () => {
+  it('one Postgres cannot be added under two names', async () => {
     await add('eu-1');
     failure(await send('POST', '', { name: 'eu-1', url_reference: `env:${variable}` }), 409, 'unique_violation');
     const again = await send('POST', '', { name: 'eu-2', url_reference: `env:${variable}` });
@@ -319,7 +322,7 @@ describe('refuses', () => {
     return refusalOf(disguise.url).finally(() => disguise.close());
   };
 
-  it('what only looks like Postgres, by name', async () => {
+  it('what only resembles Postgres, and names it', async () => {
     const version = `PostgreSQL ${other.major}.`;
     expect(await behind({ back: [version, 'CockroachDB v '] })).toContain(
       'the server is CockroachDB: its advisory locks',
@@ -327,7 +330,7 @@ describe('refuses', () => {
     expect(await behind({ back: [' on x86', '-YB-x86'] })).toContain('the server is YugabyteDB');
   });
 
-  it('a server whose advisory locks keep nobody out', async () => {
+  it('a server whose advisory locks do not exclude each other', async () => {
     const stub = 'true OR 0000000000 =(';
     expect(await behind({ there: ['pg_try_advisory_lock(', stub] })).toContain(
       'two sessions got the same advisory lock',
@@ -343,16 +346,16 @@ describe('refuses', () => {
     );
   });
 
-  it('a password that is wrong, and a server that is not there', async () => {
+  it('a wrong password, and a server that cannot be reached', async () => {
     expect(await refusalOf(other.url.replace(PASSWORD, 'wrong'))).toContain('password authentication failed');
     expect(await refusalOf('postgres://cdp@127.0.0.1:1/cdp')).toContain('ECONNREFUSED');
   });
 
-  it('a Citus that is added as Postgres, and the other way round', async () => {
+  it('Citus added as Postgres, and the other way round', async () => {
     expect(await refusalOf(other.url, { engine: 'citus' })).toContain('does not have the extension citus');
   });
 
-  it('a URL that this instance cannot read', async () => {
+  it('a URL reference that this instance cannot read', async () => {
     const add = async (reference: string) => {
       const answer = await send('POST', '', { name: 'eu-1', url_reference: reference });
       const { message, hint = '' } = failure(answer, 400, 'invalid_request');
@@ -374,7 +377,7 @@ describe('refuses', () => {
     }
   });
 
-  it('a name, a bound or a change that cannot be, naming what is wrong', async () => {
+  it('an invalid name, limit or change, and says what is wrong', async () => {
     const reference = `env:${variable}`;
     for (const name of ['', 'Eu', 'a b', `a${'b'.repeat(63)}`, 'a\0']) {
       failure(await send('POST', '', { name, url_reference: reference }), 400, 'invalid_name');
@@ -403,7 +406,7 @@ describe('refuses', () => {
     expect((await send('GET', '/default')).body.server).toMatchObject({ weight: 1, labels: {}, status: 'active' });
   });
 
-  it('nothing of a server that goes away: its check says so', async () => {
+  it('nothing from a server that disappears: its check says so', async () => {
     const disguise = await other.disguised({});
     const name = variableWith(disguise.url);
     expect((await send('POST', '', { name: 'eu-1', url_reference: `env:${name}` })).status).toBe(201);

@@ -1,5 +1,6 @@
 /**
- * What one project takes of what all share, each on a server of its own: processors, memory, the service's own memory.
+ * How much one project can take of shared resources, with each project on a server of its own: CPU, memory, and memory
+ * of the service.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -77,8 +78,8 @@ async function until(what: () => boolean | Promise<boolean>): Promise<boolean> {
 
 // What gives way is starved by much other work on the machine, and the seconds that are meant here go by: then it is
 // asked again.
-describe.runIf(onLinux)('processors', { retry: 2 }, () => {
-  it('are left to others by a statement that has taken much of them, and its connection is not kept', async () => {
+describe.runIf(onLinux)('CPU', { retry: 2 }, () => {
+  it('goes to others before a statement that has used much of it, whose connection is then closed', async () => {
     const before = (await sql('hostile', 'SELECT pg_backend_pid() AS pid')).body.rows as { pid: number }[];
     const busy = sql('hostile', `SELECT count(*), 'mark_busy' FROM generate_series(1, 1000000000000)`, {
       timeout_ms: 3_000,
@@ -95,7 +96,7 @@ describe.runIf(onLinux)('processors', { retry: 2 }, () => {
     expect(getPriority(next?.pid)).toBe(0);
   });
 
-  it('are left to others by a trigger of an insert as well', async () => {
+  it('also goes to others before a trigger of an insert', async () => {
     await sql(
       'hostile',
       `CREATE TABLE busy (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), n bigint);
@@ -109,7 +110,7 @@ describe.runIf(onLinux)('processors', { retry: 2 }, () => {
     expect((await insert).status).toBe(201);
   });
 
-  it('are left to others by what follows a greedy statement, and no longer than for some seconds', async () => {
+  it('goes to others before statements that follow a greedy one, but only for a few seconds', async () => {
     // Over well before the seconds for which it counts, also on a machine with other work.
     await sql('hostile', `SELECT count(*), 'greedy' FROM generate_series(1, 5000000)`);
     const pidNow = async () =>
@@ -122,7 +123,7 @@ describe.runIf(onLinux)('processors', { retry: 2 }, () => {
     expect(getPriority(await pidNow())).toBe(0);
   });
 
-  it('are not taken from a statement that only waits', async () => {
+  it('is not taken from a statement that only waits', async () => {
     const waiting = sql('neighbour', `SELECT pg_sleep(1), 'mark_waiting'`);
     const pid = await backendOf('neighbour', 'mark_waiting');
     await sleep(600);
@@ -130,7 +131,7 @@ describe.runIf(onLinux)('processors', { retry: 2 }, () => {
     expect((await waiting).status).toBe(200);
   });
 
-  it('are not taken from a process that is none of our server', async () => {
+  it('is not taken from a process that is not of our server', async () => {
     const stranger = spawn('sleep', ['30']);
     await once(stranger, 'spawn');
     const pid = stranger.pid as number;
@@ -144,7 +145,7 @@ describe.runIf(onLinux)('processors', { retry: 2 }, () => {
     }
   });
 
-  it('are one for a statement: it gets no parallel workers, whatever it sets', async () => {
+  it('is limited to one core for a statement: it gets no parallel workers, whatever it sets', async () => {
     await sql('hostile', 'CREATE TABLE many AS SELECT g FROM generate_series(1, 100000) g; ANALYZE many');
     const answer = await sql(
       'hostile',
@@ -165,7 +166,7 @@ describe.runIf(onLinux)('memory', () => {
       `SELECT count(*) FROM (SELECT g || repeat('x', 500) FROM generate_series(1, 1500000) g ORDER BY 1 OFFSET 0) s`,
     ],
     ['a string', `SELECT length(repeat('x', 1000000000))`],
-  ])('is refused to %s beyond its bound, and nobody else notices', async (_what, text) => {
+  ])('is refused to %s beyond its limit, and nobody else is affected', async (_what, text) => {
     const started = await lives();
     const answer = await sql('hostile', `SET work_mem = '100GB'; ${text}`);
     const body = failure(answer, 400, 'sql_error');
@@ -178,7 +179,7 @@ describe.runIf(onLinux)('memory', () => {
     }
   });
 
-  it('is used up to the brim without taking the stack along', async () => {
+  it('can be used up without exhausting the stack', async () => {
     const started = await lives();
     const answer = await sql(
       'hostile',
@@ -195,7 +196,7 @@ describe.runIf(onLinux)('memory', () => {
     expect(await lives()).toEqual(started);
   });
 
-  it('is enough for an answer of 16 MiB and an index over a large table', async () => {
+  it('is enough for an answer of 16 MiB and an index on a large table', async () => {
     const answer = await sql('neighbour', `SELECT repeat('x', 1000) AS a FROM generate_series(1, 20000)`, {
       max_rows: 100_000,
     });
@@ -210,7 +211,7 @@ describe.runIf(onLinux)('memory', () => {
 });
 
 describe('the locks of a server', () => {
-  it('that a project takes all are no others’', async () => {
+  it('can all be taken by one project without affecting others', async () => {
     await post('neighbour', '/schema/table', { table_name: 'calm', columns: [{ name: 'n', type: 'INTEGER' }] });
     let over = false;
     const hold = `DO $$ BEGIN PERFORM pg_advisory_lock(g) FROM generate_series(1, 10000000) g;
@@ -238,8 +239,8 @@ describe('the locks of a server', () => {
   });
 });
 
-describe("the service's memory", () => {
-  it('is not filled by bodies of values: they are kept as the text they are', async () => {
+describe('the memory of the service', () => {
+  it('is not filled by bodies of values, which are kept as text', async () => {
     const values = `[${Array.from({ length: 2_000_000 }, () => '[]').join(',')}]`;
     const before = process.memoryUsage().heapUsed;
     const answers = await Promise.all(
@@ -251,7 +252,7 @@ describe("the service's memory", () => {
     expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
   });
 
-  it('is bounded for a project that leaves its bodies half sent, which then waits for itself alone', async () => {
+  it('is limited for a project that leaves its bodies half sent, and only that project then waits', async () => {
     const { port } = new URL(service.url);
     const sockets = Array.from({ length: 40 }, () => connect(Number(port), '127.0.0.1'));
     for (const socket of sockets) {

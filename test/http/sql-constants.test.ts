@@ -1,6 +1,4 @@
-/**
- * A query of nothing but constants goes out alone: no transaction, no reset (docs/decisions/0024-constant-queries.md).
- */
+/** A query of only constants is sent alone: no transaction, no reset (docs/decisions/0024-constant-queries.md). */
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Session } from '../../src/pg/index.js';
 import { failure, startTestService, type TestAnswer, type TestProject, type TestService } from '../support/service.js';
@@ -30,7 +28,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     ['the reader', read],
   ] as const;
 
-  it.each(POOLS)('is answered as any other query, by %s', async (_pool, ask) => {
+  it.each(POOLS)('is answered like any other query, by %s', async (_pool, ask) => {
     for (const select of [
       'SELECT 1 AS a, 2 AS a, NULL AS "ü\\"',
       `select 9007199254740993 as i, 1.50 as n, '1.5'::numeric as m, true as b, false::bool as c, 'é€😀' as s`,
@@ -44,7 +42,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     }
   });
 
-  it.each(POOLS)('needs neither a round trip before it nor a reset after it, by %s', async (_pool, ask) => {
+  it.each(POOLS)('needs no round trip before it and no reset after it, by %s', async (_pool, ask) => {
     for (let i = 0; i < 2; i++) await ask('SELECT 1');
     const describes = vi.spyOn(Session.prototype, 'describe');
     const resets = vi.spyOn(Session.prototype, 'reset');
@@ -69,7 +67,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     expect(await project.rows(`SELECT pg_try_advisory_xact_lock(79) AS free`)).toEqual([{ free: true }]);
   });
 
-  it.each(POOLS)('tells where it is wrong, and leaves nothing, by %s', async (_pool, ask) => {
+  it.each(POOLS)('reports the position of an error, and leaves nothing behind, by %s', async (_pool, ask) => {
     for (let i = 0; i < 2; i++) {
       const { postgres } = failure(await ask(`SELECT 'x'::int`), 400, 'sql_error');
       expect(postgres).toMatchObject({ sqlstate: '22P02', position: 8 });

@@ -1,4 +1,4 @@
-/** Answers of free SQL do not depend on settings that a statement changed (contract section 4). */
+/** Answers to free SQL do not depend on settings that a statement has changed (contract section 4). */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
 import { freeSql } from '../support/sql.js';
@@ -14,7 +14,7 @@ afterAll(() => service.close());
 
 const { sql, run } = freeSql(() => project);
 
-describe('answers do not depend on settings that a statement changed', () => {
+describe('answers do not depend on settings', () => {
   const VALUES = `SELECT '2024-02-03 04:05:06.5+00'::timestamptz AS at, '2024-02-03'::date AS day,
     0.1::float8 + 0.2::float8 AS f, '1 mon 2 days'::interval AS i, '\\x00ff'::bytea AS b, 'é€😀' AS s`;
   const EXPECTED = {
@@ -35,7 +35,7 @@ describe('answers do not depend on settings that a statement changed', () => {
     ['client_encoding', 'SQL_ASCII'],
   ];
 
-  it('set by an earlier statement of the request', async () => {
+  it('changed by an earlier statement of the request', async () => {
     for (const [name, value] of SETTINGS) {
       const { rows } = await run(`SET ${name} = '${value}'; ${VALUES}`);
       expect({ name, rows }).toEqual({ name, rows: [EXPECTED] });
@@ -44,14 +44,14 @@ describe('answers do not depend on settings that a statement changed', () => {
     }
   });
 
-  it('set while its own rows are made', async () => {
+  it('changed while the rows are produced', async () => {
     for (const [name, value] of SETTINGS.slice(0, 5)) {
       const text = VALUES.replace('SELECT', `SELECT set_config('${name}', '${value}', false) IS NULL AS x,`);
       expect((await run(text)).rows).toEqual([{ x: false, ...EXPECTED }]);
     }
   });
 
-  it('and rows of a statement that changes the client encoding are refused rather than garbled', async () => {
+  it('that change the client encoding: such rows are refused rather than garbled', async () => {
     for (const text of [
       `SELECT set_config('client_encoding', 'LATIN1', false), 'é' AS s`,
       // Changed back before the end: the server never reports the change.
@@ -63,7 +63,7 @@ describe('answers do not depend on settings that a statement changed', () => {
     expect((await run(`SELECT 'é' AS s`)).rows).toEqual([{ s: 'é' }]);
   });
 
-  it('set in a request before', async () => {
+  it('changed in an earlier request', async () => {
     await run(SETTINGS.map(([name, value]) => `SET SESSION ${name} = '${value}'`).join(';'));
     for (let i = 0; i < 3; i++) expect((await run(VALUES)).rows).toEqual([EXPECTED]);
   });

@@ -1,6 +1,6 @@
 /**
- * Nothing a statement does outlives its request, and nothing a project does to its own roles and rights locks the
- * project or the service out (contract section 7; findings on tenant isolation, sections 4 and 5).
+ * Nothing that a statement does outlives its request, and nothing that a project does to its own roles and rights locks
+ * out the project or the service (contract section 7; findings on tenant isolation, sections 4 and 5).
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -65,7 +65,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       'CREATE TEMP TABLE left_behind (n int); SELECT 1 / 0',
     ];
 
-    it('finds the session as if nothing had been there', async () => {
+    it('finds a clean session', async () => {
       const project = await service.project();
       const clean = await project.rows(TRACES);
       expect(clean).toMatchObject([{ own_role: true, path: 'data', temp: null, lock_is_free: true }]);
@@ -78,7 +78,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       }
     });
 
-    it('never meets a session lock of the one before, however fast it follows', async () => {
+    it('never meets a session lock of the previous one, however soon it follows', async () => {
       const project = await service.project();
       for (let i = 0; i < 100; i++) {
         const [row] = await project.rows('SELECT pg_try_advisory_lock(78) AS free');
@@ -86,7 +86,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       }
     });
 
-    it('draws random numbers that the one before could not choose', async () => {
+    it('draws random numbers that the previous one could not choose', async () => {
       const project = await service.project();
       const draw = async () => {
         await project.rows('SELECT setseed(0.42)');
@@ -95,7 +95,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       expect(await draw()).not.toBe(await draw());
     });
 
-    it('as an insert or schema call never gets a connection that ran free SQL', async () => {
+    it('never gets a connection that ran free SQL if it is an insert or a schema change', async () => {
       const project = await service.project();
       await project.table('watched', { n: 'INTEGER' });
       await project.rows('ALTER TABLE watched ADD pid int DEFAULT pg_backend_pid()');
@@ -109,7 +109,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       for (const { pid } of inserted) expect(sqlPids).not.toContain(pid);
     });
 
-    it('as an insert finds no trace of what the triggers of the one before did', async () => {
+    it("finds no trace of the previous one's triggers if it is an insert", async () => {
       const project = await service.project();
       await project.table('triggered', { n: 'INTEGER' });
       await project.rows(`CREATE FUNCTION dirty() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -127,7 +127,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       }
     });
 
-    it('as an insert finds no trace of the checks that a change of type ran, of a table that inherits', async () => {
+    it('finds no trace, if it is an insert, of checks that a type change ran on an inheriting table', async () => {
       const project = await service.project();
       await project.table('parent', { n: 'INTEGER' });
       await project.rows(`CREATE FUNCTION dirty(anyelement) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
@@ -205,7 +205,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     if (server === embeddedServer()) times.push(['while its connections live', false]);
 
     describe.each(times)('%s', (_when, closed) => {
-      it.each(DAMAGE)('leaves it usable: %s', async (_what, text) => {
+      it.each(DAMAGE)('leaves the project usable: %s', async (_what, text) => {
         const project = await (closed ? forgetful : service).project();
         await project.table('kept', { n: 'INTEGER' });
         await project.call('POST', '/api/cdp/data/kept', { body: [{ n: 1 }] });
@@ -258,7 +258,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       });
     });
 
-    it('is refused where it would take its schema or its role away', async () => {
+    it('is refused if it would take away its schema or its role', async () => {
       const project = await service.project();
       for (const text of [
         'DROP SCHEMA data CASCADE',
@@ -278,7 +278,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       expect(await project.rows('SELECT 1 AS n')).toEqual([{ n: 1 }]);
     });
 
-    it('is cleared away when the next connection opens', async () => {
+    it('is repaired when the next connection opens', async () => {
       const project = await forgetful.project();
       await sql(project, "ALTER ROLE CURRENT_USER SET work_mem = '64kB'");
       while (openConnections(forgetful) > 0) await sleep(10);

@@ -1,4 +1,4 @@
-/** What one statement may cost: time, rows, bytes, places (contract sections 7 and 8). */
+/** What one statement may use: time, rows, bytes, slots (contract sections 7 and 8). */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { RunningRequest } from '../../src/engine/database/running-request.js';
@@ -52,7 +52,7 @@ async function running(mark: string): Promise<number> {
 }
 
 describe('time', () => {
-  it('is up after timeout_ms: 504, and the backend is free', async () => {
+  it('is up after timeout_ms: the answer is 504, and the backend is free', async () => {
     const [answer, ms] = await timed(sql("SELECT pg_sleep(20), 'mark_plain'", { timeout_ms: 300 }));
     const body = failure(answer, 504, 'query_timeout');
     expect(body.message).toContain('300');
@@ -61,7 +61,7 @@ describe('time', () => {
     await isFree('mark_plain');
   });
 
-  it('is up after 30 s where the request says nothing', async () => {
+  it('is up after 30 s by default', async () => {
     const { value: check } = Object.getOwnPropertyDescriptor(RunningRequest.prototype, 'check') as { value: Check };
     const ahead = vi.spyOn(RunningRequest.prototype, 'check').mockImplementation(function (this: RunningRequest, now) {
       check.call(this, now + 30_000);
@@ -74,7 +74,7 @@ describe('time', () => {
     }
   });
 
-  it('counts for all statements of a request together, and nothing of them stays', async () => {
+  it('is counted for all statements of a request together, and all of them are rolled back', async () => {
     await project.rows('CREATE TABLE timed (n int)');
     const text = `INSERT INTO timed VALUES (1);${' SELECT pg_sleep(0.2);'.repeat(90)}`;
     const [answer, ms] = await timed(sql(text, { timeout_ms: 500 }));
@@ -96,7 +96,7 @@ describe('time', () => {
          EXCEPTION WHEN query_canceled THEN NULL; END; END LOOP; END $$`,
     ],
   ];
-  it.each(STUBBORN)('is up too for a statement that %s', async (_what, text) => {
+  it.each(STUBBORN)('is also up for a statement that %s', async (_what, text) => {
     // 0.3 s, then 0.5 s of grace, then the end of the backend.
     const [answer, ms] = await timed(sql(text, { timeout_ms: 300 }));
     failure(answer, 504, 'query_timeout');
@@ -105,7 +105,7 @@ describe('time', () => {
     expect(await project.rows('SELECT 1 AS fine')).toEqual([{ fine: 1 }]);
   });
 
-  it('is not shortened by what an earlier request has set', async () => {
+  it('is not shortened by settings of an earlier request', async () => {
     await project.rows("SET statement_timeout = '50ms'");
     expect(await project.rows('SELECT 1 AS n FROM pg_sleep(0.2)')).toEqual([{ n: 1 }]);
   });
@@ -114,7 +114,7 @@ describe('time', () => {
 describe('rows', () => {
   const rows = (count: number) => `SELECT generate_series(1, ${count}) AS g`;
 
-  it('are cut at max_rows, and truncated says so only where there were more', async () => {
+  it('are cut at max_rows, and truncated is true only if there were more', async () => {
     for (const [count, most, given, truncated] of [
       [9, 10, 9, false],
       [10, 10, 10, false],
@@ -146,7 +146,7 @@ describe('rows', () => {
     });
   });
 
-  it('past the cap are not made by Postgres', async () => {
+  it('beyond the limit are not produced by Postgres', async () => {
     for (const text of [
       'SELECT generate_series(1, 1000000000000) AS g',
       'WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT n FROM r',
@@ -155,7 +155,7 @@ describe('rows', () => {
     }
   });
 
-  it('of INSERT … RETURNING past the cap are inserted and counted all the same', async () => {
+  it('of INSERT … RETURNING beyond the limit are still inserted and counted', async () => {
     await project.rows('CREATE TABLE many (n int)');
     const insert = 'INSERT INTO many SELECT generate_series(1, 20000) RETURNING n';
     for (const text of [
@@ -176,7 +176,7 @@ describe('rows', () => {
     });
   });
 
-  it('of a prepared statement past the cap do not hide what it was', async () => {
+  it('of a prepared statement beyond the limit do not hide what it was', async () => {
     const select = await sql(`PREPARE p AS ${rows(100)}; EXECUTE p`, { max_rows: 10 });
     expect(select.body).toMatchObject({ type: 'SELECT', row_count: 10, truncated: true });
     await project.rows('CREATE TABLE few (n int)');
@@ -206,7 +206,7 @@ describe('bytes', () => {
     expect(text.length).toBeLessThan(16 * MIB + 10_000);
   });
 
-  it('of all results together', async () => {
+  it('are counted for all results together', async () => {
     const eight = `SELECT repeat('x', 1000000) AS s FROM generate_series(1, 8)`;
     const { body } = await sql(`${eight}; ${eight}; ${eight}; SELECT 1 AS small`);
     const results = body.results as { row_count: number; truncated: boolean }[];
@@ -218,7 +218,7 @@ describe('bytes', () => {
     ]);
   });
 
-  it('past the cap are not fetched, even where the first rows were short', async () => {
+  it('beyond the limit are not fetched, even if the first rows were short', async () => {
     await project.rows('DROP SEQUENCE IF EXISTS made; CREATE SEQUENCE made');
     const answer = await sql(`SELECT repeat('x', CASE WHEN g <= 16 THEN 1 ELSE 1000000 END) AS s, nextval('made') AS n
       FROM generate_series(1, 20000) g`);
@@ -228,7 +228,7 @@ describe('bytes', () => {
     expect(n).toBeLessThan(1_000);
   });
 
-  it('beyond 16 MiB in one row are refused, and the connection is not used again', async () => {
+  it('beyond 16 MiB in one row are refused, and the connection is not reused', async () => {
     const [{ pid }] = (await project.rows('SELECT pg_backend_pid() AS pid')) as [{ pid: number }];
     for (const text of [
       `SELECT repeat('x', ${17 * MIB}) AS s`,
@@ -249,7 +249,7 @@ describe('bytes', () => {
   });
 });
 
-describe('places', () => {
+describe('slots', () => {
   /** Statements that hold all six places of free SQL until they are released. */
   async function holdAll(of: TestProject): Promise<() => Promise<void>> {
     const held = new AbortController();
@@ -266,7 +266,7 @@ describe('places', () => {
     };
   }
 
-  it('are given back when clients leave; until then others wait, then are refused with Retry-After', async () => {
+  it('are released when clients leave; until then others wait, or are refused with Retry-After', async () => {
     const release = await holdAll(project);
     const waiting = Array.from({ length: 4 }, () => timed(sql('SELECT 1 AS n')));
     const waitingNow = () => service.engine.load.requests.sql.waiting;
@@ -290,7 +290,7 @@ describe('places', () => {
     expect(isIdle(service)).toBe(true);
   });
 
-  it('are kept for inserts and schema calls, and other projects are not delayed', async () => {
+  it('are reserved for inserts and schema changes, and other projects are not delayed', async () => {
     const other = await service.project();
     await project.table('inserted', { n: 'INTEGER' });
     await other.rows('SELECT 1');
@@ -305,7 +305,7 @@ describe('places', () => {
     await release();
   });
 
-  it('stay taken by a statement that nothing ends, until its backend has gone', async () => {
+  it('stay taken by a statement that cannot be stopped until its backend has ended', async () => {
     const small = await startTestService({ 'project-running': '3', 'project-reserved': '2', 'wait-ms': '500' });
     try {
       const of = await small.project();

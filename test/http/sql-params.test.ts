@@ -1,4 +1,6 @@
-/** `params` of free SQL: every kind of JSON value into many Postgres types, digits kept (contract sections 4 and 7). */
+/**
+ * `params` of free SQL: every kind of JSON value for many Postgres types, with all digits (contract sections 4 and 7).
+ */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { failure, startTestService, type TestAnswer, type TestProject, type TestService } from '../support/service.js';
 
@@ -68,13 +70,13 @@ describe('works', () => {
     ['["2024-02-03"]', 'date[]', '["2024-02-03"]'],
   ];
 
-  it.each(CASES)('%s as %s', async (value, type, expected) => {
+  it.each(CASES)('with %s as %s', async (value, type, expected) => {
     const answer = await sql(`SELECT $1::${type} AS v`, `[${value}]`);
     expect(answer.text).toMatch(/^\{"success":true/);
     expect(answer.text).toContain(`"rows":[{"v":${expected}}]`);
   });
 
-  it('takes the types from the statement, in any order and as often as they are named', async () => {
+  it('with types from the statement, in any order and however often a parameter is used', async () => {
     await project.table('people', { name: 'TEXT', age: 'INTEGER', at: 'TIMESTAMP', more: 'JSONB' });
     const text =
       'INSERT INTO people (name, age, at, more) VALUES ($2, $1, $3, $4) RETURNING name, age, at, more, $1 + 1 AS next';
@@ -89,7 +91,7 @@ describe('works', () => {
     expect(among.body.rows).toEqual([{ n: 1 }]);
   });
 
-  it('takes as many parameters as the protocol can carry', async () => {
+  it('with as many parameters as the protocol allows', async () => {
     const list = (most: number) => Array.from({ length: most }, (_, i) => i + 1);
     const text = (most: number) =>
       `SELECT cardinality(ARRAY[${list(most)
@@ -100,7 +102,7 @@ describe('works', () => {
     failure(await sql(text(most + 1), JSON.stringify(list(most + 1))), 400, 'invalid_request');
   });
 
-  it('passes what would end a string on as a mere value', async () => {
+  it('with a value that looks like the end of a string', async () => {
     await project.rows('CREATE TABLE safe (s text)');
     const nasty = `'); DROP TABLE safe; --`;
     await project.rows('INSERT INTO safe VALUES ($1)', [nasty]);
@@ -132,14 +134,14 @@ describe('refuses', () => {
     ['text', `SELECT 'a' AS v WHERE 'a' IN ($1)`, '[["a"]]'],
     ['character varying', `SELECT $1::varchar`, '[[]]'],
     ['uuid', 'SELECT $1::uuid', '[["0190a0b0-0000-7000-8000-000000000000"]]'],
-  ])('an array for a parameter of type %s, with what to write instead', async (type, text, params) => {
+  ])('an array for a parameter of type %s, and says what to write instead', async (type, text, params) => {
     const body = failure(await sql(text, params), 400, 'invalid_value');
     expect(body.errors).toMatchObject([{ column: '$1' }]);
     expect(body.message).toBe(`Parameter $1: an array cannot be a value of type ${type}`);
     expect(body.hint).toContain('= ANY($1)');
   });
 
-  it('an array for a parameter of a type that takes its text: it would find nothing', async () => {
+  it('an array for a parameter of a type that accepts its text, because it would match nothing', async () => {
     await project.rows(`CREATE DOMAIN code AS text; CREATE TYPE mood AS ENUM ('sad', 'ok');
       CREATE TABLE own (c code, m mood, cs code[]); INSERT INTO own VALUES ('a', 'ok', '{a}')`);
     for (const [column, type] of [
@@ -158,7 +160,7 @@ describe('refuses', () => {
     expect([any.status, any.body.rows]).toEqual([200, [{ c: 'a' }]]);
   });
 
-  it('an array for a column that has become text, and stores it as JSON once the column is that', async () => {
+  it('an array for a column that has become text, and stores it as JSON once the column has that type', async () => {
     await project.rows('CREATE TABLE lists (v int[])');
     const insert = 'INSERT INTO lists VALUES ($1)';
     for (let i = 0; i < 2; i++) expect((await sql(insert, '[[1, 2]]')).status).toBe(200);
@@ -169,7 +171,7 @@ describe('refuses', () => {
     expect(await project.rows('SELECT v FROM lists')).toEqual([{ v: '{1,2}' }, { v: '{1,2}' }, { v: [4] }]);
   });
 
-  it('U+0000 and lone surrogates, naming the parameter', async () => {
+  it('U+0000 and lone surrogates, and names the parameter', async () => {
     const cases = ['"a\\u0000"', '"\\ud800"', '["ok", "\\u0000"]', '{"a": "\\udc00"}', '{"\\u0000": 1}'];
     for (const value of cases) {
       const body = failure(await sql('SELECT $1::text, $2::jsonb::text', `["fine", ${value}]`), 400, 'invalid_value');
@@ -179,7 +181,7 @@ describe('refuses', () => {
     }
   });
 
-  it('every wrong value in one answer', async () => {
+  it('every bad value in one answer', async () => {
     const answer = await sql('SELECT $1::text, $2::text, $3::text', String.raw`["\u0000", "fine", "\ud800"]`);
     const body = failure(answer, 400, 'invalid_value');
     expect(body.errors?.map(({ column }) => column)).toEqual(['$1', '$3']);

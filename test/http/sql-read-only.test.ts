@@ -1,6 +1,6 @@
 /**
- * Free SQL that may only read (contract section 2): by a token with sql:read alone, or by `read_only: true`. Whatever
- * it tries, nothing is written, and it sees at once what the writer makes.
+ * Free SQL that may only read (contract section 2), because of a token with sql:read alone or `read_only: true`.
+ * Whatever it tries, nothing is written, and it sees at once what the writer creates.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { testServers } from '../support/postgres.js';
@@ -140,7 +140,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
   ];
 
   describe.each(readers)('%s protects', (_name, read) => {
-    it('what is there from every attempt to write', async () => {
+    it('existing data from every attempt to write', async () => {
       const before = await state();
       for (const text of ATTEMPTS) {
         const answer = await read(text);
@@ -149,7 +149,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       expect(await state()).toEqual(before);
     });
 
-    it('it from what Postgres does not refuse', async () => {
+    it('existing data from writes that Postgres does not refuse', async () => {
       const before = await state();
       // Postgres 15 does not refuse large objects in a read-only transaction; everything is rolled back.
       for (const text of [
@@ -182,7 +182,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       expect(await project.rows('SELECT pg_try_advisory_lock(42) AS free')).toEqual([{ free: true }]);
     });
 
-    it('with 403 and the SQLSTATE where Postgres refuses the write', async () => {
+    it('with 403 and the SQLSTATE if Postgres refuses the write', async () => {
       expect(failure(await read('DELETE FROM open'), 403, 'permission_denied').postgres?.sqlstate).toBe('25006');
       const definer = failure(await read('SELECT definer_insert()'), 403, 'permission_denied');
       expect(definer.postgres?.sqlstate).toBe('25006');
@@ -191,7 +191,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
   });
 
   describe('works', () => {
-    it('sees at once what the writer has just made', async () => {
+    it('sees at once what the writer has just created', async () => {
       for (let i = 0; i < 3; i++) {
         const name = `fresh_${i}`;
         await project.rows(`
@@ -217,7 +217,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       expect((await sql('SELECT * FROM "Typed_more"', readToken)).body.rows).toEqual([]);
     });
 
-    it('sees nothing that is not committed, and temporary tables never', async () => {
+    it('sees nothing uncommitted, and no temporary tables', async () => {
       failure(await sql('CREATE TABLE undone (n int); SELECT 1 / 0', writeToken), 400, 'sql_error');
       failure(await sql('SELECT * FROM undone', readToken), 400, 'sql_error');
       await project.rows('CREATE TEMP TABLE mine AS SELECT 1 AS n; SELECT * FROM mine');
@@ -233,7 +233,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
   });
 
   describe('scopes', () => {
-    it('let sql:read read and sql:write write, and name the one that is missing', async () => {
+    it('let sql:read read and sql:write write; the error names a missing one', async () => {
       expect((await sql('SELECT 1 AS n', readToken)).body.rows).toEqual([{ n: 1 }]);
       expect((await sql('SELECT 1 AS n', readToken, { read_only: true })).body.rows).toEqual([{ n: 1 }]);
       expect((await sql('SELECT 1 AS n', writeToken)).body.rows).toEqual([{ n: 1 }]);
@@ -247,7 +247,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       failure(await sql('SELECT 1', neither), 403, 'insufficient_scope');
     });
 
-    it('run the reader as another role than the writer', async () => {
+    it('run the reader under another role than the writer', async () => {
       const who = 'SELECT current_user AS who, session_user AS login';
       const [reader, writer] = await Promise.all([sql(who, readToken), sql(who, writeToken)]);
       const [[r], [w]] = [reader.body.rows, writer.body.rows] as [Record<string, string>[], Record<string, string>[]];

@@ -59,7 +59,7 @@ describe('refuses', () => {
     ['x'.repeat(1024 * 1024 + 1), 'payload_too_large', 413],
   ];
 
-  it('each with its code, status and SQLSTATE, and changes nothing', async () => {
+  it('each statement with its code, status and SQLSTATE, and changes nothing', async () => {
     await run('CREATE TABLE t (n int)');
     await run(`DROP TABLE IF EXISTS u CASCADE; CREATE TABLE u (n int PRIMARY KEY CHECK (n > 0)); INSERT INTO u VALUES (1);
       CREATE VIEW on_u AS SELECT n FROM u`);
@@ -74,7 +74,7 @@ describe('refuses', () => {
     expect(await project.rows('SELECT * FROM u')).toEqual([{ n: 1 }]);
   });
 
-  it('lone surrogates, written as escapes', async () => {
+  it('lone surrogates written as escapes', async () => {
     for (const text of ['\\ud800', 'a\\udc00b', '\\udc00\\ud800']) {
       failure(
         await project.call('POST', '/api/cdp/sql', { body: `{"sql":"SELECT '${text}'"}` }),
@@ -85,7 +85,7 @@ describe('refuses', () => {
     expect((await run(`SELECT '\u{1F600}' AS s`)).rows).toEqual([{ s: '\u{1F600}' }]);
   });
 
-  it('fields of the body that are unknown, of a wrong type or out of bounds', async () => {
+  it('fields of the body that are unknown, of a wrong type or out of range', async () => {
     for (const rest of [
       { sqls: 'x' },
       { params: {} },

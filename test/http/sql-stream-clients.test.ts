@@ -1,5 +1,5 @@
 /**
- * Clients of free SQL that read slowly, stop reading or leave (contract section 7): back-pressure, cancelling, memory.
+ * Clients of free SQL that read slowly, stop reading or leave (contract section 7): backpressure, cancellation, memory.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -44,7 +44,7 @@ describe('a client', () => {
     return [...rows].reduce((sum, [, count]) => sum + Number(count), 0);
   }
 
-  it('that stops reading holds Postgres back, and is given up after the time for that', async () => {
+  it('that stops reading pauses Postgres, and is dropped after the time limit for that', async () => {
     const before = await overForTheService();
     const answer = await open(WIDE('mark_stalled'), NDJSON);
     await sleep(STALL_MS / 2);
@@ -58,7 +58,7 @@ describe('a client', () => {
     expect(whole).toBe(false);
   });
 
-  it('that takes nothing of an answer that is ready is given up too', async () => {
+  it('that reads nothing of a finished answer is dropped too', async () => {
     for (const [accept, bytes] of [
       ['application/json', 15_000_000],
       [CSV, 15_000_000],
@@ -70,7 +70,7 @@ describe('a client', () => {
     }
   });
 
-  it('that reads slowly but steadily gets everything, and its time stands still meanwhile', async () => {
+  it('that reads slowly but steadily gets everything, and the time limit does not run meanwhile', async () => {
     const rows = 3_000;
     const answer = await open(`SELECT g, repeat('x', 10000) AS s FROM generate_series(1, ${rows}) g`, CSV, {
       timeout_ms: 1_000,
@@ -87,7 +87,7 @@ describe('a client', () => {
     expect(performance.now() - started).toBeGreaterThan(STALL_MS);
   });
 
-  it('that leaves has its statement cancelled within a second, and its place given back', async () => {
+  it('that leaves has its statement canceled within a second, and its slot released', async () => {
     for (const accept of [NDJSON, CSV]) {
       const answer = await open(WIDE('mark_left'), accept);
       // Who reads nothing is given up, and a look at Postgres may take as long as that where the machine is busy.
@@ -99,7 +99,7 @@ describe('a client', () => {
     }
   });
 
-  it('that leaves before anything was answered too, whatever it accepts', async () => {
+  it('that leaves before any answer has the same, whatever it accepts', async () => {
     for (const accept of [NDJSON, 'application/json']) {
       const gone = new AbortController();
       const call = project.call('POST', '/api/cdp/sql', {
@@ -115,7 +115,7 @@ describe('a client', () => {
     }
   });
 
-  it('that leaves while its statement catches the cancellation has the backend ended', async () => {
+  it('that leaves while its statement catches the cancellation has its backend ended', async () => {
     const gone = new AbortController();
     const call = project.call('POST', '/api/cdp/sql', {
       body: {
@@ -131,7 +131,7 @@ describe('a client', () => {
     await until(isFree, SOON_MS);
   });
 
-  it('that leaves undoes nothing of others: the next request is served', async () => {
+  it('that leaves does not affect others: the next request is served', async () => {
     expect(await project.rows('SELECT 1 AS n')).toEqual([{ n: 1 }]);
     expect(isIdle(service)).toBe(true);
   });

@@ -1,4 +1,4 @@
-/** Streams of free SQL (contract section 7): NDJSON and CSV without a row cap, broken off on errors. */
+/** Streams of free SQL (contract section 7): NDJSON and CSV without a row limit, broken off on errors. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import {
   failure,
@@ -30,7 +30,7 @@ const lines = ({ text }: TestAnswer): unknown[] =>
     .map((line) => JSON.parse(line) as unknown);
 
 describe('NDJSON', () => {
-  it('is a line for each row and one at the end, with the headers of every answer', async () => {
+  it('has one line for each row and one at the end, with the common headers', async () => {
     const answer = await stream(`SELECT g AS n, 'é' AS s, NULL AS nothing FROM generate_series(1, 3) g`, NDJSON);
     expect(answer.status).toBe(200);
     expect(answer.headers.get('content-type')).toBe(NDJSON);
@@ -42,14 +42,14 @@ describe('NDJSON', () => {
     );
   });
 
-  it('has rows as arrays where they are asked for', async () => {
+  it('has rows as arrays on request', async () => {
     expect(lines(await stream('SELECT 1 AS a, 2 AS a', NDJSON, { row_mode: 'array' }))).toEqual([
       [1, 2],
       { done: true, row_count: 1 },
     ]);
   });
 
-  it('begins with names and types of the columns where they are asked for', async () => {
+  it('begins with the names and types of the columns on request', async () => {
     await project.rows(`CREATE TYPE mood AS ENUM ('good')`);
     const sql = `SELECT 1::bigint AS n, 1.5::numeric(4,2) AS amount, ARRAY[1] AS list, 'good'::mood AS mood, true AS n`;
     expect(lines(await stream(sql, NDJSON, { columns: true }))[0]).toEqual({
@@ -74,7 +74,7 @@ describe('NDJSON', () => {
     expect((await stream('SELECT 1 AS a', CSV, { columns: true })).text).toBe('a\n1\n');
   });
 
-  it('keeps a row on one line, whatever is in it', async () => {
+  it('keeps a row on one line, whatever it contains', async () => {
     const answer = await stream(`SELECT E'a\\nb\\r\\u2028' AS s, E'{"a":\\n1}'::json AS j, 'x' AS "k\ney"`, NDJSON);
     expect(lines(answer)).toEqual([
       { s: 'a\nb\r\u2028', j: { a: 1 }, 'k\ney': 'x' },
@@ -82,7 +82,7 @@ describe('NDJSON', () => {
     ]);
   });
 
-  it('shows the last of several statements, and rows affected where none come back', async () => {
+  it('shows the last of several statements, and affected rows if there are no result rows', async () => {
     await project.rows('CREATE TABLE streamed (n int)');
     expect(lines(await stream('INSERT INTO streamed SELECT generate_series(1, 5)', NDJSON))).toEqual([
       { done: true, row_count: 5 },
@@ -94,7 +94,7 @@ describe('NDJSON', () => {
     expect(lines(await stream('VACUUM streamed', NDJSON))).toEqual([{ done: true, row_count: 0 }]);
   });
 
-  it('has no row cap: 300,000 rows arrive, each once and in order', async () => {
+  it('has no row limit: 300,000 rows arrive, each once and in order', async () => {
     const answer = await stream('SELECT generate_series(1, 300000) AS g', NDJSON, { max_rows: 5 });
     const found = lines(answer) as { g: number }[];
     expect(found.length).toBe(300_001);
@@ -104,19 +104,19 @@ describe('NDJSON', () => {
 });
 
 describe('CSV', () => {
-  it('is a header and records, without a final line', async () => {
+  it('has a header and records, and no final line', async () => {
     const answer = await stream('SELECT g AS id, g * 2 AS id FROM generate_series(1, 2) g', CSV);
     expect(answer.status).toBe(200);
     expect(answer.headers.get('content-type')).toMatch(/^text\/csv/);
     expect(answer.text).toBe('id,id_2\n1,2\n2,4\n');
   });
 
-  it('is its header alone where there are no rows, and nothing where there are no columns', async () => {
+  it('has only a header if there are no rows, and nothing if there are no columns', async () => {
     expect((await stream('SELECT 1 AS a WHERE false', CSV)).text).toBe('a\n');
     expect((await stream('CREATE TABLE nothing_to_show ()', CSV)).text).toBe('');
   });
 
-  it('tells NULL from the empty string and quotes as COPY does, so that COPY reads it back', async () => {
+  it('distinguishes NULL from the empty string and quotes like COPY, which can read it back', async () => {
     const values = [
       null,
       '',
@@ -157,7 +157,7 @@ describe('CSV', () => {
     expect(text).toBe(copied);
   });
 
-  it('has the values as text: numbers with all digits, JSON quoted, times in UTC', async () => {
+  it('has values as text: numbers with all digits, quoted JSON, times in UTC', async () => {
     const { text } = await stream(
       `SELECT 9007199254740993::bigint AS a, 1.50::numeric AS b, '{"x": "y"}'::jsonb AS c, true AS d,
          '2024-01-02 03:04:05+01'::timestamptz AS e, '{1,2}'::int[] AS f, '\\x00ff'::bytea AS g, 'NaN'::float8 AS h`,
@@ -169,8 +169,8 @@ describe('CSV', () => {
   });
 });
 
-describe('what is asked for', () => {
-  it('decides the form', async () => {
+describe('the Accept header', () => {
+  it('decides the format', async () => {
     for (const [accept, type] of [
       ['application/json', 'application/json'],
       ['*/*', 'application/json'],
@@ -187,7 +187,7 @@ describe('what is asked for', () => {
 });
 
 describe('errors', () => {
-  it('before the first bytes are ordinary answers', async () => {
+  it('before the first bytes cause ordinary answers', async () => {
     for (const accept of [NDJSON, CSV]) {
       const answer = await stream('SELECT 1 / (3 - g) FROM generate_series(1, 5) g', accept);
       expect(failure(answer, 400, 'sql_error').postgres?.sqlstate).toBe('22012');
@@ -200,7 +200,7 @@ describe('errors', () => {
 
   const LATE = 'SELECT 1 / (10000 - g) AS n, $$some text to fill it$$ AS s FROM generate_series(1, 20000) g';
 
-  it('after them end NDJSON with an error line and break the encoding off', async () => {
+  it('after them end NDJSON with an error line and break off the chunked encoding', async () => {
     const answer = await openStream(service, project, NDJSON, { sql: LATE });
     expect(answer.response.statusCode).toBe(200);
     const { text, whole } = await answer.rest();
@@ -216,25 +216,25 @@ describe('errors', () => {
     await expect(stream(LATE, NDJSON)).rejects.toThrow();
   });
 
-  it('after them break CSV off', async () => {
+  it('after them break off CSV', async () => {
     const { whole } = await (await openStream(service, project, CSV, { sql: LATE })).rest();
     expect(whole).toBe(false);
     await expect(stream(LATE, CSV)).rejects.toThrow();
   });
 
-  it('undo what the statements did', async () => {
+  it('roll back what the statements did', async () => {
     await project.rows('CREATE TABLE undone (n int)');
     await expect(stream(`INSERT INTO undone VALUES (1); ${LATE}`, NDJSON)).rejects.toThrow();
     expect(await project.rows('SELECT * FROM undone')).toEqual([]);
   });
 
-  it('by rows that another client encoding would garble', async () => {
+  it('occur for rows that another client encoding would garble', async () => {
     const flip = `SELECT set_config('client_encoding', CASE WHEN g = 1 THEN 'LATIN1' ELSE 'UTF8' END, false), 'é' AS s
       FROM generate_series(1, 2) g`;
     failure(await stream(flip, NDJSON), 400, 'statement_not_allowed');
   });
 
-  it.each([NDJSON, CSV])('by such a row long before or behind the first bytes: %s', async (accept) => {
+  it.each([NDJSON, CSV])('occur for such a row long before or after the first bytes: %s', async (accept) => {
     const flip = (at: number) =>
       `SELECT set_config('client_encoding', CASE g WHEN ${at} THEN 'LATIN1' ELSE 'UTF8' END, false),
          repeat('é', 500) AS s FROM generate_series(1, 2000) g`;
@@ -246,11 +246,11 @@ describe('errors', () => {
     expect(text).not.toContain('\uFFFD');
   });
 
-  it('by one row that is too large', async () => {
+  it('occur for a row that is too large', async () => {
     failure(await stream(`SELECT repeat('x', 17 * 1024 * 1024)`, NDJSON), 400, 'result_too_large');
   });
 
-  it('by the time limit, in the middle', async () => {
+  it('occur at the time limit, halfway', async () => {
     const sql = 'SELECT g, repeat($$x$$, 1000), pg_sleep(0.001) FROM generate_series(1, 100000) g';
     const slow = await openStream(service, project, NDJSON, { sql, timeout_ms: 500 });
     const { text, whole } = await slow.rest();
@@ -259,7 +259,7 @@ describe('errors', () => {
   });
 });
 
-describe('what is sent follows Accept, with its weights (RFC 9110 section 12.5.1)', () => {
+describe('the format follows Accept with its weights (RFC 9110 section 12.5.1)', () => {
   it.each<[string, string]>([
     ['', 'application/json'],
     ['*/*', 'application/json'],
@@ -281,7 +281,7 @@ describe('what is sent follows Accept, with its weights (RFC 9110 section 12.5.1
     [',;q=,text/csv;q=x"', 'application/json'],
   ])('%j: %s', (accept, type) => decides(accept, type));
 
-  it('also where it is long', () => decides(`${'a/b,'.repeat(2_000)}text/csv`, 'text/csv'));
+  it('also if it is long', () => decides(`${'a/b,'.repeat(2_000)}text/csv`, 'text/csv'));
 
   async function decides(accept: string, type: string): Promise<void> {
     const answer = await stream('SELECT 1 AS one', accept);
@@ -291,7 +291,7 @@ describe('what is sent follows Accept, with its weights (RFC 9110 section 12.5.1
 });
 
 describe('protects', () => {
-  it('no answer holds what is for another, though all are written into the same memory', async () => {
+  it('every answer from the rows of others, although all are written into the same memory', async () => {
     const sizes = [10, 3_000, 9_000];
     const many = Array.from({ length: 36 }, async (_, i) => {
       const rows = sizes[i % sizes.length] ?? 0;

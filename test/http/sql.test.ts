@@ -18,7 +18,7 @@ const { sql, run } = freeSql(() => project);
 const content = () => project.rows('SELECT n, s FROM t ORDER BY n');
 
 describe('works', () => {
-  it('answers exactly the fields of the contract', async () => {
+  it('with exactly the fields of the contract', async () => {
     const answer = await sql('SELECT 1 AS n, $1::text AS s', { params: ['é'] });
     expect(answer.headers.get('content-type')).toMatch(/^application\/json/);
     expect(answer.body).toEqual({
@@ -34,7 +34,7 @@ describe('works', () => {
     });
   });
 
-  it("names a statement by Postgres's command tag without its counts, and tells the rows affected", async () => {
+  it("names a statement by Postgres's command tag without its counts, and reports the affected rows", async () => {
     const cases: [text: string, type: string, rowCount: number, affected?: number][] = [
       ['SELECT 1 UNION SELECT 2', 'SELECT', 2],
       ['(SELECT 1)', 'SELECT', 1],
@@ -109,7 +109,7 @@ describe('works', () => {
     ]);
   });
 
-  it('runs outside a transaction what Postgres refuses inside one', async () => {
+  it('runs statements outside a transaction that Postgres refuses inside one', async () => {
     expect(await run('VACUUM t')).toMatchObject({ type: 'VACUUM', rows: [], row_count: 0 });
     expect(await run('VACUUM (ANALYZE) t;')).toMatchObject({ type: 'VACUUM' });
     expect(await run('CREATE INDEX CONCURRENTLY t_n ON t (n)')).toMatchObject({ type: 'CREATE INDEX' });
@@ -119,7 +119,7 @@ describe('works', () => {
     expect(among.postgres?.sqlstate).toBe('25001');
   });
 
-  it('answers for the last of several statements and lists all results', async () => {
+  it('returns the rows of the last of several statements and lists all results', async () => {
     const body = await run("INSERT INTO t VALUES (1, 'a;b'); SELECT s FROM t; UPDATE t SET n = 2");
     expect(body).toMatchObject({ type: 'UPDATE', rows: [], row_count: 1, affected_rows: 1 });
     expect(body.results).toEqual([
@@ -129,7 +129,7 @@ describe('works', () => {
     ]);
   });
 
-  it('keeps the values of columns with one name, in either row mode', async () => {
+  it('keeps the values of columns with the same name, in either row mode', async () => {
     const text = 'SELECT 1 AS id, 2 AS id, 3 AS "id_2", 4 AS id';
     const [row] = (await run(text)).rows as object[];
     expect(Object.entries(row ?? {})).toEqual([
@@ -144,7 +144,7 @@ describe('works', () => {
     expect((await run('SELECT 1 AS id, 2 AS id')).rows).toEqual([{ id: 1, id_2: 2 }]);
   });
 
-  it('writes the numbers of a column all in one way if asked to, in all that it answers', async () => {
+  it('writes the numbers of a column in one form on request, in every kind of answer', async () => {
     const columns = `9007199254740993::bigint AS big, 7::bigint AS small, 1.50 AS exact, 2::int AS n`;
     const forms = {
       raw: '{"big":9007199254740993,"small":7,"exact":1.50,"n":2}',
@@ -161,13 +161,13 @@ describe('works', () => {
     }
   });
 
-  it('answers rows without columns', async () => {
+  it('returns rows without columns', async () => {
     const body = await run('SELECT FROM generate_series(1, 3)');
     expect(body).toMatchObject({ type: 'SELECT', rows: [{}, {}, {}], row_count: 3, columns: [] });
     expect((await run('SELECT FROM generate_series(1, 3)', { row_mode: 'array' })).rows).toEqual([[], [], []]);
   });
 
-  it("shows types by the API's names and, beyond the six, by Postgres's", async () => {
+  it("shows types by the API's names, and other types by Postgres's names", async () => {
     await run(`DROP TYPE IF EXISTS mood; CREATE TYPE mood AS ENUM ('happy')`);
     const { columns, rows } = await run(`SELECT 1::bigint AS a, 1.5::numeric(6,2) AS b, 'x'::varchar(9) AS c,
       'happy'::mood AS d, '{1,2}'::int[] AS e, now() AS f, '1 day'::interval AS g, ARRAY['happy'::mood] AS h`);
@@ -184,7 +184,7 @@ describe('works', () => {
     expect(rows).toMatchObject([{ b: 1.5, c: 'x', d: 'happy', e: [1, 2], g: '1 day' }]);
   });
 
-  it('takes a text of 1 MiB and 100 statements', async () => {
+  it('accepts a text of 1 MiB and 100 statements', async () => {
     const fill = (size: number) => `SELECT 1 AS one /*${'x'.repeat(size - 20)}*/`;
     expect(Buffer.byteLength(fill(1024 * 1024))).toBe(1024 * 1024);
     expect((await run(fill(1024 * 1024))).rows).toEqual([{ one: 1 }]);
@@ -193,7 +193,7 @@ describe('works', () => {
     expect(hundred.rows).toEqual([{ i: 99 }]);
   });
 
-  it('does the work of a statement once, whatever the size of its rows', async () => {
+  it('executes a statement once, whatever the size of its rows', async () => {
     await run(`CREATE FUNCTION log_size(size int) RETURNS text LANGUAGE plpgsql AS $$ BEGIN
       INSERT INTO t VALUES (size); RETURN repeat('x', size); END $$`);
     const call = 'SELECT log_size($1) FROM generate_series(1, $2)';
@@ -207,7 +207,7 @@ describe('works', () => {
 });
 
 describe('protects', () => {
-  it('undoes all statements when a later one fails, and says where in the whole text', async () => {
+  it('by undoing all statements if a later one fails, and says where in the whole text', async () => {
     await run("INSERT INTO t VALUES (0, 'before')");
     const before = "INSERT INTO t VALUES (1, 'é😀'); /* — */ UPDATE t SET s = 'x';\n";
     const text = `${before}SELECT nothing FROM t; DELETE FROM t`;
@@ -218,7 +218,7 @@ describe('protects', () => {
     expect(await content()).toEqual([{ n: 0, s: 'before' }]);
   });
 
-  it('undoes all where only the commit fails', async () => {
+  it('by undoing all if only the commit fails', async () => {
     await run('CREATE TABLE parent (n int PRIMARY KEY)');
     await run('CREATE TABLE child (n int REFERENCES parent DEFERRABLE INITIALLY DEFERRED)');
     const body = failure(
@@ -231,7 +231,7 @@ describe('protects', () => {
     await run('INSERT INTO child VALUES (8); INSERT INTO parent VALUES (8)');
   });
 
-  it('serves on when connections were ended behind its back, idle or at work', async () => {
+  it('requests from connections that ended unnoticed, idle or active', async () => {
     await project.table('ended', { n: 'INTEGER' });
     const endAll = (state: string) =>
       onServer(service.server, (client) =>
@@ -253,7 +253,7 @@ describe('protects', () => {
     expect(await project.rows('SELECT count(*) AS n FROM ended')).toEqual([{ n: 3 }]);
   });
 
-  it('answers other requests while a text that is hard to parse is split', async () => {
+  it('other requests while a text that is hard to parse is split', async () => {
     const hard = `SELECT 1; SELECT ${'('.repeat(2_000)}1${')'.repeat(2_000)}, ${'1+'.repeat(400_000)}1`;
     expect(Buffer.byteLength(hard)).toBeLessThan(1024 * 1024);
     const other = await service.project();

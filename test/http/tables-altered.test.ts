@@ -19,7 +19,7 @@ describe.each(testServers())('a change of a table on Postgres $major', (server) 
 
   const insert = (table: string, records: unknown) => project.call('POST', `/api/cdp/data/${table}`, { body: records });
 
-  it('works for the name: records, columns, comment and views go with it, and inserts follow at once', async () => {
+  it('works for the name: records, columns, comment and views keep working, and inserts follow at once', async () => {
     const name = await tables.fresh({ a: 'TEXT' });
     const renamed = freshName();
     await tables.alterTable(name, { comment: 'kept' });
@@ -39,7 +39,7 @@ describe.each(testServers())('a change of a table on Postgres $major', (server) 
     expect((await insert(name, [{ a: 1 }])).status).toBe(201);
   });
 
-  it('works for a comment, set and removed, and for the case of its name', async () => {
+  it('works for a comment, set and removed, and for the case of the name', async () => {
     const name = await tables.fresh({ a: 'TEXT' });
     const comment = `it's \\ "odd" 🎉`;
     expect((await tables.alterTable(name, { comment })).body).toMatchObject({ table: name, comment });
@@ -50,7 +50,7 @@ describe.each(testServers())('a change of a table on Postgres $major', (server) 
     expect((await tables.alterTable(upper, { new_name: upper })).status).toBe(200);
   });
 
-  it('works once for each Idempotency-Key, though its path has gone', async () => {
+  it('works once for each Idempotency-Key, although its path no longer exists', async () => {
     const name = await tables.fresh({ a: 'TEXT' });
     const call = { body: { new_name: freshName() }, headers: { 'idempotency-key': name } };
     const first = await project.call('PUT', tablePath(name), call);
@@ -73,7 +73,7 @@ describe.each(testServers())('a change of a table on Postgres $major', (server) 
     await tables.drop(name);
   });
 
-  it('refuses a name that something has in any case, a table that is not there, and a view', async () => {
+  it('refuses a name that is taken in any case, a table that does not exist, and a view', async () => {
     const [name, other] = [await tables.fresh({ a: 'TEXT' }), await tables.fresh({ a: 'TEXT' })];
     await project.rows(`CREATE VIEW ${name}_view AS SELECT 1 AS one`);
     for (const taken of [other, other.toUpperCase(), `${name}_view`, `${name}_pkey`]) {
@@ -90,7 +90,7 @@ describe.each(testServers())('a change of a table on Postgres $major', (server) 
     }
   });
 
-  it('protects one name: a table takes it while no other is being named', async () => {
+  it('protects names: no table takes one that is being taken', async () => {
     const name = await tables.fresh({ a: 'TEXT' });
     await inDatabase(service, project, async (client) => {
       await client.query('SELECT pg_advisory_lock($1)', [ADVISORY_LOCKS.newTable]);

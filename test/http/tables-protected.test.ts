@@ -1,6 +1,6 @@
 /**
- * What creating, reading and dropping tables must never do: half of it, harm to others, or wait for long (contract
- * section 5).
+ * What creating, reading and dropping tables must never do: take effect in part, harm others, or wait for long
+ * (contract section 5).
  */
 import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -12,7 +12,7 @@ import { inDatabase, refuseComments, TABLE, Tables } from '../support/tables.js'
 
 const TEXT = [{ name: 'a', type: 'TEXT' }];
 
-describe.each(testServers())('a call on tables protects on Postgres $major', (server) => {
+describe.each(testServers())('a table request protects on Postgres $major', (server) => {
   let service: TestService;
   let project: TestProject;
   let tables: Tables;
@@ -23,7 +23,7 @@ describe.each(testServers())('a call on tables protects on Postgres $major', (se
   });
   afterAll(() => service.close());
 
-  it('the whole: a table whose comment fails does not come into being', async () => {
+  it('atomicity: a table whose comment fails is not created', async () => {
     const other = await service.project();
     const theirs = new Tables(other);
     await refuseComments(service, other);
@@ -34,7 +34,7 @@ describe.each(testServers())('a call on tables protects on Postgres $major', (se
     expect((await theirs.create({ table_name: 'half', columns: TEXT })).status).toBe(201);
   });
 
-  it('one name: of many that create it at once, in two cases and on two instances, one succeeds', async () => {
+  it('one name: if many requests create it at once, in two cases and on two instances, one succeeds', async () => {
     const second = await startService(service.config, pino({ level: 'silent' }));
     try {
       const creating = Array.from({ length: 8 }, async (_, i) => {
@@ -54,7 +54,7 @@ describe.each(testServers())('a call on tables protects on Postgres $major', (se
     expect((await tableNames(project)).filter((name) => name.toLowerCase() === 'race')).toHaveLength(1);
   });
 
-  it('the tables from SQL in names and comments', async () => {
+  it('tables from SQL in names and comments', async () => {
     const other = await service.project();
     const theirs = new Tables(other);
     await other.table('kept', { a: 'TEXT' });
@@ -94,7 +94,7 @@ describe.each(testServers())('a call on tables protects on Postgres $major', (se
     }
   });
 
-  it('itself from functions, operators and types that a project puts in the way', async () => {
+  it('itself from functions, operators and types that a project defines', async () => {
     const other = await service.project();
     const theirs = new Tables(other);
     await other.rows(`
@@ -114,7 +114,7 @@ describe.each(testServers())('a call on tables protects on Postgres $major', (se
     expect((await other.call('DELETE', `${TABLE}/safe`)).status).toBe(200);
   });
 
-  it('projects from each other: the same names side by side, and nothing of the other to be seen', async () => {
+  it('projects from each other: the same names can exist side by side, and nothing of the other is visible', async () => {
     const [one, two] = [await service.project(), await service.project()];
     await new Tables(one).create({ table_name: 'orders', comment: 'of one', columns: [{ name: 'a', type: 'TEXT' }] });
     await new Tables(two).create({
@@ -132,7 +132,7 @@ describe.each(testServers())('a call on tables protects on Postgres $major', (se
     expect(await columnTypes(one, 'orders')).toEqual({ id: 'uuid', a: 'TEXT' });
   });
 
-  it('the caller from waiting: a table that is locked is busy after 2 s, and reading the schema does not wait', async () => {
+  it('the caller from waiting: a locked table is busy after 2 s, and reading the schema does not wait', async () => {
     await project.table('locked', { a: 'TEXT' });
     await inDatabase(service, project, async (client) => {
       await client.query('BEGIN');

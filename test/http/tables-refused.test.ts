@@ -1,4 +1,4 @@
-/** Calls on tables that are refused, and change nothing (specification 4.1 and 7, contract sections 3 and 5). */
+/** Table requests that are refused and change nothing (specification 4.1 and 7, contract sections 3 and 5). */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { testServers } from '../support/postgres.js';
 import { refused, snapshot } from '../support/schema.js';
@@ -7,7 +7,7 @@ import { TABLE, Tables } from '../support/tables.js';
 
 const TEXT = [{ name: 'a', type: 'TEXT' }];
 
-describe.each(testServers())('a call on tables refuses on Postgres $major', (server) => {
+describe.each(testServers())('a table request refuses on Postgres $major', (server) => {
   let service: TestService;
   let project: TestProject;
   let tables: Tables;
@@ -53,7 +53,7 @@ describe.each(testServers())('a call on tables refuses on Postgres $major', (ser
     await refused(project, ['POST', TABLE, body], 400, code);
   });
 
-  it('whatever is wrong with the shape, all at once', async () => {
+  it('everything wrong with the shape, all at once', async () => {
     const body = {
       table_name: 1,
       columns: [{ name: 'a' }, { name: 2, type: 'TEXT', comment: 3 }],
@@ -82,7 +82,7 @@ describe.each(testServers())('a call on tables refuses on Postgres $major', (ser
     await refused(project, ['POST', TABLE, body], 400, 'invalid_request');
   });
 
-  it('a key that a column gives twice', async () => {
+  it('a duplicate key in a column', async () => {
     const body = '{"table_name":"fresh","columns":[{"name":"a","name":"b","type":"TEXT"}]}';
     await refused(project, ['POST', TABLE, body], 400, 'invalid_json');
   });
@@ -120,7 +120,7 @@ describe.each(testServers())('a call on tables refuses on Postgres $major', (ser
     },
   );
 
-  it('columns that differ only by case', async () => {
+  it('columns that differ only in case', async () => {
     const columns = ['email', 'Email'].map((name) => ({ name, type: 'TEXT' }));
     const before = await snapshot(project);
     const answer = await tables.create({ table_name: 'fresh', columns });
@@ -129,7 +129,7 @@ describe.each(testServers())('a call on tables refuses on Postgres $major', (ser
     expect(await snapshot(project)).toEqual(before);
   });
 
-  it('every wrong column in one answer, 50 of them listed', async () => {
+  it('every bad column in one answer, and lists 50 of them', async () => {
     const columns = Array.from({ length: 60 }, (_, i) => ({ name: `${i}`, type: 'TEXT' }));
     const error = await refused(project, ['POST', TABLE, { table_name: 'fresh', columns }], 400, 'invalid_name');
     expect(error.errors).toHaveLength(50);
@@ -146,7 +146,7 @@ describe.each(testServers())('a call on tables refuses on Postgres $major', (ser
     expect(error.errors?.[7]).toMatchObject({ column: '7', error: 'invalid_name' });
   });
 
-  it('a wrong name of the table together with wrong columns, all in one answer', async () => {
+  it('a bad table name together with bad columns, all in one answer', async () => {
     const columns = [
       { name: 'ctid', type: 'TEXT' },
       { name: 'b', type: 'VARCHAR' },
@@ -187,7 +187,7 @@ describe.each(testServers())('a call on tables refuses on Postgres $major', (ser
     await refused(project, ['POST', TABLE, { table_name: name, columns: TEXT }], 409, 'table_exists');
   });
 
-  it('to read or drop a table that is not there, with a near name as hint', async () => {
+  it('to read or drop a table that does not exist, and suggests a similar name', async () => {
     await project.table('invoices', { a: 'TEXT' });
     for (const method of ['GET', 'DELETE']) {
       const error = await refused(project, [method, `${TABLE}/invoicse`], 404, 'table_not_found');
@@ -197,7 +197,7 @@ describe.each(testServers())('a call on tables refuses on Postgres $major', (ser
   });
 
   it.each(['%00', '%22', '..%2F..', 'a%20b', '%F0%9F%8E%89', "x'--", 'a'.repeat(64), 'a'.repeat(400), '_cdp_x'])(
-    'the path %s as a table that is not there',
+    'the path %s like a table that does not exist',
     async (path) => {
       for (const method of ['GET', 'DELETE']) {
         await refused(project, [method, `${TABLE}/${path}`], 404, 'table_not_found');

@@ -22,7 +22,7 @@ describe.each(testServers())('tables on Postgres $major', (server) => {
   });
   afterAll(() => service.close());
 
-  it('answers 201 with the names of the columns, id first', async () => {
+  it('are created with 201 and the names of the columns, id first', async () => {
     const answer = await tables.create({
       table_name: 'customers',
       comment: 'People',
@@ -50,7 +50,7 @@ describe.each(testServers())('tables on Postgres $major', (server) => {
     });
   });
 
-  it('makes id a uuid primary key that the server fills with a UUID v7, for free SQL too', async () => {
+  it('have id as a uuid primary key that the server fills with a UUID v7, for free SQL too', async () => {
     await project.table('with_ids', { a: 'TEXT' });
     const [row] = await project.rows(`INSERT INTO with_ids (a) VALUES ('x') RETURNING id`);
     expect(row?.id).toMatch(UUID_V7);
@@ -60,7 +60,7 @@ describe.each(testServers())('tables on Postgres $major', (server) => {
     ).toEqual([{ contype: 'p', rule: 'PRIMARY KEY (id)' }]);
   });
 
-  it('takes the six types in any case and answers them in capitals', async () => {
+  it('have the six types in any case, returned in capitals', async () => {
     const types = ['text', 'Integer', 'FLOAT', 'bOOLEAN', 'timestamp', 'Jsonb'];
     await tables.create({ table_name: 'cases', columns: types.map((type, i) => ({ name: `c${i}`, type })) });
     expect(await columnTypes(project, 'cases')).toEqual({
@@ -90,13 +90,13 @@ describe.each(testServers())('tables on Postgres $major', (server) => {
     ['2,000 characters outside the Basic Multilingual Plane', '🎉'.repeat(2_000)],
     ['one backslash', '\\'],
     ['one quote', `'`],
-  ])('keeps a comment of %s as it is', async (_title, comment) => {
+  ])('keep a comment of %s unchanged', async (_title, comment) => {
     await tables.create({ table_name: 'commented', comment, columns: [{ name: 'a', type: 'TEXT', comment }] });
     expect(await tables.read('commented')).toMatchObject({ comment, columns: [{ comment: null }, { comment }] });
     await tables.drop('commented');
   });
 
-  it.each(['', null])('takes %j as no comment', async (comment) => {
+  it.each(['', null])('have no comment if it is %j', async (comment) => {
     await tables.create({ table_name: 'uncommented', comment, columns: [{ name: 'a', type: 'TEXT', comment }] });
     expect(await tables.read('uncommented')).toMatchObject({
       comment: null,
@@ -105,7 +105,7 @@ describe.each(testServers())('tables on Postgres $major', (server) => {
     await tables.drop('uncommented');
   });
 
-  it('takes keywords of SQL as names of tables and columns, from creation to drop', async () => {
+  it('can be named like SQL keywords, and so can columns, from creation to drop', async () => {
     const keywords = ['select', 'table', 'user', 'order', 'from', 'null', 'default', 'SELECT_', 'primary'];
     for (const keyword of keywords) {
       const columns = keywords.map((name) => ({ name, type: 'TEXT' }));
@@ -117,7 +117,7 @@ describe.each(testServers())('tables on Postgres $major', (server) => {
     }
   });
 
-  it('keeps names of 63 characters and their case', async () => {
+  it('keep names of 63 characters and their case', async () => {
     const table = `T${'a'.repeat(61)}Z`;
     const column = `_${'B'.repeat(62)}`;
     expect((await tables.create({ table_name: table, columns: [{ name: column, type: 'TEXT' }] })).body).toMatchObject({
@@ -131,7 +131,7 @@ describe.each(testServers())('tables on Postgres $major', (server) => {
     expect((await tables.create({ table_name: twin, columns: TEXT })).status).toBe(201);
   });
 
-  it('takes names like those of system catalogs and of the service without mixing them up', async () => {
+  it('can be named like system catalogs and tables of the service without confusion', async () => {
     for (const name of ['pg_class', 'pg_attribute', 'projects', 'tokens', 'cdp', 'data', 'idempotency_keys']) {
       expect((await tables.create({ table_name: name, columns: TEXT })).status).toBe(201);
       expect(await columnTypes(project, name)).toEqual({ id: 'uuid', a: 'TEXT' });
@@ -141,7 +141,7 @@ describe.each(testServers())('tables on Postgres $major', (server) => {
     }
   });
 
-  it('takes 500 columns', async () => {
+  it('can have 500 columns', async () => {
     const columns = Array.from({ length: 500 }, (_, i) => ({ name: `c${i}`, type: 'INTEGER' }));
     const answer = await tables.create({ table_name: 'wide', columns });
     expect(answer.status).toBe(201);
@@ -149,7 +149,7 @@ describe.each(testServers())('tables on Postgres $major', (server) => {
     expect(Object.keys(await columnTypes(project, 'wide'))).toHaveLength(501);
   });
 
-  it('drops a table with its records, and its name is free again', async () => {
+  it('are dropped with their records, and the name is free again', async () => {
     await project.table('dropped', { a: 'TEXT' });
     await project.call('POST', '/api/cdp/data/dropped', { body: [{ a: 'x' }] });
     const answer = await tables.drop('dropped');
@@ -160,13 +160,13 @@ describe.each(testServers())('tables on Postgres $major', (server) => {
     expect(await project.rows('SELECT * FROM dropped')).toEqual([]);
   });
 
-  it('takes a DELETE with the content type of JSON and no body', async () => {
+  it('can be deleted with the content type of JSON and no body', async () => {
     await project.table('dropped_by_header', { a: 'TEXT' });
     const headers = { 'content-type': 'application/json' };
     expect((await project.call('DELETE', `${TABLE}/dropped_by_header`, { headers })).status).toBe(200);
   });
 
-  it('shows no tables where there are none', async () => {
+  it('are listed as none if there are none', async () => {
     const empty = await service.project();
     expect((await empty.call('GET', '/api/cdp/schema')).body).toEqual({
       success: true,
@@ -175,7 +175,7 @@ describe.each(testServers())('tables on Postgres $major', (server) => {
     });
   });
 
-  it('shows 20,000 columns without comments', async () => {
+  it('are shown with 20,000 columns without comments', async () => {
     const many = await service.project();
     for (let from = 0; from < 40; from += 10) {
       await many.rows(`DO $$ BEGIN FOR i IN ${from}..${from + 9} LOOP
@@ -185,7 +185,7 @@ describe.each(testServers())('tables on Postgres $major', (server) => {
     expect([status, (body.tables as unknown[]).length]).toEqual([200, 40]);
   });
 
-  it('refuses to show more columns and comments than an answer holds, and shows each table', async () => {
+  it('are refused as a list with more columns and comments than an answer holds, but shown one by one', async () => {
     const large = await service.project();
     const copies = (from: number, to: number) =>
       large.rows(`DO $$ BEGIN
@@ -201,7 +201,7 @@ describe.each(testServers())('tables on Postgres $major', (server) => {
     expect((await large.call('GET', '/api/cdp/schema/table/copy_20')).status).toBe(200);
   });
 
-  it('shows whatever free SQL made: tables, views and types by their names in Postgres', async () => {
+  it('are shown as free SQL made them: tables, views and types by their Postgres names', async () => {
     const other = await service.project();
     await other.table('people', { name: 'TEXT' });
     await other.rows(`
@@ -244,7 +244,7 @@ describe.each(testServers())('tables on Postgres $major', (server) => {
     ]);
   });
 
-  it('tells about how many rows there are', async () => {
+  it('are shown with an approximate number of rows', async () => {
     await project.table('counted', { n: 'INTEGER' });
     // A session reports its changes when it is idle: after ANALYZE, whose result has these rows already.
     const liveTuples = await inDatabase(service, project, async (client) => {
@@ -262,7 +262,7 @@ describe.each(testServers())('tables on Postgres $major', (server) => {
     expect(await approximateRows()).toMatchObject({ approximate_rows: 1_000 });
   });
 
-  it('reads and fills a table with absurd statistics, which Postgres 18 lets its owner import', async () => {
+  it('can be read and filled with absurd statistics, which Postgres 18 lets their owner import', async () => {
     for (const [table, rows] of [
       ['absurd', '1e30'],
       ['no_number', 'NaN'],
@@ -282,7 +282,7 @@ describe.each(testServers())('tables on Postgres $major', (server) => {
     }
   });
 
-  it('sees in the next request what free SQL or another instance has just changed', async () => {
+  it('show in the next request what free SQL or another instance has just changed', async () => {
     const second = await startService(service.config, pino({ level: 'silent' }));
     try {
       const elsewhere = (method: string, path: string, body?: unknown) =>

@@ -1,4 +1,4 @@
-/** The header `traceparent` (W3C Trace Context, section 3.2): what counts, and what counts as none. */
+/** The header `traceparent` (W3C Trace Context, section 3.2): which values are valid, and which are ignored. */
 import { describe, expect, it } from 'vitest';
 import { readTraceparent } from '../../src/http/observability/trace-context.js';
 
@@ -32,7 +32,7 @@ describe('traceparent', () => {
     `00-${TRACE}-${SPAN}-01, 00-${TRACE}-${SPAN}-01`,
     `00-${TRACE}-${SPAN}-01\n`,
     `00-${TRACE}-"},"x":"-01`,
-  ])('%j names none', (header) => {
+  ])('%j is ignored', (header) => {
     expect(readTraceparent(header)).toBeNull();
   });
 });

@@ -1,4 +1,4 @@
-/** Type changes that name the values in their way, and that replace values first. */
+/** Type changes that list the values that prevent them, and that replace values first. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { testServers } from '../support/postgres.js';
 import { refused } from '../support/schema.js';
@@ -28,8 +28,8 @@ describe.each(testServers())('a type change on Postgres $major', (server) => {
   const values = async (table: string) => (await project.rows(`SELECT a FROM ${table} ORDER BY id`)).map(({ a }) => a);
   const asked = (table: string) => `${columnPath(table, 'a')}?return=values`;
 
-  describe('that loses values names them', () => {
-    it('on request: the ten most frequent with their rows, cut where they are long', async () => {
+  describe('that would lose values lists them', () => {
+    it('on request: the ten most frequent with their rows, long ones truncated', async () => {
       const long = 'ü🎉'.repeat(200);
       const name = await filled('TEXT', [
         ...['b', 'a', 'b', '1', long, long, long, `${long} and more`, null],
@@ -65,7 +65,7 @@ describe.each(testServers())('a type change on Postgres $major', (server) => {
         ],
       ],
       ['TIMESTAMP', ['2026-01-31'], 'INTEGER', [{ value: '2026-01-31T00:00:00Z', rows: 1 }]],
-    ])('of %s %j, as responses show them', async (type, sent, to, shown) => {
+    ])('of %s %j, as answers show them', async (type, sent, to, shown) => {
       const name = await filled(type, sent);
       const error = await refused(project, ['PUT', asked(name), { new_type: to }], 409, 'not_convertible');
       expect(error.values).toEqual(shown);
@@ -118,7 +118,7 @@ describe.each(testServers())('a type change on Postgres $major', (server) => {
       expect(await values(name)).toEqual(read);
     });
 
-    it('changes all or nothing: a value that is not in it keeps the others as they are', async () => {
+    it('changes all or nothing: a value that is not in it keeps the others unchanged', async () => {
       const name = await filled('TEXT', ['yes', 'yes', 'maybe']);
       const body = { new_type: 'BOOLEAN', map: { yes: 'true' }, new_name: 'b', comment: 'x' };
       const error = await refused(project, ['PUT', asked(name), body], 409, 'not_convertible');
@@ -149,7 +149,7 @@ describe.each(testServers())('a type change on Postgres $major', (server) => {
       }
     });
 
-    it('never makes a pair of types convertible that is not, and refuses a key that is given twice', async () => {
+    it('never makes an inconvertible pair of types convertible, and refuses a duplicate key', async () => {
       const name = await filled('TIMESTAMP', ['2026-01-31']);
       const body = { new_type: 'INTEGER', map: { '2026-01-31T00:00:00Z': '1' } };
       await refused(project, ['PUT', columnPath(name, 'a'), body], 409, 'not_convertible');
@@ -157,7 +157,7 @@ describe.each(testServers())('a type change on Postgres $major', (server) => {
       await refused(project, ['PUT', columnPath(name, 'a'), twice], 400, 'invalid_json');
     });
 
-    it('takes SQL in it for text', async () => {
+    it('treats SQL in it as text', async () => {
       const attacks = [`'; DROP TABLE kept; --`, `\\'; DROP TABLE kept; --`, `' || pg_sleep(9) || '`];
       const name = await filled('TEXT', attacks);
       const map = Object.fromEntries(attacks.map((attack) => [attack, `${attack} mapped`]));

@@ -1,4 +1,4 @@
-/** Changing the type of a column over HTTP: every value is kept, or nothing is changed (contract section 5). */
+/** Changing the type of a column over HTTP: every value is kept, or nothing changes (contract section 5). */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { testServers } from '../support/postgres.js';
 import { columnTypes, refused } from '../support/schema.js';
@@ -211,7 +211,7 @@ describe.each(testServers())('a type change on Postgres $major', (server) => {
   });
 
   it.each(REFUSED)(
-    '%s to %s refuses what would be lost, with its rows and not its values',
+    '%s to %s refuses values that would be lost, with their rows and without the values',
     async (from, to, values) => {
       const name = await tables.fresh({ v: from });
       for (const value of values) {
@@ -225,7 +225,7 @@ describe.each(testServers())('a type change on Postgres $major', (server) => {
     },
   );
 
-  it('makes NULL of the null of JSON when it leaves JSONB', async () => {
+  it('turns JSON null into NULL when it leaves JSONB', async () => {
     for (const type of ['TEXT', 'INTEGER', 'FLOAT', 'BOOLEAN', 'TIMESTAMP']) {
       const name = await tables.fresh({ v: 'JSONB' });
       await project.rows(`INSERT INTO ${name} (v) VALUES ('null'), (NULL)`);
@@ -234,7 +234,7 @@ describe.each(testServers())('a type change on Postgres $major', (server) => {
     }
   });
 
-  it('tells the number of values, five of their rows at most, and no value', async () => {
+  it('reports the number of values and at most five of their rows, and no value', async () => {
     const name = await tables.fresh({ v: 'TEXT' });
     const bad = await tables.insert(
       name,
@@ -252,7 +252,7 @@ describe.each(testServers())('a type change on Postgres $major', (server) => {
     expect(answer.text).not.toContain('confidential');
   });
 
-  it('tells the number alone where the table has no id', async () => {
+  it('reports only the number if the table has no id', async () => {
     const name = freshName();
     await project.rows(`CREATE TABLE ${name} (v text); INSERT INTO ${name} VALUES ('secret'), ('1')`);
     const error = await refused(project, ['PUT', columnPath(name, 'v'), { new_type: 'FLOAT' }], 409, 'not_convertible');
@@ -261,7 +261,7 @@ describe.each(testServers())('a type change on Postgres $major', (server) => {
     expect(JSON.stringify(error)).not.toContain('secret');
   });
 
-  it('of a type that free SQL made: to TEXT as answers show it, to no other', async () => {
+  it('of a type that free SQL created: to TEXT as answers show it, and to no other', async () => {
     const name = freshName();
     await project.rows(`CREATE TABLE ${name} (v numeric(6,2)); INSERT INTO ${name} VALUES (1.50)`);
     await refused(project, ['PUT', columnPath(name, 'v'), { new_type: 'JSONB' }], 409, 'not_convertible');
@@ -302,7 +302,7 @@ describe.each(testServers())('a type change on Postgres $major', (server) => {
     ['a default', (t) => `ALTER TABLE ${t} ALTER COLUMN v SET DEFAULT 'x'`],
     ['a check', (t) => `ALTER TABLE ${t} ADD CHECK (v LIKE '%')`],
     ['an index over an expression', (t) => `CREATE INDEX ON ${t} (upper(v))`],
-  ])('is refused with a conflict where %s does not go with the new type', async (_title, make) => {
+  ])('is refused with a conflict if %s does not fit the new type', async (_title, make) => {
     const name = await tables.fresh({ v: 'TEXT' });
     await project.rows(make(name));
     await refused(project, ['PUT', columnPath(name, 'v'), { new_type: 'INTEGER' }], 409, 'not_convertible');

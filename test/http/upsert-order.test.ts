@@ -1,6 +1,4 @@
-/**
- * Upserts store what their records would store one by one, in their order: on the fast path and on the checked path.
- */
+/** Upserts store what their records would store one by one, in order: on the fast path and on the checked path. */
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { COLUMN_TYPES, type ColumnType } from '../../src/contract/column-types.js';
@@ -92,7 +90,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       JSONB: [1, 2, [1], { a: 1, b: 2 }, { b: 2, a: 1 }, 'a'],
     };
 
-    it.each(COLUMN_TYPES)('the same on both ways, and with a quarantine, if the key is %s', async (type) => {
+    it.each(COLUMN_TYPES)('the same on both paths, and with a quarantine, if the key is %s', async (type) => {
       const key = type.toLowerCase();
       const tables = [`fast_${key}`, `checked_${key}`];
       const sqlType = { FLOAT: 'float8', TIMESTAMP: 'timestamptz', INTEGER: 'bigint' }[type as string] ?? key;
@@ -124,7 +122,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       );
     });
 
-    it('a record that gives up what a later one takes in another unique index', async () => {
+    it('a record that gives up a value that a later one takes in another unique index', async () => {
       await project.rows('CREATE TABLE phones (name text UNIQUE, phone int UNIQUE)');
       await upsert('phones', [{ name: 'b', phone: 1 }], 'on_conflict=name');
       const swap = [
@@ -139,7 +137,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       }
     });
 
-    it('returns the id of the row that a record without a value for the key meets', async () => {
+    it('a record without a value for the key, with the id of the row that it meets', async () => {
       const id = 'id uuid PRIMARY KEY DEFAULT gen_random_uuid()';
       await project.rows(`CREATE TABLE nulls (${id}, k text, n int, UNIQUE NULLS NOT DISTINCT (k))`);
       const send = (records: object[]) => upsert('nulls', records, 'on_conflict=k&resolution=ignore&return=ids');
@@ -152,7 +150,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
   });
 
   describe('refuses', () => {
-    it('ids of ignored records whose key is a default', async () => {
+    it('to return the ids of ignored records whose key is a default', async () => {
       await project.rows(
         `CREATE TABLE defaults (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), k text UNIQUE DEFAULT 'x', n int)`,
       );

@@ -1,4 +1,4 @@
-/** Upsert over HTTP: records that change the rows whose key they have. */
+/** Upsert over HTTP: records that update the rows with the same key. */
 import fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { testServers } from '../support/postgres.js';
@@ -69,7 +69,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       );
     });
 
-    it('knows a key by its type: citext, uuid, timestamps with offsets, keys of several columns', async () => {
+    it('with keys compared by their type: citext, uuid, timestamps with offsets, keys of several columns', async () => {
       await project.rows(
         `CREATE TABLE typed (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), at timestamptz, day date, note text, extra int,
            UNIQUE (at, day))`,
@@ -123,7 +123,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       ]);
     });
 
-    it.each(['merge', 'ignore'])('returns the ids of all rows in the order of the records (%s)', async (resolution) => {
+    it.each(['merge', 'ignore'])('returns the ids of all rows in record order (%s)', async (resolution) => {
       await upsert([ADA]);
       const emails = ['zoe@example.com', ADA.email, 'bob@example.com', 'zoe@example.com'];
       const answer = await upsert(
@@ -134,7 +134,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(answer.body.ids).toEqual(emails.map((email) => byEmail.get(email)));
     });
 
-    it('a repeat with its Idempotency-Key changes nothing; the same key for another resolution is refused', async () => {
+    it('once for each Idempotency-Key; the same key with another resolution is refused', async () => {
       const send = (query: string) => upsert([ADA], query, undefined, { 'idempotency-key': 'upsert-1' });
       const first = await send('on_conflict=email');
       await upsert([{ ...ADA, age: 40 }]);
@@ -144,7 +144,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       failure(await send('on_conflict=email&resolution=ignore'), 422, 'idempotency_key_reused');
     });
 
-    it('two that send the same rows in opposite order both succeed, over and over', async () => {
+    it('twice at once with the same rows in opposite order, repeatedly', async () => {
       const batch = Array.from({ length: 50 }, (_, i) => ({ email: `${i}@example.com`, age: i }));
       const answers = await Promise.all(
         Array.from({ length: 12 }, (_, i) => upsert(i % 2 === 0 ? batch : batch.toReversed())),
@@ -155,7 +155,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
   });
 
   describe('refuses', () => {
-    it('a key without a unique index, with the request that creates one', async () => {
+    it('a key without a unique index, and names the request that creates one', async () => {
       const { status, body } = await upsert([ADA], 'on_conflict=name,age');
       expect(status).toBe(400);
       expect(body).toMatchObject({
@@ -164,7 +164,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       });
     });
 
-    it('columns that are not there, all of them', async () => {
+    it('columns that do not exist, all of them', async () => {
       const { body } = await upsert([ADA], 'on_conflict=emial,nothing');
       expect(body).toMatchObject({
         error: 'unknown_column',
@@ -176,7 +176,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       failure(await upsert([ADA], query), 400, 'invalid_request');
     });
 
-    it('records that Postgres rejects, by number; nothing changes', async () => {
+    it('records that Postgres rejects, by number, and changes nothing', async () => {
       await upsert([ADA]);
       const answer = await upsert([
         { email: ADA.email, age: 1 },
@@ -188,7 +188,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(await people()).toEqual([ADA]);
     });
 
-    it('a key that another index has already, with the detail if the record gives all of that key', async () => {
+    it('a key that another index already contains, with the detail if the record gives all columns of that key', async () => {
       await project.rows(`CREATE TABLE badges (k int PRIMARY KEY, badge text UNIQUE, site text DEFAULT 'hidden', room int,
           UNIQUE (site, room));
         INSERT INTO badges VALUES (1, 'one', 'secret', 1), (2, 'two', 'secret', 2)`);
@@ -216,14 +216,14 @@ describe.each(testServers())('on Postgres $major', (server) => {
     const remove = (body: unknown, by = 'email', headers = {}) =>
       project.call('DELETE', `/api/cdp/data/people?by=${by}`, { body, headers });
 
-    it('the rows whose keys are given, and says how many', async () => {
+    it('the rows with the given keys, and returns their number', async () => {
       await upsert([ADA, { email: 'b' }, { email: 'c' }]);
       const answer = await remove([{ email: 'c' }, { email: ADA.email }, { email: 'nobody' }]);
       expect(answer.body).toEqual({ success: true, deleted_rows: 2, message: '2 records deleted' });
       expect(await people()).toMatchObject([{ email: 'b' }]);
     });
 
-    it('once per Idempotency-Key', async () => {
+    it('once for each Idempotency-Key', async () => {
       const send = () => remove([{ email: 'b' }], 'email', { 'idempotency-key': 'delete-1' });
       await upsert([{ email: 'b' }]);
       const first = await send();
@@ -233,7 +233,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(await people()).toMatchObject([{ email: 'b' }]);
     });
 
-    it('refuses records that are no keys, all of them', async () => {
+    it('refuses records that are not keys, all of them', async () => {
       await upsert([ADA]);
       const answer = await remove([{ email: ADA.email }, { email: null }, { email: 'b', age: 1 }, {}]);
       expect(answer.body.errors).toMatchObject([
@@ -247,7 +247,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
   });
 
   describe('protects', () => {
-    it('the next request from what a trigger of an update leaves in the session', async () => {
+    it('the next request from session changes of an update trigger', async () => {
       await project.rows(
         `CREATE TABLE watched (k int PRIMARY KEY, seen text DEFAULT current_setting('app.mark', true));
          CREATE FUNCTION mark() RETURNS trigger LANGUAGE plpgsql AS

@@ -1,5 +1,5 @@
 /**
- * What a cell may be, and what SQL answers for it (contract section 4), byte for byte, for each of the six types on
+ * What a cell may be, and what SQL returns for it (contract section 4), byte for byte, for each of the six types on
  * every Postgres of the run.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -202,7 +202,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
     });
 
     // A batch of which every cell is plain may take another way through the service than one with an odd cell.
-    it.each(Object.entries(KEPT))('%s keeps every value that comes alone', async (type, kept) => {
+    it.each(Object.entries(KEPT))('%s keeps every value that is sent alone', async (type, kept) => {
       for (const [n, [sent]] of kept.entries()) {
         const body = `[{"n":${n},"v":${sent}}]`;
         expect((await project.call('POST', `/api/cdp/data/cells_${type}`, { body })).status).toBe(201);
@@ -210,7 +210,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       await expectKept(type);
     });
 
-    it('JSON null is NULL in every type, also in JSONB', async () => {
+    it('JSON null is NULL in every type, including JSONB', async () => {
       for (const type of Object.keys(KEPT)) {
         await insert(type, ['null']);
         expect(await project.rows(`SELECT v IS NULL AS is_null FROM "cells_${type}"`)).toEqual([{ is_null: true }]);
@@ -218,7 +218,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       }
     });
 
-    it('values read back the same whatever a statement sets', async () => {
+    it('values read back the same whatever settings a statement changes', async () => {
       await insert('TIMESTAMP', ['"2026-07-31T12:34:56.5+02:00"']);
       await insert('FLOAT', ['0.1']);
       const settings = `SET TimeZone = 'Asia/Tokyo'; SET DateStyle = 'German'; SET extra_float_digits = -15;`;
@@ -231,7 +231,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
 
   describe('refuses', () => {
     it.each(Object.entries(REFUSED))(
-      '%s refuses what only Postgres would read, naming every cell',
+      '%s refuses what only Postgres would accept, and names every cell',
       async (type, cells) => {
         const body = failure(await insert(type, cells), 400, 'invalid_value');
         expect(body.error_count).toBe(cells.length);
@@ -242,13 +242,13 @@ describe.each(testServers())('on Postgres $major', (server) => {
       },
     );
 
-    it('a number for a TIMESTAMP comes with a hint of what to send', async () => {
+    it('a number for a TIMESTAMP is refused with a hint at what to send', async () => {
       const body = failure(await insert('TIMESTAMP', ['1769862896']), 400, 'invalid_value');
       expect(body.hint).toContain('RFC 3339');
     });
 
     it.each(['null', '1', 'true', '""', '"no uuid"', '"00000000-0000-0000-0000-00000000000"', '{}', '" "'])(
-      'id is no UUID: %s',
+      'id is not a UUID: %s',
       async (id) => {
         const answer = await project.call('POST', '/api/cdp/data/cells_TEXT', { body: `[{"v":"x"},{"id":${id}}]` });
         const body = failure(answer, 400, 'invalid_value');
@@ -257,7 +257,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       },
     );
 
-    it('one batch with wrong cells of all kinds names them all', async () => {
+    it('one batch with bad cells of all kinds names them all', async () => {
       await project.table('mixed', { t: 'TEXT', i: 'INTEGER', f: 'FLOAT', b: 'BOOLEAN', at: 'TIMESTAMP', j: 'JSONB' });
       const answer = await project.call('POST', '/api/cdp/data/mixed', {
         body: `[{"t":"fine"},{"t":{},"i":1.5,"f":"x","b":1,"at":"now","j":"\\u0000","tt":1},{"i":2},{"id":7}]`,

@@ -1,4 +1,7 @@
-/** Wrong tokens are limited by the address they come from, and nobody else there is kept out (contract section 8). */
+/**
+ * Wrong tokens are limited by the address that they come from, and other clients at that address are not locked out
+ * (contract section 8).
+ */
 import { randomBytes } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, type MockInstance, vi } from 'vitest';
@@ -47,7 +50,7 @@ async function exhaust(from = address): Promise<void> {
 }
 
 describe('works', () => {
-  it('answers 401 up to the limit and 429 one above, with the time to wait', async () => {
+  it('answers 401 up to the limit and 429 beyond it, with the time to wait', async () => {
     for (let i = 0; i < LIMIT; i++) failure(await send(stranger()), 401, 'unauthorized');
     const answer = await send(stranger());
     failure(answer, 429, 'rate_limited');
@@ -56,7 +59,7 @@ describe('works', () => {
     expect(wait).toBeLessThanOrEqual(60);
   });
 
-  it('goes on for tokens that are known, also when what is known of them is stale', async () => {
+  it('still serves known tokens, also if what is known of them is stale', async () => {
     expect((await send(project.token, '127.0.0.1')).status).toBe(200);
     await exhaust();
     for (let i = 0; i < 4; i++) {
@@ -65,7 +68,7 @@ describe('works', () => {
     }
   });
 
-  it('lets a token through that is new here, though not at once', async () => {
+  it('accepts a valid token that is new here, though not at once', async () => {
     await exhaust();
     const fresh = await project.tokenWith('schema:read');
     const end = Date.now() + 5_000;
@@ -75,7 +78,7 @@ describe('works', () => {
     expect((await send(fresh)).status).toBe(200);
   });
 
-  it('does not count who comes without a token, with an expired one, or with too few scopes', async () => {
+  it('does not count requests without a token, with an expired one, or with too few scopes', async () => {
     const expired = await service.engine.tokens.create(project.id, { expiresAt: new Date(Date.now() - 1) });
     const other = await project.tokenWith('data:write');
     for (let i = 0; i < LIMIT + 2; i++) {
@@ -88,7 +91,7 @@ describe('works', () => {
 });
 
 describe('protects', () => {
-  it('the database: beyond the limit it is asked once a second at most', async () => {
+  it('the database: beyond the limit it is queried at most once a second', async () => {
     await exhaust();
     const started = performance.now();
     const answers = await Promise.all(Array.from({ length: 200 }, () => send(stranger())));
@@ -96,19 +99,19 @@ describe('protects', () => {
     expect(questions.mock.calls.length).toBeLessThanOrEqual(2 + (performance.now() - started) / 1_000);
   });
 
-  it('the database from many at once, of which none is counted yet', async () => {
+  it('the database from many requests at once before any is counted', async () => {
     await Promise.all(Array.from({ length: 1_000 }, () => send(stranger())));
     expect(questions.mock.calls.length).toBeLessThanOrEqual(150);
   });
 
-  it('other addresses: each has a count of its own', async () => {
+  it('other addresses: each has its own count', async () => {
     await exhaust();
     failure(await send(stranger(), `127.0.2.${addresses}`), 401, 'unauthorized');
     const own = await project.tokenWith('schema:read');
     expect((await send(own, `127.0.3.${addresses}`)).status).toBe(200);
   });
 
-  it('counts mistyped tokens and revoked ones too, and a revoked one is known no longer', async () => {
+  it('against mistyped tokens and revoked ones too, and forgets that a revoked one was known', async () => {
     const revoked = await service.engine.tokens.create(project.id);
     expect((await send(revoked.token)).status).toBe(200);
     await service.engine.tokens.revoke(revoked.details.id);
@@ -119,7 +122,7 @@ describe('protects', () => {
     failure(await send(revoked.token), 429, 'rate_limited');
   });
 
-  it('is not talked out of it by a header', async () => {
+  it('against headers that claim another address', async () => {
     await exhaust();
     for (const claimed of ['203.0.113.1', '127.0.0.1', '127.0.0.1, 203.0.113.2', 'unknown']) {
       const headers = { 'x-forwarded-for': claimed, forwarded: `for=${claimed}`, 'x-real-ip': claimed };
@@ -129,7 +132,7 @@ describe('protects', () => {
   });
 });
 
-describe('behind a proxy that is trusted', () => {
+describe('behind a trusted proxy', () => {
   let proxied: TestService;
   beforeAll(async () => {
     proxied = await startTestService({ 'wrong-tokens': String(LIMIT), 'trust-proxy': '127.0.9.1, 127.0.9.2' });
@@ -152,12 +155,12 @@ describe('behind a proxy that is trusted', () => {
     failure(await via('2001:db8:0:2::1'), 401, 'unauthorized');
   });
 
-  it('takes what is no address for the proxy itself', async () => {
+  it("counts by the proxy's address if the header contains no address", async () => {
     for (let i = 0; i < LIMIT; i++) failure(await via(`nonsense-${i}`, '127.0.9.2'), 401, 'unauthorized');
     failure(await via('other nonsense', '127.0.9.2'), 429, 'rate_limited');
   });
 
-  it('does not believe anybody else', async () => {
+  it('does not trust the header of any other client', async () => {
     for (let i = 0; i < LIMIT; i++) failure(await via(`192.0.2.${i}`, '127.0.9.3'), 401, 'unauthorized');
     failure(await via('192.0.2.99', '127.0.9.3'), 429, 'rate_limited');
   });
