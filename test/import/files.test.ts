@@ -28,7 +28,7 @@ const CSV = { delimiter: ',', hasQuotes: true, firstLine: 1 };
 const cell = fc.oneof(fc.constant(null), fc.constant(''), fc.string(), fc.stringMatching(/^[",;\n\r a]{0,5}$/));
 
 describe('CSV', () => {
-  it('is read as it was written, however its text is cut: quotes, line breaks, NULL and ""', async () => {
+  it('is read as it was written, wherever its text is split: quotes, line breaks, NULL and ""', async () => {
     const property = fc.asyncProperty(
       fc
         .integer({ min: 2, max: 4 })
@@ -47,7 +47,7 @@ describe('CSV', () => {
     await fc.assert(property, { seed: 1, numRuns: 500 });
   });
 
-  it('is read with quotes escaped by a backslash, however its text is cut', async () => {
+  it('is read with quotes escaped by a backslash, wherever its text is split', async () => {
     const property = fc.asyncProperty(
       fc.array(fc.tuple(fc.stringMatching(/^[\\",n\n]{0,6}$/), fc.string()), { minLength: 1 }),
       fc.array(fc.integer({ min: 1, max: 5 }), { minLength: 1 }),
@@ -65,7 +65,7 @@ describe('CSV', () => {
     expect(row?.cells).toEqual(['a\\nb', '\\"']);
   });
 
-  it('counts lines as an editor does', async () => {
+  it('numbers its lines like an editor', async () => {
     const read = await collected(csvRecords(['a,"x\ny"\r\n\r\nb,c\n'], CSV, 'file'));
     expect(read.map(({ line }) => line)).toEqual([1, 4]);
   });
@@ -89,7 +89,7 @@ it('CSV without quoting reads quotes as text', async () => {
 });
 
 describe('JSON, as an array or as objects one after another,', () => {
-  it('is cut between its items, however its text is cut', async () => {
+  it('is split between its items, wherever its text is split into chunks', async () => {
     const property = fc.asyncProperty(
       fc.array(fc.dictionary(fc.string(), fc.jsonValue())),
       fc.array(fc.integer({ min: 1, max: 9 }), { minLength: 1 }),
@@ -115,7 +115,7 @@ describe('JSON, as an array or as objects one after another,', () => {
 });
 
 describe('the members of a JSON object', () => {
-  it('are found as they are written, whatever they hold', () => {
+  it('are found as they are written, whatever they contain', () => {
     const property = fc.property(
       fc.dictionary(fc.string(), fc.jsonValue()),
       fc.constantFrom(undefined, 2),
@@ -133,7 +133,7 @@ describe('the members of a JSON object', () => {
     ]);
   });
 
-  it.each(['[]', '1', '{"a":1', '{"a":1}{}', ''])('are not those of %s', (text) => {
+  it.each(['[]', '1', '{"a":1', '{"a":1}{}', ''])('do not exist in %s', (text) => {
     expect(membersOf(text)).toBeUndefined();
   });
 });
@@ -235,7 +235,7 @@ describe('types', () => {
       [...'1234'].flatMap((n) => ['0000-00-00', `2026-01-0${n}`, '2026-02-01']),
     ],
     [undefined, ['12-11-2024', '45-67-1234', '99-98-1234']],
-  ] as [string | undefined, string[]][])('why: %s', (reason, values) => {
+  ] as [string | undefined, string[]][])('the reason: %s', (reason, values) => {
     expect(inferred(values)).toMatchObject({ type: 'TEXT', reason });
   });
 
@@ -253,7 +253,7 @@ describe('types', () => {
     expect(inference.type).toBe(type);
   });
 
-  it('are not undone by an impossible date, whose record is refused', () => {
+  it('are kept despite an impossible date, whose record is refused', () => {
     const days = ['31/12/2026', '01/02/2026', '31/31/2026', '30/12/2026'];
     const refused = { type: 'TIMESTAMP', reason: 'TIMESTAMP except for "31/31/2026" (line 4): refused' };
     expect(inferred(days)).toMatchObject({ ...refused, dates: 'dmy' });
@@ -263,7 +263,7 @@ describe('types', () => {
     expect(inferred([...days, '12/31/2026', '12/30/2026', '12/29/2026']).type).toBe('TEXT');
   });
 
-  it('are those of the notation', () => {
+  it('follow the notation', () => {
     expect(inferred(['1.234,5', '12'], { decimal: ',', thousands: '.' }).type).toBe('FLOAT');
     expect(inferred(['1.234', '1234'], { decimal: ',', thousands: '.' }).type).toBe('INTEGER');
     expect(inferred(['12.34'], { decimal: ',', thousands: '.' }).type).toBe('TEXT');
@@ -293,7 +293,7 @@ describe('values', () => {
     ['TIMESTAMP', { decimal: '.', dates: 'dmy' }, '31/1/2026', '"2026-01-31"'],
     ['TIMESTAMP', PLAIN, '31/1/2026', '"31/1/2026"'],
     ['TEXT', { decimal: ',' }, ' 1,5 ', '" 1,5 "'],
-  ] as [string, Notation, string, string][])('%s, as %j, of %j is %s', (type, notation, text, json) => {
+  ] as [string, Notation, string, string][])('%s, as %j, turns %j into %s', (type, notation, text, json) => {
     expect(cellEncoder(type, notation)(text)).toBe(json);
   });
 
@@ -312,7 +312,7 @@ describe('values', () => {
     ['1e-999999999', 0, undefined],
     ['', 0, undefined],
     ['2026-01-31', 0, undefined],
-  ] as const)('%s, with %d digits below the second, is the time %s', (text, below, time) => {
+  ] as const)('%s, with %d fractional digits, is the time %s', (text, below, time) => {
     expect(epochTimestamp(text, below)).toBe(time);
   });
 
@@ -330,5 +330,5 @@ describe('values', () => {
     ['31/01/26', undefined],
     ['2026-01-31 Europe/Berlin', undefined],
     ['31-Foo-2026', undefined],
-  ])('the time %s is %s', (text, time) => expect(parseTimestamp(text, 'dmy')).toBe(time));
+  ])('the time %s becomes %s', (text, time) => expect(parseTimestamp(text, 'dmy')).toBe(time));
 });
