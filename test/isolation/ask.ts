@@ -1,5 +1,7 @@
-/** The two who ask: a project through the API, and the superuser in the neighbour's own database as the proof that the
- * probes find what is there. */
+/**
+ * Asks questions as a project through the API, and as the superuser in the neighbor's own database to prove that the
+ * probes find what exists.
+ */
 import pg from 'pg';
 import { rpc } from '../support/mcp.js';
 import type { TestAnswer, TestProject, TestService } from '../support/service.js';

@@ -1,6 +1,6 @@
 /**
  * What a hostile token with `sql:write` may leave in its own project, as SQL, and what an honest caller of the same
- * project asks afterwards.
+ * project then requests.
  */
 import { ADVISORY_LOCKS } from '../../src/tenancy/advisory-locks.js';
 import type { TestAnswer, TestProject } from '../support/service.js';

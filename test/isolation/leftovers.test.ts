@@ -1,8 +1,8 @@
 /**
- * A hostile project leaves nothing in its connections and cannot take the service out of order for itself: what comes
- * after works as before, or is told clearly what the project did to itself; it is never a 500 (contract section 7). The
- * single steps are in test/http/sql-leaves-nothing.test.ts; here are sweeps over all settings, over what may stand in
- * for the catalog's names, over all code that an insert may run.
+ * A hostile project leaves nothing in its connections and cannot disable the service for itself: later requests work as
+ * before, or say clearly what the project did to itself, and never get a 500 (contract section 7). The single steps are
+ * in test/http/sql-leaves-nothing.test.ts; these tests sweep over all settings, over everything that may shadow names
+ * of the catalog, and over all code that an insert may run.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { embeddedServer, testServers } from '../support/postgres.js';
@@ -65,7 +65,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       MOST,
       `EXECUTE format('ALTER ROLE %I IN DATABASE %I SET %I = %L', current_user, current_database(), s.name, s.value);`,
     ],
-  ])('a project that sets every setting %s, works as before', async (_how, value, how) => {
+  ])('a project that sets every setting %s, still works', async (_how, value, how) => {
     const { project, readToken } = await newProject();
     const clean = await project.rows(SESSION);
     const done = await project.call('POST', '/api/cdp/sql', { body: { sql: everySetting(value, how) } });
@@ -74,7 +74,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     await expectOrder(project, readToken);
   });
 
-  it('a project that did everything harmless together works as before', async () => {
+  it('a project that did everything harmless together still works', async () => {
     const { project, readToken } = await newProject();
     for (const [what, text] of HARMLESS) {
       const { status } = await project.call('POST', '/api/cdp/sql', { body: { sql: text } });
@@ -121,7 +121,7 @@ describe('code of the project that an insert runs', () => {
     }
   });
 
-  it('leaves nothing behind where it came since the last look at the table and ends in an error of the server', async () => {
+  it('leaves nothing behind if it is newer than the cached table and ends with a server error', async () => {
     const { project } = await newProject();
     await project.rows(`CREATE FUNCTION evil() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
         PERFORM pg_advisory_lock(4711); RAISE EXCEPTION 'x' USING ERRCODE = '57P01'; END $$;
@@ -155,7 +155,7 @@ const replacing = (deallocate: string): string => `
   CREATE TRIGGER evil BEFORE INSERT ON kept FOR EACH ROW EXECUTE FUNCTION evil()`;
 
 describe.each(testServers().map((server) => ({ server, major: server.major })))(
-  'a trigger that replaces what the service has prepared, on Postgres $major,',
+  'a trigger that replaces prepared statements of the service, on Postgres $major,',
   ({ server }) => {
     start(server);
 
@@ -164,7 +164,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       ['one after the other, some records', `format('DEALLOCATE %I', name)`, 40],
       ['all at once, a record', `'DEALLOCATE ALL'`, 1],
       ['all at once, some records', `'DEALLOCATE ALL'`, 40],
-    ])('is seen by the first insert, and its lock goes: %s', async (_what, deallocate, records) => {
+    ])('is noticed at the first insert, and its lock is released: %s', async (_what, deallocate, records) => {
       const { project } = await newProject();
       const body = Array.from({ length: records }, () => RECORD);
       const insert = () => project.call('POST', '/api/cdp/data/kept', { body });
@@ -179,10 +179,10 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
   },
 );
 
-describe('a project that spoilt a table', () => {
+describe('what a project did to itself', () => {
   start();
 
-  it.each(TOLD)('is told so, and only there: %s', async (_what, text, status, code) => {
+  it.each(TOLD)('causes a clear error on that table alone: %s', async (_what, text, status, code) => {
     const { project, readToken } = await newProject();
     await project.rows(text);
     for (const path of ['', '', '?return=ids']) {
@@ -199,7 +199,7 @@ describe('a project that spoilt a table', () => {
     expect(wrong).toEqual([]);
   });
 
-  it('by a table that it has no rights to is told so until it gives them back', async () => {
+  it('causes an error on a table without rights until the project restores them', async () => {
     const { project, readToken } = await newProject();
     await project.rows('ALTER DEFAULT PRIVILEGES REVOKE ALL ON TABLES FROM CURRENT_USER; CREATE TABLE locked (a text)');
     failure(await project.call('POST', '/api/cdp/data/locked', { body: [{ a: 'x' }] }), 403, 'permission_denied');
@@ -209,7 +209,7 @@ describe('a project that spoilt a table', () => {
     await expectOrder(project, readToken);
   });
 
-  it('by a change that takes long at the commit is cut off in time', async () => {
+  it('ends in time if the commit takes long', async () => {
     const { project } = await newProject();
     const answer = await project.call('POST', '/api/cdp/sql', {
       body: { sql: 'DECLARE c CURSOR WITH HOLD FOR SELECT pg_sleep(30)', timeout_ms: 300 },

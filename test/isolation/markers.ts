@@ -1,4 +1,4 @@
-/** The strings that give a neighbour away, and how to find them in an answer. */
+/** The strings that reveal a neighbor, and how to find them in an answer. */
 import { randomBytes } from 'node:crypto';
 
 export class Markers {

@@ -1,4 +1,4 @@
-/** A project full of marked strings, at work while another one is probing. */
+/** A project full of marked strings, active while another project probes. */
 import { OwnServerTenancy } from '../../src/tenancy/own-server-tenancy.js';
 import { createHash, randomInt } from 'node:crypto';
 import { readFileSync } from 'node:fs';

@@ -1,6 +1,6 @@
 /**
- * A project inspects what is its own: every view of information_schema, and the questions that psql, ORMs and desktop
- * tools ask. Each is answered, to the writer and to the reader, and shows the project's own objects.
+ * A project inspects its own objects: every view of information_schema, and the questions that psql, ORMs and desktop
+ * tools ask. Each is answered, for the writer and the reader, and shows the project's own objects.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Placement } from '../../src/tenancy/placement.js';
@@ -89,7 +89,7 @@ describe.each(TENANCIES)('on $where', ({ start, closed }) => {
     return [...shows, ...(role === 'writer' ? showsOwner : [])].map(own).filter((text) => !answer.text.includes(text));
   }
 
-  describe.each(['writer', 'reader'] as const)('the %s is answered', (role) => {
+  describe.each(['writer', 'reader'] as const)('the %s gets an answer from', (role) => {
     it.each(['psql.sql', 'orms.sql', 'tools.sql'])('each question of %s', async (file) => {
       const lacking: Record<string, string[]> = {};
       for (const question of questions(file)) {

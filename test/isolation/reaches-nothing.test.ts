@@ -1,6 +1,6 @@
 /**
- * A project that tries to reach beyond its database: files, programs, the network, other databases and roles, the
- * server's configuration, the service's own bookkeeping. Each attempt is refused, and nothing has changed afterwards.
+ * A project tries to reach beyond its database: files, programs, the network, other databases and roles, the server's
+ * configuration, the service's own bookkeeping. Each attempt is refused, and afterwards nothing has changed.
  */
 import { existsSync, readFileSync } from 'node:fs';
 import pg from 'pg';
@@ -73,7 +73,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       return names[name] ?? whole;
     });
 
-  it('no database of a project lets anybody in but its own roles, and the template nobody', async () => {
+  it("a project's database admits only its own roles, and the template none", async () => {
     const template = `cdp_template_${service.engine.control.instanceId}`;
     const databases = [own.database, other.database, template];
     const open = await onServer(server, async (client) => {
@@ -144,8 +144,8 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     });
   });
 
-  describe('closes', () => {
-    it('the catalogs that tell of others', async () => {
+  describe('restricts', () => {
+    it('the catalogs that reveal other projects', async () => {
       for (const name of CLOSED) {
         for (const token of [project.token, readToken]) {
           const answer = await sql(`SELECT * FROM ${name}`, token);
@@ -182,7 +182,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       expect(stored.body.ids).toMatchObject([expect.stringMatching(/^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab]/)]);
     });
 
-    it('is closed, but for the keys of its own requests and its quarantine', async () => {
+    it('is inaccessible, except for the keys of its own requests and its quarantine', async () => {
       const { rows } = await onServer(
         server,
         (client) =>
@@ -229,7 +229,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       }
     }
 
-    it('lets a role with its password into no other project’s database', async () => {
+    it('refuses a role with its password in the databases of other projects', async () => {
       const credentials = new Credentials(service.config.secret ?? '');
       for (const role of [own.writer, own.reader]) {
         const password = credentials.password(role);
@@ -243,18 +243,18 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       }
     });
 
-    it('lets nobody into a project’s database because the project grants it', async () => {
+    it("refuses other roles in a project's database even if the project grants them access", async () => {
       // Without the right to grant it, Postgres warns and grants nothing.
       await sql(`GRANT ALL ON DATABASE ${own.database} TO ${other.writer}, PUBLIC`);
       const password = new Credentials(service.config.secret ?? '').password(other.writer);
       expect(await login(other.writer, own.database, password)).toMatch(/^(28000|42501)$/);
     });
 
-    it('lets the writer not become the reader', async () => {
+    it('refuses to let the writer become the reader', async () => {
       expect([400, 403]).toContain((await sql(`SET ROLE ${own.reader}`)).status);
     });
 
-    it('has roles for projects that are logins and nothing more: no attribute, no membership', async () => {
+    it('has only plain login roles for projects: no attributes, no memberships', async () => {
       await onServer(server, async (client) => {
         const { rows } = await client.query(
           `SELECT rolname, rolsuper, rolcreaterole, rolcreatedb, rolreplication, rolbypassrls,
@@ -276,7 +276,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       });
     });
 
-    it('lets nobody in without a password, or with a wrong one', async () => {
+    it('refuses logins without a password, or with a wrong one', async () => {
       for (const role of [own.writer, own.reader, server.connection.user]) {
         expect(await login(role, own.database, '')).not.toBe('in');
         expect(await login(role, own.database, 'wrong')).toBe('28P01');

@@ -1,8 +1,8 @@
 /**
- * A project that asks everything it can of Postgres, beside a neighbour whose every name and text is marked. On servers
- * of their own no answer holds a mark. On a server by address no answer holds any of the neighbour's data; names that
- * Postgres shows to everybody may show. The same questions, put by the superuser in the neighbour's own database, find
- * the marks.
+ * A project asks everything it can of Postgres, next to a neighbor whose every name and text is marked. On servers of
+ * their own, no answer contains a mark. On a shared server, no answer contains the neighbor's data; only names that
+ * Postgres shows to everyone may appear. The same questions, asked by the superuser in the neighbor's own database,
+ * find the marks.
  */
 import { readFileSync } from 'node:fs';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
@@ -156,7 +156,7 @@ describe.each<(typeof TENANCIES)[number]>(TENANCIES)('on $where', ({ start, mayS
     return found;
   }
 
-  it('would see the marks, if they were there', async () => {
+  it('detects the marks as the superuser', async () => {
     const { placement } = neighbour;
     const { address } = service.engine.servers.serverOf(placement);
     const here = asSuperuser({ ...address, database: placement.database });
@@ -184,19 +184,22 @@ describe.each<(typeof TENANCIES)[number]>(TENANCIES)('on $where', ({ start, mayS
     expect(relations.length + numbers.length + calls.length + statements().length).toBeGreaterThan(1_100);
   });
 
-  describe.each(everyWay ? (['writer', 'reader'] as const) : (['writer'] as const))('shows the %s nothing', (role) => {
-    const ask = async (project: TestProject): Promise<Ask> =>
-      asProject(project, role === 'reader' ? await project.tokenWith('sql:read') : project.token);
+  describe.each(everyWay ? (['writer', 'reader'] as const) : (['writer'] as const))(
+    'reveals nothing to the %s',
+    (role) => {
+      const ask = async (project: TestProject): Promise<Ask> =>
+        asProject(project, role === 'reader' ? await project.tokenWith('sql:read') : project.token);
 
-    it('by relations', async () => expect(await shown(await ask(prober), relations)).toEqual({}));
-    it('by numbers', async () => expect(await shown(await ask(prober), numbers)).toEqual({}));
-    it('by functions', async () => expect(await shownByCalls(await ask(prober))).toEqual({}));
-    it('by names', async () => expect(await shownByNames(await ask(namer))).toEqual({}));
-  });
+      it('by relations', async () => expect(await shown(await ask(prober), relations)).toEqual({}));
+      it('by numbers', async () => expect(await shown(await ask(prober), numbers)).toEqual({}));
+      it('by functions', async () => expect(await shownByCalls(await ask(prober))).toEqual({}));
+      it('by names', async () => expect(await shownByNames(await ask(namer))).toEqual({}));
+    },
+  );
 
   if (!everyWay) return;
 
-  describe('shows nothing in streams', () => {
+  describe('reveals nothing in streams', () => {
     it('of CSV', async () => {
       const rows = relations.filter(({ name }) => name.startsWith('rows'));
       expect(await shown(asProject(prober, prober.token, 'text/csv'), rows)).toEqual({});
@@ -207,14 +210,14 @@ describe.each<(typeof TENANCIES)[number]>(TENANCIES)('on $where', ({ start, mayS
     });
   });
 
-  describe("shows Neon's driver nothing", () => {
+  describe("reveals nothing to Neon's driver", () => {
     it('by relations', async () => {
       expect(await shown(asNeonDriver(prober, prober.token), relations)).toEqual({});
     });
     it('by names', async () => expect(await shownByNames(asNeonDriver(namer, namer.token))).toEqual({}));
   });
 
-  describe('shows an agent nothing', () => {
+  describe('reveals nothing to an agent', () => {
     it.each(['query', 'rehearse_sql'] as const)('by names, with %s', async (tool) => {
       expect(await shownByNames(asMcp(service, namer.token, tool))).toEqual({});
     });
@@ -240,7 +243,7 @@ describe.each<(typeof TENANCIES)[number]>(TENANCIES)('on $where', ({ start, mayS
     });
   });
 
-  describe.each(['writer', 'reader'] as const)('shows a Postgres client nothing, the %s', (role) => {
+  describe.each(['writer', 'reader'] as const)('reveals nothing to a Postgres client, the %s', (role) => {
     const asking = async (project: TestProject, questions: (ask: Ask) => Promise<object>) => {
       const { ask, end } = asClient(login(service, project, role));
       expect(await questions(ask)).toEqual({});

@@ -1,4 +1,4 @@
-/** Reads the questions beside this file: SQL as tools send it, and what its answer must hold. */
+/** Reads the files of questions in this folder: SQL as tools send it, and what its answer must contain. */
 import { readFileSync } from 'node:fs';
 
 export interface Question {

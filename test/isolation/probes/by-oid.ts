@@ -1,4 +1,4 @@
-/** What a number gives away: every `reg*` cast and every function by oid, for all numbers of the range. */
+/** What an OID reveals: every `reg*` cast and every function that takes an OID, for all numbers in the range. */
 import type { Probe } from './probe.js';
 
 const CASTS = [

@@ -1,4 +1,4 @@
-/** Every function that may look at something, with sensible arguments of each type. */
+/** Every function that can read something, with sensible arguments of each type. */
 import type pg from 'pg';
 
 /** One call: an expression of `x.x`, which goes through the rows of `source`. */

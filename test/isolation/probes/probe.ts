@@ -1,4 +1,4 @@
-/** A question to the database, and how many of them go into one request. */
+/** A question to the database, and how many of them fit into one request. */
 import type { Ask } from '../ask.js';
 
 export interface Probe {

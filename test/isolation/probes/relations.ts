@@ -1,4 +1,4 @@
-/** Every relation that is not a project's own: its rows, and how Postgres would read them. */
+/** Every relation that does not belong to the project: its rows, and how Postgres would read them. */
 import type pg from 'pg';
 import type { Probe } from './probe.js';
 
