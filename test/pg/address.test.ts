@@ -1,4 +1,4 @@
-/** What a connection URL says, and that nothing in it is ignored. */
+/** What a connection URL means, and that no part of it is ignored. */
 import { expect, it } from 'vitest';
 import { addressOfUrl } from '../../src/pg/index.js';
 
@@ -16,11 +16,11 @@ it.each([
   ['/db?host=a,b&port=1,2', ['a', 1], ['a 1', 'b 2']],
   ['/db?host=a,b&port=7', ['a', 7], ['a 7', 'b 7']],
   ['/db?host=/run/a&port=7', ['/run/a', 7], undefined],
-])('%s', (place, first, list) => {
+])('reads the hosts of %s', (place, first, list) => {
   expect(hostsOf(place)).toEqual({ first, list, needsPrimary: true });
 });
 
-it('a time limit of the URL holds', () => {
+it('applies the connect_timeout of the URL', () => {
   expect(addressOfUrl('postgres://me@a/db?connect_timeout=2').connectionTimeoutMillis).toBe(2_000);
 });
 

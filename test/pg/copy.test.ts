@@ -1,4 +1,4 @@
-/** Rows of COPY as streams, from one session into another, against real servers. */
+/** Rows of COPY as streams, from one session to another, on real servers. */
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { ConnectionLost } from '../../src/pg/errors.js';
 import { Session } from '../../src/pg/session.js';
@@ -39,7 +39,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     await database.drop();
   });
 
-  it('carries rows from one table to another as they are, short and long ones', async () => {
+  it('copies rows from one table to another unchanged, short and long ones', async () => {
     const [source, target] = [await open(), await open()];
     await source.script(`CREATE TABLE here (n integer, t text); CREATE TABLE there (LIKE here);
       INSERT INTO here SELECT n, repeat('é\\', n * n) FROM generate_series(1, 300) n;
@@ -51,7 +51,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     expect(await target.query(fixed('SELECT count(*) FROM there'))).toEqual([['303']]);
   });
 
-  it('makes the server wait for whoever takes the rows', async () => {
+  it('pauses the server while the reader is slow', async () => {
     const session = await open();
     const rows = session.copyOut(fixed(`COPY (SELECT repeat('x', 1000) FROM generate_series(1, 100000)) TO STDOUT`));
     const first = await rows.next();
@@ -70,7 +70,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     expect((first.value?.length ?? 0) + (await textOf(rows)).length).toBe(100_000 * 1_001);
   });
 
-  it('takes no more than the server takes', async () => {
+  it('pauses the sender while the server is slow', async () => {
     const [holder, session] = [await open(), await open()];
     await holder.script('CREATE TABLE held (t text)');
     await holder.script('BEGIN; LOCK TABLE held');
@@ -86,7 +86,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     expect(await done).toBe(2_000);
   });
 
-  it('reports the error of COPY … TO STDOUT after the rows before it', async () => {
+  it('reports an error of COPY … TO STDOUT after the rows before it', async () => {
     const session = await open();
     const rows = session.copyOut(fixed('COPY (SELECT 1 / (3 - n) FROM generate_series(1, 5) n) TO STDOUT'));
     expect(await failureOf(textOf(rows))).toMatchObject({ sqlstate: '22012' });
@@ -110,7 +110,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     expect(await session.query(fixed('SELECT count(*) FROM checked'))).toEqual([['0']]);
   });
 
-  it('stores nothing if the data break off, and says why', async () => {
+  it('stores nothing if the data ends early, and says why', async () => {
     const session = await open();
     await session.script('CREATE TABLE broken_off (n integer)');
     async function* data(): AsyncGenerator<Buffer> {
@@ -122,7 +122,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     expect(await session.query(fixed('SELECT count(*) FROM broken_off'))).toEqual([['0']]);
   });
 
-  it('ends the session of rows that nobody takes', async () => {
+  it('ends the session if its rows are not read to the end', async () => {
     const session = await open();
     for await (const part of session.copyOut(fixed('COPY (SELECT * FROM generate_series(1, 1000000)) TO STDOUT'))) {
       expect(part.toString()).toMatch(/^1\n2\n/);
@@ -131,7 +131,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     expect(await failureOf(session.query(fixed('SELECT 1')))).toBeInstanceOf(ConnectionLost);
   });
 
-  it('ends both sides if a session is lost on the way', async () => {
+  it('ends both sides if a session is lost', async () => {
     const [source, target] = [await open(), await open()];
     await target.script('CREATE TABLE lost (n integer)');
     const rows = source.copyOut(fixed('COPY (SELECT * FROM generate_series(1, 10000000)) TO STDOUT'));

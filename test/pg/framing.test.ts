@@ -1,4 +1,4 @@
-/** Cutting Postgres's byte stream into messages, wherever the network cuts it (Postgres manual 54.7). */
+/** Splitting Postgres's byte stream into messages, however the network splits it (Postgres manual 54.7). */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ConnectionLost } from '../../src/pg/errors.js';
@@ -47,16 +47,16 @@ function cut(chunks: readonly Buffer[], accepts: (type: number, length: number) 
 const at = (...offsets: number[]): Buffer[] =>
   [0, ...offsets].map((from, i) => BYTES.subarray(from, offsets[i] ?? BYTES.length));
 
-describe('hands out the same messages', () => {
-  it('whole', () => {
+describe('returns the same messages', () => {
+  it('in one piece', () => {
     expect(cut([BYTES])).toEqual(STREAM);
   });
 
-  it('cut at every byte', () => {
+  it('split at every byte', () => {
     for (let i = 0; i <= BYTES.length; i++) expect({ i, found: cut(at(i)) }).toEqual({ i, found: STREAM });
   });
 
-  it('cut at every two bytes', () => {
+  it('split at every two bytes', () => {
     for (let i = 0; i <= BYTES.length; i++) {
       for (let j = i; j <= BYTES.length; j++) expect(cut(at(i, j))).toEqual(STREAM);
     }
@@ -66,7 +66,7 @@ describe('hands out the same messages', () => {
     expect(cut(Array.from(BYTES, (byte) => Buffer.from([byte])))).toEqual(STREAM);
   });
 
-  it('for any messages and any cuts', () => {
+  it('for any messages and any splits', () => {
     const message = fc.record({
       type: fc.constantFrom('D', 'C', 'Z', 'T', '1'),
       body: fc.uint8Array({ maxLength: 300 }).map((bytes) => Buffer.from(bytes).toString('latin1')),
@@ -84,7 +84,7 @@ describe('hands out the same messages', () => {
     fc.assert(property, { numRuns: 300 });
   });
 
-  it('of one body of 5 MB that comes in many pieces', () => {
+  it('for one body of 5 MB that arrives in many chunks', () => {
     const big = { type: 'D', body: 'y'.repeat(5_000_000) };
     const bytes = Buffer.concat([encode(big), BYTES]);
     const chunks = Array.from({ length: Math.ceil(bytes.length / 65_536) }, (_, i) =>
@@ -94,11 +94,11 @@ describe('hands out the same messages', () => {
   });
 });
 
-describe('gives a message up that is not accepted', () => {
+describe('rejects an unacceptable message', () => {
   const upTo20 = (type: number, length: number) => type !== 0x44 || length <= 20;
   const kept = STREAM.slice(0, 4);
 
-  it('as soon as its header is there, whatever the cuts', () => {
+  it('as soon as its header has arrived, however it is split', () => {
     const headerEnd = BYTES.indexOf('x'.repeat(40));
     for (let i = 0; i <= BYTES.length; i++) expect(cut(at(i), upTo20)).toEqual(kept);
     const framing = new Framing(() => {}, upTo20);
@@ -112,7 +112,7 @@ describe('gives a message up that is not accepted', () => {
     ['a negative length', 'C', -1],
     ['the least length', 'C', -(2 ** 31)],
     ['a type that there is none of', '\0', 10],
-  ])('where the network has changed it: %s', (_what, type, length) => {
+  ])('if the network has changed it: %s', (_what, type, length) => {
     const broken = Buffer.alloc(20, 0x20);
     broken.write(type, 'latin1');
     broken.writeInt32BE(length, 1);
@@ -129,7 +129,7 @@ describe('gives a message up that is not accepted', () => {
     }
   });
 
-  it('and asks with the length of the body', () => {
+  it('after passing on the length of the body', () => {
     const asked: [string, number][] = [];
     cut([BYTES], (type, length) => {
       asked.push([String.fromCharCode(type), length]);
@@ -139,14 +139,14 @@ describe('gives a message up that is not accepted', () => {
   });
 });
 
-describe('gives up what is no message', () => {
-  it.each([-0x8000_0000, -5, -1, 0, 3])('of length %i, whole or in pieces', (length) => {
+describe('rejects invalid messages', () => {
+  it.each([-0x8000_0000, -5, -1, 0, 3])('of length %i, in one piece or several', (length) => {
     const bytes = Buffer.alloc(64, 'x');
     bytes.writeInt32BE(length, 1);
     for (let i = 0; i <= 8; i++) expect(() => cut([bytes.subarray(0, i), bytes.subarray(i)])).toThrow(ConnectionLost);
   });
 
-  it('whatever the bytes are, at once', () => {
+  it('at once, whatever the bytes are', () => {
     fc.assert(
       fc.property(fc.array(fc.uint8Array({ maxLength: 40 }), { maxLength: 10 }), (chunks) => {
         try {

@@ -1,4 +1,4 @@
-/** Logins: against real servers, and against one that asks for passwords in its own way. */
+/** Logins to real servers, and to one that asks for passwords in its own way. */
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
@@ -17,7 +17,7 @@ const failureOf = (promise: Promise<unknown>): Promise<unknown> =>
 describe.each(testServers().map((server) => ({ server, major: server.major })))('on Postgres $major', ({ server }) => {
   const login = { ...server.connection, connectionTimeoutMillis: 5_000 };
 
-  it('works by SCRAM-SHA-256, with what the start of the connection sets', async () => {
+  it('works with SCRAM-SHA-256, with the settings of the connection', async () => {
     const session = await Session.connect({ ...login, application_name: 'a login', options: '-c work_mem=1MB' });
     const shown = {
       text: `SELECT current_setting('application_name'), current_setting('work_mem'), pg_backend_pid()`,
@@ -27,7 +27,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     await session.close();
   });
 
-  it('that is refused tells why', async () => {
+  it('reports why a login was refused', async () => {
     const error = await failureOf(Session.connect({ ...login, password: 'wrong' }));
     expect(error).toBeInstanceOf(PostgresError);
     expect(error).toMatchObject({ sqlstate: '28P01' });
@@ -81,7 +81,7 @@ describe('a server', () => {
   it.each([
     ['as it is', message('R', 3), 'secret'],
     ['by MD5', message('R', 5, 'salt'), `md5${md5(`${md5('secretme')}salt`)}`],
-  ])('is given the password %s', async (_how, question, answer) => {
+  ])('gets the password %s', async (_how, question, answer) => {
     const { got, login } = await answering(question, WELCOME);
     const session = await Session.connect(login);
     expect(got[1]).toEqual(message('p', `${answer}\0`));
@@ -89,7 +89,7 @@ describe('a server', () => {
     session.destroy(new Error('over'));
   });
 
-  it('that cannot prove that it knows the password is not trusted', async () => {
+  it('is not trusted if it cannot prove that it knows the password', async () => {
     const first = `r=NONCE,s=${Buffer.from('salt').toString('base64')},i=1`;
     const { login } = await answering(message('R', 10, 'SCRAM-SHA-256\0\0'), message('R', 11, first));
     expect(await failureOf(Session.connect(login))).toBeInstanceOf(ConnectionLost);
@@ -100,7 +100,7 @@ describe('a server', () => {
     ['sends more than the answer before TLS begins', Buffer.from('SX')],
     ['breaks off', null],
     ['says nothing', undefined],
-  ])('that %s is not spoken to without it', async (_what, reply) => {
+  ])('gets nothing without TLS if it %s', async (_what, reply) => {
     const { got, login } = await answering(...(reply === undefined ? [] : [reply]));
     expect(await failureOf(Session.connect({ ...login, ssl: true }))).toBeInstanceOf(ConnectionLost);
     expect(got).toHaveLength(1);
@@ -111,7 +111,7 @@ describe('a server', () => {
     ['breaks off', null],
     ['speaks another protocol', Buffer.from('HTTP/1.1 400 Bad Request\r\n\r\n')],
     ['asks for another kind of authentication', message('R', 7)],
-  ])('that %s is given up', async (_what, reply) => {
+  ])('is abandoned if it %s', async (_what, reply) => {
     const { login } = await answering(...(reply === undefined ? [] : [reply]));
     expect(await failureOf(Session.connect(login))).toBeInstanceOf(ConnectionLost);
   });
@@ -129,7 +129,7 @@ describe('a server', () => {
     return one;
   };
 
-  it('that is away or a standby is passed over for another of the hosts, and the next login begins at that one', async () => {
+  it('that is away or a standby is skipped for another host, and the next login starts with that host', async () => {
     const [away, standby, primary] = [
       await answering(null),
       await answering(STANDBY),
@@ -140,13 +140,13 @@ describe('a server', () => {
     expect([away, standby, primary].map(({ got }) => got.length)).toEqual([1, 1, 2]);
   });
 
-  it('that refuses the password is the last of the hosts that is asked', async () => {
+  it('that refuses the password is the last host tried', async () => {
     const [one, other] = [await answering(fatal('28P01', 'wrong password')), await answering(WELCOME)];
     expect(await failureOf(Session.connect(among(one, other)))).toMatchObject({ sqlstate: '28P01' });
     expect(other.got).toEqual([]);
   });
 
-  it('that is no primary: the error names every host with its reason, and not the password', async () => {
+  it('that is not a primary: the error names every host with its reason, and no password', async () => {
     const [away, starting] = [await gone(), await answering(fatal('57P03', 'the database system is starting up'))];
     const [silent, standby] = [await answering(), await answering(STANDBY)];
     const login = { ...among(away, starting, silent, standby), connectionTimeoutMillis: 2_000 };
@@ -161,12 +161,12 @@ describe('a server', () => {
     ]);
   });
 
-  it('that is a standby is refused where it is the only host, too', async () => {
+  it('that is a standby is refused even if it is the only host', async () => {
     const { login } = await answering(STANDBY);
     expect(await failureOf(Session.connect({ ...login, needsPrimary: true }))).toBeInstanceOf(NoPrimary);
   });
 
-  it('that has taken over from another ends the sessions of that one, and no others', async () => {
+  it('that takes over from another ends the sessions of that one, and no others', async () => {
     const [former, next] = [await answering(WELCOME), await answering(WELCOME, WELCOME)];
     const login = among(former, next);
     const old = await Session.connect(login);
@@ -178,7 +178,7 @@ describe('a server', () => {
     for (const session of [first, second]) session.destroy(new Error('over'));
   });
 
-  it('that refuses says why; nobody there is told by its code; and a login can be aborted', async () => {
+  it('that refuses a login says why; the error has a code if nothing answers; and a login can be aborted', async () => {
     const { login } = await answering(fatal('57P03', 'the database system is starting up'));
     expect(await failureOf(Session.connect(login))).toMatchObject({ sqlstate: '57P03' });
     for (const server of servers.splice(0)) server.close();

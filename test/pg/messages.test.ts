@@ -43,13 +43,13 @@ describe('are written', () => {
     );
   });
 
-  it('as Bind with as many parameters as fit', () => {
+  it('as Bind with the maximum number of parameters', () => {
     const all = bind(Array.from({ length: 65_535 }, () => null));
     expect(all.readUInt16BE(9)).toBe(65_535);
     expect(all.length).toBe(5 + 2 + 2 + 2 + 65_535 * 4 + 2);
   });
 
-  it('as Execute, Describe, Sync, Terminate, Close and those of COPY', () => {
+  it('as Execute, Describe, Sync, Terminate, Close and the COPY messages', () => {
     expect(execute(7)).toEqual(bytes('E', int32(9), '\0', int32(7)));
     expect(execute()).toEqual(bytes('E', int32(9), '\0', int32(0)));
     expect(DESCRIBE_STATEMENT).toEqual(bytes('D', int32(6), 'S\0'));
@@ -61,7 +61,7 @@ describe('are written', () => {
     expect(copyFail('why')).toEqual(bytes('f', int32(8), 'why\0'));
   });
 
-  it('as CancelRequest, with numbers up to their ends', () => {
+  it('as CancelRequest, with the largest numbers', () => {
     expect(cancelMessage(1, bytes(int32(-2)))).toEqual(bytes(int32(16), int16(1234), int16(5678), int32(1), int32(-2)));
     expect(cancelMessage(2 ** 31 - 1, bytes(int32(-(2 ** 31)))).subarray(8)).toEqual(
       bytes([127, 255, 255, 255, 128, 0, 0, 0]),
@@ -82,7 +82,7 @@ describe('are read', () => {
     ]);
   });
 
-  it('as a description of columns', () => {
+  it('as a row description', () => {
     const field = (name: string, oid: number, modifier: number) =>
       bytes(`${name}\0`, int32(9), int16(3), int32(oid), int16(-1), int32(modifier), int16(0));
     const body = bytes('x', int16(2));
@@ -94,22 +94,22 @@ describe('are read', () => {
     expect(readRowDescription(bytes(int16(0)), 0, 2)).toEqual([]);
   });
 
-  it('as types of parameters', () => {
+  it('as parameter types', () => {
     expect(readParameterOids(bytes('xx', int16(2), int32(23), int32(-1)), 2, 12)).toEqual([23, 4_294_967_295]);
   });
 
-  it('as a row of texts', () => {
+  it('as a row of text values', () => {
     expect(readTextRow(bytes('x', int16(3), int32(2), 'é', int32(-1), int32(0)), 1, 17)).toEqual(['é', null, '']);
     expect(readTextRow(bytes(int16(0)), 0, 2)).toEqual([]);
   });
 
-  it('as a command tag and a changed setting', () => {
+  it('as a command tag and a parameter status', () => {
     expect(readTag(bytes('..INSERT 0 5\0..'), 2, 13)).toBe('INSERT 0 5');
     expect(readParameterStatus(bytes('.client_encoding\0UTF8\0'), 1, 22)).toEqual(['client_encoding', 'UTF8']);
   });
 });
 
-describe('that are not what they say', () => {
+describe('that contradict themselves', () => {
   const behind = 'BEHIND'.repeat(20);
   const field = bytes('name\0', int32(9), int16(3), int32(25), int16(-1), int32(-1), int16(0));
   it.each([
@@ -120,7 +120,7 @@ describe('that are not what they say', () => {
     ['a row', bytes(int16(2), int32(4), 'text', int32(4), 'text'), readTextRow],
     ['a row of a long field', bytes(int16(1), int32(0x7fff_ffff), 'text'), readTextRow],
     ['a setting', bytes('client_encoding\0UTF8\0'), readParameterStatus],
-  ] as const)('show nothing of what lies behind them: %s', (_, message, read) => {
+  ] as const)('reveal nothing of the memory behind them: %s', (_, message, read) => {
     const memory = bytes('E', [...message], behind, [0]);
     for (let end = 1; end <= message.length; end++) {
       let found: unknown;
@@ -133,7 +133,7 @@ describe('that are not what they say', () => {
     }
   });
 
-  it('end, also where there is no NUL at all', () => {
+  it('end even if there is no NUL', () => {
     const memory = Buffer.alloc(100_000, 'x');
     expect(() => readErrorFields(memory, 1, 90_000)).toThrow(ConnectionLost);
   });

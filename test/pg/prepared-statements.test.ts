@@ -1,4 +1,4 @@
-/** What a session keeps prepared is bounded by number and by length, and the oldest goes first. */
+/** The prepared statements of a session are bounded in number and length, and the oldest is closed first. */
 import { expect, it } from 'vitest';
 import { PreparedStatements } from '../../src/pg/prepared-statements.js';
 
@@ -15,7 +15,7 @@ it.each([
   ['short', 10, 100],
   ['long', 100_000, 5],
   ['longer than all may be together', 1_000_000, 1],
-])('of %s statements', (_what, length, most) => {
+])('keeps a bounded number of %s statements', (_what, length, most) => {
   const prepared = new PreparedStatements();
   const texts = Array.from({ length: most + 1 }, (_, i) => String(i).padEnd(length, '.'));
   const [first = '', ...others] = texts;

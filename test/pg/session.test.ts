@@ -56,7 +56,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     await database.drop();
   });
 
-  it('runs several statements in one round trip and keeps their results apart', async () => {
+  it('runs several statements in one round trip and keeps their results separate', async () => {
     const results = await session.run([
       s('SELECT $1::text, $2::int', 'é', null),
       s(''),
@@ -72,7 +72,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     expect(session.inTransaction).toBe(false);
   });
 
-  it('skips what follows an error, undoes what went before it, and goes on', async () => {
+  it('skips statements after an error, rolls back those before it, and continues', async () => {
     const error = await failureOf(
       session.run([s('CREATE TABLE r2 (n int)'), s('SELECT 1 / 0'), s('SELECT pg_sleep(60)')]),
     );
@@ -81,7 +81,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     expect(await session.query(s(`SELECT to_regclass('r2')`))).toEqual([[null]]);
   });
 
-  it('knows the state of its transaction', async () => {
+  it('knows the status of its transaction', async () => {
     await session.run([s('BEGIN')]);
     expect(session.inTransaction).toBe(true);
     await failureOf(session.run([s('SELECT 1 / 0')]));
@@ -90,7 +90,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     expect(session.inTransaction).toBe(false);
   });
 
-  it('answers requests that were sent without waiting, each with its own', async () => {
+  it('answers pipelined requests, each with its own result', async () => {
     const answers = await Promise.all([
       session.query(s('SELECT 1')),
       failureOf(session.query(s('SELECT 1 / 0'))),
@@ -100,7 +100,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     expect(session.answers).toBe(3);
   });
 
-  it('describes a statement before it runs, then fetches its rows in steps', async () => {
+  it('describes a statement before it runs, then fetches its rows in batches', async () => {
     const described = await session.describe('SELECT g, $1::text AS t FROM generate_series(1, 5) g', [s('BEGIN')]);
     expect(described).toMatchObject({ parameterOids: [25], columns: [{ name: 'g' }, { name: 't', typeOid: 25 }] });
     const { rows, sink } = collector();
@@ -113,14 +113,14 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     expect((await session.describe('SELECT')).columns).toEqual([]);
   });
 
-  it('ends a COPY … FROM STDIN that nobody feeds with an error, and goes on', async () => {
+  it('ends a COPY … FROM STDIN without data with an error, and continues', async () => {
     await session.run([s('CREATE TEMP TABLE fed (n int)')]);
     expect(await failureOf(session.run([s('COPY fed FROM STDIN')]))).toMatchObject({ sqlstate: '57014' });
     expect(await session.query(s('SELECT count(*) FROM fed'))).toEqual([['0']]);
     expect(await session.run([s('COPY fed TO STDOUT')])).toEqual([{ tag: 'COPY 0', rows: [] }]);
   });
 
-  it('is lost to everybody who waits when the server ends it', async () => {
+  it('reports its loss to all waiting callers when the server ends it', async () => {
     const other = await open();
     const waiting = [failureOf(session.query(s('SELECT pg_sleep(60)'))), failureOf(session.query(s('SELECT 2')))];
     let closed = 0;
@@ -133,7 +133,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     expect(await failureOf(session.query(s('SELECT 1')))).toMatchObject({ sqlstate: '57P01' });
   });
 
-  it('is closed once, and refuses further work', async () => {
+  it('closes once, and refuses further work', async () => {
     let closed = 0;
     session.onClose(() => closed++);
     void session.close();
@@ -143,7 +143,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     expect(await failureOf(session.query(s('SELECT 1')))).toBeInstanceOf(ConnectionLost);
   });
 
-  it('gives up a row that is longer than allowed, without keeping it', async () => {
+  it('rejects a row that exceeds the limit, without keeping it', async () => {
     await session.describe(`SELECT repeat('x', CASE g WHEN 3 THEN 100000000 ELSE 10 END) FROM generate_series(1, 3) g`);
     const { rows, sink } = collector();
     const before = process.memoryUsage().external;
@@ -153,7 +153,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     expect(process.memoryUsage().external - before).toBeLessThan(50_000_000);
   });
 
-  it('gives up an error message that would fill memory, and shortens a long one', async () => {
+  it('rejects an error message that would fill memory, and shortens a long one', async () => {
     const raise = (bytes: number) => s(`DO $$ BEGIN RAISE EXCEPTION '%', repeat('x', ${bytes}); END $$`);
     const long = (await failureOf(session.run([raise(1_000_000)]))) as PostgresError;
     expect(long.sqlstate).toBe('P0001');
@@ -162,7 +162,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     expect(session.closed).toBe(true);
   });
 
-  it('closes when the sink of its rows gives up, with that reason', async () => {
+  it('closes if the consumer of its rows fails, with that reason', async () => {
     await session.describe('SELECT generate_series(1, 1000000)');
     const full = new Error('full');
     let count = 0;
@@ -181,7 +181,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     expect(session.closed).toBe(true);
   });
 
-  it('holds the server back while it is paused', async () => {
+  it('pauses the server while it is paused', async () => {
     const other = await open();
     await session.describe(`SELECT repeat('x', 10000) FROM generate_series(1, 20000)`);
     let count = 0;
@@ -204,14 +204,14 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     expect(count).toBe(20_000);
   });
 
-  it('notices that a statement changed the encoding, and that a reset sets it back', async () => {
+  it('notices that a statement changed the encoding, and that a reset restores it', async () => {
     await session.run([s(`SET client_encoding = 'LATIN1'`)]);
     expect(session.clientEncoding).toBe('LATIN1');
     await session.reset();
     expect(session.clientEncoding).toBe('UTF8');
   });
 
-  it('copies rows between statements of one transaction, and says how far a pipeline came', async () => {
+  it('copies rows between statements of one transaction, and reports how far a pipeline got', async () => {
     await session.run([s('CREATE TABLE copied (n int CHECK (n < 10))')]);
     const copy = (rows: string) => ({ text: 'COPY copied FROM STDIN', params: [], data: [Buffer.from(rows)] });
     for (const prepared of [true, true, false]) {
@@ -227,7 +227,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     ]);
   });
 
-  it('ends a pipeline with a reset, whose session is clean', async () => {
+  it('ends a pipeline with a reset, after which the session is clean', async () => {
     const { results, error } = await session.pipeline([s('BEGIN'), s('SELECT 1'), s('COMMIT')], { reset: true });
     expect({ error, tags: results.map(({ tag }) => tag) }).toEqual({
       error: null,
@@ -240,13 +240,13 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     await session.reset();
   });
 
-  it('runs a text of several statements', async () => {
+  it('runs a script of several statements', async () => {
     await session.script(`CREATE TEMP TABLE scripted (n int); INSERT INTO scripted VALUES (1), (2)`);
     expect(await session.change(s('UPDATE scripted SET n = 3'))).toBe(2);
     expect(await failureOf(session.script('SELECT 1; SELECT 1 / 0'))).toMatchObject({ sqlstate: '22012' });
   });
 
-  it('is cancelled from outside, and given up when it does not answer in time', async () => {
+  it('can be canceled from outside, and is abandoned if it does not respond in time', async () => {
     const sleeping = failureOf(session.query(s('SELECT pg_sleep(60)')));
     await sleep(50);
     await session.cancel();
@@ -255,7 +255,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     expect(session.closed).toBe(true);
   });
 
-  it('forgets on reset what statements left in it', async () => {
+  it('forgets on a reset what statements left in it', async () => {
     await session.run([
       s(`SET work_mem = '1MB'`),
       s('CREATE TEMP TABLE left_behind (n int)'),

@@ -1,6 +1,5 @@
 /**
- * Errors that a Citus coordinator passes on from a worker, as Citus 13.2 words them; and that no other error is
- * touched.
+ * Errors that a Citus coordinator passes on from a worker, in the words of Citus 13.2; all other errors stay unchanged.
  */
 import { describe, expect, it } from 'vitest';
 import { PostgresError } from '../../src/pg/index.js';
@@ -35,13 +34,13 @@ describe('an error of a worker', () => {
       'insert or update on table "people" violates foreign key constraint "people_boss_fkey"',
       { sqlstate: '23503', fields: { table: 'people', constraint: 'people_boss_fkey' } },
     ],
-  ])('%s', (message, shown, restored) => {
+  ])('is translated: %s', (message, shown, restored) => {
     const found = error(message);
     expect(found.message).toBe(shown);
     expect(found).toMatchObject(restored);
   });
 
-  it('names no shard in its detail, and keeps a SQLSTATE that it has', () => {
+  it('does not name a shard in its detail, and keeps its SQLSTATE', () => {
     const detail = 'Key (id)=(1) is still referenced from table "orders_102044".';
     const found = error('row is too big: size 9040, maximum size 8160', {
       ...{ C: '54000', D: detail, R: 'ReportResultError' },
@@ -50,12 +49,12 @@ describe('an error of a worker', () => {
     expect(found.fields.detail).toBe('Key (id)=(1) is still referenced from table "orders".');
   });
 
-  it('is a failure of the connection if that broke under the statement', () => {
+  it('is a connection failure if the connection broke during the statement', () => {
     expect(error('failure on connection marked as essential: 10.0.0.2:5432', { R: 'x' }).sqlstate).toBe('08006');
   });
 });
 
-it('leaves every other error as it came', () => {
+it('leaves every other error unchanged', () => {
   const message = 'duplicate key value violates unique constraint "people_102010"';
   const found = error(message, { C: '23505', R: '_bt_check_unique', n: 'people_102010', t: 'people_20240101' });
   expect(found).toMatchObject({ message, sqlstate: '23505' });
