@@ -1,4 +1,4 @@
-/** Cancel requests: whose statement they end, and what a flood of them costs. */
+/** Cancel requests: which statement they end, and what a flood of them costs. */
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import type { Socket } from 'node:net';
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
@@ -28,7 +28,7 @@ async function cancel(key: Buffer): Promise<void> {
   expect(await client.rest()).toEqual(Buffer.alloc(0));
 }
 
-it('a key ends nothing after its session, and nothing in another session', async () => {
+it('a cancel key ends nothing after its session, and nothing in another session', async () => {
   const [{ client, key }, other] = await Promise.all([open(project), open(await service.project())]);
   const sleeping = await open(project);
   sleeping.client.send(query('SELECT pg_sleep(2)'));
@@ -47,7 +47,7 @@ it('a key ends nothing after its session, and nothing in another session', async
   other.client.close();
 });
 
-it('300 at once end the statement, and take few connections to Postgres at a time', async () => {
+it('300 requests at once end the statement, and use few connections to Postgres at a time', async () => {
   const { client, key } = await open(project);
   client.send(query('SELECT pg_sleep(60)'));
   let [open1, most] = [0, 0];

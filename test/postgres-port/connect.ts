@@ -1,4 +1,4 @@
-/** Clients of the Postgres port, as tests need them: npm's `pg`, and raw bytes. */
+/** Clients of the Postgres port for tests: npm's `pg`, and raw bytes. */
 import { connect as connectTcp, type Socket } from 'node:net';
 import pg from 'pg';
 import type { TestProject, TestService } from '../support/service.js';

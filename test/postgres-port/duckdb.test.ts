@@ -1,6 +1,6 @@
 /**
- * A parallel scan of DuckDB's extension `postgres`, which cannot be had here, played by the statements that it sends
- * (duckdb/duckdb-postgres, src/postgres_scanner.cpp and src/storage/postgres_transaction.cpp).
+ * A parallel scan of DuckDB's extension `postgres`, which is not available here, simulated by the statements that it
+ * sends (duckdb/duckdb-postgres, src/postgres_scanner.cpp and src/storage/postgres_transaction.cpp).
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { startOwnService, startTestService, type TestProject, type TestService } from '../support/service.js';
@@ -75,7 +75,7 @@ describe.each([
     for (const client of [first, second]) client.close();
   });
 
-  it('with pg_use_ctid_scan off it asks for no snapshot', async () => {
+  it('exports no snapshot with pg_use_ctid_scan off', async () => {
     const client = await open('reader');
     await ask(client, BEGIN);
     expect(await copied(client, copy(''))).toEqual(all);

@@ -1,4 +1,4 @@
-/** What a session with a good token sends to harm the service: its own session may end, nothing else. */
+/** What a session with a valid token sends to harm the service: only its own session may end. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { ReadOnlyFilter } from '../../src/postgres-port/read-only-filter.js';
@@ -31,7 +31,7 @@ const noneOpen = () =>
 const LONG = 200_000;
 
 describe.each(['writer', 'reader'])('%s', (user) => {
-  it('sets a parameter that Postgres reports at a length of 140 KB, and goes on', async () => {
+  it('can set a parameter that Postgres reports with a length of 140 KB', async () => {
     const client = await open(user);
     client.send(
       query(`SET search_path = ${Array.from({ length: 2_500 }, (_, i) => `"${'x'.repeat(50)}${i}"`).join()}`),
@@ -43,7 +43,7 @@ describe.each(['writer', 'reader'])('%s', (user) => {
     await noneOpen();
   });
 
-  it('leaves after an error of 200 KB, without Sync', async () => {
+  it('can disconnect after an error of 200 KB, without Sync', async () => {
     const client = await open(user);
     client.send(parse(`SELECT '${'x'.repeat(LONG)}'::int`), FLUSH);
     expect(errorsIn(await client.until('E'))).toEqual(['22P02']);
@@ -54,7 +54,7 @@ describe.each(['writer', 'reader'])('%s', (user) => {
     expect(service.engine.sessions?.ended.get('database_unavailable') ?? 0).toBe(endedBefore);
   });
 
-  it('sends 80,000 spaces where a word may follow', async () => {
+  it('can send 80,000 spaces before the next word', async () => {
     const client = await open(user);
     for (const word of ['begin', 'commit']) {
       client.send(query(`${word}${' '.repeat(80_000)}x`));
@@ -65,8 +65,8 @@ describe.each(['writer', 'reader'])('%s', (user) => {
   });
 });
 
-describe('the filter of readers', () => {
-  it('reads no more from a client than Postgres takes', async () => {
+describe('the filter of reader sessions', () => {
+  it('reads no more from a client than Postgres accepts', async () => {
     const client = await open('reader');
     client.send(parse('SELECT pg_sleep(1000)'), bind(), execute(), FLUSH);
     const before = service.engine.sessions?.load.received ?? 0;
@@ -85,25 +85,28 @@ describe('the filter of readers', () => {
     client.close();
   });
 
-  it.each([...ReadOnlyFilter.SERVER_MESSAGES])('takes a body of the type %i that is cut, or is none', (type) => {
-    const fail = vi.fn();
-    const filter = new ReadOnlyFilter(
-      new Map([['default_transaction_read_only', 'on']]),
-      () => 'reads',
-      vi.fn(),
-      fail,
-      vi.fn(),
-    );
-    for (const text of [
-      '',
-      'x',
-      'x'.repeat(65_536),
-      `search_path\0${'x'.repeat(65_524)}`,
-      `SERROR\0M${'x'.repeat(65_528)}`,
-    ])
-      filter.onServerMessage(type, Buffer.from(text));
-    expect(fail).not.toHaveBeenCalled();
-  });
+  it.each([...ReadOnlyFilter.SERVER_MESSAGES])(
+    'handles a message of the type %i that is truncated or empty',
+    (type) => {
+      const fail = vi.fn();
+      const filter = new ReadOnlyFilter(
+        new Map([['default_transaction_read_only', 'on']]),
+        () => 'reads',
+        vi.fn(),
+        fail,
+        vi.fn(),
+      );
+      for (const text of [
+        '',
+        'x',
+        'x'.repeat(65_536),
+        `search_path\0${'x'.repeat(65_524)}`,
+        `SERROR\0M${'x'.repeat(65_528)}`,
+      ])
+        filter.onServerMessage(type, Buffer.from(text));
+      expect(fail).not.toHaveBeenCalled();
+    },
+  );
 
   it('leaves long texts to the parser', () => {
     for (const word of ['begin', 'commit']) {

@@ -1,6 +1,6 @@
 /**
  * Transactions that a session of the writer has prepared for two-phase commit, on a server whose operator allows them:
- * they do not stay for good, and do not keep a project from being deleted.
+ * they are rolled back after a while, and do not prevent the deletion of a project.
  */
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -54,7 +54,7 @@ describe.each([
     return service.project();
   };
 
-  it('what nobody has finished in time', async () => {
+  it('those that nobody has finished in time', async () => {
     const project = await start({ 'pg-transaction-ms': '1000' });
     try {
       await prepare(service, project);

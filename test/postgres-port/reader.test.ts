@@ -1,6 +1,6 @@
 /**
- * A reader's session stays READ ONLY whatever it sends. A function of the writer with SECURITY DEFINER stands for all
- * that could write in its name: each attempt calls it in a transaction that the attempt means to have made READ WRITE.
+ * A reader's session stays READ ONLY whatever it sends. A SECURITY DEFINER function of the writer represents everything
+ * that could write in its name: each attempt calls it in a transaction that the attempt tries to make READ WRITE.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import {
@@ -262,7 +262,7 @@ describe.each(stages)('on %s', (_name, start) => {
       expect([await rows(), await made()]).toEqual([0, 0]);
     });
 
-    it('from EXECUTE of a COMMIT that was prepared by a message', async () => {
+    it('from EXECUTE of a COMMIT prepared by a Parse message', async () => {
       const client = await raw();
       client.send(parse('COMMIT', 'c'), parse('DISCARD ALL', 'd'), SYNC);
       client.send(query(`${OFF}; EXECUTE c; SELECT folded()`), query('SELECT definer()'));
@@ -306,7 +306,7 @@ describe.each(stages)('on %s', (_name, start) => {
       });
     });
 
-    it('pipelines, and answers them in order', async () => {
+    it('pipelines, which are answered in order', async () => {
       const client = await raw();
       for (let i = 0; i < 200; i++) client.send(run(`SELECT ${i}`), SYNC);
       const values: number[] = [];
@@ -319,7 +319,7 @@ describe.each(stages)('on %s', (_name, start) => {
     });
   });
 
-  it('takes the snapshot that another session has exported, and cannot write in it', async () => {
+  it('importing a snapshot that another session has exported, without writing in it', async () => {
     const { placement } = await service.engine.projects.get(project.name);
     await inProject(service, placement, async (other) => {
       await other.query('BEGIN ISOLATION LEVEL REPEATABLE READ');
@@ -337,12 +337,12 @@ describe.each(stages)('on %s', (_name, start) => {
     });
   });
 
-  it('cannot hold the lock that CREATE EXTENSION of the writer takes', async () => {
+  it("without the lock that the writer's CREATE EXTENSION takes", async () => {
     const lock = 'BEGIN; LOCK TABLE _cdp.idempotency_keys IN ACCESS SHARE MODE';
     await withClient(reader(), async (client) => expect((await errorOf(client.query(lock))).code).toBe('42501'));
   });
 
-  it('a refused statement is an error like another: it fails the transaction, which goes on after a ROLLBACK', async () => {
+  it('after a refused statement, which fails the transaction like any error, until a ROLLBACK', async () => {
     await withClient(reader(), async (client) => {
       await client.query('BEGIN');
       expect(await errorOf(client.query('CALL definer_procedure()'))).toMatchObject({

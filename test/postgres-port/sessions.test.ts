@@ -1,4 +1,4 @@
-/** Sessions of the Postgres port: what clients do there works as at Postgres itself, and who may have one. */
+/** Sessions of the Postgres port: clients can do what they do in Postgres itself; and which clients may open one. */
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { startOwnService, startTestService, type TestProject, type TestService } from '../support/service.js';
 import { testServers } from '../support/postgres.js';
@@ -33,7 +33,7 @@ describe.each(stages)('on %s', (_name, major, start) => {
   };
 
   describe('works', () => {
-    it('as at Postgres: queries, parameters, transactions, errors, LISTEN', async () => {
+    it('like Postgres: queries, parameters, transactions, errors, LISTEN', async () => {
       await withClient(login(service, project), async (client) => {
         await client.query('INSERT INTO numbers (n) VALUES ($1), ($2)', [1, 2]);
         expect((await client.query('SELECT n FROM numbers ORDER BY n')).rows).toEqual([{ n: 1 }, { n: 2 }]);
@@ -50,14 +50,14 @@ describe.each(stages)('on %s', (_name, major, start) => {
       });
     });
 
-    it('under the name that Postgres gives the database', async () => {
+    it("with the database's name in Postgres", async () => {
       const { placement } = await service.engine.projects.get(project.name);
       await withClient({ ...login(service, project), database: placement.database }, async (client) => {
         expect((await client.query('SELECT current_database() AS name')).rows).toEqual([{ name: placement.database }]);
       });
     });
 
-    it('with a result that is larger than every buffer, byte for byte', async () => {
+    it('with a result larger than every buffer, byte for byte', async () => {
       await withClient(login(service, project), async (client) => {
         const { rows } = await client.query("SELECT n, repeat('x', n % 5000) AS text FROM generate_series(1, 20000) n");
         const wrong = (rows as { n: number; text: string }[]).filter(({ n, text }) => text.length !== n % 5000);
@@ -65,7 +65,7 @@ describe.each(stages)('on %s', (_name, major, start) => {
       });
     });
 
-    it('with the settings of the start-up packet, which RESET ALL returns to', async () => {
+    it('with the settings of the startup packet, which RESET ALL restores', async () => {
       const config = {
         ...login(service, project),
         application_name: 'a test',
@@ -81,7 +81,7 @@ describe.each(stages)('on %s', (_name, major, start) => {
       });
     });
 
-    it('a cancel request ends the statement of its session alone', async () => {
+    it('for a cancel request, which ends only the statement of its session', async () => {
       const one = await RawClient.open(service.postgresPort ?? 0);
       const keyData = (await one.logIn('writer', project.name, project.token)).find(({ type }) => type === 'K')?.body;
       const forged = Buffer.from(keyData ?? '');
@@ -102,7 +102,7 @@ describe.each(stages)('on %s', (_name, major, start) => {
       one.close();
     });
 
-    it('and leaves no backend when clients leave, idle or at work', async () => {
+    it('without leaving a backend when clients disconnect, idle or active', async () => {
       const idle = await RawClient.open(service.postgresPort ?? 0);
       const busy = await RawClient.open(service.postgresPort ?? 0);
       for (const client of [idle, busy]) await client.logIn('writer', project.name, project.token);
@@ -162,7 +162,7 @@ describe.each(stages)('on %s', (_name, major, start) => {
       await vi.waitFor(() => expect(sessions()).toBe(0), { timeout: 20_000 });
     });
 
-    it('one session more than a project may have, and one more than all', async () => {
+    it('more sessions than a project may have, and more than all may have', async () => {
       const other = await service.project();
       const clients = [];
       for (const [at, count] of [
@@ -184,7 +184,7 @@ describe.each(stages)('on %s', (_name, major, start) => {
       await withClient(login(service, project), (client) => client.query('SELECT 1'));
     });
 
-    it('the reader before Postgres 16, which does not hold READ ONLY, and no later', async () => {
+    it('the reader before Postgres 16, which cannot enforce READ ONLY, but not later', async () => {
       const login16 = withClient(login(service, project, 'reader'), (client) =>
         client.query('SHOW transaction_read_only'),
       );

@@ -1,6 +1,6 @@
 /**
- * The start-up packet: whatever bytes come, in whatever pieces, there is a packet or an error, and no setting gives
- * more than the token does.
+ * The startup packet: any bytes in any chunks yield a packet or an error, and no setting grants more than the token
+ * does.
  */
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
@@ -31,7 +31,7 @@ const packet = fc.oneof(
   fc.string({ maxLength: 60 }).map((options) => startUp({ user: 'reader', options: options.replaceAll('\0', '') })),
 );
 
-it('random bytes are a packet or an error, and settings never name who the session runs as', () => {
+it('random bytes are a packet or an error, and settings never change the role of the session', () => {
   fc.assert(
     fc.property(packet, (bytes) => {
       try {
@@ -64,7 +64,7 @@ async function pair(): Promise<[client: Socket, server: Socket]> {
   return [client, server];
 }
 
-it('a packet in random pieces is read as one in a single piece, and what follows it is left', async () => {
+it('a packet in random chunks is read like one in a single chunk, and the bytes after it are left', async () => {
   const given = { user: 'writer', database: 'p', options: '-c a.b=1', application_name: 'ü'.repeat(50) };
   const whole = Buffer.concat([startUp(given), Buffer.from('behind')]);
   await fc.assert(
@@ -89,7 +89,7 @@ it('a packet in random pieces is read as one in a single piece, and what follows
   );
 });
 
-describe('a client on another machine', () => {
+describe('a client at another address', () => {
   const SECURE = { tls: null, requiresTls: true };
   it.each([
     ['192.0.2.1', 'tls_required'],
@@ -112,7 +112,7 @@ describe('a client on another machine', () => {
   });
 });
 
-describe('at the port', () => {
+describe('the port', () => {
   let service: TestService;
   let project: TestProject;
 
@@ -125,7 +125,7 @@ describe('at the port', () => {
 
   const reader = (options: string) => ({ ...login(service, project, 'reader'), options });
 
-  it('the reader cannot begin READ WRITE', async () => {
+  it('does not let the reader begin READ WRITE', async () => {
     for (const options of [
       '-c default_transaction_read_only=off',
       '-cdefault_transaction_read_only=off',
@@ -141,14 +141,14 @@ describe('at the port', () => {
     }
   });
 
-  it('refuses a login that would leave a backend asleep, or load a library', async () => {
+  it('refuses a login that would make a backend sleep, or load a library', async () => {
     for (const options of ['-c post_auth_delay=2000', '--Post-Auth-Delay=2000', '-c local_preload_libraries=x']) {
       const { code, message } = await errorOf(withClient(reader(options), () => Promise.resolve()));
       expect([code, message], options).toEqual(['0A000', expect.stringMatching(/^(?:post_auth|local_preload)/)]);
     }
   });
 
-  it("says in Postgres's words what cannot be set, and repairs nothing for it", async () => {
+  it("reports an unsettable parameter in Postgres's words, and does not repair the project for it", async () => {
     const repair = vi.spyOn(ProjectDatabases.prototype, 'restoreRights');
     for (const [options, code] of [
       ['-c session_preload_libraries=x', '42501'],
@@ -180,7 +180,7 @@ describe('at the port', () => {
     }
   });
 
-  it('takes a packet of 10,000 bytes, full of options of a protocol that there is not', async () => {
+  it('accepts a packet of 10,000 bytes full of options of an unknown protocol version', async () => {
     const client = await RawClient.open(service.postgresPort ?? 0);
     const given: Record<string, string> = { user: 'writer', database: project.name };
     const size = () => startUp(given).length;
@@ -197,7 +197,7 @@ describe('at the port', () => {
     client.close();
   });
 
-  it('refuses what is not UTF-8', async () => {
+  it('refuses invalid UTF-8', async () => {
     const client = await RawClient.open(service.postgresPort ?? 0);
     client.send(untyped(3 << 16, Buffer.from('user\0wr\xffiter\0database\0\xfe\0\0', 'latin1')));
     await client.until('R');

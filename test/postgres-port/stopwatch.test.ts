@@ -1,5 +1,5 @@
 /**
- * How soon a session ends when its token or project does: within a second, on every instance, also while the control
+ * How soon a session ends after its token or project does: within a second, on every instance, even while the control
  * database is away.
  */
 import { createServer, type Server } from 'node:http';
@@ -100,7 +100,7 @@ it.each(Object.keys(ATTEMPTS))('%s ends a session within a second', async (name)
   expect(times[4]).toBeLessThan(10_000);
 });
 
-it('an expiry ends a session while the control database is away', async () => {
+it('expiry ends a session while the control database is away', async () => {
   const project = await service.project();
   const expiresAt = new Date(Date.now() + 4_000);
   const { token } = await service.engine.tokens.create(project.id, { expiresAt });

@@ -1,4 +1,4 @@
-/** What strangers send to the Postgres port: packets that are none, TLS, floods. Others go on meanwhile. */
+/** What unknown clients send to the Postgres port: invalid packets, TLS, floods. Other clients are served meanwhile. */
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -55,7 +55,7 @@ const works = () =>
     expect((await client.query('SELECT 1 AS n')).rows).toEqual([{ n: 1 }]),
   );
 
-it('starts with no key but that of the certificate, and says so', async () => {
+it('does not start with a key that does not match the certificate, and says so', async () => {
   const key = join(folder, 'other.pem');
   execFileSync('openssl', ['genpkey', '-algorithm', 'EC', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-out', key]);
   const settings = { 'pg-port': '0', 'tls-cert': join(folder, 'cert.pem'), 'tls-key': key };
@@ -84,16 +84,19 @@ describe('refuses', () => {
     'GSS twice': () => Buffer.concat([GSS_REQUEST, GSS_REQUEST]),
   };
 
-  it.each(Object.keys(PACKETS))('%s: the connection ends, without a word about the service', async (name) => {
-    const before = refused('malformed');
-    const client = await open();
-    client.send(PACKETS[name]?.() ?? Buffer.alloc(0));
-    expect((await client.rest()).toString('latin1')).toMatch(/^[NS]?$/);
-    // It was counted before, or counts now.
-    await vi.waitFor(() => expect(refused('malformed')).toBeGreaterThan(before));
-  });
+  it.each(Object.keys(PACKETS))(
+    '%s: the connection ends, without revealing anything about the service',
+    async (name) => {
+      const before = refused('malformed');
+      const client = await open();
+      client.send(PACKETS[name]?.() ?? Buffer.alloc(0));
+      expect((await client.rest()).toString('latin1')).toMatch(/^[NS]?$/);
+      // It was counted before, or counts now.
+      await vi.waitFor(() => expect(refused('malformed')).toBeGreaterThan(before));
+    },
+  );
 
-  it('another protocol, and a message in the place of the password', async () => {
+  it('another protocol, and a message in place of the password', async () => {
     const old = await open();
     old.send(startUp({ user: 'writer' }, 2 << 16));
     expect(errorsIn(await old.until('none'))).toEqual(['0A000']);
@@ -111,7 +114,7 @@ describe('refuses', () => {
     }
   });
 
-  it('wrong tokens from one address beyond the limit of HTTP, but not good ones', async () => {
+  it('wrong tokens from one address beyond the limit of HTTP, but not valid ones', async () => {
     const wrong = { ...login(service, project), password: 'wrong' };
     const answers = [];
     for (let i = 0; i < 8; i++) answers.push(await refusedLogin(wrong));
@@ -119,13 +122,13 @@ describe('refuses', () => {
     await works();
   });
 
-  it('a host of other machines without TLS, at the start of the service', () => {
+  it('to start without TLS on a host that other machines can reach', () => {
     expect(() => loadConfig({ 'pg-port': '0', host: '0.0.0.0' }, {}, null)).toThrow(/tls-cert/);
   });
 });
 
-describe('works', () => {
-  it('TLS, asked for or begun at once, and plain on loopback', async () => {
+describe('accepts', () => {
+  it('TLS, requested or immediate, and plain connections on loopback', async () => {
     const ca = readFileSync(join(folder, 'cert.pem'));
     await withClient({ ...login(service, project), ssl: { ca, servername: 'localhost' } }, async (client) => {
       expect((await client.query("SELECT repeat('x', 300000) AS x")).rows).toEqual([{ x: 'x'.repeat(300_000) }]);
@@ -144,7 +147,7 @@ describe('works', () => {
     await works();
   });
 
-  it('nothing within TLS that belongs before it, and no TLS that may be meant for another port', async () => {
+  it('nothing inside TLS that belongs before it, and no TLS that may be meant for another port', async () => {
     const ca = readFileSync(join(folder, 'cert.pem'));
     const options = { port: service.postgresPort ?? 0, ca, servername: 'localhost' };
     const ended = async (alpn: object, bytes?: Buffer): Promise<string> => {
@@ -174,7 +177,7 @@ describe('works', () => {
     await works();
   });
 
-  it('a client that asks for GSS, then TLS, or for a later version of the protocol', async () => {
+  it('a client that requests GSS, then TLS, or a later version of the protocol', async () => {
     const client = await open();
     client.send(GSS_REQUEST);
     expect(await client.byte()).toBe('N');
@@ -184,7 +187,7 @@ describe('works', () => {
     client.close();
   });
 
-  it('a packet that comes byte by byte', async () => {
+  it('a packet that arrives byte by byte', async () => {
     const client = await open();
     for (const byte of startUp({ user: 'writer', database: project.name })) {
       client.send(Buffer.from([byte]));
@@ -197,7 +200,7 @@ describe('works', () => {
   });
 });
 
-it('a flood of half-open logins keeps nobody out, and holds a bounded number of connections', async () => {
+it('a flood of half-open logins locks nobody out, and holds a bounded number of connections', async () => {
   const flood = await Promise.all(Array.from({ length: 400 }, () => open()));
   for (const client of flood.slice(0, 100)) client.send(int32(8));
   await works();
@@ -206,7 +209,7 @@ it('a flood of half-open logins keeps nobody out, and holds a bounded number of 
   expect(refused('login_timeout')).toBeGreaterThan(0);
 });
 
-it('a login that does not come to an end is broken off', async () => {
+it('an unfinished login is ended', async () => {
   const client = await open();
   client.send(startUp({ user: 'writer', database: project.name }));
   expect((await client.until('none')).map(({ type }) => type)).toEqual(['R']);
