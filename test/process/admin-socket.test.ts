@@ -1,6 +1,6 @@
 /**
- * Who owns a data folder, told by its admin socket: services and commands at once, killed ones, other users, long
- * paths.
+ * Which process owns a data folder, as its admin socket shows: services and commands at once, killed ones, other users,
+ * long paths.
  */
 import { execFileSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
@@ -88,7 +88,7 @@ async function isGone(pid: number): Promise<boolean> {
   return stat === '' || stat.includes(') Z ');
 }
 
-describe('beside a running service', () => {
+describe('next to a running service', () => {
   it('no other user can open the socket, which has mode 600', async () => {
     const service = await serve();
     const { mode } = await lstat(socket);
@@ -103,7 +103,7 @@ describe('beside a running service', () => {
     await nothingIsLeft();
   });
 
-  it.each(['SIGKILL', 'SIGTERM'] as const)('a backup whose command gets %s is broken off', async (signal) => {
+  it.each(['SIGKILL', 'SIGTERM'] as const)('a backup is aborted if its command gets %s', async (signal) => {
     const service = await serve();
     const { command, pid } = await endlessBackup();
     expect(await partsLeft()).toHaveLength(1);
@@ -116,7 +116,7 @@ describe('beside a running service', () => {
     await nothingIsLeft();
   });
 
-  it('a stop breaks off a backup after --shutdown-ms, and its command says so', async () => {
+  it('a stop aborts a backup after --shutdown-ms, and the command says so', async () => {
     const service = await startServe(['--data-dir', dataDir, '--shutdown-ms', '200']);
     const { command, pid } = await endlessBackup();
     expect((await service.end()).code).toBe(0);
@@ -126,7 +126,7 @@ describe('beside a running service', () => {
     await nothingIsLeft();
   });
 
-  it('a command that comes while it stops is served by it, or by itself afterwards', async () => {
+  it('a command that arrives during a stop is served by the service, or by itself afterwards', async () => {
     for (let round = 0; round < 3; round++) {
       const service = await serve();
       const ending = service.end();
@@ -143,7 +143,7 @@ describe('beside a running service', () => {
 });
 
 describe('after kill -9 of the service', () => {
-  it('a command takes over what it left, and so does the next service', async () => {
+  it('a command takes over what the service left, and so does the next service', async () => {
     const service = await serve();
     await service.end('SIGKILL');
     expect(existsSync(socket)).toBe(true);
@@ -159,7 +159,7 @@ describe('after kill -9 of the service', () => {
 });
 
 describe('without a service', () => {
-  it('a command serves those that come meanwhile, and a service waits for it', async () => {
+  it('a command serves other commands meanwhile, and a service waits for it', async () => {
     const { command } = await endlessBackup();
     const postmaster = await postmasterOf(dataDir);
     expect(await succeed('project', 'list')).toContain('shop');
@@ -180,7 +180,7 @@ describe('without a service', () => {
     await nothingIsLeft();
   });
 
-  it('a service that has waited for a command for too long says what is in its way', async () => {
+  it('a service that has waited too long for a command says what blocks it', async () => {
     const { command } = await endlessBackup();
     const { code, stderr } = await runProgram(['serve', '--port', '0', '--data-dir', dataDir]);
     expect(code).toBe(1);
@@ -189,7 +189,7 @@ describe('without a service', () => {
     await nothingIsLeft();
   });
 
-  it('a command says who owns the folder and does not answer', async () => {
+  it('a command names the process that owns the folder and does not respond', async () => {
     const { command } = await endlessBackup();
     execFileSync('rm', [socket]);
     const { code, stdout, stderr } = await run('project', 'list');
@@ -201,7 +201,7 @@ describe('without a service', () => {
 });
 
 describe('in a folder whose path is too long for a socket', () => {
-  it('the socket is in a private temporary folder, which goes with the service, or with the next one', async () => {
+  it('the socket is in a private temporary folder, which is removed by the service or by the next one', async () => {
     dataDir = await newDataDir('a'.repeat(90));
     socket = join(dataDir, 'admin.sock');
     const first = await serve();

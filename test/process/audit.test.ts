@@ -1,5 +1,6 @@
 /**
- * The audit log and real processes: `cdp audit` reads it, a stop writes what waits, a kill loses an interval at most.
+ * The audit log with real processes: `cdp audit` reads it, a stop writes pending entries, and a kill loses at most one
+ * interval.
  */
 import { randomUUID } from 'node:crypto';
 import { userInfo } from 'node:os';
@@ -58,7 +59,7 @@ describe('cdp audit', () => {
     expect((await service.end()).code).toBe(0);
   });
 
-  it('has what a stopped service did up to its last request, and what the commands did', async () => {
+  it('shows what a stopped service did up to its last request, and what commands did', async () => {
     const found = await entries('--project', 'shop');
     expect(found.map(({ operation, outcome, actor }) => [operation, outcome, actor])).toEqual([
       ['project.create', 'ok', 'command_line'],
@@ -72,7 +73,7 @@ describe('cdp audit', () => {
     expect(found[1]?.object).toBe(token.id);
   });
 
-  it('is a table for people, without anything that their terminal would obey', async () => {
+  it('prints a table for people, without control characters', async () => {
     const lines = (await output('audit', '--project', 'shop')).split('\n');
     expect(lines[0]).toMatch(/^TIME +PROJECT +WHO +OPERATION +OBJECT +ROWS +OUTCOME +FROM$/);
     expect(lines[4]).toMatch(/^\S+Z +shop +importer \([0-9a-f]{8}\) +insert +t +2 +ok +127\.0\.0\.1$/);
@@ -111,7 +112,7 @@ describe('cdp audit', () => {
 });
 
 describe('a service that is killed', () => {
-  it('has written what was over before the last interval', async () => {
+  it('has written everything that ended before the last interval', async () => {
     const token = JSON.parse(await output('token', 'create', '--project', 'shop', '--json')) as { token: string };
     const service = await serve();
     const id = randomUUID();

@@ -1,5 +1,5 @@
 /**
- * `cdp backup` and `cdp restore` as programs: what they print and leave, killed in the middle, on a full disk, through
+ * `cdp backup` and `cdp restore` as programs: what they print and leave behind, killed halfway, on a full disk, and in
  * pipes.
  */
 import { execFileSync, spawn } from 'node:child_process';
@@ -109,7 +109,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
   }
 
   describe('works:', () => {
-    it('while the service runs: saves, deletes, restores; the old token works again', async () => {
+    it('saves, deletes and restores while the service runs; the old token works again', async () => {
       const service = await startServe([], operator);
       const file = join(folder, 'shop.cdp');
       const { code, stdout, stderr } = await runProgram(['backup', file, '--project', 'shop'], operator);
@@ -127,7 +127,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       expect((await service.end()).code).toBe(0);
     });
 
-    it('prints JSON to programs', async () => {
+    it('prints JSON for programs', async () => {
       const file = join(folder, 'json.cdp');
       expect(JSON.parse(await cdp('backup', file, '--json'))).toMatchObject({
         format: 'cdp-backup',
@@ -142,7 +142,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       await cdp('project', 'delete', 'shop-2', '--yes');
     });
 
-    it('through pipes, with nothing left in the folder for temporary files', async () => {
+    it('works in pipes, and leaves nothing in the temporary folder', async () => {
       const file = join(folder, 'piped.cdp');
       const start = (args: string[], stdio: ('pipe' | 'ignore')[]) => {
         const env = { PATH: process.env.PATH ?? '', ...operator.env };
@@ -162,7 +162,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
   });
 
   describe('protects:', () => {
-    it('killed in the middle of a backup: no file of that name, and the next backup goes through', async () => {
+    it('a backup killed halfway leaves no file of that name, and the next backup succeeds', async () => {
       const file = join(folder, 'killed.cdp');
       await locked('shop', async () => {
         const running = startProgram(['backup', file], operator);
@@ -181,7 +181,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       expect(await strays(server, control.name)).toEqual([]);
     });
 
-    it('ended by SIGTERM in the middle of a backup: nothing is left', async () => {
+    it('a backup ended by SIGTERM halfway leaves nothing', async () => {
       const file = join(folder, 'ended.cdp');
       await locked('shop', async () => {
         const running = startProgram(['backup', file], operator);
@@ -202,7 +202,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
         )
       ).rows.length;
 
-    describe('in the middle of a restore', () => {
+    describe('halfway through a restore', () => {
       let file: string;
       beforeAll(async () => {
         await cdp('project', 'create', 'slow');
@@ -231,7 +231,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
         return running;
       };
 
-      it('killed: the half project serves nobody, and the next command clears it away', async () => {
+      it('kill -9 leaves a partial project that serves nobody, and the next command removes it', async () => {
         await (await started()).end('SIGKILL');
         expect((await inControl(`SELECT status FROM cdp.projects WHERE name = 'slow'`)).rows).toEqual([
           { status: 'creating' },
@@ -241,7 +241,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
         expect(await names()).toEqual(['other', 'shop']);
       });
 
-      it('ended by SIGTERM: it is gone at once', async () => {
+      it('SIGTERM removes the partial project at once', async () => {
         const { code, stderr } = await (await started()).end('SIGTERM');
         expect([code, stderr]).toEqual([1, expect.stringContaining('Interrupted by SIGTERM')]);
         expect(await strays(server, control.name)).toEqual([]);
@@ -249,7 +249,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       });
     });
 
-    it('a full disk ends a backup with a message, and leaves no file', async () => {
+    it('a full disk ends a backup with a message and leaves no file', async () => {
       const disk = join(folder, 'disk');
       await mkdir(disk);
       execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=256k', 'tmpfs', disk]);
@@ -263,7 +263,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       }
     });
 
-    it('a file that is there stays as it is', async () => {
+    it('an existing file is not overwritten', async () => {
       const file = join(folder, 'there');
       await writeFile(file, 'mine');
       const { code, stderr } = await runProgram(['backup', file], operator);
@@ -273,7 +273,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
   });
 });
 
-describe('with the embedded Postgres and a folder without its programs', () => {
+describe('with the embedded Postgres and without its programs', () => {
   it('backup and restore say what to install, and change nothing', async () => {
     const dataDir = await preparedDataDir();
     const folder = await newFolder();
@@ -296,7 +296,7 @@ describe('the project that the first start created', () => {
     return { operator, service, token, sql };
   }
 
-  it('is removed by a restore of all projects if nobody has used it, and else kept', async () => {
+  it('is replaced by a restore of all projects if it has not been used, and otherwise kept', async () => {
     const source = await started();
     expect((await source.sql('CREATE TABLE t AS SELECT 42 AS n')).status).toBe(200);
     const file = join(await newFolder(), 'all.cdp');

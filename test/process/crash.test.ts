@@ -1,6 +1,6 @@
 /**
- * kill -9: of the service, whose control server lives on and is adopted, and of either kind of server, which is started
- * again.
+ * kill -9 of the service, whose control server keeps running and is adopted, and of either kind of server, which is
+ * started again.
  */
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -60,7 +60,7 @@ async function insertPairs(post: Post): Promise<number[]> {
 }
 
 describe('kill -9 of the service', () => {
-  it('loses no acknowledged row, keeps no half batch, and leaves no lock to the next start', async () => {
+  it('loses no acknowledged row, stores no partial batch, and leaves no lock for the next start', async () => {
     const { service, post } = await start();
     await createTables(post, 'pairs', 'locked');
     const holding = post('/api/cdp/sql', { sql: 'LOCK TABLE locked; SELECT pg_sleep(50)' }).catch(() => null);
@@ -107,7 +107,7 @@ describe('kill -9', () => {
     ['the control server', 'control', () => postmasterOf(dataDir)],
     ["the project's server", 'project', () => projectPostmaster(dataDir)],
   ] as const)(
-    'of %s: 200 or a true 503 until it is back by itself, with every acknowledged row',
+    'of %s: requests get 200 or a true 503 until it is back by itself, with every acknowledged row',
     async (_, name, find) => {
       const { service, post } = await start();
       const table = `kept_${name}`;
@@ -132,7 +132,7 @@ describe('kill -9', () => {
     },
   );
 
-  it('while a project is being made fails that call, not the service, and the name can be used again', async () => {
+  it('while a project is being created fails that request, not the service, and the name can be used again', async () => {
     const admin = (await runProgram(['token', 'create', '--admin', '--data-dir', dataDir])).stdout.trim();
     const { service } = await start();
     const create = () => call(service.url, 'POST', '/api/cdp/admin/projects', { token: admin, body: { name: 'shop' } });

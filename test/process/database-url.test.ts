@@ -1,4 +1,4 @@
-/** The program on a Postgres of the operator's own: `DATABASE_URL` with `CDP_SECRET` (contract section 2). */
+/** The program on an operator's own Postgres: `DATABASE_URL` with `CDP_SECRET` (contract section 2). */
 import { access } from 'node:fs/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { endEverything, newDataDir, runProgram, startServe, type Surroundings } from '../support/program.js';
@@ -37,7 +37,7 @@ const cdp = async (...args: string[]): Promise<Record<string, string>> => {
 };
 
 describe('works', () => {
-  it('prints no token, makes no project and no data folder, and serves what the commands make', async () => {
+  it('prints no token, creates no project and no data folder, and serves what the commands create', async () => {
     const service = await startServe([], { env: { ...operator.env, CDP_NPM_START: '1' } });
     expect(await cdp('project', 'list')).toEqual([]);
     expect(await cdp('project', 'create', 'shop')).toMatchObject({ name: 'shop', status: 'active' });
@@ -51,7 +51,7 @@ describe('works', () => {
     await expect(access(dataDir)).rejects.toThrow('ENOENT');
   });
 
-  it('serves from two instances at once, and stopping one leaves the server and the other alone', async () => {
+  it('serves from two instances at once, and stopping one does not affect the server and the other', async () => {
     const { token } = await cdp('token', 'create', '--project', 'shop', '--scopes', 'sql:read');
     const [one, other] = await Promise.all([startServe([], operator), startServe([], operator)]);
     const status = async (url: string) =>
@@ -63,7 +63,7 @@ describe('works', () => {
     expect((await inControl('SELECT 1 FROM cdp.projects')).rowCount).toBe(1);
   });
 
-  it('warns at the start if several projects share the server, and not of one alone', async () => {
+  it('warns at startup if several projects share the server, and not if only one uses it', async () => {
     const warnings = async () => {
       const service = await startServe([], operator);
       await service.end();
@@ -79,7 +79,7 @@ describe('works', () => {
 });
 
 describe('refuses', () => {
-  it('another secret than the one that the control database was made with', async () => {
+  it('a secret other than the one that the control database was created with', async () => {
     const { code, stderr } = await runProgram(['serve', '--port', '0'], {
       env: { ...operator.env, CDP_SECRET: 'another secret of more than 32 characters' },
     });
@@ -88,7 +88,7 @@ describe('refuses', () => {
     expect(stderr).not.toMatch(/more than 32|^ +at /m);
   });
 
-  it('to start on a schema that a newer program has made', async () => {
+  it('to start on a schema that a newer program has created', async () => {
     await inControl("INSERT INTO cdp.migrations (version, name) VALUES (999, 'of the future')");
     const { code, stderr } = await runProgram(['serve', '--port', '0'], operator);
     await inControl('DELETE FROM cdp.migrations WHERE version = 999');
@@ -112,7 +112,7 @@ describe('refuses', () => {
 });
 
 describe('protects', () => {
-  it('a deleted project: its database and roles are gone, and its token is refused', async () => {
+  it('the remains of a deleted project: its database and roles are gone, and its token is refused', async () => {
     const { token } = await cdp('token', 'create', '--project', 'shop');
     const { rows } = await inControl('SELECT database_name, writer_role, reader_role FROM cdp.projects');
     const names = Object.values(rows[0] ?? {});

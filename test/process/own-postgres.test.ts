@@ -1,6 +1,6 @@
 /**
- * A Postgres of the operator's own stays one: its superuser can dump and upgrade it, the service's role can lose
- * SUPERUSER, and what a dump or an operator lost of its roles is restored.
+ * An operator's own Postgres remains manageable: its superuser can dump and upgrade it, the service's role can lose
+ * SUPERUSER, and the service restores what a dump or an operator removed from its roles.
  */
 import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
@@ -104,7 +104,7 @@ const useEverything = (server: Connection, token: string) =>
   });
 
 describe.each([18, ...debianMajors()])('Postgres %i', (major) => {
-  it('works on after SUPERUSER was granted for the first start and taken away', async () => {
+  it('still works if SUPERUSER is granted only for the first start', async () => {
     const server = await startServer(major);
     const token = await install(server, 'SUPERUSER CREATEDB CREATEROLE');
     await asSuperuser(server, 'ALTER ROLE cdp NOSUPERUSER');
@@ -140,7 +140,7 @@ describe.each(debianMajors())('from Postgres %i', (major) => {
     });
 
   it.each(['SUPERUSER', 'CREATEDB CREATEROLE'])(
-    'of a service with %s, pg_dumpall restores into 18',
+    'pg_dumpall of a service with %s can be restored into 18',
     async (attributes) => {
       const from = await startServer(major);
       const token = await install(from, attributes);
@@ -162,7 +162,7 @@ describe.each(debianMajors())('from Postgres %i', (major) => {
 
   // To the same major if there is no newer one: what the service has changed in the catalogs, it takes over all the
   // same.
-  it.each(['SUPERUSER', 'CREATEDB CREATEROLE'])('of a service with %s, pg_upgrade works', async (attributes) => {
+  it.each(['SUPERUSER', 'CREATEDB CREATEROLE'])('pg_upgrade of a service with %s works', async (attributes) => {
     const newest = Math.max(...debianMajors());
     const [from, to] = [await startServer(major), await startServer(newest)];
     const token = await install(from, attributes);

@@ -1,4 +1,4 @@
-/** What a session of the Postgres port sees of a backup, a new name, the deletion and the restore of its project. */
+/** How a backup, a rename, and the deletion and restore of its project affect a session of the Postgres port. */
 import { join } from 'node:path';
 import { afterAll, expect, it, vi } from 'vitest';
 import { errorsIn, query, RawClient, sqlstate } from '../postgres-port/connect.js';
@@ -14,7 +14,7 @@ import {
 
 afterAll(endEverything);
 
-it('stays through a backup and a new name, and ends with its project, which comes back as it was saved', async () => {
+it('continues during a backup and a rename, and ends with its project, which is restored as it was saved', async () => {
   const [dataDir, folder, pgPort] = [await preparedDataDir(), await newFolder(), await freePort()];
   await startServe(['--data-dir', dataDir, '--pg-port', String(pgPort)]);
   const token = await firstToken(dataDir);

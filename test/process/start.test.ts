@@ -1,4 +1,4 @@
-/** `cdp serve` from the outside: the first start and what it prints, the second, and the starts that are refused. */
+/** `cdp serve` from the outside: the first start and what it prints, the second start, and starts that are refused. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createServer } from 'node:net';
@@ -86,7 +86,7 @@ async function stopsCleanly(service: RunningService, dataDir: string): Promise<v
 }
 
 describe('works', () => {
-  it('prints a token and three commands at the first start under npm, which work as printed, and none later', async () => {
+  it('prints a token and three commands that work as printed on the first start under npm, and none later', async () => {
     const dataDir = await newDataDir();
     const first = await startServe(['--data-dir', dataDir], UNDER_NPM);
     expect(new Set(first.output().match(TOKEN)).size).toBe(1);
@@ -101,7 +101,7 @@ describe('works', () => {
     await stopsCleanly(second, dataDir);
   });
 
-  it('without a terminal writes the token to a file of mode 600, and to stdout JSON lines without values', async () => {
+  it('writes the token to a file of mode 600 without a terminal, and JSON lines without values to stdout', async () => {
     const dataDir = await newDataDir();
     const service = await startServe(['--data-dir', dataDir]);
     expect((await stat(join(dataDir, 'first-token'))).mode & 0o777).toBe(0o600);
@@ -127,7 +127,7 @@ describe('works', () => {
     ]);
   });
 
-  it('on a terminal logs short lines, and says where it is, how to stop it and how to get a token again', async () => {
+  it('logs short lines on a terminal, and says where it is, how to stop it and how to create another token', async () => {
     const dataDir = await preparedDataDir();
     const command = [
       process.execPath,
@@ -151,14 +151,14 @@ describe('works', () => {
     expect(terminal.raw()).not.toContain('\u001b[3');
   });
 
-  it('takes a data folder whose path has spaces, umlauts and quotes', async () => {
+  it('accepts a data folder whose path has spaces, umlauts and quotes', async () => {
     const dataDir = await newDataDir(`Büro "Köln" it's`);
     const service = await startServe(['--data-dir', dataDir], UNDER_NPM);
     expect(await pasteAll(service)).toMatchObject(THREE_ANSWERS);
     await stopsCleanly(service, dataDir);
   });
 
-  it('runs as an ordinary user', async () => {
+  it('runs as an unprivileged user', async () => {
     const dataDir = await newDataDir();
     const nobody = { uid: 65_534, gid: 65_534 };
     const surroundings = calledByRoot() ? await programFor(nobody, await newFolder()) : {};
@@ -171,7 +171,7 @@ describe('works', () => {
 });
 
 describe('refuses', () => {
-  it('a port in use, says so, stops Postgres again and has not used up the first token', async () => {
+  it('a port in use, with a message, stops Postgres again and does not use up the first token', async () => {
     const dataDir = await newDataDir();
     const other = createServer().listen(0, '127.0.0.1');
     await once(other, 'listening');
@@ -194,7 +194,7 @@ describe('refuses', () => {
     await stopsCleanly(service, dataDir);
   });
 
-  it('a second service on the same data folder, without harm to the first', async () => {
+  it('a second service on the same data folder, without affecting the first', async () => {
     const dataDir = await newDataDir();
     const first = await startServe(['--data-dir', dataDir]);
     const token = await firstToken(dataDir);
@@ -230,7 +230,7 @@ describe('refuses', () => {
     ['more reserved than running', ['serve', '--project-reserved', '8'], 'project-reserved must be less'],
     ['a database without a secret', ['serve', '--database-url', 'postgres://u:hidden@h/d'], 'set CDP_SECRET'],
     ['a short secret', ['serve', '--secret', 'too short'], 'at least 32 characters'],
-  ])('%s: exit code 2 and a message', async (_what, args, message) => {
+  ])('%s, with exit code 2 and a message', async (_what, args, message) => {
     const dataDir = await newDataDir();
     const { code, stderr, stdout } = await runProgram(args, { env: { CDP_DATA_DIR: dataDir } });
     expect(code).toBe(2);

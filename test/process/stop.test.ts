@@ -1,4 +1,4 @@
-/** Ending the service: what is running finishes, nothing new comes in, and no process is left (contract section 9). */
+/** Stopping the service: running requests finish, new ones are refused, and no process is left (contract section 9). */
 import { access } from 'node:fs/promises';
 import { Agent, get } from 'node:http';
 import { join } from 'node:path';
@@ -52,7 +52,7 @@ const SLOW_TABLE = `
   CREATE TRIGGER sleepy BEFORE INSERT ON slow FOR EACH ROW EXECUTE FUNCTION sleepy();`;
 
 describe.each(['SIGTERM', 'SIGINT', 'SIGHUP'] as const)('%s', (signal) => {
-  it('lets running requests finish, takes no new ones, stops Postgres and ends with 0', async () => {
+  it('lets running requests finish, accepts no new ones, stops Postgres and ends with 0', async () => {
     const { service, post } = await start();
     expect((await post('/api/cdp/sql', { sql: SLOW_TABLE })).status).toBe(200);
     const agent = new Agent({ keepAlive: true });
@@ -88,8 +88,8 @@ describe.each(['SIGTERM', 'SIGINT', 'SIGHUP'] as const)('%s', (signal) => {
   });
 });
 
-describe('on the way to the end', () => {
-  it('a second SIGINT breaks off what is still running, and Postgres is stopped all the same', async () => {
+describe('during a stop', () => {
+  it('a second SIGINT aborts running requests, and Postgres is still stopped', async () => {
     const { service, post } = await start();
     const running = post('/api/cdp/sql', { sql: 'CREATE TABLE half AS SELECT 1 AS n; SELECT pg_sleep(50)' });
     const broken = expect(running).rejects.toThrow();
@@ -106,7 +106,7 @@ describe('on the way to the end', () => {
     expect(await postmastersIn(dataDir)).toEqual([]);
   });
 
-  it('SIGTERM during the start leaves no process behind, and the next start works', async () => {
+  it('SIGTERM during startup leaves no process behind, and the next start works', async () => {
     dataDir = await newDataDir();
     const starting = startProgram(['serve', '--port', '0', '--data-dir', dataDir]);
     await eventually('the start has begun', () => exists(join(dataDir, 'postgres')));
@@ -124,7 +124,7 @@ describe('on the way to the end', () => {
   });
 });
 
-it('running requests have no longer than --shutdown-ms', async () => {
+it('running requests get no longer than --shutdown-ms', async () => {
   const { service, post } = await start('--shutdown-ms', '500');
   const broken = expect(post('/api/cdp/sql', { sql: 'SELECT pg_sleep(50)' })).rejects.toThrow();
   await untilAsleep(1);

@@ -1,4 +1,4 @@
-/** Traces: what a collector gets of the running service by the standard variables, and what happens without one. */
+/** Traces: what a collector gets from the running service by the standard variables, and what happens without one. */
 import { randomBytes } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { type Collector, type ReceivedSpan, startCollector } from '../support/collector.js';
@@ -86,7 +86,7 @@ describe('with a collector', () => {
     await collector.close();
   });
 
-  it('an insert is a span of the server and one of the database, in the trace of the caller', async () => {
+  it('an insert has a server span and a database span, in the trace of the caller', async () => {
     await traced.insert();
     const caller = newTrace();
     const answer = await traced.insert({ traceparent: traceparent(caller), tracestate: 'vendor=1,other=2' });
@@ -113,14 +113,14 @@ describe('with a collector', () => {
     expect(database.attributes).toEqual({ 'db.system.name': 'postgresql', 'db.operation.name': 'COPY' });
   });
 
-  it("the log's line has the ids of the span", async () => {
+  it('the log line contains the IDs of the span', async () => {
     const caller = newTrace();
     const line = await lineOf(traced, await traced.insert({ traceparent: traceparent(caller) }));
     const { spanId } = await spanOf(caller.traceId, SERVER);
     expect(line).toMatchObject({ trace_id: caller.traceId, span_id: spanId });
   });
 
-  it('a request without a trace, or with a wrong one, begins its own', async () => {
+  it('a request without a trace, or with an invalid one, starts its own', async () => {
     for (const header of [undefined, 'garbage', `00-${'0'.repeat(32)}-00f067aa0ba902b7-01`]) {
       const line = await lineOf(
         traced,
@@ -131,7 +131,7 @@ describe('with a collector', () => {
     }
   });
 
-  it('a trace that its caller does not sample is not sampled here, and the log still has its id', async () => {
+  it('a trace that its caller does not sample is not sampled here, and the log still has its ID', async () => {
     const [unsampled, sampled] = [newTrace(), newTrace()];
     const line = await lineOf(traced, await traced.insert({ traceparent: traceparent(unsampled, '00') }));
     expect(line.trace_id).toBe(unsampled.traceId);
@@ -140,7 +140,7 @@ describe('with a collector', () => {
     expect(collector.spans().filter(({ traceId }) => traceId === unsampled.traceId)).toEqual([]);
   });
 
-  it('what the caller did wrong is no error of the server', async () => {
+  it('an error of the caller is not an error of the server', async () => {
     const cases: [number, string, Promise<TestAnswer>][] = [
       [400, 'invalid_value', traced.post(`/api/cdp/data/${TABLE}`, [{ note: { a: 1 } }])],
       [401, 'unauthorized', traced.post('/api/cdp/sql', { sql: 'SELECT 1' }, {}, 'wrong')],
@@ -157,7 +157,7 @@ describe('with a collector', () => {
     }
   });
 
-  it('a statement that Postgres refuses is an error of the database call, by its SQLSTATE', async () => {
+  it('a statement that Postgres refuses is an error of the database span, with its SQLSTATE', async () => {
     const { trace_id: traceId } = await lineOf(traced, await traced.post('/api/cdp/sql', { sql: 'SELECT 1/0' }));
     const span = await spanOf(traceId, CLIENT);
     expect(span).toMatchObject({ name: 'postgresql', status: { code: ERROR } });
@@ -188,7 +188,7 @@ describe('with a collector', () => {
     expect(routes).not.toEqual(expect.arrayContaining([expect.stringMatching(/^\/(healthz|readyz|metrics)$/)]));
   });
 
-  it('gets what the variables say, and nothing of the caller', () => {
+  it('the collector gets what the variables say, and nothing of the caller', () => {
     expect(collector.headers.at(-1)).toMatchObject({ 'x-api-key': 'an api key', 'content-type': 'application/json' });
     expect(collector.resource()).toMatchObject({
       'service.name': 'cdp-tests',
@@ -203,13 +203,13 @@ describe('with a collector', () => {
   });
 });
 
-describe('what is chosen', () => {
+describe('with settings', () => {
   let traced: Traced;
   beforeAll(async () => void (collector = await startCollector()));
   afterEach(async () => void (await traced.service.end()));
   afterAll(() => collector.close());
 
-  it('names, statements: the project, the table, the text of free SQL, and never a parameter', async () => {
+  it('spans contain the project, the table and the text of free SQL, and never a parameter', async () => {
     traced = await start({ OTEL_EXPORTER_OTLP_ENDPOINT: collector.url, CDP_TRACE_DETAIL: 'statements' });
     await traced.insert();
     const [insert, sql] = [newTrace(), newTrace()];
@@ -227,7 +227,7 @@ describe('what is chosen', () => {
     expect(collector.bodies.map(String).join('')).not.toContain(SECRET);
   });
 
-  it('inserts that share a COPY are linked with it', async () => {
+  it('inserts that share a COPY are linked to it', async () => {
     traced = await start({ OTEL_EXPORTER_OTLP_ENDPOINT: collector.url });
     const { shared, links } = await eventually('inserts share a COPY', async () => {
       await Promise.all(Array.from({ length: 20 }, () => traced.insert()));
@@ -241,7 +241,7 @@ describe('what is chosen', () => {
     }
   });
 
-  it('few places: a request that waits for one shows that it did', async () => {
+  it('a request that waits for a slot shows its wait', async () => {
     const few = ['--project-running', '2', '--project-reserved', '1'];
     traced = await start({ OTEL_EXPORTER_OTLP_ENDPOINT: collector.url }, ...few);
     const traces = [newTrace(), newTrace()];
@@ -257,7 +257,7 @@ describe('what is chosen', () => {
     expect(servers.map(({ spanId }) => spanId)).toContain(waits[0]?.parentSpanId);
   });
 
-  it('a sampler that asks nobody else, and no context of the caller', async () => {
+  it('the sampler and propagators can ignore the caller', async () => {
     traced = await start({
       OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: `${collector.url}/v1/traces`,
       OTEL_TRACES_SAMPLER: 'always_on',
@@ -269,7 +269,7 @@ describe('what is chosen', () => {
     expect((await spanOf(line.trace_id, SERVER)).parentSpanId || undefined).toBeUndefined();
   });
 
-  it('a stop sends what is left, as protobuf where nothing is said', async () => {
+  it('a stop sends what is left, as protobuf by default', async () => {
     traced = await start({
       OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
       OTEL_EXPORTER_OTLP_PROTOCOL: '',
@@ -292,7 +292,7 @@ describe('what is chosen', () => {
 });
 
 describe('without a collector', () => {
-  it('that answers, requests go on, the log says so once, and a stop does not wait for it', async () => {
+  it('requests continue if it does not respond, the log says so once, and a stop does not wait for it', async () => {
     const traced = await start({
       OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${await freePort()}`,
       OTEL_EXPORTER_OTLP_TIMEOUT: '100',
@@ -307,7 +307,7 @@ describe('without a collector', () => {
     expect([ended.code, ended.stderr, lost().length]).toEqual([0, '', 1]);
   });
 
-  it('a stop gives up one that takes connections and never answers', async () => {
+  it('a stop gives up on one that accepts connections and never responds', async () => {
     const silent = await startCollector();
     await silent.close();
     const { createServer } = await import('node:net');
@@ -324,7 +324,7 @@ describe('without a collector', () => {
     ['switched off', { OTEL_SDK_DISABLED: 'true', OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:9' }],
     ['without an exporter', { OTEL_TRACES_EXPORTER: 'none', OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:9' }],
     ['where nothing is set', {}],
-  ])('%s, the log has the ids that the caller gave', async (_, env) => {
+  ])('%s, the log has the IDs from the caller', async (_, env) => {
     const traced = await start(env);
     const caller = newTrace();
     const [given, none] = [await traced.insert({ traceparent: traceparent(caller) }), await traced.insert()];
@@ -336,7 +336,7 @@ describe('without a collector', () => {
   it.each([
     ['OTEL_EXPORTER_OTLP_PROTOCOL', 'grpc'],
     ['OTEL_TRACES_EXPORTER', 'zipkin'],
-  ])('%s=%s is said on standard error, and the service runs', async (name, value) => {
+  ])('%s=%s is reported on standard error, and the service runs', async (name, value) => {
     const env = { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:9', [name]: value };
     const service = startProgram(['serve', '--port', '0', '--data-dir', dataDir], { env });
     await eventually('it listens', () => Promise.resolve(service.log().some(({ msg }) => msg === 'listening')));
