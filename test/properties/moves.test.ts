@@ -1,7 +1,7 @@
 /**
- * Moves of a project in any order of events: processes that carry one out step by step, lose its lock and go on all the
- * same, or die; somebody who cancels, and the sweep that settles what nobody carries out. The project lives in exactly
- * one place, and in the end nothing is left anywhere else.
+ * Moves of a project in any order of events: processes that carry one out step by step, lose its lock and still
+ * continue, or die; a user who cancels; and the sweep that settles abandoned moves. The project lives in exactly one
+ * place, and in the end nothing is left anywhere else.
  */
 import { randomUUID } from 'node:crypto';
 import fc from 'fast-check';

@@ -1,4 +1,4 @@
-/** Any text as the name of a table or column: made and read back letter by letter, or clearly refused. */
+/** Any text as the name of a table or column: either created and read back unchanged, or clearly refused. */
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { startTestService, type TestProject, type TestService } from '../support/service.js';
@@ -45,7 +45,7 @@ const name = fc.oneof(
 );
 const VALID = /^[A-Za-z_][A-Za-z0-9_]{0,62}$/;
 
-it('is the name that was given, or none', async () => {
+it('is the name that was given, or is refused', async () => {
   await fc.assert(
     fc.asyncProperty(
       name,

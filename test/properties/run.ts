@@ -1,6 +1,6 @@
 /**
- * How long the properties of this folder run: a fixed seed and a bounded number of runs under `npm test`; under
- * `npm run fuzz` (scripts/fuzz.mjs) a seed of that run and as many runs as its time has room for.
+ * How long the properties in this folder run: with a fixed seed and a bounded number of runs under `npm test`; with a
+ * new seed and as many runs as time allows under `npm run fuzz` (scripts/fuzz.mjs).
  */
 import type fc from 'fast-check';
 import { expect, inject } from 'vitest';

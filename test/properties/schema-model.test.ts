@@ -1,5 +1,6 @@
 /**
- * Sequences of schema calls and inserts, each answer compared with that of a model of a few lines (contract 3 and 5).
+ * Sequences of schema changes and inserts, with each answer compared with that of a model of a few lines (contract
+ * sections 3 and 5).
  */
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, it } from 'vitest';
@@ -230,7 +231,7 @@ class Look implements fc.AsyncCommand<Model, TestProject> {
   }
 }
 
-it('answers as the model foresees', async () => {
+it('answers as the model predicts', async () => {
   const commands = fc.commands(
     [create, create, create, drop, add, add, dropColumn, alter, alter, clear, insert, insert, fc.constant(new Look())],
     { maxCommands: 40, size: '+1' },

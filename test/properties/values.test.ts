@@ -1,6 +1,6 @@
 /**
- * Any JSON value into a column of each type: the verdict is that of the contract's table (section 4), which is written
- * down here a second time, and what was stored reads back equal, by SQL, as a stream and through a second insert way.
+ * Any JSON value into a column of each type: the verdict is that of the contract's table (section 4), which is repeated
+ * here, and what was stored reads back equal, by SQL, as a stream and through a second insert path.
  */
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, it } from 'vitest';
@@ -219,7 +219,7 @@ const json = fc.oneof(
 
 let counter = 0;
 
-it('is taken or refused as the contract says, and what is taken reads back equal', async () => {
+it('is accepted or refused as the contract says, and reads back equal if accepted', async () => {
   await fc.assert(
     fc.asyncProperty(fc.constantFrom(...TYPES), json, fc.constantFrom('', '?return=ids'), async (type, text, query) => {
       const n = ++counter;
