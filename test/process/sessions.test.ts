@@ -14,7 +14,7 @@ import {
 
 afterAll(endEverything);
 
-it('continues during a backup and a rename, and ends with its project, which is restored as it was saved', async () => {
+it('a session continues during a backup and a rename, and ends with its project, which is restored as saved', async () => {
   const [dataDir, folder, pgPort] = [await preparedDataDir(), await newFolder(), await freePort()];
   await startServe(['--data-dir', dataDir, '--pg-port', String(pgPort)]);
   const token = await firstToken(dataDir);

@@ -45,7 +45,7 @@ const name = fc.oneof(
 );
 const VALID = /^[A-Za-z_][A-Za-z0-9_]{0,62}$/;
 
-it('is the name that was given, or is refused', async () => {
+it('a name is kept as given, or refused', async () => {
   await fc.assert(
     fc.asyncProperty(
       name,

@@ -219,7 +219,7 @@ const json = fc.oneof(
 
 let counter = 0;
 
-it('is accepted or refused as the contract says, and reads back equal if accepted', async () => {
+it('a value is accepted or refused as the contract says, and reads back equal if accepted', async () => {
   await fc.assert(
     fc.asyncProperty(fc.constantFrom(...TYPES), json, fc.constantFrom('', '?return=ids'), async (type, text, query) => {
       const n = ++counter;

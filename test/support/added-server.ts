@@ -1,5 +1,5 @@
 /**
- * A second Postgres server, as an operator adds it to an installation: with a role that is no superuser, and its own
+ * A second Postgres server, as an operator adds it to an installation: with a role that is not a superuser, and its own
  * database.
  */
 import { execFileSync } from 'node:child_process';

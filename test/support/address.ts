@@ -1,4 +1,4 @@
-/** Requests from an address of one's own: all of 127.0.0.0/8 is this machine. */
+/** Requests from a source address of choice: all of 127.0.0.0/8 is this machine. */
 import { request } from 'node:http';
 import type { TestAnswer } from './service.js';
 

@@ -1,4 +1,4 @@
-/** The audit log as a test reads it: straight from the table, whatever the API makes of it. */
+/** Reads the audit log directly from its table, independently of the API. */
 import type { TestService } from './service.js';
 import { onServer } from './service.js';
 

@@ -1,4 +1,4 @@
-/** Pages in the machine's browser, watched for everything that must not happen in one of ours. */
+/** Pages in the machine's browser, watched for everything that must not happen in one of our pages. */
 import { existsSync } from 'node:fs';
 import { mkdtemp, readFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,4 @@
-/** What the service's own statements on the catalog say, asked by the driver in whatever session a test has. */
+/** Runs the service's own catalog queries through the driver, in any session of a test. */
 import type pg from 'pg';
 import { readTables, type Table } from '../../src/engine/catalog/catalog.js';
 import type { Statement } from '../../src/pg/sql.js';

@@ -1,4 +1,4 @@
-/** The commands for people with a token, each as a process in a folder of its own. */
+/** The commands for people with a token, each run as a process in a folder of its own. */
 import { readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Ended, newFolder, type RunningProgram, startProgram } from './program.js';

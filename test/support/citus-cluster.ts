@@ -1,7 +1,7 @@
 /**
- * A Citus cluster for tests: a coordinator and two workers, all on this machine, from Debian's Postgres 15. Citus is
- * not in any registry, so whoever runs the tests installs it (docs/citus.md); where it is not, {@link citus} says so
- * once.
+ * A Citus cluster for tests: a coordinator and two workers, all on this machine, with Debian's Postgres 15. Citus is in
+ * no package registry that we use, so it must be installed to run the tests (docs/citus.md); if it is missing, {@link
+ * citus} says so once.
  */
 import { existsSync, readFileSync } from 'node:fs';
 import { chmod, mkdtemp, rm } from 'node:fs/promises';

@@ -1,4 +1,4 @@
-/** The client as a browser gets it: one minified script, made as a page's bundler would make it. */
+/** The client as a browser loads it: one minified script, built as a bundler would build it for a page. */
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
 import { rolldown } from 'rolldown';

@@ -1,4 +1,4 @@
-/** A collector of OpenTelemetry: an HTTP server that takes spans by OTLP, as JSON or protobuf, and keeps them. */
+/** An OpenTelemetry collector: an HTTP server that receives spans by OTLP, as JSON or protobuf, and keeps them. */
 import { once } from 'node:events';
 import { createServer, type IncomingHttpHeaders } from 'node:http';
 import type { AddressInfo } from 'node:net';

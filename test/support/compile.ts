@@ -1,4 +1,4 @@
-/** Compiles programs that the tests write, as strictly as a careful user would. */
+/** Compiles programs that tests write, with strict compiler options. */
 import { fileURLToPath } from 'node:url';
 import ts from 'typescript';
 

@@ -1,4 +1,4 @@
-/** People in the console: a page that has entered, and the words for what they do there. */
+/** Operates the console like a user: a page after log-in, and helpers named after what users do there. */
 import { expect } from 'vitest';
 import type { Browser, BrowserContextOptions, Page } from 'playwright-core';
 import { byName, openPage, type WatchedPage } from './browser.js';

@@ -1,6 +1,6 @@
 /**
- * A project with one of everything that a project can make by SQL, and a description of it that two projects can be
- * compared by.
+ * A project with one of everything that a project can create by SQL, and a description of it by which two projects can
+ * be compared.
  */
 import type pg from 'pg';
 

@@ -1,4 +1,4 @@
-/** What Postgres says where it ends a connection, for tests that say it in its place. */
+/** What Postgres sends when it ends a connection, for tests that imitate it. */
 
 /** ErrorResponse of severity FATAL (Postgres manual 54.7). */
 export function fatal(sqlstate: string, message: string): Buffer {

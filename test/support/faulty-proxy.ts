@@ -1,4 +1,4 @@
-/** A proxy between client and service that does to a request what a network can do to it. */
+/** A proxy between client and service that imitates the faults of a network. */
 import { once } from 'node:events';
 import { createServer, request as send, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';

@@ -1,7 +1,7 @@
 /**
- * Starts the Postgres servers of a test run, once: the embedded 18; with CDP_TEST_MAJORS=all also each older major that
- * the machine has. Tests take them from `postgres.ts` and make databases of their own. Also prepares a data folder that
- * tests of the program copy.
+ * Starts the Postgres servers of a test run, once: the embedded 18; with CDP_TEST_MAJORS=all also each older major
+ * version on the machine. Tests get them from `postgres.ts` and create databases of their own. Also prepares a data
+ * folder that tests of the program copy.
  */
 import { existsSync, readFileSync, rmSync } from 'node:fs';
 import { chmod, mkdtemp, rm } from 'node:fs/promises';

@@ -1,4 +1,4 @@
-/** Clients of the Model Context Protocol, other people's and raw ones. */
+/** Clients of the Model Context Protocol, both third-party and raw. */
 import { Client } from '@modelcontextprotocol/client';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { type Call, call, type TestAnswer, type TestService } from './service.js';

@@ -1,6 +1,6 @@
 /**
- * What a run of vitest came to. At its end, names each test that passed only when it was run again, with its first
- * failure. If CDP_TEST_OUTCOME names a file, writes there how many tests passed, and which failed, for `.ci/run`.
+ * The outcome of a vitest run. At the end, it names each test that passed only when retried, with its first failure. If
+ * CDP_TEST_OUTCOME names a file, it writes there how many tests passed and which failed, for `.ci/run`.
  */
 import { writeFileSync } from 'node:fs';
 import type { Reporter, SerializedError, TestCase, TestModule } from 'vitest/node';

@@ -1,5 +1,6 @@
 /**
- * Postgres servers as projects have them, each a copy of one template: with small segments, and settings of the test.
+ * Postgres servers like those of projects, each a copy of one template: with small WAL segments and the settings of the
+ * test.
  */
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';

@@ -1,6 +1,4 @@
-/**
- * The package as `npm pack` makes it, installed into an empty folder: its own files, and links to what it depends on.
- */
+/** The package as `npm pack` makes it, installed into an empty folder: its own files, and links to its dependencies. */
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { mkdir, readFile, symlink } from 'node:fs/promises';

@@ -1,4 +1,4 @@
-/** The Postgres servers of the test run (started by `global-setup.ts`), and databases on them for a test's own use. */
+/** The Postgres servers of the test run (started by `global-setup.ts`), and databases on them for a single test. */
 import { randomBytes } from 'node:crypto';
 import pg from 'pg';
 import { inject, vi } from 'vitest';

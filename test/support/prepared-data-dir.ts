@@ -1,5 +1,6 @@
 /**
- * A data folder before its first service, made once for a run: most tests of the program are not about its first start.
+ * A data folder that no service has used yet, created once for a run: most tests of the program are not about its first
+ * start.
  */
 import { execFile } from 'node:child_process';
 import { writeFile } from 'node:fs/promises';

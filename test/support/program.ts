@@ -1,4 +1,4 @@
-/** The program `cdp` as a process of its own: started, watched, signalled and, whatever a test does, ended. */
+/** The program `cdp` as a process of its own: started, watched, signaled and always ended, whatever a test does. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';

@@ -1,4 +1,4 @@
-/** HTTP byte by byte, for what no well-behaved client would send. */
+/** HTTP byte by byte, for requests that no well-behaved client would send. */
 import { createConnection, type Socket } from 'node:net';
 import type { TestAnswer } from './service.js';
 

@@ -1,4 +1,4 @@
-/** Every route of the service as its tables have it, for sweeps. */
+/** Every route of the service from its tables, for sweeps over all routes. */
 import { randomUUID } from 'node:crypto';
 import { expect } from 'vitest';
 import { ADMIN_ROUTES } from '../../src/http/api/routes.js';

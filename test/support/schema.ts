@@ -1,4 +1,4 @@
-/** What a project's schema holds, to look that a refused call changed nothing. */
+/** The contents of a project's schema, to check that a refused request changed nothing. */
 import { expect } from 'vitest';
 import type { ErrorBody } from '../../src/contract/wire/failure.js';
 import { failure, type TestProject } from './service.js';

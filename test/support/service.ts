@@ -1,6 +1,6 @@
 /**
  * The real service for tests: its own control database on a server of the run, or an embedded server for each project;
- * a free port on loopback, real HTTP. Everything it made is gone after `close()`.
+ * a free port on loopback, real HTTP. `close()` removes everything that it created.
  */
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';

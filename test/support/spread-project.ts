@@ -1,6 +1,6 @@
 /**
- * A project whose tables are spread over the workers of a Citus cluster in every way there is, and what is to be the
- * same of its copies.
+ * A project whose tables are distributed over the workers of a Citus cluster in every possible way, and what its copies
+ * must have in common with it.
  */
 import { expect } from 'vitest';
 import { failure, type TestProject } from './service.js';

@@ -1,4 +1,6 @@
-/** What an installation leaves on a server that other tests use too: every placement it ever makes is written down. */
+/**
+ * What an installation leaves behind on a server that other tests use too: every placement that it creates is recorded.
+ */
 import { onServer } from './service.js';
 import type { TestServer } from './postgres.js';
 

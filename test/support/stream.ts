@@ -1,4 +1,4 @@
-/** A client of streamed SQL that reads when it is told to, and a look at what Postgres does meanwhile. */
+/** A client of streamed SQL that reads only when asked to, and a look at what Postgres does meanwhile. */
 import { once } from 'node:events';
 import { type ClientRequest, type IncomingMessage, request } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';

@@ -1,4 +1,4 @@
-/** The schema routes of one project, as tests call them. */
+/** The schema routes of one project, for tests. */
 import type { TestAnswer, TestProject, TestService } from './service.js';
 import { onServer } from './service.js';
 

@@ -1,4 +1,4 @@
-/** A terminal with a program in it, by Python's pty: what is typed goes in, what it shows comes out. */
+/** A terminal with a program in it, by Python's pty: tests type into it and read what it shows. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';

@@ -1,7 +1,4 @@
-/**
- * Postgres servers by address, made for tests and thrown away: the embedded 18, and the older majors that the machine
- * has.
- */
+/** Temporary Postgres servers with a URL: the embedded 18, and the older major versions on the machine. */
 import { existsSync } from 'node:fs';
 import { chown, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-/** A short-lived connection by the driver of the tests. */
+/** A short-lived connection with the driver that the tests use. */
 import pg from 'pg';
 
 export async function withClient<T>(login: pg.ClientConfig, work: (client: pg.Client) => Promise<T>): Promise<T> {

@@ -1,4 +1,7 @@
-/** For `node --import`: @modelcontextprotocol/conformance imports fs.globSync, which Node 20 lacks, and calls it in no test of a server. */
+/**
+ * For `node --import`: @modelcontextprotocol/conformance imports fs.globSync, which Node 20 lacks; no test of a server
+ * calls it.
+ */
 import { register } from 'node:module';
 
 const FS = 'export * from "node:fs"; export const globSync = undefined;';
