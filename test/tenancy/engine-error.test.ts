@@ -6,7 +6,7 @@ import { errorCode, toEngineError } from '../../src/tenancy/engine-error.js';
 const codeOf = (sqlstate: string, message: string, source?: string) =>
   errorCode(new PostgresError(message, sqlstate, 'ERROR', { source }));
 
-describe('a write that fails below Postgres', () => {
+describe('an I/O error below Postgres', () => {
   it.each([
     ['53100', 'could not extend file "base/1/2": No space left on device', 'md.c'],
     ['58030', 'could not write block 7 of file "base/1/2": Input/output error', 'md.c'],
@@ -15,22 +15,22 @@ describe('a write that fails below Postgres', () => {
     ['XX000', 'konnte Datei »base/1/2« nicht erweitern: Datei zu groß', 'md.c'],
     ['42501', 'could not create file "base/1/2": Read-only file system', 'md.c'],
     ['42501', 'konnte temporäre Datei »base/pgsql_tmp/1« nicht erzeugen: Das Dateisystem ist nur lesbar', 'fd.c'],
-  ])('%s %s: the database is not available, and the statement not to blame', (sqlstate, message, source) => {
+  ])('%s %s: the database is unavailable, and the statement is not at fault', (sqlstate, message, source) => {
     expect(codeOf(sqlstate, message, source)).toBe('database_unavailable');
   });
 
-  it('leaves those states what they are elsewhere', () => {
+  it('leaves those SQLSTATEs unchanged if they come from elsewhere', () => {
     expect(codeOf('XX000', 'cache lookup failed for type 1', 'lsyscache.c')).toBe('sql_error');
     expect(codeOf('42501', 'permission denied for table x', 'aclchk.c')).toBe('permission_denied');
     expect(codeOf('53400', 'temporary file size exceeds "temp_file_limit" (2097152kB)', 'fd.c')).toBe('sql_error');
   });
 
-  it('does not believe what a statement says by itself', () => {
+  it('does not trust a message that a statement raises itself', () => {
     expect(codeOf('XX000', 'could not extend file "base/1/2": File too large', 'pl_exec.c')).toBe('sql_error');
   });
 });
 
-describe('memory that there is none of', () => {
+describe('lack of memory', () => {
   it.each([
     ['out of shared memory', 'lock.c', 'overloaded'],
     ['Shared Memory aufgebraucht', 'lock.c', 'overloaded'],
@@ -42,12 +42,12 @@ describe('memory that there is none of', () => {
   });
 });
 
-describe('a lock that is not there', () => {
+describe('an unavailable lock', () => {
   it.each([
     ['55P03', 'canceling statement due to lock timeout', /could not be acquired in time/],
     ['40P01', 'deadlock detected', /^deadlock detected$/],
     ['40001', 'could not serialize access due to concurrent update', /^could not serialize access/],
-  ])('%s %s: busy, in the words that fit', (sqlstate, said, message) => {
+  ])('%s %s: busy, with a message for the cause', (sqlstate, said, message) => {
     const error = toEngineError(new PostgresError(said, sqlstate, 'ERROR', {}));
     expect(error).toBeInstanceOf(EngineError);
     expect(error).toMatchObject({ code: 'table_busy', message: expect.stringMatching(message) as string });

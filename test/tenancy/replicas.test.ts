@@ -111,12 +111,12 @@ describe.each([
     await expect.poll(async () => (await has(0, { position })).at, PATIENT).toBe('replica');
   };
 
-  it('is told only if it has one', async () => {
+  it('returns a position only if there is a replica', async () => {
     expect(await insert(1)).toBe('none');
     expect(await has(1)).toEqual({ count: 1, at: null });
   });
 
-  it('has no replica that is none of its own', async () => {
+  it('must replicate the server itself', async () => {
     const primary = `env:${variableWith(urlOf(cluster.primary()))}`;
     failure(await set({ replicas: [primary] }), 400, 'invalid_request');
     failure(await set({ replicas: ['env:CDP_TEST_NOWHERE'] }), 400, 'invalid_request');
@@ -124,7 +124,7 @@ describe.each([
     expect(body.server).toMatchObject({ replicas: [], consistency: 'strong' });
   });
 
-  it('is read there as the reader, and only if the request asks', async () => {
+  it('serves reads as the reader, and only if the request asks for it', async () => {
     const changed = await set({ replicas: [replica] });
     expect(changed.body.server, changed.text).toMatchObject({ replicas: [replica], consistency: 'strong' });
     const checked = await service.call('POST', `/api/cdp/admin/servers/${server}/check`, { token: admin });
@@ -151,7 +151,7 @@ describe.each([
     expect(lines.text).toContain('"standby":true');
   });
 
-  it('is read where its file says, also if that changes', async () => {
+  it('is found where its URL file says, even if that changes', async () => {
     const folder = await mkdtemp('/tmp/cdp-replica-');
     const file = join(folder, 'replica.url');
     const [, variable = ''] = replica.split(':');
@@ -178,7 +178,7 @@ describe.each([
     await expect.poll(at, PATIENT).toBe('replica');
   });
 
-  it('writes nothing there, and each project sees its own', async () => {
+  it('refuses writes, and shows each project only its own data', async () => {
     const other = await service.project(undefined, server);
     await other.table('events', { n: 'INTEGER' });
     const position = await insert(2, other);
@@ -199,7 +199,7 @@ describe.each([
     expect(await has(3, { consistency: 'strong' })).toEqual({ count: 0, at: null });
   });
 
-  it('held back: strong is never stale, bounded may be, and with a position is not', async () => {
+  it('while it lags: strong reads are never stale, bounded ones may be, and reads with a position are not', async () => {
     await atReplica();
     await hold();
     try {
@@ -215,7 +215,7 @@ describe.each([
     }
   });
 
-  it('held back for a moment: a read with a position waits', async () => {
+  it('while it lags briefly: a read with a position waits', async () => {
     let n = 100;
     const waits = async () => {
       await hold();
@@ -230,7 +230,7 @@ describe.each([
     await expect.poll(waits, PATIENT).toBe('replica');
   });
 
-  it('sees each write of many under its position', async () => {
+  it('shows each of many writes to reads with its position', async () => {
     const wrong: object[] = [];
     await Promise.all(
       Array.from({ length: 8 }, async (_, client) => {
@@ -244,7 +244,7 @@ describe.each([
     expect(wrong).toEqual([]);
   });
 
-  it('a client sees what it wrote', async () => {
+  it('shows a client what it wrote', async () => {
     const client = new CdpClient({ url: service.url, token: project.token });
     const bounded = { read_only: true, consistency: 'bounded' } as const;
     await hold();
@@ -259,7 +259,7 @@ describe.each([
     }
   });
 
-  it('a schema change and free SQL tell their position, a read and a rehearsal do not', async () => {
+  it('returns positions for schema changes and free SQL, and none for reads and rehearsals', async () => {
     await project.table('more', { n: 'INTEGER' });
     const tells = async (method: string, path: string, body?: object) =>
       (await project.call(method, path, body === undefined ? {} : { body })).headers.has('x-consistency');
@@ -270,7 +270,7 @@ describe.each([
     expect(await tells('GET', '/api/cdp/schema')).toBe(false);
   });
 
-  it('what a standby refuses or cancels runs on the primary', async () => {
+  it('passes on to the primary what a standby refuses or cancels', async () => {
     await project.rows('CREATE UNLOGGED TABLE fleeting (n int); INSERT INTO fleeting VALUES (1)');
     await atReplica();
     expect(await read('SELECT n FROM fleeting')).toMatchObject({ rows: [{ n: 1 }], at: 'primary' });
@@ -282,7 +282,7 @@ describe.each([
     expect([rows, at], answer.text).toEqual([[{ some: true }], 'primary']);
   });
 
-  it('the server may say what reads get that do not say', async () => {
+  it('can be the default for reads that do not say where to run', async () => {
     await set({ consistency: 'bounded' });
     const body = { sql: 'SELECT pg_is_in_recovery() AS standby', read_only: true };
     const asked = async () => (await project.call('POST', '/api/cdp/sql', { body })).body.rows;
@@ -292,26 +292,29 @@ describe.each([
     await expect.poll(asked, PATIENT).toEqual([{ standby: false }]);
   });
 
-  it.each(['SIGSTOP', 'SIGKILL'] as const)('%s: reads go to the primary, and back again later', async (signal) => {
-    await atReplica();
-    let ends = false;
-    const places = new Set<string | null>();
-    const reading = Array.from({ length: 4 }, async () => {
-      while (!ends) places.add((await has(0)).at);
-    });
-    await cluster.signal(signal, cluster.standby());
-    try {
-      await expect.poll(async () => (await has(0)).at, PATIENT).toBe('primary');
-    } finally {
-      await (signal === 'SIGSTOP' ? cluster.signal('SIGCONT', cluster.standby()) : cluster.restartStandby());
-    }
-    await expect.poll(async () => (await has(0)).at, PATIENT).toBe('replica');
-    ends = true;
-    await Promise.all(reading);
-    expect([...places].sort()).toEqual(['primary', 'replica']);
-  });
+  it.each(['SIGSTOP', 'SIGKILL'] as const)(
+    '%s: reads go to the primary, and later back to the replica',
+    async (signal) => {
+      await atReplica();
+      let ends = false;
+      const places = new Set<string | null>();
+      const reading = Array.from({ length: 4 }, async () => {
+        while (!ends) places.add((await has(0)).at);
+      });
+      await cluster.signal(signal, cluster.standby());
+      try {
+        await expect.poll(async () => (await has(0)).at, PATIENT).toBe('primary');
+      } finally {
+        await (signal === 'SIGSTOP' ? cluster.signal('SIGCONT', cluster.standby()) : cluster.restartStandby());
+      }
+      await expect.poll(async () => (await has(0)).at, PATIENT).toBe('replica');
+      ends = true;
+      await Promise.all(reading);
+      expect([...places].sort()).toEqual(['primary', 'replica']);
+    },
+  );
 
-  it('promoted, it is a replica no more', async () => {
+  it('is no longer a replica once it is promoted', async () => {
     await atReplica();
     await cluster.promote();
     const position = await insert(5);

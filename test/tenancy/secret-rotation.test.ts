@@ -1,4 +1,4 @@
-/** Replacing the secret that passwords of roles derive from, while instances with the old and the new one run. */
+/** Replacing the secret that role passwords derive from, while instances with the old and the new one are running. */
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import pg from 'pg';
 import { pino } from 'pino';
@@ -21,7 +21,7 @@ afterAll(() => service.close());
 
 const start = (settings: object) => startService({ ...service.config, ...settings }, pino({ level: 'silent' }));
 
-it('fails no request, and ends with passwords that the old secret does not give', async () => {
+it('fails no request, and ends with passwords that do not derive from the old secret', async () => {
   const { secret: old } = service.config;
   const next = await start({ secret: NEW, secretPrevious: old });
   const insertAt = async (url: string) =>

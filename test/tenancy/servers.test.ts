@@ -1,4 +1,4 @@
-/** Projects on a server that was added to the installation, beside those on the one that it began with. */
+/** Projects on an added server, next to those on the default server. */
 import { afterEach, describe, expect, it } from 'vitest';
 import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 import type { NewServer } from '../../src/tenancy/server-rows.js';
@@ -30,7 +30,7 @@ const NEW: NewServer = {
 const urlOf = ({ connection: { host, port, user, password }, name }: TestDatabase): string =>
   `postgres://${user}:${encodeURIComponent(password)}@/${name}?host=${encodeURIComponent(host)}&port=${port}`;
 
-describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
+describe.each(Object.entries(HOMES))('added next to %s', (_name, start) => {
   let service: TestService;
   let added: TestDatabase;
 
@@ -42,7 +42,7 @@ describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
     await added.drop();
   });
 
-  it('a project is created, filled, asked and deleted there', async () => {
+  it('holds a project that is created, filled, queried and deleted there', async () => {
     service = await start();
     const server = testServers().at(-1);
     added = await createDatabase(server);
@@ -66,7 +66,7 @@ describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
     );
   });
 
-  it('what hangs there takes nothing from the other server', async () => {
+  it('does not affect the other server if it hangs', async () => {
     service = await start({ running: '2' });
     const home = await service.project();
     added = await createDatabase();

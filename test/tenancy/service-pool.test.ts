@@ -1,4 +1,6 @@
-/** The pool of the service's own role (postgres/service-pool.ts), where a connection breaks at the worst moment. */
+/**
+ * The connection pool of the service's own role (postgres/service-pool.ts), if a connection breaks at the worst moment.
+ */
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer } from 'node:net';
 import { expect, it } from 'vitest';
@@ -13,7 +15,7 @@ const FAREWELL = fatal('57P01', 'terminating connection due to unexpected postma
 /** ReadyForQuery, idle: the end of a login. */
 const READY = Buffer.from('Z\0\0\0\x05I');
 
-it('survives a server that ends a connection in the moment in which the login succeeds', async () => {
+it('survives a server that ends a connection just as the login succeeds', async () => {
   const { host, port, user, password, database } = embeddedServer().connection;
   let broken = 0;
   // Postgres itself, but that the first connections end with their login, in one piece with its last message.

@@ -1,4 +1,4 @@
-/** What failures of the service's own work in Postgres are called (postgres/service-work.ts). */
+/** How errors of the service's own work in Postgres are reported (postgres/service-work.ts). */
 import { expect, it } from 'vitest';
 import { EngineError } from '../../src/contract/errors.js';
 import { ConnectionLost, PostgresError, sql } from '../../src/pg/index.js';
@@ -9,7 +9,7 @@ import { embeddedServer } from '../support/postgres.js';
 const { connection } = embeddedServer();
 const address = { ...connection, connectionTimeoutMillis: 5_000 };
 
-it("calls what Postgres says of the service's own work unavailability, with nothing of it but the cause", async () => {
+it("reports a Postgres error in the service's own work as unavailability, and keeps it only as the cause", async () => {
   const work = () => withServiceSession(address, 'postgres', (session) => session.query(sql`SELECT FROM secret_name`));
   const error = await serviceWork(work).then(
     () => null,
@@ -25,11 +25,11 @@ it.each([
   ['a lost connection', new ConnectionLost('lost'), 'database_unavailable'],
   ['a full server', new PostgresError('full', '53300', 'FATAL'), 'database_unavailable'],
   ['an error that was made on purpose', new EngineError('not_found', 'gone'), 'not_found'],
-])('passes on %s as it should', async (_what, thrown, code) => {
+])('reports %s correctly', async (_what, thrown, code) => {
   await expect(serviceWork(() => Promise.reject(thrown))).rejects.toMatchObject({ code });
 });
 
-it('leaves defects as they are', async () => {
+it('leaves defects unchanged', async () => {
   const defect = new TypeError('x is not a function');
   await expect(serviceWork(() => Promise.reject(defect))).rejects.toBe(defect);
 });

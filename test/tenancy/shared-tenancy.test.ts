@@ -1,4 +1,6 @@
-/** What the service's own role needs on a server of the operator's: CREATEDB and CREATEROLE, and it says so. */
+/**
+ * What the service's own role needs on an operator's server: CREATEDB and CREATEROLE, and the errors if it lacks them.
+ */
 import { randomBytes } from 'node:crypto';
 import pg from 'pg';
 import { afterEach, beforeEach, expect, it } from 'vitest';
@@ -90,7 +92,7 @@ async function busyWriter({ database, writer }: Placement): Promise<{ backend: B
   return { backend: { processId: pid, role: writer, seenAt: now }, ended };
 }
 
-it('drops a project that is at work, with CREATEDB and CREATEROLE alone', async () => {
+it('drops a project that is in use, with only CREATEDB and CREATEROLE', async () => {
   await serviceRole('CREATEDB CREATEROLE');
   const placement = await project();
   const { ended } = await busyWriter(placement);
@@ -102,7 +104,7 @@ it('drops a project that is at work, with CREATEDB and CREATEROLE alone', async 
   expect(left.rowCount).toBe(0);
 });
 
-it('drops a project where autovacuum is at work too, with CREATEDB and CREATEROLE alone', async () => {
+it('drops a project that autovacuum is working on, with only CREATEDB and CREATEROLE', async () => {
   await serviceRole('CREATEDB CREATEROLE');
   const placement = await project();
   const { ended } = await busyWriter(placement);
@@ -135,7 +137,7 @@ it('drops a project where autovacuum is at work too, with CREATEDB and CREATEROL
   expect(await ended).toBe('57P01');
 });
 
-it('sees and ends a backend of a project, with CREATEDB and CREATEROLE alone', async () => {
+it('sees and ends a backend of a project, with only CREATEDB and CREATEROLE', async () => {
   await serviceRole('CREATEDB CREATEROLE');
   const placement = await project();
   const { backend, ended } = await busyWriter(placement);
@@ -143,7 +145,7 @@ it('sees and ends a backend of a project, with CREATEDB and CREATEROLE alone', a
   expect(await ended).toBe('57P01');
 });
 
-it('gives a role of the operator the rights of a reader, as the manual says, and ends its sessions with the project', async () => {
+it('grants a role of the operator the rights of a reader, as the manual says, and ends its sessions with the project', async () => {
   await serviceRole('CREATEDB CREATEROLE');
   const [shop, other] = [await project(), await project()];
   const [recipe = ''] = blocks(read('docs/operations.md'))
@@ -191,7 +193,7 @@ it('gives a role of the operator the rights of a reader, as the manual says, and
   }
 });
 
-it('gives no project schemas of its own, with CREATEDB and CREATEROLE alone, even if it is told to', async () => {
+it('gives no project schemas of its own, with only CREATEDB and CREATEROLE, even on request', async () => {
   await serviceRole('CREATEDB CREATEROLE');
   const placement = await tenancy.newPlacement();
   placements.push(placement);
@@ -210,7 +212,7 @@ it('gives no project schemas of its own, with CREATEDB and CREATEROLE alone, eve
   expect(row).toEqual({ may: false });
 });
 
-it('sees the size of a project, with CREATEDB and CREATEROLE alone, and of none that is gone', async () => {
+it('measures the size of a project, with only CREATEDB and CREATEROLE, and none of a deleted one', async () => {
   await serviceRole('CREATEDB CREATEROLE');
   const placement = await project();
   expect(await tenancy.sizeOf({ placement })).toBeGreaterThan(1024 * 1024);
@@ -218,7 +220,7 @@ it('sees the size of a project, with CREATEDB and CREATEROLE alone, and of none 
   expect(await tenancy.sizeOf({ placement })).toBeNull();
 });
 
-it.each(['CREATEDB', 'CREATEROLE', ''])('says at the first start that "%s" is not enough', async (attributes) => {
+it.each(['CREATEDB', 'CREATEROLE', ''])('reports at the first start that "%s" is not enough', async (attributes) => {
   await serviceRole(attributes);
   await expect(tenancy.prepare()).rejects.toThrow(/ALTER ROLE … CREATEDB CREATEROLE/);
 });

@@ -1,4 +1,4 @@
-/** Which connections to projects are kept where there are more projects than connections. */
+/** Which connections to projects are kept if there are more projects than connections. */
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -42,7 +42,7 @@ it.each([
     { 'idle-connection-ms': '8000' },
   ],
 ])(
-  'protects those of most projects where more are written to in turn than there are, %s',
+  'keeps the connections of most projects if writes go to more projects in turn than there are connections, %s',
   async (_, pause, settings) => {
     const CONNECTIONS = 5;
     const { service, projects, processes } = await crowd(7, CONNECTIONS, settings);
@@ -67,7 +67,7 @@ it.each([
   },
 );
 
-it('closes idle ones if Postgres has no connection left, and then opens fewer than it had room for', async () => {
+it('closes idle ones if Postgres has no connection left, and then opens fewer than before', async () => {
   const folder = await mkdtemp('/tmp/cdp-few-');
   await chmod(folder, 0o711);
   const server = await startThrowaway(join(folder, 'server'), { settings: ['max_connections=25'] });
@@ -90,7 +90,7 @@ it('closes idle ones if Postgres has no connection left, and then opens fewer th
   }
 });
 
-it('gives the connections of projects that are gone to those that come', async () => {
+it('gives the connections of deleted projects to new ones', async () => {
   const { service, projects, processes } = await crowd(4, 2);
   try {
     const [a, b, c, d] = projects;
@@ -106,7 +106,7 @@ it('gives the connections of projects that are gone to those that come', async (
   }
 });
 
-it('gives what one project has beside its first to others, though it may come back', async () => {
+it('gives all but one connection of a project to others, even if it may need them again', async () => {
   const { service, projects, processes } = await crowd(4, 4);
   try {
     const [a, b, c, d] = projects as [TestProject, TestProject, TestProject, TestProject];
@@ -126,7 +126,7 @@ it('gives what one project has beside its first to others, though it may come ba
   }
 });
 
-it.runIf(process.platform === 'linux')('closes those whose processes keep much memory, and no others', async () => {
+it.runIf(process.platform === 'linux')('closes those whose backends keep much memory, and no others', async () => {
   const service = await startTestService();
   try {
     const [greedy, modest] = [await service.project(), await service.project()];

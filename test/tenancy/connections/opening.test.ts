@@ -1,4 +1,6 @@
-/** Opening a connection as a project's role: whatever the project has planted or spoilt, it works or ends in time. */
+/**
+ * Opening a connection as a project's role: whatever the project has planted or broken, it succeeds or ends in time.
+ */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Placement } from '../../../src/tenancy/placement.js';
 import { POOLS, type ProjectSession, ProjectSessions } from '../../../src/tenancy/connections/project-session.js';
@@ -81,7 +83,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     expect((await session.run([{ text: 'SHOW search_path', params: [] }]))[0]?.rows).toEqual([[placement.schema]]);
   });
 
-  it('ends the backend that it opened, and none that has its number but began later', async () => {
+  it('ends the backend that it opened, and not a newer one with the same PID', async () => {
     const placement = await placementOf(await service.project());
     const { session, backend } = await open(placement, 'typed');
     const { watchdog } = service.engine.servers.serverOf(placement);
@@ -91,14 +93,14 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     await expect(session.run([{ text: 'SELECT 1', params: [] }])).rejects.toThrow();
   });
 
-  it('sees through what was planted to what was spoilt', async () => {
+  it('finds what the project broke despite the objects that it planted', async () => {
     const placement = await placementOf(await service.project());
     await asSuperuser(placement, ...HOSTILE, `ALTER ROLE ${placement.writer} SET work_mem = '64kB'`);
     const { session } = await open(placement, 'sql-write');
     expect((await session.run([{ text: 'SHOW work_mem', params: [] }]))[0]?.rows).not.toEqual([['64kB']]);
   });
 
-  it('ends in time where Postgres does not go on, and leaves no connection behind', async () => {
+  it('ends in time if Postgres hangs, and leaves no connection behind', async () => {
     const placement = await placementOf(await service.project());
     await onServer(
       server,
@@ -123,7 +125,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     await open(placement, 'typed');
   });
 
-  it('mends for many at once, and while another mends or alters the same role', async () => {
+  it('repairs for many connections at once, and while another process repairs or alters the same role', async () => {
     const project = await service.project();
     const placement = await placementOf(project);
     const { servers, databases } = service.engine;
@@ -140,7 +142,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     expect(await project.rows('SELECT 1 AS n')).toEqual([{ n: 1 }]);
   });
 
-  it('shows a caller nothing of a login that the server refuses', async () => {
+  it('shows a caller nothing of a login that the server refused', async () => {
     const project = await service.project();
     const placement = await placementOf(project);
     await onServer(server, (client) => client.query(`ALTER DATABASE ${placement.database} ALLOW_CONNECTIONS false`));

@@ -1,4 +1,4 @@
-/** A Postgres that takes no logins is asked for one now and then, however many want one. */
+/** A Postgres that accepts no logins is tried only now and then, however many requests need it. */
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { expect, it } from 'vitest';
@@ -6,7 +6,7 @@ import { fixed } from '../../../src/pg/index.js';
 import { servicePool } from '../../../src/tenancy/service-pool.js';
 import { fatal } from '../../support/fatal.js';
 
-it('tells all who want a connection what the last login was told', async () => {
+it('gives all waiting requests the error of the last login', async () => {
   let logins = 0;
   const server = createServer((socket) => {
     socket.on('error', () => {});
