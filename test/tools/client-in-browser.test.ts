@@ -1,4 +1,4 @@
-/** The client in a real browser: bundled, run in a page, speaking to the service that the page came from. */
+/** The client in a real browser: bundled, and run in a page that uses the service that served the page. */
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type * as client from '../../src/client/index.js';
@@ -35,7 +35,7 @@ afterAll(async () => {
 });
 
 describe('in a page', () => {
-  it('inserts in batches, asks, and streams', async () => {
+  it('inserts in batches, queries, and streams', async () => {
     const seen = await page.evaluate(async (token) => {
       const api = new cdp.CdpClient({ url: location.origin, token });
       const records = Array.from({ length: 1_000 }, (_, n) => ({ n, big: 9007199254740993n }));
@@ -59,7 +59,7 @@ describe('in a page', () => {
     ]);
   });
 
-  it('throws the same errors, and ends a stream whose loop is left', async () => {
+  it('throws the same errors, and ends a stream when its loop exits', async () => {
     const seen = await page.evaluate(async (token) => {
       const api = new cdp.CdpClient({ url: location.origin, token });
       const error = await api.insert('clicks', [{ n: 1 }, { m: 2 }]).catch((thrown: unknown) => thrown);
@@ -86,7 +86,7 @@ describe('in a page', () => {
     });
   });
 
-  it('of another origin names the setting that allows it', async () => {
+  it('of another origin, names the setting that allows the origin', async () => {
     const other = await openPage(browser, service.url);
     await other.page.goto(`${service.url}/docs`);
     const { code } = await bundleClient();

@@ -36,7 +36,7 @@ afterAll(async () => {
 const run = async (shell: string, ...args: string[]): Promise<string> =>
   (await promisify(execFile)(shell, args, { cwd: ada.folder, env })).stdout;
 
-it('bash', async () => {
+it('completes in bash', async () => {
   const replies = (...words: string[]) =>
     run(
       'bash',
@@ -54,7 +54,7 @@ it('bash', async () => {
   expect(await run('bash', '--norc', '-c', 'source <(cdp completion bash); complete -p cdp')).toContain('-o default');
 });
 
-it('zsh', async () => {
+it('completes in zsh', async () => {
   const terminal = openTerminal(['zsh', '-f', '-i'], { cwd: ada.folder, env: { ...env, PS1: '$ ' } });
   terminal.type('autoload -U compinit; compinit -u -D; source <(cdp completion zsh); echo rea""dy\r');
   await terminal.until('ready');
@@ -69,7 +69,7 @@ it('zsh', async () => {
   terminal.kill();
 });
 
-it('fish', async () => {
+it('completes in fish', async () => {
   const replies = (line: string) =>
     run('fish', '--no-config', '-c', `cdp completion fish | source; complete -C '${line}'`);
   expect(await replies('cdp des')).toBe('describe\n');

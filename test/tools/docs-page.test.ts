@@ -1,4 +1,4 @@
-/** The documentation page in a real browser: it renders the whole API and asks no other host for anything. */
+/** The documentation page in a real browser: it shows the whole API and sends no request to another host. */
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { byName, launchBrowser, openPage, type WatchedPage } from '../support/browser.js';
@@ -43,7 +43,7 @@ describe('the documentation page', () => {
     expect(text).toContain('table_exists');
   });
 
-  it('sends a request that is tried, with the token', async () => {
+  it('sends a request with the token from its form', async () => {
     const { page } = watched;
     const { token, name } = await service.project();
     await page.locator('.auth-wrapper .authorize').click();
@@ -58,7 +58,7 @@ describe('the documentation page', () => {
     await body.locator('.live-responses-table', { hasText: name }).waitFor();
   });
 
-  it('has asked no other host, and nothing has gone wrong', () => {
+  it('has sent no request to another host, and nothing has failed', () => {
     expect(watched.asked.length).toBeGreaterThan(3);
     expect(watched.complaints).toEqual([]);
   });

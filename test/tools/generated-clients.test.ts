@@ -1,5 +1,5 @@
 /**
- * Clients that other generators make of the OpenAPI document compile, and run SQL with types. npx fetches the
+ * Clients that other generators create from the OpenAPI document compile, and run SQL with types. npx fetches the
  * generators.
  */
 import { execFile } from 'node:child_process';
@@ -43,7 +43,7 @@ const generate = (...args: string[]) => run('npx', ['--yes', ...args], { cwd: fo
 
 const EXPECTED = [[{ n: 1 }], 'n', 'sql_error'];
 
-it('by orval', async () => {
+it('works with orval', async () => {
   await generate('orval@8.38.0', '--input', 'openapi.json', '--output', 'orval.ts', '--client', 'fetch');
   const program = `
 import { runSql, type ErrorCode, type SqlResult } from './orval.js';
@@ -62,7 +62,7 @@ ${SHOW}`;
   expect(await outputOf(program)).toEqual(EXPECTED);
 });
 
-it('by hey-api', async () => {
+it('works with hey-api', async () => {
   const output = { path: 'hey', importFileExtension: '.js' };
   const config = JSON.stringify({ input: 'openapi.json', output });
   writeFileSync(join(folder, 'openapi-ts.config.js'), `export default ${config};`);

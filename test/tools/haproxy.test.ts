@@ -1,6 +1,6 @@
 /**
- * The configuration of deploy/haproxy.cfg, in a real HAProxy (apt-get install haproxy): a rolling restart that nobody
- * notices.
+ * The configuration deploy/haproxy.cfg in a real HAProxy (apt-get install haproxy): clients do not notice a rolling
+ * restart.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -13,8 +13,7 @@ import { endEverything, eventually, freePort, projectRoot } from '../support/pro
 
 afterAll(endEverything);
 
-it('in 4 rolling restarts behind HAProxy no request is lost, and none is refused', () =>
-  rollingRestarts(4, startHaproxy));
+it('no request is lost or refused in 4 rolling restarts behind HAProxy', () => rollingRestarts(4, startHaproxy));
 
 /** As the file sets it up, but for addresses and TLS. */
 async function startHaproxy(instances: readonly string[]): Promise<Front> {

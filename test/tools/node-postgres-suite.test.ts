@@ -1,6 +1,6 @@
 /**
- * node-postgres' own integration tests, as they are, at the Postgres port. `scripts/node-postgres-suite.mjs` fetches
- * them; where they are not to be had, this says so.
+ * node-postgres' own integration tests, unchanged, at the Postgres port. `scripts/node-postgres-suite.mjs` fetches
+ * them; if they are missing, this test says so.
  */
 import { execFile, execFileSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';

@@ -1,6 +1,6 @@
 /**
- * Clients of other people do at the Postgres port what they do at any Postgres: the programs in `clients/`, psql, and
- * what tools ask of the catalogs. `scripts/ci.mjs` installs them.
+ * Third-party clients do at the Postgres port what they do at any Postgres: the programs in `clients/`, psql, and the
+ * catalog queries of tools. `scripts/ci.mjs` installs them.
  */
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -43,7 +43,7 @@ async function run(program: string, args: string[]): Promise<string> {
 const psql = (user: 'writer' | 'reader', ...commands: string[]) =>
   run('psql', ['-X', '-A', '-v', 'ON_ERROR_STOP=1', ...commands.flatMap((one) => ['-c', one]), url(user)]);
 
-describe('works in', () => {
+describe('works with', () => {
   it('psql: \\d, \\dt+, \\copy both ways', async () => {
     await psql('writer', 'CREATE TABLE shops (id serial PRIMARY KEY, name text UNIQUE)');
     const [from, to] = [join(places, 'from.csv'), join(places, 'to.csv')];
@@ -122,14 +122,14 @@ describe('works in', () => {
   });
 });
 
-describe('what tools ask of the catalogs', () => {
+describe('the catalog queries of tools', () => {
   beforeAll(async () => {
     project = await service.project();
     await project.table('customers', { email: 'TEXT' });
     await project.rows(statementsOf('own-objects.sql'));
   });
 
-  it.each(['writer', 'reader'] as const)('has the answers of Postgres, for the %s', async (user) => {
+  it.each(['writer', 'reader'] as const)('return what Postgres returns, for the %s', async (user) => {
     const { placement } = await service.engine.projects.get(project.name);
     const different: string[] = [];
     await withClient(login(service, project, user), (client) =>

@@ -44,7 +44,7 @@ it('passes mypy --strict', async () => {
   expect(stdout).toContain('Success: no issues found');
 });
 
-it('is installed by pip, with its types and the version of the service', async () => {
+it('can be installed by pip, with its types and the version of the service', async () => {
   const copy = await mkdtemp(join(tmpdir(), 'cdp-pip-'));
   onTestFinished(() => rm(copy, { recursive: true, force: true }));
   await cp(folder, join(copy, 'python'), { recursive: true });
@@ -86,7 +86,7 @@ async function load(env: NodeJS.ProcessEnv, args: readonly string[], onBatch?: (
 
 const COUNT = 'SELECT count(*) AS rows, count(DISTINCT n) AS different FROM loaded';
 
-it('loses and doubles nothing if the service is killed while it inserts', async () => {
+it('loses and duplicates nothing if the service is killed during an insert', async () => {
   const dataDir = await preparedDataDir();
   const args = ['--data-dir', dataDir, '--port', String(await freePort())];
   const first = await startServe(args);
@@ -102,7 +102,7 @@ it('loses and doubles nothing if the service is killed while it inserts', async 
   expect(answer.body.rows).toEqual([{ rows: 20_000, different: 20_000 }]);
 });
 
-it('stores each item of a dlt load once, killed and run again in other batches', () =>
+it('stores each item of a dlt load once, even if it is killed and run again with other batches', () =>
   withService(async (env) => {
     const killed = await load(env, ['dlt', '250'], (count, pid) => {
       if (count === 20) process.kill(pid, 'SIGKILL');

@@ -2,9 +2,9 @@
 import { it } from 'vitest';
 import { expectRecipes } from '../support/recipes.js';
 
-it('in Python', () => expectRecipes('python', (program) => ['python3', '-c', program]));
+it('work in Python', () => expectRecipes('python', (program) => ['python3', '-c', program]));
 
-it('in Python, with a fault for each batch', () =>
+it('work in Python with a fault for each batch', () =>
   expectRecipes(
     'python',
     // A time limit that a test can wait for.

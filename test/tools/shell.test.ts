@@ -1,4 +1,4 @@
-/** The shell of `cdp sql` in a terminal, against the service. */
+/** The shell of `cdp sql` in a terminal, connected to the service. */
 import { readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
@@ -61,7 +61,7 @@ async function enter(terminal: Terminal, line: string): Promise<string> {
 }
 
 describe('works', () => {
-  it('with statements over several lines, every digit, NULL, and the place of an error', async () => {
+  it('with statements on several lines, every digit, NULL, and the position of an error', async () => {
     const terminal = await shell();
     expect(await enter(terminal, `SELECT name, age, notes FROM people ORDER BY 2;`)).toContain(
       [
@@ -86,14 +86,14 @@ describe('works', () => {
     expect(await terminal.ended).toBe(0);
   });
 
-  it('with what is pasted: one statement after the other', async () => {
+  it('with pasted text, one statement after the other', async () => {
     const terminal = await shell();
     terminal.type("SELECT 'a' AS one,\n\t2 AS two;\nSELECT 3 AS three;\n\\q\n");
     expect(await terminal.ended).toBe(0);
     expect(terminal.raw()).toMatch(/one \| two[^]*three\r\n/);
   });
 
-  it('with the tables by \\d, and files by \\i as a whole or not at all', async () => {
+  it('with tables by \\d, and with files by \\i, as a whole or not at all', async () => {
     const who = await person();
     await who.write('make.sql', 'CREATE TABLE made (\n  n int PRIMARY KEY\n);\nINSERT INTO made VALUES (1), (2)');
     await who.write('fail.sql', 'CREATE TABLE undone (n int);\n\nSELECT 1/0;\n');
@@ -109,14 +109,14 @@ describe('works', () => {
     expect(await enter(terminal, '\\foo')).toContain('There is no command \\foo');
   });
 
-  it('with a value a line where a terminal is too narrow', async () => {
+  it('with one value to a line if the terminal is too narrow', async () => {
     const terminal = await shell({ columns: 30 });
     const query = `SELECT 'Ada' AS name, 'a text longer than this terminal is' AS text;`;
     expect(await enter(terminal, query)).toMatch(/-\[ 1 \]-*\nname \| Ada\ntext \| a text longer/);
     expect(await enter(terminal, 'SELECT 1 AS one;')).toContain('one\n---\n  1\n');
   });
 
-  it('with Ctrl-C for the line that is typed, and for the statement that runs', async () => {
+  it('with Ctrl-C for the current line and for the running statement', async () => {
     const terminal = await shell();
     terminal.type("SELECT '\r");
     await terminal.until("shop'> ");
@@ -134,14 +134,14 @@ describe('works', () => {
     expect(await enter(terminal, 'SELECT 2 AS two;')).toContain('two\n');
   });
 
-  it('says that rows are left out', async () => {
+  it('with a note if rows are left out', async () => {
     const terminal = await shell({ args: ['sql', '--max-rows', '2'] });
     expect(await enter(terminal, 'SELECT generate_series(1, 5);')).toContain('(the first 2 rows; more with');
   });
 });
 
 describe('keeps a history', () => {
-  it('of statements, for its owner alone, over the end of the shell, without secrets', async () => {
+  it('of statements for its owner only, after the shell ends, without secrets', async () => {
     const who = await person();
     const first = await shell({ who });
     first.type('SELECT 1\r');
@@ -178,7 +178,7 @@ describe('keeps a history', () => {
 describe('protects', () => {
   const evil = `U&'\\001b]0;title\\0007\\001b[2J\\009b2J\\202e'`;
 
-  it('the terminal from what values, names and messages hold', async () => {
+  it('the terminal from the contents of values, names and messages', async () => {
     const terminal = await shell();
     const before = terminal.raw().length;
     await project.rows(`CREATE TABLE IF NOT EXISTS evil AS SELECT ${evil}::text AS t`);
@@ -200,7 +200,7 @@ describe('protects', () => {
     for (const bad of ['\u001b', '\u009b', '\u202e', '\u0007']) expect(terminal.raw()).not.toContain(bad);
   });
 
-  it('whoever has a wrong token or address: no prompt, and a code that says which', async () => {
+  it('a user with a wrong token or address: there is no prompt, and the exit code says which is wrong', async () => {
     const who = await person();
     const refused = cdp(who, { token: 'cdp_wrong' });
     expect(await refused.ended).toBe(1);
@@ -212,7 +212,7 @@ describe('protects', () => {
     expect(await wrong.ended).toBe(2);
   });
 
-  it('a reader: what may not be written is refused, and tables need not be seen', async () => {
+  it('a reader: writes are refused, and tables need not be visible', async () => {
     const terminal = await shell({ token: await project.tokenWith('sql:read') });
     expect(await enter(terminal, 'DELETE FROM people;')).toMatch(/insufficient_scope|forbidden|read-only|sql_error/);
     expect(await enter(terminal, 'SELECT 1 AS one;')).toContain('one\n');
@@ -220,7 +220,7 @@ describe('protects', () => {
 });
 
 describe('an export', () => {
-  it('shows its progress in one line of the terminal, and then the result', async () => {
+  it('shows its progress on one line of the terminal, and then the result', async () => {
     const who = await person();
     const sql = 'SELECT n, pg_sleep(0.05)::text AS nothing FROM generate_series(1, 60) n';
     const terminal = cdp(who, { args: ['export', sql, '-o', 'rows.csv'] });

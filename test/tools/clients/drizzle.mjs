@@ -1,7 +1,7 @@
 /**
- * Drizzle: drizzle-kit makes a migration, drizzle-orm applies it twice, drizzle-kit again and reads the tables. The schema is there
- * already, so the statement that makes it is taken out of the first migration. Tables without a schema are in `public`, which the
- * project makes first: drizzle-kit writes that name into what refers to them.
+ * Drizzle: drizzle-kit generates a migration, drizzle-orm applies it twice, then drizzle-kit reads the tables back. The
+ * schema already exists, so the statement that creates it is removed from the first migration. Tables without a schema
+ * are in `public`, which the project creates first: drizzle-kit writes that name into references to them.
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';

@@ -1,6 +1,7 @@
 /**
- * Prisma's schema engine in its newest WebAssembly build, since its command line downloads another one when it is installed. The
- * operations are those behind `db push`, `db pull`, `migrate reset`, `migrate diff` and `migrate deploy`.
+ * Prisma's schema engine in its newest WebAssembly build, because its command line downloads another one at
+ * installation. The operations are those behind `db push`, `db pull`, `migrate reset`, `migrate diff` and `migrate
+ * deploy`.
  */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';

@@ -1,4 +1,4 @@
-/** Charts of results: what is drawn without a choice, what can be chosen, read, kept and saved. */
+/** Charts of results: what is drawn by default, and what can be chosen, read, kept and saved. */
 import { readFile } from 'node:fs/promises';
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
@@ -36,7 +36,7 @@ const picture = async (name: string) => {
   if (folder !== undefined) await visitor.page.screenshot({ path: `${folder}/chart-${name}.png` });
 };
 
-it('suggests a line for each region over time, and reads every digit by arrow keys', async () => {
+it('suggests a line for each region over time, and shows every digit with the arrow keys', async () => {
   const { page, run } = visitor;
   await run('SELECT sold, region, amount, items FROM sales ORDER BY random()');
   await show('Chart');
@@ -57,7 +57,7 @@ it('suggests a line for each region over time, and reads every digit by arrow ke
   await picture('line');
 });
 
-it('takes another kind and other columns, and says what it adds up', async () => {
+it('accepts another kind and other columns, and says what it sums', async () => {
   const { page, run } = visitor;
   await run('SELECT region, amount, items FROM sales');
   await expect.poll(() => chart().getAttribute('aria-label')).toBe('Bar chart of amount by region, 3 values');
@@ -75,7 +75,7 @@ it('takes another kind and other columns, and says what it adds up', async () =>
   await picture('points');
 });
 
-it('is not offered without a number, and draws what is no number as a gap', async () => {
+it('is not offered without a number, and draws a non-number as a gap', async () => {
   const { page, run } = visitor;
   await run(`SELECT 'a' AS text`);
   expect(await page.getByRole('button', { name: 'Chart', exact: true }).count()).toBe(0);
@@ -98,7 +98,7 @@ it('of a million rows are the first 10,000, and the page says so', async () => {
   await picture('million');
 });
 
-it('is kept with a saved query', async () => {
+it('is stored with a saved query', async () => {
   const { page, run, close } = await visit(browser, service, project);
   await run('SELECT region, items, amount FROM sales');
   await page.getByRole('button', { name: 'Chart', exact: true }).click();
@@ -116,7 +116,7 @@ it('is kept with a saved query', async () => {
   await close();
 });
 
-it('is saved as a file that stands alone', async () => {
+it('is saved as a self-contained file', async () => {
   const { page, run } = visitor;
   await run(`SELECT sold, amount FROM sales WHERE region = 'North' ORDER BY 1`);
   await strokes().first().waitFor();
@@ -142,7 +142,7 @@ it('is saved as a file that stands alone', async () => {
 it.each([
   ['light', 1024],
   ['dark', 390],
-] as const)('in the %s theme at %i pixels violates no rule of axe and fits', async (colorScheme, width) => {
+] as const)('in the %s theme at %i pixels violates no axe rule and fits', async (colorScheme, width) => {
   const own = await visit(browser, service, project, { colorScheme, viewport: { width, height: 844 } });
   await own.run('SELECT sold, region, amount FROM sales');
   await own.page.getByRole('button', { name: 'Chart', exact: true }).click();

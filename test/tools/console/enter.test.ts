@@ -1,4 +1,6 @@
-/** The log-in screen of the console: who enters, where the token stays, and what a token that may little is shown. */
+/**
+ * The log-in screen of the console: who can log in, where the token is kept, and what a token with few scopes shows.
+ */
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { SCOPES } from '../../../src/contract/names.js';
@@ -42,7 +44,7 @@ const traces = (page: Page): Promise<Record<string, string>> =>
   })()`);
 
 describe('the log-in screen', () => {
-  it('refuses a wrong token in words, and then lets the right one in', async () => {
+  it('refuses a wrong token with an explanation, and then accepts the right one', async () => {
     const { page, complaints, close } = await openPage(browser, byName(service.url));
     await page.goto(`${byName(service.url)}/console/`);
     await page.keyboard.press('Enter');
@@ -56,7 +58,7 @@ describe('the log-in screen', () => {
     await close();
   });
 
-  it('keeps the token in memory alone: nothing that the page has or asks for holds it, and a reload forgets it', async () => {
+  it('keeps the token only in memory: nothing that the page stores or requests contains it, and a reload forgets it', async () => {
     const { page, asked, run, complaints, close } = await visit(browser, service, project);
     await run('SELECT 1 AS one');
     await page.goto(`${byName(service.url)}/console/#/tables/customers`);
@@ -69,7 +71,7 @@ describe('the log-in screen', () => {
     await close();
   });
 
-  it('keeps it in this tab if it is told to, until the person leaves', async () => {
+  it('keeps it in this tab on request, until the user logs out', async () => {
     const { page, close } = await openPage(browser, byName(service.url));
     await page.goto(`${byName(service.url)}/console/`);
     await page.getByLabel('Keep it until this tab is closed').check();
@@ -85,7 +87,7 @@ describe('the log-in screen', () => {
     await close();
   });
 
-  it('closes behind a token that is revoked while it is used', async () => {
+  it('logs out if the token is revoked while it is used', async () => {
     const token = await project.tokenWith('sql:read');
     const { page, write, close } = await visit(browser, service, { token });
     const [details] = (await service.engine.tokens.list(project.id)).filter(({ scopes }) => scopes.length === 1);
@@ -101,7 +103,7 @@ describe('the log-in screen', () => {
   });
 });
 
-it('the token is in no line that the service writes, however much it writes', async () => {
+it('the token is in no line of the service log, even at the most verbose level', async () => {
   const { databaseUrl, secret } = service.config;
   const child = await startServe(['--log-level', 'trace'], {
     env: { DATABASE_URL: databaseUrl ?? '', CDP_SECRET: secret ?? '' },
@@ -134,7 +136,7 @@ describe('a token with one scope', () => {
     'sql:read': ['SQL', 'Quarantine'],
     'sql:write': ['SQL'],
   };
-  it.each(SCOPES)('%s: sees what it may use, and no request of the page is refused', async (scope) => {
+  it.each(SCOPES)('%s: shows what it may use, and no request of the page is refused', async (scope) => {
     const token = await project.tokenWith(scope);
     const { page, asked, complaints, run, axe, close } = await visit(browser, service, { token });
     const refused: string[] = [];

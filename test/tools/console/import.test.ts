@@ -1,5 +1,6 @@
 /**
- * Files in the console: looked at, sent, paused, resumed after a closed tab, and corrected, each record stored once.
+ * Files in the console: previewed, sent, paused, resumed after a closed tab, and corrected, with each record stored
+ * once.
  */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -64,7 +65,7 @@ async function holdAfter(page: Page, batches: number): Promise<() => void> {
   return letGo;
 }
 
-describe('a file with wrong cells', () => {
+describe('a file with bad cells', () => {
   const rows = Array.from({ length: 700 }, (_, i) =>
     [
       i,
@@ -76,7 +77,7 @@ describe('a file with wrong cells', () => {
   );
   const csv = ['n,Name,Score (0-10),Next call,Note', ...rows, '700,too short'].join('\n');
 
-  it('is shown before it is sent; each wrong cell is red, says why, is corrected there, and every record is stored once', async () => {
+  it('is shown before it is sent; each bad cell is red, says why, is corrected there, and every record is stored once', async () => {
     const visitor = await visitImport();
     const { page, axe, complaints } = visitor;
     await choose(page, await fileOf('Customers 2026.csv', csv));
@@ -145,7 +146,7 @@ describe('a file with wrong cells', () => {
     expect(complaints).toEqual([]);
   });
 
-  it('leaves them for later, in the tab or after it was closed: downloaded, corrected without the file, or discarded', async () => {
+  it('keeps them for later, in the tab or after it was closed: downloaded, corrected without the file, or discarded', async () => {
     await project.table('scores', { n: 'INTEGER', score: 'FLOAT' });
     const { page } = await visitImport();
     await choose(page, await fileOf('scores.csv', 'n,score\n1,1.5\n2,two\n3,three\n4,four'));
@@ -199,7 +200,7 @@ describe('formats', () => {
     expect(complaints).toEqual([]);
   });
 
-  it('that are guessed wrong are corrected; what cannot be read is refused with advice in the words of the screen', async () => {
+  it('can be corrected if they are guessed wrong; an unreadable file is refused with advice in the words of the screen', async () => {
     const { page, axe } = await visitImport();
     await choose(page, await fileOf('sales.csv', 'n;amount\n1;1.234,50\n2;3,25'));
     await page.getByText('FLOAT with “Decimals” , “Thousands” .').waitFor();
@@ -231,7 +232,7 @@ describe('formats', () => {
   });
 });
 
-describe('rows that are pasted', () => {
+describe('pasted rows', () => {
   const paste = (page: Page, selector: string, text: string) =>
     page.evaluate(
       `(() => {
@@ -242,7 +243,7 @@ describe('rows that are pasted', () => {
       })()`,
     );
 
-  it('anywhere on the screen, or into a dialog, are a file like any other; those for a field stay in it', async () => {
+  it('anywhere on the screen or in a dialog are a file like any other; those for a field stay in it', async () => {
     const visitor = await visitImport();
     const { page } = visitor;
     expect(await faultsOfLooks(visitor, 'import')).toEqual([]);
@@ -270,8 +271,8 @@ describe('rows that are pasted', () => {
   });
 });
 
-describe('what a person has corrected', () => {
-  it('outlives another way to read the file, and another table', async () => {
+describe('corrections by the user', () => {
+  it('survive another way to read the file, and another table', async () => {
     await project.table('visits', { n: 'INTEGER' });
     const { page } = await visitImport();
     await choose(page, await fileOf('corrected.csv', 'n;amount;note\n1;2,5;x\n2;3,5;y'));
@@ -294,7 +295,7 @@ describe('what a person has corrected', () => {
   });
 });
 
-describe('what a person types while the file is read', () => {
+describe('text typed while the file is read', () => {
   it('stays in the field', async () => {
     const { page } = await visitImport();
     let letGo = (): void => {};
@@ -311,8 +312,8 @@ describe('what a person types while the file is read', () => {
   });
 });
 
-describe('an import on its way', () => {
-  it('pauses once what is in flight is stored, goes on, and goes on while another screen is shown', async () => {
+describe('an import in progress', () => {
+  it('pauses once the batches in flight are stored, resumes, and continues while another screen is shown', async () => {
     const { page, axe, complaints } = await visitImport();
     const letGo = await holdAfter(page, 3);
     await choose(page, await fileOf('paused.csv', numbered(5_000)));
@@ -335,7 +336,7 @@ describe('an import on its way', () => {
     expect(complaints).toEqual([]);
   });
 
-  it('goes on a day after its tab was closed, with responses lost, from the same file alone, and stores no row twice', async () => {
+  it('continues a day after its tab was closed, despite lost responses, from the same file, and stores no row twice', async () => {
     const path = await fileOf('closed.csv', `${numbered(6_000)}\nlast,wrong`);
     const { page } = await visitImport();
     let stored = 0;
@@ -375,7 +376,7 @@ describe('an import on its way', () => {
     expect(await countOf('closed')).toEqual({ n: 6_001, different: 6_001 });
   });
 
-  it('of 200,000 rows leaves the page responsive and its memory bounded', async () => {
+  it('of 200,000 rows leaves the page responsive, with bounded memory', async () => {
     const { page, complaints } = await visitImport();
     const heap = async (): Promise<number> => {
       const session = await page.context().newCDPSession(page);
@@ -400,8 +401,8 @@ describe('an import on its way', () => {
   });
 });
 
-describe('what it shows', () => {
-  it('is text: markup in names of files and fields, in cells and in messages', async () => {
+describe('the screen', () => {
+  it('shows markup in names of files and fields, in cells and in messages as text', async () => {
     const canary = '<img src=x onerror=window.hit=1>';
     const { page, axe, complaints } = await visitImport();
     const path = await fileOf(`${canary}.csv`, `n,${canary}\n1,${canary}\n${canary},2`);
@@ -418,7 +419,7 @@ describe('what it shows', () => {
     expect(complaints).toEqual([]);
   });
 
-  it('is what the token may do: without schema:write, only what exists', async () => {
+  it('shows what the token may do: without schema:write, only existing tables', async () => {
     await project.table('fixed', { n: 'INTEGER' });
     const { page, complaints } = await visitImport(await project.tokenWith('schema:read', 'data:write'));
     await choose(page, await fileOf('more.csv', 'n,extra\n1,a'));

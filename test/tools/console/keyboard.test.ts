@@ -1,4 +1,4 @@
-/** The way of the tutorial, and that of an operator, by the keyboard alone. */
+/** The tutorial and the work of an operator, with only the keyboard. */
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { byName, launchBrowser, openPage, type WatchedPage } from '../../support/browser.js';
@@ -52,7 +52,7 @@ async function focusedIn(page: Page): Promise<string> {
   return name.trim();
 }
 
-it('takes no mouse', async () => {
+it('the tutorial can be done with the keyboard alone', async () => {
   const project = await service.project();
   const { page, complaints, press, tabTo, atFocus } = await typist(project.token);
   /** The editor, which is in a shadow root. */
@@ -136,7 +136,7 @@ it('takes no mouse', async () => {
   expect(complaints).toEqual([]);
 });
 
-it('takes none of an operator: a project, a token and its end, and what was done', async () => {
+it('an operator can create a project and a token, set its expiry and read the audit log with the keyboard alone', async () => {
   const { token } = await service.engine.tokens.create(null, { name: 'ops' });
   const { page, complaints, press, tabTo, atFocus } = await typist(token);
   await page.getByRole('heading', { name: 'Projects' }).waitFor();

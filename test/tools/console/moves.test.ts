@@ -1,7 +1,4 @@
-/**
- * Projects that move between servers from the console: what prevents a move, one that is canceled, and one that is
- * done.
- */
+/** Moves of projects between servers in the console: what prevents a move, a canceled one, and a completed one. */
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
 import { type AddedServer, startAddedServer, variableWith } from '../../support/added-server.js';
@@ -33,7 +30,7 @@ afterAll(async () => {
   await other.close();
 });
 
-it('a move shows what it copies and what prevents it; it is canceled, and the next one is done', async () => {
+it('shows what a move copies and what prevents it; one move is canceled, and the next one completes', async () => {
   const project = await service.project(undefined, 'default');
   const { name } = project;
   await project.table('visits', { page: 'TEXT' });

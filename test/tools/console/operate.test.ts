@@ -40,7 +40,7 @@ afterAll(async () => {
 });
 
 describe('with an admin token', () => {
-  it('a project is made, renamed, deactivated, activated and deleted, each with the request as curl', async () => {
+  it('a project can be created, renamed, deactivated, activated and deleted, each with the request as curl', async () => {
     await page.getByRole('button', { name: 'New project' }).click();
     await dialog().getByLabel('Name').fill('New Shop');
     expect(await dialog().getByRole('button', { name: 'Create' }).isDisabled()).toBe(true);
@@ -87,7 +87,7 @@ describe('with an admin token', () => {
     expect((await service.engine.projects.list()).map(({ name }) => name).sort()).toEqual(['shop', 'warehouse']);
   });
 
-  it('a token is made, shown once, works, and is revoked', async () => {
+  it('a token can be created, is shown once, works, and can be revoked', async () => {
     await page.getByRole('link', { name: 'shop', exact: true }).click();
     await page.getByRole('button', { name: 'New token' }).click();
     await dialog().getByLabel('Name').fill('analyst');
@@ -113,7 +113,7 @@ describe('with an admin token', () => {
     await expect.poll(async () => (await call(service.url, 'GET', '/api/cdp/token', { token })).status).toBe(401);
   });
 
-  it('names that are HTML stay text, wherever they are shown', async () => {
+  it('names that look like HTML stay text, wherever they are shown', async () => {
     const name = `<img src=x onerror="document.title='ran'"><script>document.title='ran'</script>`;
     const { id } = await service.engine.projects.get('shop');
     const { token } = await service.engine.tokens.create(id, { name });
@@ -128,7 +128,7 @@ describe('with an admin token', () => {
     expect(await page.title()).not.toBe('ran');
   });
 
-  it('a running request is shown and canceled in Postgres', async () => {
+  it('a running request is shown, and can be canceled in Postgres', async () => {
     const { token } = await service.engine.tokens.create((await service.engine.projects.get('shop')).id);
     const sql = 'SELECT pg_sleep(100) AS of_the_console';
     const slow = call(service.url, 'POST', '/api/cdp/sql', { token, body: { sql, timeout_ms: 60_000 } });
@@ -143,7 +143,7 @@ describe('with an admin token', () => {
     expect(rows).toEqual([]);
   });
 
-  it('the servers are shown, checked, drained and activated', async () => {
+  it('servers are shown, and can be checked, drained and activated', async () => {
     await go('Servers');
     const row = page.getByRole('row', { name: /^default/ });
     expect(await row.innerText()).toMatch(/^default\s+active\s+2\s+1\s/);
@@ -171,7 +171,7 @@ describe('with an admin token', () => {
     await page.getByText('No project has moved yet').waitFor();
   });
 
-  it('the audit log is filtered, by an address that can be kept', async () => {
+  it('the audit log can be filtered, by a URL that can be bookmarked', async () => {
     await go('Audit log');
     await page.getByRole('table').waitFor();
     await page.getByRole('textbox', { name: 'Project' }).fill('shop');
@@ -189,7 +189,7 @@ describe('with an admin token', () => {
     await page.getByRole('table').waitFor();
   });
 
-  it('health shows what the metrics say, and explains itself where there are none', async () => {
+  it('the health screen shows the metrics, and explains itself if there are none', async () => {
     await go('Health');
     await page.getByText('Postgres responds').waitFor();
     const memory = page.getByRole('img', { name: /^Memory: \d/ });
@@ -202,7 +202,7 @@ describe('with an admin token', () => {
     await other.close();
   });
 
-  it('a token that is no admin token is shown none of it', async () => {
+  it('none of it is shown for a token that is not an admin token', async () => {
     const shop = await service.project();
     const other = await openPage(browser, service.url);
     await other.page.goto(`${service.url}/console/#/projects`);
@@ -214,7 +214,7 @@ describe('with an admin token', () => {
     await other.close();
   });
 
-  it('has had no complaint, and left the token nowhere', async () => {
+  it('the browser reported no errors, and the token was stored nowhere', async () => {
     expect(watched.complaints).toEqual([]);
     expect(watched.asked.filter((url) => url.includes(admin))).toEqual([]);
     const kept = await page.evaluate('JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie])');
@@ -222,7 +222,7 @@ describe('with an admin token', () => {
   });
 });
 
-it('every screen violates no rule of axe and fits, in both themes at every width', async () => {
+it('every screen violates no axe rule and fits, in both themes at every width', async () => {
   const name = 'Signup form of the landing page (owned by the growth team, ask before you revoke it) '.repeat(2).trim();
   await service.engine.tokens.create((await service.engine.projects.get('shop')).id, { name });
   const opened = await enter();

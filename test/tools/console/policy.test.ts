@@ -1,4 +1,4 @@
-/** The console under its content policy: it starts, and what the policy forbids does not run. */
+/** The console under its content security policy: it starts, and what the policy forbids does not run. */
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { byName, launchBrowser, openPage, picturedOnFailure, type WatchedPage } from '../../support/browser.js';
@@ -20,7 +20,7 @@ afterAll(async () => {
 });
 
 describe('the console', () => {
-  it('starts without a complaint, whatever the theme and the width, and asks nobody but the service', async () => {
+  it('starts without errors in every theme and width, and sends requests only to the service', async () => {
     const page = await openPage(browser, byName(service.url));
     await page.page.goto(`${byName(service.url)}/console`);
     await page.page.getByRole('textbox').first().waitFor();
@@ -43,7 +43,7 @@ describe('the console', () => {
       `document.body.append(Object.assign(document.createElement('iframe'), { src: '/docs' })); await new Promise((done) => setTimeout(done, 500))`,
     ],
     ['a style in an attribute', `document.body.setAttribute('style', 'color: red')`],
-  ])('does not run %s, and its watcher sees that it was tried', async (_what, code) => {
+  ])("does not run %s, and the test's own watcher notices the attempt", async (_what, code) => {
     const page = await openPage(browser, byName(service.url));
     await page.page.goto(`${byName(service.url)}/console/`);
     await page.page.evaluate(`(async () => { try { ${code} } catch {} })()`);

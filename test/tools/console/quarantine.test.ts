@@ -1,7 +1,4 @@
-/**
- * Records that are kept although they were refused: an import sends them to the quarantine, and the screen brings them
- * back.
- */
+/** Refused records that are kept: an import sends them to the quarantine, and the screen brings them back. */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -59,7 +56,7 @@ const left = async (): Promise<unknown> =>
   (await project.rows('SELECT count(*)::int AS n FROM _cdp.quarantine'))[0]?.['n'];
 
 describe('the quarantine', () => {
-  it('shows each record with its verdicts, and filters them by an address that can be kept', async () => {
+  it('shows each record with its errors, and filters them by a URL that can be bookmarked', async () => {
     await withQuarantine();
     const visitor = await visitAt('#/quarantine');
     const { page } = visitor;
@@ -86,7 +83,7 @@ describe('the quarantine', () => {
     expect(await page.title()).not.toBe('1');
   });
 
-  it('tries them again with other names and fixed values, and drops what is left', async () => {
+  it('replays them with other names and fixed values, and discards the rest', async () => {
     await withQuarantine();
     const visitor = await visitAt('#/quarantine?table=customers');
     const { page } = visitor;
@@ -132,7 +129,7 @@ describe('the quarantine', () => {
     expect(await left()).toBe(0);
   });
 
-  it('is shown to those who may read, and changed by those who may write', async () => {
+  it('is shown to users who may read, and can be changed by users who may write', async () => {
     await withQuarantine();
     const { page } = await visitAt('#/quarantine', await project.tokenWith('sql:read'));
     await page.locator('tbody').getByRole('button').first().click();
@@ -142,7 +139,7 @@ describe('the quarantine', () => {
 });
 
 describe('an import', () => {
-  it('changes the rows that have the key of a record, and sends the refused to the quarantine', async () => {
+  it('updates the rows that have the key of a record, and sends refused records to the quarantine', async () => {
     await project.table('people', { email: 'TEXT', age: 'INTEGER', note: 'TEXT' });
     await project.rows('CREATE UNIQUE INDEX ON people (email)');
     await project.rows(`INSERT INTO people (email, age, note) VALUES ('ada@example.com', 35, 'kept')`);

@@ -43,7 +43,7 @@ const copied = (page: Page): Promise<string> =>
   })`);
 
 describe('a million rows', () => {
-  it('are counted; 100,000 are held; memory stays bounded and the page alive', async () => {
+  it('are counted; 100,000 are held; memory stays bounded and the page responsive', async () => {
     const { page, run } = visitor;
     await run('SELECT 1');
     const before = await heap(page);
@@ -69,7 +69,7 @@ describe('a million rows', () => {
     await page.getByText('person1@example.com').waitFor();
   });
 
-  it('go into files that hold all, and equal the API’s responses', async () => {
+  it("can be saved to files that contain all rows and equal the API's responses", async () => {
     const { page, run } = visitor;
     const sql = `SELECT n, 'person' || n || '@example.com' AS email, n * 1.5 AS x FROM generate_series(1, 200000) AS n`;
     await run(sql);
@@ -88,7 +88,7 @@ describe('a million rows', () => {
     }
   });
 
-  it('go into a Parquet file with the types of their columns', async () => {
+  it('can be saved to a Parquet file with the types of their columns', async () => {
     const { page, run } = visitor;
     await run(
       `SELECT 9007199254740993 - n AS big, (n * 1.5)::numeric(10, 2) AS x, 'a' || n AS name, '{"a": 1}'::jsonb AS doc,
@@ -116,7 +116,7 @@ describe('a million rows', () => {
     await page.getByText('The download failed: Row 1: Parquet has no place for').waitFor();
   });
 
-  it('go to the disk piece by piece where the browser lets a page write there', async () => {
+  it('are written to disk in chunks if the browser lets a page write there', async () => {
     const { page, run, complaints, close } = await visit(browser, service, project);
     // Only over HTTPS or on localhost is there one, and it opens a dialog that no test can press.
     await page.evaluate(`window.showSaveFilePicker = async ({ suggestedName }) => {
@@ -143,8 +143,8 @@ describe('a million rows', () => {
   });
 });
 
-describe('the buttons that copy', () => {
-  it('say that they did, and what is in the clipboard', async () => {
+describe('the copy buttons', () => {
+  it('confirm a copy, and the clipboard contains the text', async () => {
     const { page, run } = visitor;
     await run(`SELECT n, 'a' AS x FROM generate_series(1, 3) AS n`);
     for (const [format, text] of [
@@ -169,7 +169,7 @@ describe('the buttons that copy', () => {
     expect(decodeURIComponent(await link)).toContain('#/sql?sql=SELECT n');
   });
 
-  it('say so where the browser does not let them', async () => {
+  it('say so if the browser does not allow it', async () => {
     const { page, run } = visitor;
     await run('SELECT 1 AS n');
     await page.evaluate('document.execCommand = () => false');
@@ -185,7 +185,7 @@ describe('values', () => {
     `true AS b, 1 AS i, -9007199254740993 AS l, 123456789.25::numeric AS n, pi() AS f, 'Ada' AS t, 'ada.lovelace@example.com' AS email`,
     `'日本語の文字' AS wide, '👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀' AS emoji, '{"a": [1, 2]}'::jsonb AS j, ARRAY[1, 2, 3] AS a, interval '3 days' AS lasts`,
     `1 AS a_name_longer_than_what_it_names, '\\xdeadbeef'::bytea AS bytes, '127.0.0.1'::inet AS host, NULL AS nothing`,
-  ])('are shown whole if they are short: %s', async (values) => {
+  ])('are shown in full if they are short: %s', async (values) => {
     const { page, run } = visitor;
     await run(`SELECT ${values}`);
     // A text that is wider than its place by a fraction of a pixel ends in three dots, which \`scrollWidth\` does not
@@ -202,7 +202,7 @@ describe('values', () => {
     expect(cut).toEqual([]);
   });
 
-  it('keep every digit, and NULL is not empty text', async () => {
+  it('keep every digit, and NULL differs from empty text', async () => {
     const { run, cells } = visitor;
     await run(
       `SELECT 9007199254740993::bigint AS a, 1.50::numeric AS b, 123456789012345678901234567890.123::numeric AS c, 0.1::float8 + 0.2 AS d, ` +
@@ -222,7 +222,7 @@ describe('values', () => {
     expect(row?.[9]).toBe('a⇥b⏎c');
   });
 
-  it('are reached, selected, copied and opened by the keyboard', async () => {
+  it('can be reached, selected, copied and opened with the keyboard', async () => {
     const { page, run } = visitor;
     await run(
       `SELECT n, n * 10 AS ten, '{"deep": {"list": [1, 2.50]}}'::jsonb AS doc FROM generate_series(1, 500) AS n`,
@@ -254,7 +254,7 @@ describe('values', () => {
     expect(await grid.getAttribute('aria-colcount')).toBe('4');
   });
 
-  it('stand in columns that the pointer and the keyboard make wider and narrower, and that stay so', async () => {
+  it('are in columns that the pointer and the keyboard can resize, and that keep their widths', async () => {
     const { page, run, close } = await visit(browser, service, project);
     const widthOf = async (column: string) =>
       (await page.getByRole('columnheader', { name: column }).boundingBox())?.width ?? 0;
@@ -286,7 +286,7 @@ describe('values', () => {
     await close();
   });
 
-  it('of 1,600 columns are a grid as well', async () => {
+  it('of 1,600 columns are a grid too', async () => {
     const { page, run } = visitor;
     await run(`SELECT ${Array.from({ length: 1_600 }, (_, i) => `${i} AS c${i}`).join(', ')}`);
     expect(await page.getByRole('columnheader').count()).toBeLessThan(60);
@@ -296,7 +296,7 @@ describe('values', () => {
     expect(await visitor.axe()).toEqual([]);
   });
 
-  it('are shown as text, whatever they look like, in rows, names and errors', async () => {
+  it('are shown as text, whatever they contain, in rows, names and errors', async () => {
     const { page, run, cells } = visitor;
     const canary = `<img src=x onerror="window.hit=1"><script>window.hit=1</script>`;
     await run(

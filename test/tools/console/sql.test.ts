@@ -1,4 +1,4 @@
-/** SQL in the console, with real data: what runs, what comes back, and what never happens by itself. */
+/** SQL in the console, with real data: what runs, what comes back, and what never happens on its own. */
 import { readFile } from 'node:fs/promises';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
@@ -35,7 +35,7 @@ const running = (): Promise<number> =>
   });
 
 describe('the editor', () => {
-  it('runs the statement at the cursor, the selection, or everything with a result for each', async () => {
+  it('runs the statement at the cursor, the selection, or everything, with a result for each', async () => {
     const { page, run, write, press, cells } = visitor;
     await run('SELECT 1 AS one;\n\nSELECT 2 AS two');
     expect(await cells()).toEqual([['2']]);
@@ -55,7 +55,7 @@ describe('the editor', () => {
     await expect.poll(cells).toEqual([['a;b']]);
   });
 
-  it('asks for the values of parameters, and knows NULL from empty text', async () => {
+  it('asks for the values of parameters, and distinguishes NULL from empty text', async () => {
     const { page, write, cells } = visitor;
     await write('SELECT $1::int + 1 AS n, $2::text IS NULL AS is_null, $3::text AS empty');
     await page.getByLabel('$1', { exact: true }).fill('41');
@@ -64,7 +64,7 @@ describe('the editor', () => {
     await expect.poll(cells).toEqual([['42', 'true', '']]);
   });
 
-  it('marks an error where it is, behind characters that JavaScript counts twice', async () => {
+  it('marks an error at its position, after characters that JavaScript counts twice', async () => {
     const { page, run } = visitor;
     await run(`SELECT '😀';\nSELECT '😀', amuont FROM customers`);
     await page.getByText('column "amuont" does not exist').waitFor();
@@ -74,7 +74,7 @@ describe('the editor', () => {
     expect(await page.locator('.cm-wrong').count()).toBe(0);
   });
 
-  it('changes nothing while read-only, and says how to', async () => {
+  it('changes nothing in read-only mode, and offers to turn it off', async () => {
     const { page, run } = visitor;
     await run(`UPDATE customers SET age = 200 WHERE email = 'p1@example.com'`);
     await page.getByText('read-only transaction').waitFor();
@@ -114,7 +114,7 @@ describe('the editor', () => {
     expect(await visitor.axe()).toEqual([]);
   });
 
-  it('explains one statement, and marks what is wrong in it, where it stands', async () => {
+  it('explains one statement, and marks what is wrong in it at its position', async () => {
     const { page, write } = visitor;
     await write('SELECT amuont FROM customers');
     await page.keyboard.press('Control+e');
@@ -178,8 +178,8 @@ const keptTabs = (page: Page): Promise<string[]> =>
     };
   } })`);
 
-describe('what is kept', () => {
-  it('is there after a reload: tabs, history and saved queries', async () => {
+describe('what the console keeps', () => {
+  it('survives a reload: tabs, history and saved queries', async () => {
     const { page, run, write, close } = await visit(browser, service, project);
     await run('SELECT 77 AS kept');
     await page.getByRole('button', { name: 'Save this query' }).click();
@@ -203,7 +203,7 @@ describe('what is kept', () => {
     await close();
   });
 
-  it('is that of every window: none overwrites the tabs of another, and each comes back to its own', async () => {
+  it('is separate for each window: none overwrites the tabs of another, and each gets its own back', async () => {
     const other = await service.project();
     const first = await visit(browser, service, other);
     await first.write('SELECT 1 AS of_both');
@@ -235,7 +235,7 @@ describe('what is kept', () => {
     await first.close();
   });
 
-  it('ends with the session: what runs is stopped, and is in the history of its own project', async () => {
+  it('ends with the session: running statements are stopped, and are in the history of their own project', async () => {
     const { page, write, close } = await visit(browser, service, project);
     await write('SELECT pg_sleep(55) AS left_alone');
     await page.keyboard.press('Control+Enter');
@@ -256,7 +256,7 @@ describe('what is kept', () => {
     await close();
   });
 
-  it('takes a link that is pasted while the screen is open', async () => {
+  it('accepts a link that is pasted while the screen is open', async () => {
     const { page, close } = await visit(browser, service, project, { fragment: '#/sql' });
     await page.locator('.cm-content').waitFor();
     for (const text of ['first_link', 'second_link']) {
@@ -266,7 +266,7 @@ describe('what is kept', () => {
     await close();
   });
 
-  it('does not run a link, which never reaches the service', async () => {
+  it('does not run a link, which is never sent to the service', async () => {
     const sql = `INSERT INTO customers (email) VALUES ('by link')`;
     const fragment = `#/sql?sql=${encodeURIComponent(sql)}`;
     const { page, asked, close } = await visit(browser, service, project, { fragment });
@@ -279,7 +279,7 @@ describe('what is kept', () => {
   });
 });
 
-it('violates no rule of axe and fits, in both themes at every width, and nobody complained', async () => {
+it('the screen violates no axe rule and fits, in both themes at every width, and the browser reported no errors', async () => {
   const own = await visit(browser, service, project);
   const { page, run, complaints, close } = own;
   expect(await faultsOfLooks(own, 'sql')).toEqual([]);

@@ -1,4 +1,4 @@
-/** The tables of a project in the console: looked at, made, changed and dropped, each with the request that is sent. */
+/** The tables of a project in the console: shown, created, changed and dropped, each with the request that is sent. */
 import type { Browser, Request } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { launchBrowser, picturedOnFailure } from '../../support/browser.js';
@@ -40,7 +40,7 @@ const sent = (request: Request): object => ({
   body: (request.postDataJSON() ?? undefined) as object | undefined,
 });
 
-describe('by forms', () => {
+describe('with forms', () => {
   /** Presses the last button of the dialog; the request that is sent must be the one that was shown. */
   async function submit(name: string): Promise<void> {
     const { page } = visitor;
@@ -56,7 +56,7 @@ describe('by forms', () => {
     await dialog.waitFor({ state: 'detached' });
   }
 
-  it('makes a table from nothing', async () => {
+  it('creates a table in an empty project', async () => {
     const { page } = visitor;
     await page.getByText('No tables yet', { exact: true }).waitFor();
     expect(await faultsOfLooks(visitor, 'no-tables')).toEqual([]);
@@ -77,7 +77,7 @@ describe('by forms', () => {
     });
   });
 
-  it('adds a column, and refuses one that is there with the reason', async () => {
+  it('adds a column, and says why it refuses an existing one', async () => {
     const { page } = visitor;
     const add = page.getByRole('button', { name: 'Add column' });
     await add.click();
@@ -89,7 +89,7 @@ describe('by forms', () => {
     await page.getByRole('rowheader', { name: 'city' }).waitFor();
   });
 
-  it('changes a type: tries it first, counts what is in the way, and replaces it', async () => {
+  it('changes a type: tries it first, counts the values that prevent it, and replaces them', async () => {
     const { page } = visitor;
     await project.rows(
       `INSERT INTO people (email, age) SELECT 'p' || n, CASE WHEN n <= 3 THEN 'old' WHEN n = 4 THEN 'n/a' ELSE n::text END FROM generate_series(1, 100) AS n`,
@@ -119,7 +119,7 @@ describe('by forms', () => {
     await page.getByText('Renamed', { exact: true }).waitFor();
   });
 
-  it('sets NOT NULL, a default and unique, and takes them back', async () => {
+  it('sets NOT NULL, a default and unique, and removes them', async () => {
     const { page } = visitor;
     const change = () => page.getByRole('button', { name: 'Change city' }).click();
     const pick = (label: string, option: string) =>
@@ -141,7 +141,7 @@ describe('by forms', () => {
     await expect.poll(rules).not.toMatch(/NOT NULL|unique|default/);
   });
 
-  it('takes a default only if it is a value of the type', async () => {
+  it('accepts a default only if it is a value of the type', async () => {
     const { page } = visitor;
     await page.getByRole('button', { name: 'Change age' }).click();
     const change = page.getByRole('dialog').getByRole('button', { name: 'Change column' });
@@ -152,7 +152,7 @@ describe('by forms', () => {
     await expect.poll(() => page.getByRole('row', { name: /^age/ }).innerText()).toContain('9007199254740993');
   });
 
-  it('creates an index, shows why one cannot be, and drops it', async () => {
+  it('creates an index, shows why one cannot be created, and drops it', async () => {
     const { page } = visitor;
     const pick = (n: number, column: string) =>
       page.getByRole('combobox', { name: `Column ${n}` }).selectOption(column);
@@ -181,7 +181,7 @@ describe('by forms', () => {
     await row.waitFor({ state: 'detached' });
   });
 
-  it('drops a column and a table only if their name is typed', async () => {
+  it('drops a column and a table only after their name is typed', async () => {
     const { page } = visitor;
     await page.getByRole('button', { name: 'Drop city' }).click();
     const dialog = page.getByRole('dialog');
@@ -228,7 +228,7 @@ describe('names and comments that look like markup', () => {
 });
 
 describe('10,000 tables', () => {
-  it('are listed, found and completed while only the visible ones exist', async () => {
+  it('are listed, found and completed while the page contains only the visible ones', async () => {
     for (let from = 0; from < 10_000; from += 1_000) {
       await project.rows(
         `DO $$ BEGIN FOR n IN ${from}..${from + 999} LOOP EXECUTE format('CREATE TABLE t%s (c%s int, name text)', n, n); END LOOP; END $$`,
@@ -250,7 +250,7 @@ describe('10,000 tables', () => {
     await close();
   });
 
-  it('of so many columns that one response cannot hold them are listed by name, and read when they are opened', async () => {
+  it('with more columns than one response can hold are listed by name, and read when they are opened', async () => {
     const wide = await service.project();
     for (let from = 0; from < 120; from += 20) {
       await wide.rows(`DO $$ BEGIN FOR i IN ${from}..${from + 19} LOOP
@@ -267,7 +267,7 @@ describe('10,000 tables', () => {
   });
 });
 
-it('the largest tables are named where none is chosen, to those who may ask for sizes', async () => {
+it('names the largest tables if none is selected, to users who may read sizes', async () => {
   const own = await service.project();
   await own.table('small', { a: 'TEXT' });
   await own.table('large', { a: 'TEXT' });
