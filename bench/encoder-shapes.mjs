@@ -1,4 +1,4 @@
-/** Shapes of records for `encoder.mjs`: those of the benchmark, and others that people send. */
+/** Shapes of records for `encoder.mjs`: those of the benchmark, and others that real clients send. */
 import { COMMON, DOCUMENT, MIXED, NARROW, WIDE } from './records.mjs';
 
 const columns = (list) => list.split(' ').map((entry) => ({ name: entry.split(':')[0], type: entry.split(':')[1] }));

@@ -1,7 +1,7 @@
 /**
- * The encoder of batches alone, without HTTP and Postgres: `node bench/encoder.mjs [NAMES] [--seconds N]`. For each
- * shape of records it prints the time for a record and for a byte of JSON, and how many batches the encoder left to the
- * checked path. The shapes are those of the benchmark, and others that the encoder was not tuned for.
+ * The batch encoder alone, without HTTP and Postgres: `node bench/encoder.mjs [NAMES] [--seconds N]`. For each shape of
+ * records it prints the time per record and per byte of JSON, and how many batches the encoder left to the checked
+ * path. The shapes are those of the benchmark, and others that the encoder was not tuned for.
  */
 import { parseArgs } from 'node:util';
 import { freeBuffer } from '../dist/buffers.js';

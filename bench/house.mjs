@@ -1,4 +1,4 @@
-/** Everything that runs during the benchmark: opened in order, and always closed in reverse. */
+/** Everything that runs during the benchmark: started in order, and always stopped in reverse order. */
 import { randomBytes } from 'node:crypto';
 import { chmod, mkdir, mkdtemp } from 'node:fs/promises';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,4 @@
-/** HTTP requests as bytes; and single requests for everything that is not measured. */
+/** HTTP requests as bytes, and single requests for everything that is not measured. */
 
 /** A whole request. `body` is an object that becomes JSON, or bytes. */
 export function httpRequest({ method = 'POST', path, headers = {}, body = '' }) {

@@ -1,6 +1,6 @@
 /**
- * The load generator for HTTP, a process of its own: keep-alive connections over bare sockets. `generator.mjs` starts
- * it and gives it the bytes to send; it does not know what the requests mean.
+ * The load generator for HTTP, a process of its own: keep-alive connections on bare sockets. `generator.mjs` starts it
+ * and gives it the bytes to send; it does not interpret the requests.
  */
 import { once } from 'node:events';
 import { connect } from 'node:net';

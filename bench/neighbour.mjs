@@ -1,6 +1,6 @@
 /**
  * What a hostile project costs its neighbor: the neighbor's times alone and under each attack, alternating, on one
- * service. Prints ratios. It exits with 1 if the service or its Postgres broke down, not if a ratio is bad.
+ * service. Prints ratios. Exits with 1 if the service or its Postgres failed, not if a ratio is bad.
  *
  *     node bench/neighbour.mjs [--only NAME,NAME] [--seconds N] [--rounds N] [--together]
  */

@@ -1,4 +1,4 @@
-/** The options of the benchmark, each once: name, default, help. */
+/** The options of the benchmark: name, default and help. */
 import { parseArgs } from 'node:util';
 
 const OPTIONS = {

@@ -1,13 +1,14 @@
 /**
- * The Postgres port compared with the server behind it, in one run: pgbench -S, COPY both ways and a large result.
- * Prints ratios: 1 is as fast as without the service in between.
+ * The Postgres port compared with the server behind it, in one run: pgbench -S, COPY in both directions and a large
+ * result. Prints ratios: 1 is as fast as without the service in between.
  *
  *   node bench/postgres-port.mjs [--seconds 5] [--rounds 3] [--clients 8] [--scale 5] [--tcp | --url postgres://…]
  *
- * The direct way to an embedded server is its Unix socket, which costs a client half of what TCP does. With --tcp it
- * starts the same Postgres on 127.0.0.1, and both ways are TCP, as they are with --url (of Postgres 16 or later).
+ * The direct connection to an embedded server is its Unix socket, which costs a client half of what TCP does. With
+ * --tcp it starts the same Postgres on 127.0.0.1 and both connections use TCP, as they do with --url (of Postgres 16 or
+ * later).
  *
- * It needs pgbench and psql (Debian: postgresql-contrib and postgresql-client; those of 15 will do), and a build.
+ * It needs pgbench and psql (Debian: postgresql-contrib and postgresql-client; version 15 is enough), and a build.
  */
 import { execFileSync, fork } from 'node:child_process';
 import { once } from 'node:events';

@@ -1,6 +1,6 @@
 /**
- * Reads CPU profiles of V8: where the time went, by function. `node bench/profile.mjs FILE…` prints it;
- * `node bench/run.mjs --profile` makes such files.
+ * Reads CPU profiles of V8 and shows where the time went, by function. `node bench/profile.mjs FILE…` prints it; `node
+ * bench/run.mjs --profile` records such files.
  */
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';

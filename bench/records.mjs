@@ -1,6 +1,6 @@
 /**
  * The records to insert and read: shapes with a rule for their values. Every shape has a column `n`, the number of the
- * record, from which the check afterwards derives the values of the others.
+ * record, from which the final check derives the other values.
  */
 
 /** The column types of the service and what they are in Postgres (contract section 4). */

@@ -1,4 +1,4 @@
-/** The tables that the benchmark prints: Markdown, in columns that also read well in a terminal. */
+/** The tables that the benchmark prints: Markdown whose columns are also aligned in a terminal. */
 import { median, ratio } from './rounds.mjs';
 
 /**

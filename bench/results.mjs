@@ -1,6 +1,6 @@
 /**
  * Results of every type and shape: `node bench/results.mjs [options]`. For each, what a value costs the service and its
- * Postgres in CPU, compared with raw wire, which asks for text. The worst come first.
+ * Postgres in CPU time, compared with raw wire, which requests text. The worst come first.
  */
 import { parseArgs } from 'node:util';
 import { build } from '../scripts/build.mjs';

@@ -1,4 +1,7 @@
-/** Measurements in rounds: each has all targets in turn, so that a slow minute of the machine affects all. */
+/**
+ * Measurements in rounds: each round runs all targets in turn, so that a slow minute of the machine affects all of
+ * them.
+ */
 
 /**
  * @typedef {object} Work what is done to one target

@@ -1,10 +1,10 @@
 /**
- * A long day in minutes: schema changes, inserts, SQL, disconnects and cancellations; then it checks whether memory,
- * connections and file handles are what they were.
+ * A long day in a few minutes: schema changes, inserts, SQL, disconnects and cancellations; then it checks whether
+ * memory, connections and file descriptors are back to what they were.
  *
  *     node bench/soak.mjs --minutes 10
  *
- * Runs the built program with an embedded Postgres in a folder of its own. Exit code 1 if something has grown.
+ * Runs the built program with an embedded Postgres in a folder of its own. Exits with 1 if anything has grown.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';

@@ -1,6 +1,6 @@
 /**
- * The loop of both load generators: every connection sends a request, waits for its answer, sends the next. Requests
- * are built before the clock starts.
+ * The loop of both load generators: every connection sends a request, waits for the answer, and sends the next.
+ * Requests are built before the clock starts.
  */
 
 /**

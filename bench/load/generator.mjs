@@ -1,4 +1,4 @@
-/** The parent's side of a load generator. */
+/** The load generator, as seen from its parent process. */
 import { fork } from 'node:child_process';
 import { cpuOf } from '../cpu.mjs';
 

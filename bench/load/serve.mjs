@@ -1,4 +1,4 @@
-/** A load generator as a process: orders come from its parent, one at a time; counts go back. */
+/** Runs a load generator as a process: its parent sends orders, one at a time, and gets counts back. */
 
 /** @param {(order: object) => Promise<object>} run */
 export async function serve(run) {

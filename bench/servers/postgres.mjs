@@ -1,5 +1,5 @@
 /**
- * A Postgres server by address, as an operator adds it: Debian's, in a folder of its own, with a role that is not a
+ * A Postgres server with a URL, as an operator adds it: Debian's, in a folder of its own, with a role that is not a
  * superuser.
  */
 import { execFileSync } from 'node:child_process';

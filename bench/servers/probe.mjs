@@ -1,6 +1,6 @@
 /**
- * Loaded into the measured service (`node --expose-gc --import`): answers what the benchmark cannot see from outside.
- * It does nothing without a question, and the program does not know about it.
+ * Loaded into the measured service (`node --expose-gc --import`): reports what the benchmark cannot see from outside.
+ * It does nothing unless asked, and the program does not know about it.
  */
 import { writeFileSync } from 'node:fs';
 import { Session } from 'node:inspector/promises';

@@ -1,4 +1,4 @@
-/** Child processes of the benchmark: each leads a process group of its own, which is stopped as a whole. */
+/** Child processes of the benchmark: each leads its own process group, which is stopped as a whole. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, openSync, readFileSync } from 'node:fs';

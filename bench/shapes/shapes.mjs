@@ -1,5 +1,6 @@
 /**
- * Shapes of batches and tables, in addition to those of `run.mjs`: what people send, and what their tables are like.
+ * Shapes of batches and tables, in addition to those of `run.mjs`: what real clients send, and what their tables look
+ * like.
  */
 import { COMMON, DOCUMENT, MIXED, NARROW, WIDE } from '../records.mjs';
 import { SHAPES as RECORDS } from '../encoder-shapes.mjs';

@@ -1,4 +1,4 @@
-/** One shape as a work of the benchmark: what it sends, and whether Postgres has stored it. */
+/** One shape as a work of the benchmark: what it sends, and the check that Postgres has stored it. */
 import { gzipSync } from 'node:zlib';
 import { COPY_DONE, bind, copyDataHeader, execute, SYNC } from '../../dist/pg/messages.js';
 import { POSTGRES_TYPES, recordsOf } from '../records.mjs';

@@ -1,4 +1,4 @@
-/** Twenty-five lines of Node: how fast a server is without anything that the service is for. */
+/** Twenty-five lines of Node: how fast a server is without the features of the service. */
 import { createTable } from '../database.mjs';
 import { cpuOf } from '../cpu.mjs';
 import { httpRequest } from '../http.mjs';

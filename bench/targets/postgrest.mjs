@@ -1,4 +1,4 @@
-/** PostgREST: what its manual documents for the same work. It creates no tables and streams no rows. */
+/** PostgREST, used as its manual documents for the same work. It cannot create tables or stream rows. */
 import { createTable } from '../database.mjs';
 import { cpuOf } from '../cpu.mjs';
 

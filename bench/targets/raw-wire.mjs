@@ -1,4 +1,4 @@
-/** Postgres itself: COPY in binary, prepared statements, bytes built in advance. The limit of what is possible. */
+/** Postgres itself: binary COPY, prepared statements, bytes built in advance. The limit of what is possible. */
 import { createTable } from '../database.mjs';
 import { Generator } from '../load/generator.mjs';
 import { POSTGRES_TYPES } from '../records.mjs';

@@ -1,4 +1,4 @@
-/** The project: what its API documents, with the token of an ordinary project. */
+/** The project, used as its API documents, with the token of an ordinary project. */
 export class ServiceTarget {
   name = 'service';
 

@@ -1,4 +1,4 @@
-/** W1 and W2: batches of 250 records, and single ones, into one table. */
+/** W1 and W2: batches of 250 records, and single records, into one table. */
 import { COMMON, DOCUMENT, MIXED, NARROW, recordsOf, WIDE } from '../records.mjs';
 import { interleave } from '../rounds.mjs';
 

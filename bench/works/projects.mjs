@@ -1,4 +1,4 @@
-/** Many projects: what it costs to write to them in turn, and what an idle one costs the service. */
+/** Many projects: the cost of writing to them in turn, and what an idle one costs the service. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { call } from '../http.mjs';
 import { COMMON } from '../records.mjs';

@@ -1,6 +1,6 @@
 /**
- * From the command to the first answered insert, with everything installed, built and initialised: `npm start`, and
- * the program itself. Stops the service and its Postgres, so it is the last work.
+ * From the command to the first answered insert, with everything installed, built and initialized: `npm start`, and the
+ * program itself. Stops the service and its Postgres, so it is the last work.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { COMMON } from '../records.mjs';

@@ -1,4 +1,4 @@
-/** A large result as NDJSON: its speed, and the memory that the service takes for it. */
+/** A large result as NDJSON: its speed, and the memory that the service needs for it. */
 import { memoryOf, resetMost } from '../cpu.mjs';
 import { READ } from '../records.mjs';
 import { interleave } from '../rounds.mjs';
