@@ -1,8 +1,8 @@
--- On a server by address, shared by projects: closes what Postgres shows to everybody of the whole server (names of other
--- databases and roles, comments, who is connected, what runs), and the import of statistics. A role that is no superuser may
--- revoke none of it, and does nothing here. If the service's role loses SUPERUSER later, it keeps what it reads itself. Runs in
--- the template, which CREATE DATABASE copies with its rights, and when a project is repaired. Names that a version of Postgres
--- does not have are simply not found. May run again.
+-- On a shared server: revokes access to what Postgres shows to everyone about the whole server (names of other databases and
+-- roles, comments, sessions, running statements), and to the import of statistics. A role that is not a superuser may revoke
+-- none of it, so nothing happens. If the service's role loses SUPERUSER later, it keeps what it reads itself. Runs in the
+-- template, which CREATE DATABASE copies with its rights, and when a project is repaired. Objects that a version of Postgres
+-- lacks are skipped. May run repeatedly.
 DO $do$
 DECLARE
   object text;
@@ -39,8 +39,8 @@ BEGIN
       CASE WHEN object LIKE 'FUNCTION %' THEN 'EXECUTE' ELSE 'SELECT' END, object);
   END LOOP;
 
-  -- pg_dump and pg_upgrade take over all rights that are not those of initdb, also of functions that another major does not have.
-  -- So these are made those of initdb.
+  -- pg_dump and pg_upgrade transfer all rights that differ from those of initdb, also of functions that another major version
+  -- lacks. So these rights are recorded as those of initdb.
   PERFORM pg_catalog.set_config('allow_system_table_mods', 'on', true);
   DELETE FROM pg_catalog.pg_init_privs i USING pg_catalog.pg_class c
     WHERE i.classoid = 'pg_catalog.pg_class'::regclass AND i.objoid = c.oid AND c.relnamespace = 'pg_catalog'::regnamespace

@@ -1,6 +1,6 @@
 CREATE SCHEMA cdp;
 
--- The control schema: which projects exist, where they live, and who may call for them.
+-- The control schema: which projects exist, where they live, and which tokens give access.
 
 CREATE TABLE cdp.instance (
   only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
@@ -18,7 +18,7 @@ CREATE TABLE cdp.instance (
 CREATE TABLE cdp.projects (
   id uuid PRIMARY KEY,
   name text NOT NULL UNIQUE CHECK (name ~ '^[a-z][a-z0-9-]{0,62}$'),
-  -- creating and deleting are passed through and reconciled after a crash.
+  -- creating and deleting are temporary, and are completed or undone after a crash.
   status text NOT NULL CHECK (status IN ('creating', 'active', 'inactive', 'deleting')),
   database_name text NOT NULL UNIQUE,
   schema_name text NOT NULL,

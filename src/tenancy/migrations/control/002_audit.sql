@@ -1,14 +1,14 @@
--- The audit log: who did what, when, with what outcome. Rows outlive the projects and tokens that they name, so that
--- nothing here refers to another table.
+-- The audit log: who did what, when, and with which outcome. Rows outlive the projects and tokens that they name, so
+-- they do not reference other tables.
 
 CREATE TABLE cdp.audit (
-  -- When it was over, in the clock of the instance that wrote it.
+  -- When it ended, by the clock of the instance that wrote it.
   at timestamptz(3) NOT NULL,
-  -- Chosen by the writer, so that a group whose commit nobody saw can be written again without a second copy.
+  -- Chosen by the writer, so that a group whose commit got no reply can be written again without duplicates.
   id bigint NOT NULL,
   request_id text,
   project_id uuid,
-  -- As it was called then.
+  -- Its name at that time.
   project text,
   actor text NOT NULL,
   -- The token's id, a JWT's subject, or the account that ran a command.
@@ -18,22 +18,22 @@ CREATE TABLE cdp.audit (
   operation text NOT NULL,
   -- The table, `table.column`, or the id of a token that was created or revoked.
   object text,
-  -- Lower-case hexadecimal SHA-256 of the SQL text in UTF-8; the text itself only by setting.
+  -- Lowercase hexadecimal SHA-256 of the SQL text in UTF-8; the text itself is stored only if a setting says so.
   statement_sha256 text,
   statement text,
   rows bigint,
   -- `ok`, a code of the table of errors, or `client_gone`.
   outcome text NOT NULL,
-  -- NULL where no answer was begun.
+  -- NULL if no answer was started.
   status smallint,
   duration_ms double precision,
-  -- More than 1 where an entry stands for several like it.
+  -- More than 1 if an entry represents several of its kind.
   count bigint NOT NULL DEFAULT 1 CHECK (count > 0),
   PRIMARY KEY (at, id)
 );
 
--- Append-only. What goes is what the retention removes, and of that never the last day. The setting says how far the
--- retention may go; it is a guard against accidents, since whoever owns the table could take the triggers away as well.
+-- Append-only. Only the retention removes rows, and never those of the last day. The setting says how far the retention
+-- may go; it is a guard against accidents, because the owner of the table could also drop the triggers.
 CREATE FUNCTION cdp.audit_is_append_only() RETURNS trigger
   LANGUAGE plpgsql
 AS $$

@@ -1,5 +1,5 @@
--- Counts the changes of what tokens may do, in the transaction of each change and whoever makes it, so that an instance
--- can ask for all tokens at once whether what it knows of them still holds. That a token was used is no change.
+-- Counts changes of what tokens may do, in the transaction of each change, from any client, so that an instance can check
+-- with one query whether its cache of all tokens is still valid. The use of a token is not a change.
 
 ALTER TABLE cdp.instance ADD COLUMN changes bigint NOT NULL DEFAULT 0;
 

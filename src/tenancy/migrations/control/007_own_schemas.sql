@@ -1,4 +1,4 @@
--- Whether the project may make schemas beside its own one.
+-- Whether the project may create schemas besides its own one.
 ALTER TABLE cdp.projects ADD COLUMN own_schemas boolean NOT NULL DEFAULT false;
 ALTER TABLE cdp.projects ALTER COLUMN own_schemas DROP DEFAULT;
 

@@ -1,4 +1,4 @@
--- Moves of projects from one server to another, those that have ended too.
+-- Moves of projects from one server to another, including those that have ended.
 CREATE TABLE cdp.moves (
   id uuid PRIMARY KEY,
   project_id uuid NOT NULL REFERENCES cdp.projects ON DELETE CASCADE,
@@ -13,16 +13,16 @@ CREATE TABLE cdp.moves (
   -- Rows and bytes copied so far.
   rows bigint NOT NULL DEFAULT 0,
   bytes bigint NOT NULL DEFAULT 0,
-  -- Somebody wants it to end; whoever carries it out looks every second.
+  -- A user has canceled it; the process that carries it out checks this every second.
   is_canceled boolean NOT NULL DEFAULT false,
   -- Why it was undone.
   reason text,
   started_at timestamptz NOT NULL DEFAULT now(),
-  -- Writes were refused from here on …
+  -- Writes were refused from then on …
   fenced_at timestamptz,
   -- … until then: the switch, or the end of the fence.
   opened_at timestamptz,
-  -- NULL: something is left to do.
+  -- NULL: it is not finished.
   ended_at timestamptz
 );
 

@@ -1,14 +1,14 @@
--- What every project's database holds beside the project's own schema. Runs in the template database, and in the
+-- What every project's database contains besides the project's own schema. Runs in the template database, and in the
 -- databases of existing projects when the service is upgraded. The schemas belong to the service; the project's roles
--- get their rights in provisioning.ts, because they do not exist in the template.
+-- get their rights in project-rights.ts, because they do not exist in the template.
 
 DROP SCHEMA IF EXISTS public;
 CREATE SCHEMA data;
 CREATE SCHEMA _cdp;
 GRANT USAGE ON SCHEMA _cdp TO PUBLIC;
 
--- The default of every table's id. Postgres 18 has uuidv7() in pg_catalog; before that the same layout (RFC 9562
--- section 5.7: 48 bits of milliseconds, 12 bits of the fraction of a millisecond, random rest) is made here.
+-- The default of every table's id. Postgres 18 has uuidv7() in pg_catalog; older versions get a function
+-- with the same layout (RFC 9562 section 5.7: 48 bits of milliseconds, 12 bits of their fraction, the rest random).
 DO $do$
 BEGIN
   IF current_setting('server_version_num')::integer >= 180000 THEN
@@ -35,8 +35,8 @@ BEGIN
 END
 $do$;
 
--- Answers by Idempotency-Key, written in the transaction of the insert they belong to. The project's writer can write
--- here by free SQL: it could forge keys of its own project, which harms nobody else.
+-- Answers by Idempotency-Key, written in the transaction of their insert. The project's writer can write here by
+-- free SQL: it could forge keys of its own project, which does not affect other projects.
 CREATE TABLE _cdp.idempotency_keys (
   path text NOT NULL,
   key text NOT NULL,

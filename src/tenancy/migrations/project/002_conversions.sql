@@ -1,15 +1,15 @@
 -- The type changes of a column (docs/decisions/0005-type-changes.md): one function for each pair of types that converts,
--- named `<from>_to_<to>` after the types of the API. Each returns NULL where the value cannot be kept, and raises
--- nothing: whoever changes a column counts the NULLs first and converts with the same function afterwards.
+-- named `<from>_to_<to>` after the types of the API. Each returns NULL if the value cannot be kept, and raises
+-- no errors: a change of a column first counts the NULLs and then converts with the same function.
 --
--- The project's code cannot stand in for anything here. SQL bodies are parsed now, while search_path is pg_catalog; what
--- plpgsql resolves when it runs is either qualified or a cast, which does not depend on search_path. Results depend on
--- no setting of the session, nor on the column's collation, which SQL bodies parsed now do not take over (it may hold
--- 'TRUE' for 'true'); `COLLATE "C"` is where \d shall be an ASCII digit and where it is faster.
+-- The project's code cannot replace anything here. SQL bodies are parsed now, while search_path is pg_catalog; what
+-- plpgsql resolves at run time is either qualified or a cast, which does not depend on search_path. Results depend
+-- neither on settings of the session nor on the column's collation (which may consider 'TRUE' equal to 'true'), because
+-- SQL bodies parsed now do not inherit it. `COLLATE "C"` makes \d match only ASCII digits, or makes a comparison faster.
 
--- What Postgres must parse to know. A block that catches errors cannot run in a parallel query before Postgres 17, hence
--- no PARALLEL SAFE. Only errors of the value are caught (class 22, and 54: nested too deeply, too large), never the
--- cancellation of the statement.
+-- Values that only Postgres's parser can check. A block that catches errors cannot run in a parallel query before
+-- Postgres 17, hence no PARALLEL SAFE. It catches only errors of the value (class 22, and 54: nested too deeply, too
+-- large), never the cancellation of the statement.
 
 CREATE FUNCTION _cdp.parse_float(value text) RETURNS double precision
   LANGUAGE plpgsql IMMUTABLE STRICT
@@ -28,7 +28,7 @@ CREATE FUNCTION _cdp.numeric_to_integer(value numeric) RETURNS bigint
   RETURN CASE WHEN value BETWEEN -9223372036854775808 AND 9223372036854775807 AND value = trunc(value)
     THEN value::bigint END;
 
--- Shortest digits that read back as the same double, whatever extra_float_digits the session has.
+-- The shortest digits that read back as the same double, whatever extra_float_digits the session has.
 CREATE FUNCTION _cdp.float_to_text(value double precision) RETURNS text
   LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
   SET extra_float_digits = 1
@@ -38,7 +38,7 @@ BEGIN
 END
 $$;
 
--- Whether a finite double is mathematically the number, by its bits: mantissa times a power of two (IEEE 754, binary64).
+-- Whether a finite double equals the number exactly, by its bits: mantissa times a power of two (IEEE 754, binary64).
 CREATE FUNCTION _cdp.is_exactly(number numeric, value double precision) RETURNS boolean
   LANGUAGE sql IMMUTABLE PARALLEL SAFE
   RETURN (
@@ -50,8 +50,8 @@ CREATE FUNCTION _cdp.is_exactly(number numeric, value double precision) RETURNS 
       greatest(bits >> 52, 1) - 1075 AS exponent,
       (bits & 4503599627370495) + CASE WHEN bits >> 52 = 0 THEN 0 ELSE 4503599627370496 END AS mantissa) AS parts);
 
--- The double, where its shortest digits or its exact value are the number. Outside the two bounds the cast would raise;
--- the exact values of the smallest and of the largest double lie within.
+-- The double, if its shortest digits or its exact value equal the number. Outside the two bounds the cast would raise an
+-- error; the exact values of the smallest and the largest double are within them.
 CREATE FUNCTION _cdp.numeric_to_float(value numeric) RETURNS double precision
   LANGUAGE sql IMMUTABLE PARALLEL SAFE
   RETURN CASE
@@ -60,7 +60,7 @@ CREATE FUNCTION _cdp.numeric_to_float(value numeric) RETURNS double precision
     WHEN _cdp.float_to_text(value::double precision)::numeric = value THEN value::double precision
     WHEN _cdp.is_exactly(value, value::double precision) THEN value::double precision END;
 
--- From TEXT, by the cell grammar of the contract (section 4). The lengths keep a value away from the limits of the
+-- From TEXT, by the cell grammar of the contract (section 4). Checks of the length keep values below the limits of the
 -- regular expressions: no cell is longer than the 10 MiB of a body.
 
 CREATE FUNCTION _cdp.text_to_integer(value text) RETURNS bigint
@@ -80,16 +80,16 @@ CREATE FUNCTION _cdp.text_to_boolean(value text) RETURNS boolean
   LANGUAGE sql IMMUTABLE PARALLEL SAFE
   RETURN CASE value WHEN 'true' THEN true WHEN 'false' THEN false END;
 
--- TIMESTAMP has RFC 3339's grammar (section 5.6). The calendar is left to Postgres; what it would read differently under
--- some setting, or not at all, is rewritten for it. Neither T, Z nor BC reaches it: a session may have made them zones.
+-- TIMESTAMP has RFC 3339's grammar (section 5.6). The calendar is left to Postgres; text that it would read differently
+-- under some setting, or not at all, is rewritten. T, Z and BC do not reach it: a session may have made them time zones.
 
--- Postgres reads 128 characters. 80 digits of a fraction are far more than decide how it rounds to microseconds.
+-- Postgres reads 128 characters. 80 digits of a fraction are far more than affect how it rounds to microseconds.
 CREATE FUNCTION _cdp.with_short_fraction(time_of_day text) RETURNS text
   LANGUAGE sql IMMUTABLE PARALLEL SAFE
   RETURN CASE WHEN octet_length(time_of_day) <= 80 THEN time_of_day
     ELSE regexp_replace(time_of_day COLLATE "C", '(\.\d{80})\d+', '\1') END;
 
--- Year 0000 comes as year 0400: the calendar repeats after 400 years.
+-- Year 0000 is passed as year 0400: the calendar repeats after 400 years.
 CREATE FUNCTION _cdp.timestamp_for_postgres(value text) RETURNS text
   LANGUAGE sql IMMUTABLE PARALLEL SAFE
   RETURN CASE left(value, 4) WHEN '0000' THEN '0400' ELSE left(value, 4) END || substr(value, 5, 6)
@@ -101,7 +101,7 @@ CREATE FUNCTION _cdp.only_midnight(value timestamptz) RETURNS timestamptz
   LANGUAGE sql IMMUTABLE PARALLEL SAFE
   RETURN CASE WHEN extract(epoch FROM value) % 86400 = 0 THEN value END;
 
--- Second 60 stands only at the end of a UTC day (RFC 3339 section 5.7) and is stored as the midnight that follows.
+-- Second 60 is valid only at the end of a UTC day (RFC 3339 section 5.7) and is stored as the following midnight.
 CREATE FUNCTION _cdp.parse_timestamp(value text, is_second_60 boolean) RETURNS timestamptz
   LANGUAGE plpgsql STABLE STRICT
 AS $$
@@ -125,9 +125,9 @@ CREATE FUNCTION _cdp.text_to_timestamp(value text) RETURNS timestamptz
       THEN _cdp.parse_timestamp(_cdp.timestamp_for_postgres(value), substr(value, 18, 2) = '60')
         - CASE left(value, 4) WHEN '0000' THEN interval '3506328 hours' ELSE interval '0' END END;
 
--- JSON has a member for every colon outside its strings, jsonb keeps one for each key: equal counts, no key was dropped.
--- Without an escaped colon those inside strings are the same on both sides, and the strings need not be cut out. The
--- regular expressions can do that up to 256 million characters.
+-- JSON has a member for every colon outside its strings, and jsonb keeps one for each key: if the counts are equal, no
+-- key was dropped. Without an escaped colon, strings contain the same colons on both sides and need not be removed. The
+-- regular expressions can remove them up to 256 million characters.
 CREATE FUNCTION _cdp.count_colons(value text) RETURNS integer
   LANGUAGE sql IMMUTABLE PARALLEL SAFE
   RETURN octet_length(value) - octet_length(replace(value, ':', ''));
@@ -140,8 +140,8 @@ CREATE FUNCTION _cdp.keeps_every_member(source text, parsed text) RETURNS boolea
     ELSE _cdp.count_colons(regexp_replace(source, '"(?:[^"\\]|\\.)*"', '', 'g'))
        = _cdp.count_colons(regexp_replace(parsed, '"(?:[^"\\]|\\.)*"', '', 'g')) END;
 
--- Nested at most 5,000 levels deep, where the stack of every supported Postgres suffices with room to spare. A text of
--- 10,000 bytes is the shortest that could be deeper.
+-- Nested at most 5,000 levels deep, for which the stack of every supported Postgres is more than sufficient. A deeper
+-- text has at least 10,000 bytes.
 CREATE FUNCTION _cdp.without_loss(source text, parsed jsonb) RETURNS jsonb
   LANGUAGE sql IMMUTABLE PARALLEL SAFE
   RETURN CASE
@@ -163,7 +163,7 @@ $$;
 CREATE FUNCTION _cdp.integer_to_text(value bigint) RETURNS text
   LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN value::text;
 
--- 2^63 itself is the one double that a bigint can round to and that has no way back.
+-- 2^63 is the only double that a bigint can round to and that cannot be converted back.
 CREATE FUNCTION _cdp.integer_to_float(value bigint) RETURNS double precision
   LANGUAGE sql IMMUTABLE PARALLEL SAFE
   RETURN CASE
@@ -225,7 +225,7 @@ CREATE FUNCTION _cdp.timestamp_to_jsonb(value timestamptz) RETURNS jsonb
   LANGUAGE sql STABLE PARALLEL SAFE
   RETURN to_jsonb(_cdp.timestamp_to_text(value));
 
--- From JSONB. Its null becomes NULL on the way out.
+-- From JSONB. JSON null becomes NULL.
 
 CREATE FUNCTION _cdp.is_any_null(value jsonb) RETURNS boolean
   LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN value IS NULL OR jsonb_typeof(value) = 'null';
@@ -250,7 +250,7 @@ CREATE FUNCTION _cdp.jsonb_to_timestamp(value jsonb) RETURNS timestamptz
   LANGUAGE sql STABLE
   RETURN CASE WHEN jsonb_typeof(value) = 'string' THEN _cdp.text_to_timestamp(value #>> '{}') END;
 
--- From a type that free SQL made: the text that answers show, which is what the type's output function writes.
+-- From a type that free SQL created: the text that answers show, which is what the type's output function writes.
 
 CREATE FUNCTION _cdp.other_to_text(value anyelement) RETURNS text
   LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE

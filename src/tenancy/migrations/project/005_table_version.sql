@@ -1,10 +1,10 @@
--- Names the versions of the catalog rows that the shape of a table is read from (transaction and place of each). Every
--- change of a column or a default writes a row of pg_attribute, of triggers, rules, checks and row security one of
--- pg_class; an index is told by its oid. A version is never used again while the table exists, so equal hashes mean an
--- equal shape; maintenance that moves catalog rows costs a look at the table and no more.
+-- Hashes the versions of the catalog rows that describe the shape of a table (xmin and ctid of each). Every change of a
+-- column or a default writes a row of pg_attribute, and every change of triggers, rules, checks and row security writes
+-- one of pg_class; an index is identified by its oid. A version never recurs while the table exists, so equal hashes
+-- mean an equal shape. Maintenance that moves catalog rows only causes the shape to be read again.
 --
--- IMMUTABLE so that Postgres asks it when it plans a statement, and not each time the statement runs: a prepared
--- statement that names the table in a constant is planned anew once anything about the table has changed (manual,
+-- IMMUTABLE so that Postgres evaluates it when it plans a statement, and not each time the statement runs: a prepared
+-- statement that names the table in a constant is planned again once anything about the table has changed (manual,
 -- PREPARE). Only such statements may rely on it (catalog.ts).
 CREATE FUNCTION _cdp.table_version(relation regclass) RETURNS text
   LANGUAGE sql IMMUTABLE STRICT

@@ -1,5 +1,5 @@
--- As before, and the triggers too: where a table had one before (those of foreign keys count), another one writes no row
--- of pg_class.
+-- As before, plus the triggers: if a table already has one (those of foreign keys count), another one writes no row of
+-- pg_class.
 CREATE OR REPLACE FUNCTION _cdp.table_version(relation regclass) RETURNS text
   LANGUAGE sql IMMUTABLE STRICT
   RETURN (SELECT encode(sha256(convert_to(concat_ws(' ', c.oid, c.xmin, c.ctid,

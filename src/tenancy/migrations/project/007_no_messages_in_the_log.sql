@@ -1,5 +1,5 @@
--- A transaction that may only read can write the server's log by it. The hardening closes it, too (exposed.sql); this is for
--- databases that are hardened already. Without the right to revoke it, Postgres says so in a warning.
+-- pg_logical_emit_message lets a read-only transaction write to the server's WAL. shared-tenancy.sql revokes it too; this is
+-- for databases that are hardened already. Without the right to revoke it, Postgres raises a warning.
 DO $$
 DECLARE
   function regprocedure;

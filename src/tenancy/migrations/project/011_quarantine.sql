@@ -4,9 +4,9 @@ CREATE TABLE _cdp.quarantine (
   id uuid PRIMARY KEY DEFAULT _cdp.uuid_v7(),
   quarantined_at timestamptz NOT NULL DEFAULT now(),
   table_name text NOT NULL,
-  -- The record as it was sent, JSON.
+  -- The record as it was sent, as JSON.
   record text NOT NULL,
-  -- What is wrong with it: objects with error, message, and perhaps column and hint.
+  -- What is wrong with it: objects with error, message, and optionally column and hint.
   errors jsonb NOT NULL,
   idempotency_key text
 );

@@ -1,4 +1,4 @@
--- The locks that a session itself holds, for rehearsals: projects that share a server may not read pg_locks.
+-- The locks that the session itself holds, for dry runs: projects that share a server may not read pg_locks.
 CREATE FUNCTION _cdp.session_locks() RETURNS TABLE (relation oid, mode text)
   LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
