@@ -1,5 +1,5 @@
--- What a project tries, one attempt a line, by theme. {writer}, {reader}, {database}: the neighbour's; {own}: the project's own
--- database; {mine}, {own_reader}: its roles; {superuser}, {control}, {socket}, {port}: the server's; {file}: a file that nobody may write.
+-- What a project tries, one attempt to a line, by theme. {writer}, {reader}, {database}: the neighbor's; {own}: the project's own
+-- database; {mine}, {own_reader}: its roles; {superuser}, {control}, {socket}, {port}: the server's; {file}: a file that must not be written.
 
 -- theme: files
 SELECT pg_read_file('/etc/passwd')

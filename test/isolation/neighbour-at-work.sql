@@ -1,5 +1,5 @@
--- What the neighbour is doing while it is probed: each block is one request that is still running. {m} as in
--- neighbour.sql; {lock} is the key of an advisory lock.
+-- What the neighbor is doing while it is probed: each block is one running request. {m} as in neighbour.sql; {lock} is the
+-- key of an advisory lock.
 
 -- request: holds everything that a session can hold
 SET application_name = '{m}_application';

@@ -1,5 +1,5 @@
--- What the neighbour owns, every name and text of it marked: {m} is a stem that occurs nowhere else, the word behind it
--- says which kind of thing it is. Run by the neighbour itself, through the API.
+-- What the neighbor owns, with every name and text marked: {m} is a stem that occurs nowhere else, and the word after it
+-- says what kind of object it is. The neighbor runs it itself, through the API.
 
 CREATE TABLE {m}_table (
   {m}_column text DEFAULT '{m}_default',

@@ -1,5 +1,5 @@
 -- What ORMs ask before they generate or compare a schema: the catalogs that they read and how they join them, in our own
--- words. "-- ask:" begins a question, "-- shows:" lists what the answer must hold.
+-- words. "-- ask:" begins a question, "-- shows:" lists what the answer must contain.
 
 -- ask: Prisma db pull, tables
 -- shows: customers, people who buy

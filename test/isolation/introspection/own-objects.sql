@@ -1,4 +1,4 @@
--- What the project makes, for the questions beside this file to find. The table customers comes from the API.
+-- What the project creates for the questions in this folder to find. The API creates the table customers.
 
 COMMENT ON TABLE customers IS 'people who buy';
 COMMENT ON COLUMN customers.email IS 'where invoices go';

@@ -1,4 +1,4 @@
--- What psql asks (psql -E), in our own words. "-- ask:" begins a question, "-- shows:" lists what the answer must hold.
+-- What psql asks (psql -E), in our own words. "-- ask:" begins a question, "-- shows:" lists what the answer must contain.
 
 -- ask: \d
 -- shows: customers, orders, open_orders, order_counts, invoice_numbers, events

@@ -1,5 +1,5 @@
 -- What drivers and desktop tools ask: JDBC (Hibernate, Metabase, DBeaver, DataGrip), pgAdmin, PostgREST. In our own words;
--- "-- ask:" begins a question, "-- shows:" lists what the answer must hold.
+-- "-- ask:" begins a question, "-- shows:" lists what the answer must contain.
 
 -- ask: JDBC getTables
 -- shows: customers, people who buy, open_orders, {database}

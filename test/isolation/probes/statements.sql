@@ -1,5 +1,5 @@
--- Statements that name the neighbour, its roles, its database or the control database, one a line. What they name is known
--- to whoever asks; the answer must not say more. {m}: the neighbour's stem.
+-- Statements that name the neighbor, its roles, its database or the control database, one to a line. The prober knows these
+-- names; the answer must not reveal more. {m}: the neighbor's stem.
 
 -- names of its own objects, from the wrong database
 SELECT * FROM data.{m}_table

@@ -1,14 +1,14 @@
--- What the prober puts into its own schema to ask many questions in one request.
+-- What the prober creates in its own schema to ask many questions in one request.
 
--- Numbers that a by-oid question goes through, and the process ids of the neighbour's sessions.
+-- The numbers that a by-oid question tries, and the process IDs of the neighbor's sessions.
 CREATE TABLE probe_oids (o oid);
 CREATE TABLE probe_numbers (n integer);
 CREATE TABLE probe_texts (t text);
 INSERT INTO probe_texts VALUES ('a'), ('1'), ('data'), ('pg_class'), ('pg_catalog.pg_database'), ('postgres'), ('SELECT'),
   ('SELECT * FROM pg_catalog.pg_class'), ('USAGE'), ('/etc/passwd'), ('pg_monitor');
 
--- Every answer to a question for all rows of one of these tables, or what went wrong, in all words of the error. Where one
--- row fails, each row is asked for itself.
+-- Every answer to a question for all rows of one of these tables, or the complete text of the error. If one row fails, each
+-- row is tried separately.
 CREATE FUNCTION probe(question text, source text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
   answer text;

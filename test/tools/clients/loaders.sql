@@ -1,7 +1,7 @@
--- What loaders of data do to a Postgres, in our own words. psql runs it as the writer, and prints the rows of its SELECTs.
+-- What data loaders do in Postgres, in our own SQL. psql runs it as the writer and prints the rows of its SELECTs.
 
--- dlt (dlt/destinations/impl/postgres, and its merge jobs): a schema for a dataset and one for its staging, rows by INSERT, a merge by
--- a temporary table of keys, then by MERGE; a replacement that moves the staging table over.
+-- dlt (dlt/destinations/impl/postgres, and its merge jobs): a schema for a dataset and one for its staging area, rows by INSERT, a
+-- merge with a temporary table of keys, then with MERGE; a replacement that moves the staging table into place.
 SET search_path = shop_dlt, public;
 SELECT 1 FROM information_schema.schemata WHERE catalog_name = current_database() AND schema_name = 'shop_dlt';
 CREATE SCHEMA "shop_dlt";
@@ -43,7 +43,7 @@ RESET ALL;
 SET SESSION AUTHORIZATION DEFAULT;
 
 -- Airbyte (destination-postgres): the tables of a stream in one transaction each, rows by COPY, then an upsert of the latest row of
--- each key, and a table that takes the other one's place.
+-- each key, and a table that replaces another.
 CREATE SCHEMA IF NOT EXISTS "shop_airbyte";
 CREATE SCHEMA IF NOT EXISTS "airbyte_internal";
 BEGIN TRANSACTION;
@@ -82,7 +82,7 @@ COMMIT;
 SELECT 'airbyte', count(*) FROM "shop_airbyte"."orders";
 DROP SCHEMA "airbyte_internal" CASCADE;
 
--- Loaders that stage in temporary tables: what they may do is asked first, then COPY, DELETE USING, UPDATE FROM and INSERT under a lock.
+-- Loaders that stage in temporary tables: they first query their privileges, then use COPY, DELETE USING, UPDATE FROM and INSERT under a lock.
 SELECT 'may', has_database_privilege(current_database(), 'CREATE'), has_database_privilege(current_database(), 'TEMPORARY'),
   has_schema_privilege('data', 'CREATE, USAGE');
 CREATE TABLE data.stock (id bigint PRIMARY KEY, pieces integer, _synced timestamptz DEFAULT now(), _deleted boolean DEFAULT false);
