@@ -202,7 +202,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
     });
   });
 
-  describe('code in the project', () => {
+  describe('code of the project', () => {
     it('a trigger that raises an error: the record is named with its message', async () => {
       await project.rows(`CREATE TABLE watched (v bigint);
         CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
