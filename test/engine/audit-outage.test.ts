@@ -54,7 +54,7 @@ const written = () =>
     return found.rows;
   });
 
-describe('entries that are made while Postgres is away', () => {
+describe('entries recorded while Postgres is away', () => {
   it('are written in order and once when it is back', async () => {
     const ids = Array.from({ length: 5_000 }, (_, i) => `request-${i}`);
     ids.slice(0, 10).forEach((id) => record(id));

@@ -156,7 +156,7 @@ describe('a JWT is accepted', () => {
     expect(fetches).toBe(before);
   });
 
-  it('until its project is made inactive', async () => {
+  it('until its project is deactivated', async () => {
     const own = await service.project();
     const token = await sign({ project: own.name });
     expect((await schema(token)).status).toBe(200);

@@ -483,7 +483,7 @@ describe('the quota of a project', () => {
     expect(dropped.body.deleted_rows).toBeGreaterThanOrEqual(250);
   });
 
-  it('is no label in the metrics, which count the projects over their quota', async () => {
+  it('is not a label in the metrics, which count the projects over their quota', async () => {
     const project = await filled();
     await until(async () => (await insert(project)).status === 403, 10_000);
     const { text } = await service.call('GET', '/metrics');

@@ -166,7 +166,7 @@ describe.each(testServers())('tables on Postgres $major', (server) => {
     expect((await project.call('DELETE', `${TABLE}/dropped_by_header`, { headers })).status).toBe(200);
   });
 
-  it('are listed as none if there are none', async () => {
+  it('are an empty list in an empty project', async () => {
     const empty = await service.project();
     expect((await empty.call('GET', '/api/cdp/schema')).body).toEqual({
       success: true,

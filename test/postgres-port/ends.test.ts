@@ -34,7 +34,7 @@ const stages: [string, number, () => Promise<TestService>][] = [
 const STUBBORN = `SET idle_in_transaction_session_timeout = 0; SET statement_timeout = 0; SET client_connection_check_interval = 0;
   DO $$ BEGIN LOOP BEGIN PERFORM pg_sleep(1000); EXCEPTION WHEN query_canceled THEN NULL; END; END LOOP; END $$`;
 
-describe.each(stages)('on %s, a session ends', (_name, major, start) => {
+describe.each(stages)('on %s', (_name, major, start) => {
   let service: TestService;
 
   beforeAll(async () => {
@@ -66,7 +66,7 @@ describe.each(stages)('on %s, a session ends', (_name, major, start) => {
   const noneLeft = (project: TestProject) =>
     vi.waitFor(async () => expect(await backends(project)).toBe(0), { timeout: 20_000, interval: 100 });
 
-  it('on the revocation of its token: idle, in a transaction, and running a statement that catches everything', async () => {
+  it('the revocation of its token ends a session: idle, in a transaction, and running a statement that catches everything', async () => {
     const project = await service.project();
     const { token, details } = await service.engine.tokens.create(project.id);
     const clients = await Promise.all([open(project, token), open(project, token), open(project, token)]);
@@ -83,7 +83,7 @@ describe.each(stages)('on %s, a session ends', (_name, major, start) => {
     await noneLeft(project);
   });
 
-  it('on the revocation of its token, without running what it has already sent', async () => {
+  it('the revocation of its token ends a session without running what it has already sent', async () => {
     const project = await service.project();
     await project.table('late', { n: 'INTEGER' });
     const { token, details } = await service.engine.tokens.create(project.id);
@@ -95,7 +95,7 @@ describe.each(stages)('on %s, a session ends', (_name, major, start) => {
     expect(await project.rows('SELECT n FROM late')).toEqual([]);
   });
 
-  it('on the expiry of its token', async () => {
+  it('the expiry of its token ends a session', async () => {
     const project = await service.project();
     const expiresAt = new Date(Date.now() + 2_000);
     const { token } = await service.engine.tokens.create(project.id, { expiresAt });
@@ -103,7 +103,7 @@ describe.each(stages)('on %s, a session ends', (_name, major, start) => {
     expect(await refusedLogin(login(service, project, 'writer', token))).toBe('28P01');
   });
 
-  it('on the deactivation and on the deletion of its project', async () => {
+  it('the deactivation and the deletion of its project end a session', async () => {
     const project = await service.project();
     const first = await open(project);
     await service.engine.projects.setActive(project.name, false);
@@ -116,7 +116,7 @@ describe.each(stages)('on %s, a session ends', (_name, major, start) => {
     expect(await refusedLogin(login(service, project))).toMatch(/^28(?:000|P01)$/);
   });
 
-  it('if its transaction is idle too long, which releases its locks', async () => {
+  it('a session whose transaction is idle too long ends and releases its locks', async () => {
     const project = await service.project();
     await project.table('locked', { n: 'INTEGER' });
     const client = await open(project);
@@ -127,7 +127,7 @@ describe.each(stages)('on %s, a session ends', (_name, major, start) => {
     expect(await ending(client)).toBe('57P01');
   });
 
-  it('after a statement that takes too long is canceled, but not by the cancellation itself', async () => {
+  it('a statement that takes too long is canceled; the session ends only if the statement ignores that', async () => {
     const project = await service.project();
     const client = await open(project);
     client.send(query('SET statement_timeout = 0; SELECT pg_sleep(1000)'));
@@ -139,20 +139,20 @@ describe.each(stages)('on %s, a session ends', (_name, major, start) => {
     await noneLeft(project);
   });
 
-  it('if a statement takes too long, even with a COMMIT now and then', async () => {
+  it('a statement that takes too long is canceled even if it commits now and then', async () => {
     const client = await open(await service.project());
     client.send(query('DO $$ BEGIN LOOP PERFORM pg_sleep(0.1); COMMIT; END LOOP; END $$'));
     expect(errorsIn(await client.until('Z'))).toEqual(['57014']);
     client.close();
   });
 
-  it('if it is idle too long', async () => {
+  it('a session that is idle too long ends', async () => {
     const project = await service.project();
     expect(await ending(await open(project))).toBe('57P01');
     await noneLeft(project);
   });
 
-  it('at the time limit of its transaction if the client does not read its result', async () => {
+  it('a session whose client does not read its result ends at the time limit of its transaction', async () => {
     const project = await service.project();
     const client = await open(project);
     client.socket.pause();
@@ -162,7 +162,7 @@ describe.each(stages)('on %s, a session ends', (_name, major, start) => {
     client.close();
   });
 
-  it('if its project exceeds its quota: the writer, not the reader', async () => {
+  it('a project over its quota ends sessions of the writer, not of the reader', async () => {
     const project = await service.project();
     await project.table('ballast', { text: 'TEXT' });
     const quota = 32 * 1024 * 1024;
@@ -181,7 +181,7 @@ describe.each(stages)('on %s, a session ends', (_name, major, start) => {
     else expect((await reading).rows).toEqual([{ n: 1 }]);
   });
 
-  it('with two entries in the audit log, and is counted', async () => {
+  it('each session records two entries in the audit log, and is counted', async () => {
     const project = await service.project();
     await withClient(login(service, project), (client) => client.query('SELECT 1'));
     await vi.waitFor(

@@ -87,7 +87,7 @@ it('is not offered without a number, and draws a non-number as a gap', async () 
   expect(await chart().getAttribute('aria-label')).toContain('4 values');
 });
 
-it('of a million rows are the first 10,000, and the page says so', async () => {
+it('draws the first 10,000 of a million rows, and says so', async () => {
   const { page, run } = visitor;
   await run(
     `SELECT now() + n * interval '1 second' AS at, sin(n / 500.0) AS wave FROM generate_series(1, 1000000) AS n`,
