@@ -129,7 +129,7 @@ describe('rejects an unacceptable message', () => {
     }
   });
 
-  it('after passing on the length of the body', () => {
+  it('by its type and the length of its body', () => {
     const asked: [string, number][] = [];
     cut([BYTES], (type, length) => {
       asked.push([String.fromCharCode(type), length]);

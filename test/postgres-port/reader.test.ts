@@ -337,7 +337,7 @@ describe.each(stages)('on %s', (_name, start) => {
     });
   });
 
-  it("without the lock that the writer's CREATE EXTENSION takes", async () => {
+  it('except for LOCK on the table that CREATE EXTENSION of the writer locks', async () => {
     const lock = 'BEGIN; LOCK TABLE _cdp.idempotency_keys IN ACCESS SHARE MODE';
     await withClient(reader(), async (client) => expect((await errorOf(client.query(lock))).code).toBe('42501'));
   });

@@ -116,7 +116,7 @@ describe.each([
     expect(await has(1)).toEqual({ count: 1, at: null });
   });
 
-  it('must replicate the server itself', async () => {
+  it('accepts only a replica of its own', async () => {
     const primary = `env:${variableWith(urlOf(cluster.primary()))}`;
     failure(await set({ replicas: [primary] }), 400, 'invalid_request');
     failure(await set({ replicas: ['env:CDP_TEST_NOWHERE'] }), 400, 'invalid_request');
@@ -151,7 +151,7 @@ describe.each([
     expect(lines.text).toContain('"standby":true');
   });
 
-  it('is found where its URL file says, even if that changes', async () => {
+  it('reads at the address in the URL file of the replica, even if that changes', async () => {
     const folder = await mkdtemp('/tmp/cdp-replica-');
     const file = join(folder, 'replica.url');
     const [, variable = ''] = replica.split(':');
@@ -178,7 +178,7 @@ describe.each([
     await expect.poll(at, PATIENT).toBe('replica');
   });
 
-  it('refuses writes, and shows each project only its own data', async () => {
+  it('writes nothing at the replica, and shows each project only its own data', async () => {
     const other = await service.project(undefined, server);
     await other.table('events', { n: 'INTEGER' });
     const position = await insert(2, other);
@@ -282,7 +282,7 @@ describe.each([
     expect([rows, at], answer.text).toEqual([[{ some: true }], 'primary']);
   });
 
-  it('can be the default for reads that do not say where to run', async () => {
+  it('can set the consistency of reads that do not specify it', async () => {
     await set({ consistency: 'bounded' });
     const body = { sql: 'SELECT pg_is_in_recovery() AS standby', read_only: true };
     const asked = async () => (await project.call('POST', '/api/cdp/sql', { body })).body.rows;
@@ -314,7 +314,7 @@ describe.each([
     },
   );
 
-  it('is no longer a replica once it is promoted', async () => {
+  it('stops reading from the replica once it is promoted', async () => {
     await atReplica();
     await cluster.promote();
     const position = await insert(5);

@@ -316,7 +316,7 @@ describe('protects', () => {
     expect(order.lastIndexOf('b')).toBeLessThan(10);
   });
 
-  it('a close with texts waiting and running, and accepts no more', async () => {
+  it('a service that closes with texts waiting and running: it accepts no more', async () => {
     const closing = new Splitter();
     const running = refusal(closing.split(HOPELESS, asker()));
     const waiting = refusal(closing.split('SELECT 1; SELECT 2', asker()));
@@ -328,7 +328,7 @@ describe('protects', () => {
     await closing.close();
   });
 
-  it('from leaving a thread when the service closes', async () => {
+  it('a closed service from threads that stay behind', async () => {
     const threads: Worker[] = [];
     const hear = (thread: Worker) => void threads.push(thread);
     process.on('worker', hear);
