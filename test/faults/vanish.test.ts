@@ -1,5 +1,5 @@
 /**
- * Clients that vanish in the middle: their statement is cancelled, long before it would end, their place is free, and
+ * Clients that disconnect in the middle: their statement is canceled long before it would end, its slot is free, and
  * nothing is left.
  */
 import { connect, type Socket } from 'node:net';
@@ -91,7 +91,7 @@ async function places(): Promise<number> {
 }
 
 it.each(Object.entries(REQUESTS))(
-  '%s of 4 clients that vanish is cancelled, and every place free again',
+  '%s is canceled, and every slot free again, when 4 clients disconnect',
   async (_what, request) => {
     const sockets = await Promise.all([0, 1, 2, 3].map(() => begin(request)));
     const arrived = sockets.map(
