@@ -40,7 +40,7 @@ export async function insertPartially(
     if (table.updateRunsProjectCode) lease.resetAfterUse();
     const outcome = await storePartially(lease.session, project, table, batch, upsert);
     const kept = [...outcome.refused].map(([record, errors]) => ({ text: batch.textOf(record), errors }));
-    const answer = answerOf(batch.records.length, outcome, upsert !== null);
+    const answer = partialAnswer(batch.records.length, outcome, upsert !== null);
     const quarantine = quarantineRecords(tableName, kept, idempotency?.key ?? null, project.quarantineDays);
     return { answer: await commit(quarantine, answer, rowsChanged(answer)), replayed: false };
   });
@@ -102,7 +102,11 @@ export async function storePartially(
   return { stored, refused: new Map([...errors].sort(([a], [b]) => a - b)), errorCount };
 }
 
-function answerOf(records: number, { stored, refused, errorCount }: PartiallyStored, isUpsert: boolean): BatchAnswer {
+function partialAnswer(
+  records: number,
+  { stored, refused, errorCount }: PartiallyStored,
+  isUpsert: boolean,
+): BatchAnswer {
   const { answer } = isUpsert ? upsertAnswer(records - refused.size, stored) : insertAnswer(stored.inserted);
   if (refused.size === 0) return { ...answer, quarantined_rows: 0 };
   const errors = [...refused.values()].flat().slice(0, LIMITS.errorsListed);
