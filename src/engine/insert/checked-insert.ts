@@ -105,7 +105,8 @@ async function insertBatch(
     upsert === null || key === null
       ? insertStatements(table, rows, { returnIds, isOnCitus })
       : upsertStatements(table, rows, key, upsert.resolution, { returnIds, oneByOne: single });
-  const inserts = insertsOf(checkRecords(batch, table));
+  const rows = checkRecords(batch, table);
+  const inserts = insertsOf(rows);
   const statements = inserts.map((insert) => insert.statement);
   const { length } = batch.records;
   const finish = async (last: readonly Statement[], result: Inserted): Promise<Inserted> => {
@@ -126,14 +127,8 @@ async function insertBatch(
     if (!(error instanceof PostgresError) || session.closed) throw error;
     await session.run([ROLLBACK]);
     if (error.sqlstate === SQLSTATE.CARDINALITY_VIOLATION && upsert !== null && !oneByOne) throw error;
-    throw await attributeRefusal(
-      session,
-      batch,
-      table,
-      (rows) => insertsOf(rows).map(({ statement }) => statement),
-      error,
-      upsert?.columns ?? null,
-    );
+    const statementsFor = (rows: readonly Row[]) => insertsOf(rows).map(({ statement }) => statement);
+    throw await attributeRefusal({ session, table, rows, statementsFor }, error, upsert?.columns ?? null);
   }
 }
 

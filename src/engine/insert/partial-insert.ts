@@ -66,7 +66,7 @@ export async function storePartially(
   upsert: UpsertRule | null,
 ): Promise<PartiallyStored> {
   const key = upsert === null ? null : await findKey(session, table, 'on_conflict', upsert.columns);
-  const write = (rows: readonly Row[]): Statement[] => {
+  const statementsFor = (rows: readonly Row[]): Statement[] => {
     const inserts =
       upsert === null || key === null
         ? insertStatements(table, rows, { returnIds: false, isOnCitus })
@@ -82,8 +82,9 @@ export async function storePartially(
     errorCount += total;
   }
   const good = [...rows.keys()].filter((record) => !errors.has(record));
+  const options = { maxExplained: Infinity, inOrder: upsert !== null };
   const store = (records: readonly number[]) =>
-    storeWhatFits(session, table, rows, records, write, { explained: Infinity, inOrder: upsert !== null });
+    storeWhatFits({ session, table, rows, statementsFor }, records, options);
   let outcome = await store(good);
   errorCount += outcome.refused.length;
   for (const one of outcome.refused) {
