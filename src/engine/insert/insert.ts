@@ -10,28 +10,20 @@ import { COMMIT } from '../../pg/index.js';
 import type { Lease } from '../../tenancy/connections/connections.js';
 import { readTables, tableToWrite } from '../catalog/catalog.js';
 import type { RequestTrace } from '../database/trace.js';
-import { type Deadline, typedDeadline } from '../limits/deadline.js';
+import { typedDeadline } from '../limits/deadline.js';
 import type { Project } from '../project.js';
-import type { IdempotencyKey } from '../write/idempotency.js';
 import { writeOnce } from '../write/write.js';
 import { insertChecked } from './checked-insert.js';
 import type { CopyOutcome, QueuedBatch } from './copy-queue.js';
 import { insertAnswer, type Inserted } from './insert-answer.js';
+import type { InsertRequest } from './insert-request.js';
 import { insertPartially } from './partial-insert.js';
 import { type CachedSchema, storeAndCheck } from './schema-cache.js';
 import { storeByUpsert } from './store-by-upsert.js';
-import type { UpsertRule } from './upsert.js';
 
-interface InsertOptions {
-  /** Return the ids as well. */
-  returnIds: boolean;
-  idempotency: IdempotencyKey | null;
-  /** What to do with a row that has the key of a record; null: refuse the record. */
-  upsert: UpsertRule | null;
-  /** Store the valid records, and quarantine the others. */
-  quarantine: boolean;
+interface InsertOptions extends Omit<InsertRequest, 'project' | 'tableName' | 'body' | 'deadline'> {
   /** Aborted when the client disconnects. */
-  signal: AbortSignal;
+  readonly signal: AbortSignal;
 }
 
 /** A table whose schema keeps changing goes to the checked path, which locks it first. */
@@ -48,24 +40,22 @@ export async function insertRecords(
   body: Buffer,
   options: InsertOptions,
 ): Promise<Inserted> {
-  const { returnIds, idempotency, upsert, quarantine, signal } = options;
-  const deadline = typedDeadline(signal);
-
+  const { signal, ...others } = options;
+  const request: InsertRequest = { project, tableName, body, deadline: typedDeadline(signal), ...others };
+  const { returnIds, idempotency, upsert, quarantine } = request;
   // With a key, the check comes later: a repeat is answered even without room, since it stores nothing.
   if (idempotency === null) await project.requireRoom();
 
   // The fast paths cannot return ids, and always commit.
   const isFast = !returnIds && project.rehearsal === null;
   for (let attempt = 1; attempt <= ATTEMPTS && isFast; attempt++) {
-    const schema = await schemaOf(project, tableName, deadline);
+    const schema = await schemaOf(request);
     const encoder = upsert === null ? schema?.encoder : schema?.upsertEncoder;
     const rows = encoder?.encode(body);
     if (schema === null || rows == null) break;
     try {
       const outcome =
-        upsert === null
-          ? await storeByCopy(project, schema, rows, deadline, idempotency)
-          : await storeByUpsert(project, schema, rows, upsert, deadline, idempotency);
+        upsert === null ? await storeByCopy(request, schema, rows) : await storeByUpsert(request, schema, rows, upsert);
       if (outcome === 'refused') break;
       if (outcome !== 'outdated') return outcome;
     } finally {
@@ -73,12 +63,11 @@ export async function insertRecords(
     }
     project.schemaCache.forget(project.cacheKey, schema);
   }
-  if (quarantine) return insertPartially(project, tableName, body, deadline, options);
-  return insertChecked(project, tableName, body, deadline, options);
+  return quarantine ? insertPartially(request) : insertChecked(request);
 }
 
 /** @returns null if there is no such table. The insert's transaction checks for later changes. */
-async function schemaOf(project: Project, tableName: string, deadline: Deadline): Promise<CachedSchema | null> {
+async function schemaOf({ project, tableName, deadline }: InsertRequest): Promise<CachedSchema | null> {
   const cached = project.schemaCache.get(project.cacheKey, tableName);
   if (cached !== undefined) return cached;
   const look = tableToWrite(project.schema, tableName);
@@ -93,11 +82,9 @@ async function schemaOf(project: Project, tableName: string, deadline: Deadline)
  * @returns nothing was stored unless it says `stored`
  */
 async function storeByCopy(
-  project: Project,
+  { project, deadline, idempotency }: InsertRequest,
   schema: CachedSchema,
   rows: EncodedBatch,
-  deadline: Deadline,
-  idempotency: IdempotencyKey | null,
 ): Promise<Inserted | Exclude<CopyOutcome, 'stored'>> {
   const { waitBudget, trace } = project;
   const target = schema.targetOf(rows);

@@ -8,32 +8,21 @@ import { LIMITS } from '../../contract/limits.js';
 import { BatchAnswer } from '../../contract/wire/batch.js';
 import { BEGIN, ROLLBACK, type Session, type Statement } from '../../pg/index.js';
 import type { Table } from '../catalog/catalog.js';
-import type { IdempotencyKey } from '../write/idempotency.js';
-import type { Deadline } from '../limits/deadline.js';
 import type { Project } from '../project.js';
 import { quarantineRecords } from './quarantine.js';
 import { writeOnce } from '../write/write.js';
 import { lockTable, rowsStored } from './checked-insert.js';
 import { insertAnswer, type Inserted, rowsChanged, upsertAnswer } from './insert-answer.js';
+import type { InsertRequest } from './insert-request.js';
 import { insertStatements } from './insert-statement.js';
 import { placeOf, recordErrorCode } from './record-error.js';
 import { storeWhatFits } from './refused-records.js';
 import { countStored, findKey, type StoredRows, type UpsertRule, upsertStatements } from './upsert.js';
 
-interface PartialOptions {
-  idempotency: IdempotencyKey | null;
-  upsert: UpsertRule | null;
-}
-
 /** @throws EngineError if the batch cannot be read, or the cause is the table or the server */
-export async function insertPartially(
-  project: Project,
-  tableName: string,
-  body: Buffer,
-  deadline: Deadline,
-  { idempotency, upsert }: PartialOptions,
-): Promise<Inserted> {
-  const batch = readRecords(body, true);
+export async function insertPartially(request: InsertRequest): Promise<Inserted> {
+  const { project, tableName, deadline, idempotency, upsert } = request;
+  const batch = readRecords(request.body, true);
   return writeOnce(project, { deadline, idempotency, stored: BatchAnswer }, async (write): Promise<Inserted> => {
     const { lease, begin, commit } = write;
     const table = await lockTable(lease.session, begin, project.schema, tableName);

@@ -7,23 +7,19 @@ import { BatchAnswer } from '../../contract/wire/batch.js';
 import { type Fragment, ident, join, sql, type Step, trusted } from '../../pg/index.js';
 import type { Lease } from '../../tenancy/connections/connections.js';
 import { type Column, POSTGRES_TYPES, type Table } from '../catalog/catalog.js';
-import type { IdempotencyKey } from '../write/idempotency.js';
-import type { Deadline } from '../limits/deadline.js';
-import type { Project } from '../project.js';
 import { writeOnce } from '../write/write.js';
 import { type Inserted, rowsChanged, upsertAnswer } from './insert-answer.js';
+import type { InsertRequest } from './insert-request.js';
 import { columnName } from './insert-statement.js';
 import { type CachedSchema, storeAndCheck } from './schema-cache.js';
 import { IS_NEW, onConflict, type UpsertRule } from './upsert.js';
 
 /** @throws EngineError as `insertRecords`. If nothing was stored, the checked path finds the reason. */
 export async function storeByUpsert(
-  project: Project,
+  { project, deadline, idempotency }: InsertRequest,
   schema: CachedSchema,
   rows: EncodedBatch,
   upsert: UpsertRule,
-  deadline: Deadline,
-  idempotency: IdempotencyKey | null,
 ): Promise<Inserted | 'refused' | 'outdated'> {
   const statement = upsertStatement(schema.table, rows, upsert);
   if (statement === null) return 'refused';
