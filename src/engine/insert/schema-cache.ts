@@ -4,13 +4,9 @@
  */
 import { LRUCache } from 'lru-cache';
 import { type BatchEncoder, batchEncoder, type EncodedBatch } from '../../codec/index.js';
-import { PostgresError, type Result, SQLSTATE, type Statement, type Step } from '../../pg/index.js';
-import type { Lease } from '../../tenancy/connections/connections.js';
-import { errorCode } from '../../tenancy/engine-error.js';
+import type { Statement } from '../../pg/index.js';
 import { schemaUnchanged, type Table } from '../catalog/catalog.js';
-import { resultsOf } from '../write/transaction.js';
-import { type CopyOutcome, CopyTarget } from './copy-queue.js';
-import { NO_RECORDS_FAULT } from './record-error.js';
+import { CopyTarget } from './copy-queue.js';
 
 export interface CachedSchema {
   readonly table: Table;
@@ -73,48 +69,3 @@ const uniformEncoder = ({ columns }: Table): BatchEncoder | null =>
     columns.map((column) => ({ ...column, hasDefault: true })),
     false,
   );
-
-interface Checked {
-  readonly outcome: CopyOutcome;
-  /** Results of the steps; empty unless everything was stored. */
-  readonly results: readonly Result[];
-}
-
-/**
- * Stores rows and confirms the schema in one round trip. The check follows the COPY or INSERT, whose lock prevents
- * changes until the end of the transaction.
- * @param end the rest of the current transaction, with its COMMIT; without a transaction, COPY and check form one
- */
-export async function storeAndCheck(
-  lease: Lease,
-  { table, check }: CachedSchema,
-  store: Step,
-  end: readonly Statement[] = [],
-): Promise<Checked> {
-  const { session } = lease;
-  if (table.runsProjectCode) lease.resetAfterUse();
-  const steps = [store, check, ...end];
-  const beforeCommit = end.length === 0 ? steps.length : steps.length - 1;
-  const commits = end.length > 0 || !session.inTransaction;
-  const ran = await session.pipeline(steps, { prepared: true });
-  try {
-    if (commits) return stored(resultsOf(session, ran, beforeCommit, end.length > 0));
-    if (ran.error !== null) throw ran.error;
-    return stored(ran.results);
-  } catch (error) {
-    // The table may have gained a trigger since then, whose effects on the session are not rolled back.
-    lease.resetAfterUse();
-    if (!(error instanceof PostgresError) || session.closed) throw error;
-    // The check fails with a division by zero. One in a constraint or trigger fails earlier or later.
-    if (error.sqlstate === SQLSTATE.DIVISION_BY_ZERO && ran.results.length === 1) return OUTDATED;
-    if (MAY_BE_A_RECORD.has(error.sqlstate) || !NO_RECORDS_FAULT.has(errorCode(error))) return REFUSED;
-    throw error;
-  }
-}
-
-const stored = (results: readonly Result[]): Checked => ({ outcome: 'stored', results });
-const OUTDATED: Checked = { outcome: 'outdated', results: [] };
-const REFUSED: Checked = { outcome: 'refused', results: [] };
-
-/** Binary data for a type that the column no longer has; a deadlock that arises only because batches share a COPY. */
-const MAY_BE_A_RECORD = new Set<string>([SQLSTATE.PROTOCOL_VIOLATION, SQLSTATE.DEADLOCK_DETECTED]);

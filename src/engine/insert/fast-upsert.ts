@@ -1,50 +1,19 @@
 /**
- * Stores an encoded batch with one INSERT … ON CONFLICT that takes an array per column, and checks the schema as for
- * a COPY. It accepts batches whose records have the same columns and change no row twice; others take the checked path.
+ * The upsert of the fast path: one INSERT … ON CONFLICT of an encoded batch, which takes an array for each column. It
+ * accepts batches whose records have the same columns and change no row twice; others take the checked path.
  */
 import type { EncodedBatch } from '../../codec/index.js';
-import { BatchAnswer } from '../../contract/wire/batch.js';
 import { type Fragment, ident, join, sql, type Step, trusted } from '../../pg/index.js';
-import type { Lease } from '../../tenancy/connections/connections.js';
 import { type Column, POSTGRES_TYPES, type Table } from '../catalog/catalog.js';
-import { writeOnce } from '../write/write.js';
-import { type Inserted, rowsChanged, upsertAnswer } from './insert-answer.js';
-import type { InsertRequest } from './insert-request.js';
 import { columnName } from './insert-statement.js';
-import { type CachedSchema, storeAndCheck } from './schema-cache.js';
 import { IS_NEW, onConflict, type UpsertRule } from './upsert.js';
 
-/** @throws EngineError as `insertRecords`. If nothing was stored, the checked path finds the reason. */
-export async function storeByUpsert(
-  { project, deadline, idempotency }: InsertRequest,
-  schema: CachedSchema,
-  rows: EncodedBatch,
-  upsert: UpsertRule,
-): Promise<Inserted | 'refused' | 'outdated'> {
-  const statement = upsertStatement(schema.table, rows, upsert);
-  if (statement === null) return 'refused';
-  const store = async (lease: Lease): Promise<Inserted | 'refused' | 'outdated'> => {
-    if (schema.table.updateRunsProjectCode) lease.resetAfterUse();
-    const { outcome, results } = await storeAndCheck(lease, schema, statement);
-    if (outcome !== 'stored') return outcome;
-    const [inserted = 0, stored = 0] = (results[0]?.rows[0] ?? []).map(Number);
-    return upsertAnswer(rows.records, { inserted, updated: stored - inserted });
-  };
-  // Without a key, the statement is a transaction by itself.
-  if (idempotency === null) return project.use('typed', deadline, store);
-  return writeOnce(project, { deadline, idempotency, stored: BatchAnswer }, async ({ lease, commit }) => {
-    const outcome = await store(lease);
-    if (typeof outcome !== 'string') await commit([], outcome.answer, rowsChanged(outcome.answer));
-    return outcome;
-  });
-}
-
 /**
- * The statement returns the number of rows inserted, and of all rows stored. Rows are sorted by key, so that
- * concurrent requests lock them in the same order, and within a key by their order in the batch.
+ * Returns the number of rows inserted, and of all rows stored. Rows are sorted by key, so that concurrent requests lock
+ * them in the same order, and within a key by their order in the batch.
  * @returns null: the batch needs the checked path
  */
-function upsertStatement(table: Table, rows: EncodedBatch, { columns: key, resolution }: UpsertRule): Step | null {
+export function fastUpsert(table: Table, rows: EncodedBatch, { columns: key, resolution }: UpsertRule): Step | null {
   const given = rows.columns;
   const isMissing = (column: Column, index: number) => !column.isId && !given.includes(index);
   if (resolution === 'replace' && table.columns.some(isMissing)) return null;
