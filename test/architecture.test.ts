@@ -211,7 +211,6 @@ describe('imports', () => {
       'ajv-formats',
       'commander',
       'fastify',
-      'lru-cache',
       'negotiator',
       'pg-connection-string',
       'pino',

@@ -24,10 +24,10 @@ export interface QueryOptions extends Omit<SqlBody, 'sql' | 'params' | 'numbers'
  */
 export type AsText<Options> = Omit<Options, 'numbers'> & Pick<SqlBody, 'numbers'>;
 
-/** A stream has no row limit and no column types. */
+/** A stream has no row limit. */
 export type StreamOptions = Omit<QueryOptions, 'integers' | 'max_rows' | 'dryRun' | 'idempotencyKey'>;
 
-/** For rows as lines of JSON text. `columns: true`: the first line has their names and types. */
+/** For rows as lines of JSON text. `columns: true`: the first line has their names, and types without modifiers. */
 export type LineOptions = AsText<StreamOptions> & Pick<SqlBody, 'columns'>;
 
 /** The answer to a query, its rows typed by the caller. */

@@ -13,7 +13,7 @@ import type { Audit, Origin } from './audit/audit.js';
 import type { StopReason } from './limits/deadline.js';
 import { LiveRequests } from './database/live-requests.js';
 import type { ServerPools } from './database/server-pools.js';
-import { type Load, TOO_MANY_WAITING, type WorkKind } from './limits/slots.js';
+import type { Load, WorkKind } from './limits/slots.js';
 import type { Moves } from './moves/moves.js';
 import { Project, type SharedServices } from './project.js';
 import type { Projects } from './projects/projects.js';
@@ -85,7 +85,7 @@ export class Engine implements Omit<EngineParts, 'shared'> {
     const { database, throttle } = this.shared;
     if (work !== null) {
       this.servers.requireUp(row.placement);
-      if (database.serverPools.of(row.placement).slots.isFull(row.id, work)) throw TOO_MANY_WAITING;
+      database.serverPools.of(row.placement).slots.rejectIfFull(row.id, work);
     }
     throttle.noteRequest(row.id);
     return new Project(row, this.shared, trace);

@@ -13,7 +13,7 @@ import { type ParquetColumn, parquetColumns } from './parquet-columns.js';
 const GROUP = { rows: 100_000, characters: 16 * 1024 * 1024 };
 
 /**
- * Runs the query twice, because a stream does not include the types.
+ * Runs the query twice: a stream names types without modifiers, and DECIMAL needs those of `numeric(10,2)`.
  * @param onRow called for each row
  * @throws FileError if the type of its column cannot hold a value, such as `infinity`
  */

@@ -43,7 +43,7 @@ export class MemoryBudget {
   /** Bytes by project. */
   private readonly used = new Counts();
   private readonly queue = new FairQueue<number>({
-    take: (project, bytes) => this.take(project, bytes),
+    tryTake: (project, bytes) => this.tryTake(project, bytes),
     order: 'first',
     late: 'Too many large requests or responses are in progress',
   });
@@ -57,7 +57,7 @@ export class MemoryBudget {
    */
   async reserve(project: string, bytes: number, budget: WaitBudget, signal: AbortSignal): Promise<Reservation> {
     const isBehind = bytes > SMALL_BYTES && this.queue.lengthOf(project) > 0;
-    if (isBehind || !this.take(project, bytes)) await this.queue.wait(project, bytes, budget, signal);
+    if (isBehind || !this.tryTake(project, bytes)) await this.queue.wait(project, bytes, budget, signal);
     let reserved = bytes;
     let isReleased = false;
     const resize = (to: number) => {
@@ -74,7 +74,7 @@ export class MemoryBudget {
     return { resize, release };
   }
 
-  private take(project: string, bytes: number): boolean {
+  private tryTake(project: string, bytes: number): boolean {
     const used = this.used.of(project);
     // The first bytes of a project always fit, so each project exceeds the total by one body at most.
     const fits =

@@ -20,7 +20,7 @@ import {
 } from '../pg/protocol.js';
 import { askPassword, BufferedSocket, type Encryption, negotiate } from './client-login.js';
 import { HalfOpenLogins } from './half-open-logins.js';
-import { fatal, relay } from './session-relay.js';
+import { fatal, SessionRelay } from './session-relay.js';
 import { type StartUpSettings, startUpSettings } from './start-up-settings.js';
 
 interface PostgresPortSettings {
@@ -140,7 +140,7 @@ export class PostgresPort {
     socket.write(Buffer.concat([AUTHENTICATION_OK, ...parameters, backendKeyData(processId, secretKey), READY_IDLE]));
     try {
       const classify = (text: string, isPlain: boolean) => this.engine.classifyForReader(owner.project, text, isPlain);
-      await relay(socket, session, classify, client.rest());
+      await new SessionRelay(socket, session, classify).run(client.rest());
     } finally {
       this.keys.delete(processId);
     }

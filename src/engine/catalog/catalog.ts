@@ -6,7 +6,7 @@
 import type { ColumnType } from '../../contract/column-types.js';
 import { LIMITS } from '../../contract/limits.js';
 import type { Distribution } from '../../contract/wire/distribution.js';
-import { type Fragment, ident, literal, type Row, sql, type Statement } from '../../pg/index.js';
+import { type Fragment, ident, join, literal, type Row, sql, type Statement } from '../../pg/index.js';
 import { changeRunsCode, insertRunsCode, insertTrigger, ownTypes, updateTrigger } from './project-code.js';
 import type { BatchColumn } from '../../codec/index.js';
 
@@ -114,34 +114,51 @@ const ESTIMATED_ROWS = sql`GREATEST(
     pg_catalog.pg_stat_get_tuples_inserted(c.oid) - pg_catalog.pg_stat_get_tuples_deleted(c.oid)),
   LEAST(c.reltuples, 1e15::pg_catalog.float4)::pg_catalog.int8, 0)`;
 
+const idIsPrimaryKey = sql`EXISTS (
+        SELECT FROM pg_catalog.pg_index i
+        WHERE i.indrelid = c.oid AND i.indisprimary AND i.indnatts = 1 AND i.indkey[0] = a.attnum)`;
+
+/** What is read of a table and one of its columns, by name. */
+function fieldsOf(toWrite: boolean) {
+  const unlessToWrite = (field: Fragment) => (toWrite ? sql`NULL` : field);
+  const onlyToWrite = (field: Fragment) => (toWrite ? field : sql`NULL`);
+  const comment = (text: Fragment) => unlessToWrite(shownComment(text));
+  return {
+    table: sql`c.relname`,
+    kind: sql`c.relkind`,
+    tableComment: comment(sql`pg_catalog.obj_description(c.oid, 'pg_class')`),
+    approximateRows: sql`CASE WHEN c.relkind IN ('v', 'f') THEN NULL ELSE ${ESTIMATED_ROWS} END`,
+    needsInsert: sql`x.needs_insert`,
+    runsProjectCode: sql`x.needs_insert OR x.runs_code`,
+    updateRunsProjectCode: onlyToWrite(sql`x.needs_insert OR x.runs_code OR ${updateTrigger}`),
+    version: onlyToWrite(sql`v.version`),
+    marksDefaults: sql`pg_catalog.current_setting('server_version_num')::pg_catalog.int4 >= 160000`,
+    column: sql`a.attname`,
+    plainOid: sql`CASE WHEN a.atttypmod = -1 THEN a.atttypid END`,
+    sqlType: sql`pg_catalog.format_type(a.atttypid, -1)`,
+    displayType: sql`pg_catalog.format_type(a.atttypid, a.atttypmod)`,
+    isJson: sql`COALESCE(NULLIF(t.typbasetype, 0::pg_catalog.oid), t.oid) IN (114::pg_catalog.oid, 3802::pg_catalog.oid)`,
+    isArray: sql`t.typcategory = 'A'`,
+    hasDefault: sql`a.atthasdef OR a.attidentity <> '' OR t.typdefault IS NOT NULL OR c.relkind = 'v'`,
+    isGeneratedAlways: sql`a.attidentity = 'a'`,
+    isId: sql`a.attname = 'id' AND a.atttypid = 2950::pg_catalog.oid AND ${idIsPrimaryKey}`,
+    columnComment: comment(sql`pg_catalog.col_description(c.oid, a.attnum)`),
+    notNull: unlessToWrite(sql`a.attnotnull`),
+    defaultText: comment(sql`(SELECT ${DEFAULT_TEXT} FROM pg_catalog.pg_attrdef d
+        WHERE d.adrelid = c.oid AND d.adnum = a.attnum AND a.attgenerated = '')`),
+  };
+}
+
+type Field = keyof ReturnType<typeof fieldsOf>;
+
+const FIELDS = Object.keys(fieldsOf(false)) as Field[];
+
 /** One row per column, or one row without a column; tables by name, columns by position. */
 function describe(where: Fragment, toWrite: boolean): Statement {
-  const comment = (text: Fragment) => (toWrite ? sql`NULL` : shownComment(text));
   // OFFSET 0 makes Postgres compute this once per table, not per column.
   const version = sql`(SELECT _cdp.table_version(c.oid::pg_catalog.regclass) AS version OFFSET 0)`;
   return sql`
-    SELECT c.relname, c.relkind, ${comment(sql`pg_catalog.obj_description(c.oid, 'pg_class')`)},
-      CASE WHEN c.relkind IN ('v', 'f') THEN NULL
-        ELSE ${ESTIMATED_ROWS} END,
-      x.needs_insert, x.needs_insert OR x.runs_code,
-      ${toWrite ? sql`x.needs_insert OR x.runs_code OR ${updateTrigger}` : sql`NULL`},
-      ${toWrite ? sql`v.version` : sql`NULL`},
-      pg_catalog.current_setting('server_version_num')::pg_catalog.int4 >= 160000,
-      a.attname,
-      CASE WHEN a.atttypmod = -1 THEN a.atttypid END,
-      pg_catalog.format_type(a.atttypid, -1),
-      pg_catalog.format_type(a.atttypid, a.atttypmod),
-      COALESCE(NULLIF(t.typbasetype, 0::pg_catalog.oid), t.oid) IN (114::pg_catalog.oid, 3802::pg_catalog.oid),
-      t.typcategory = 'A',
-      a.atthasdef OR a.attidentity <> '' OR t.typdefault IS NOT NULL OR c.relkind = 'v',
-      a.attidentity = 'a',
-      a.attname = 'id' AND a.atttypid = 2950::pg_catalog.oid AND EXISTS (
-        SELECT FROM pg_catalog.pg_index i
-        WHERE i.indrelid = c.oid AND i.indisprimary AND i.indnatts = 1 AND i.indkey[0] = a.attnum),
-      ${comment(sql`pg_catalog.col_description(c.oid, a.attnum)`)},
-      ${toWrite ? sql`NULL` : sql`a.attnotnull`},
-      ${comment(sql`(SELECT ${DEFAULT_TEXT} FROM pg_catalog.pg_attrdef d
-        WHERE d.adrelid = c.oid AND d.adnum = a.attnum AND a.attgenerated = '')`)}
+    SELECT ${join(Object.values(fieldsOf(toWrite)))}
     FROM pg_catalog.pg_class c CROSS JOIN LATERAL (SELECT
       c.relkind <> 'r' OR c.relispartition OR c.relhasrules OR c.relrowsecurity
         OR ${insertTrigger(sql`NOT g.tgisinternal`)} OR EXISTS (${ownTypes} AND y.typtype = 'd') AS needs_insert,
@@ -154,10 +171,10 @@ function describe(where: Fragment, toWrite: boolean): Statement {
 }
 
 /** The table of exactly this name, or nothing. */
-export const tableByName = (schema: string, name: string): Statement => describe(named(schema, name), false);
+export const tableByName = (schema: string, name: string): Statement => describe(isNamed(schema, name), false);
 
 /** The same for an insert, which needs the version and no comments. */
-export const tableToWrite = (schema: string, name: string): Statement => describe(named(schema, name), true);
+export const tableToWrite = (schema: string, name: string): Statement => describe(isNamed(schema, name), true);
 
 /** All tables of the schema. */
 export const allTables = (schema: string): Statement => describe(sql`c.relnamespace = ${schemaOid(schema)}`, false);
@@ -180,7 +197,7 @@ export const schemaBytes = (schema: string): Statement =>
     LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum AND a.attgenerated = ''
     WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relnamespace = ${schemaOid(schema)}`;
 
-const named = (schema: string, name: string): Fragment =>
+const isNamed = (schema: string, name: string): Fragment =>
   sql`c.relnamespace = ${schemaOid(schema)} AND c.relname = ${name}`;
 
 /** Names of relations that a new table of this name would collide with, even if they differ only by case. */
@@ -232,69 +249,52 @@ export const viewsOnColumn = (schema: string, table: string, column: string): St
     WHERE c.relnamespace = ${schemaOid(schema)} AND c.relname = ${table}
     ORDER BY 1`;
 
-/** Reads the rows of {@link tableByName} and {@link allTables}. */
+/** Reads the rows of {@link tableByName}, {@link tableToWrite} and {@link allTables}. */
 export function readTables(schema: string, rows: readonly Row[]): Table[] {
   const tables = new Map<string, Table & { columns: Column[] }>();
-  for (const [
-    name,
-    kind,
-    comment,
-    approximateRows,
-    needsInsert,
-    runsProjectCode,
-    updateRuns,
-    version,
-    marks,
-    ...column
-  ] of rows) {
-    if (name == null || kind == null) continue;
+  for (const row of rows.map(named)) {
+    const { table: name, kind, approximateRows } = row;
+    if (name === null || kind === null) continue;
     const table = tables.get(name) ?? {
       schema,
       name,
       kind: KINDS[kind] ?? 'table',
-      comment: comment ?? null,
-      approximateRows: approximateRows == null ? null : Number(approximateRows),
-      needsInsert: needsInsert === 't',
-      runsProjectCode: runsProjectCode === 't',
-      updateRunsProjectCode: updateRuns === 't',
-      marksDefaults: marks === 't',
-      version: version ?? '',
+      comment: row.tableComment,
+      approximateRows: approximateRows === null ? null : Number(approximateRows),
+      needsInsert: row.needsInsert === 't',
+      runsProjectCode: row.runsProjectCode === 't',
+      updateRunsProjectCode: row.updateRunsProjectCode === 't',
+      marksDefaults: row.marksDefaults === 't',
+      version: row.version ?? '',
       columns: [],
     };
     tables.set(name, table);
-    if (column[0] != null) table.columns.push(readColumn(column));
+    if (row.column !== null) table.columns.push(readColumn(row.column, row));
   }
   return [...tables.values()];
 }
 
-function readColumn([
-  name,
-  plainOid,
-  sqlType,
-  shownType,
-  isJson,
-  isArray,
-  hasDefault,
-  isGeneratedAlways,
-  isId,
-  comment,
-  notNull,
-  defaultText,
-]: Row): Column {
-  const isOfService = isId === 't' && defaultText === ID_DEFAULT;
-  const type = TYPE_BY_OID[plainOid ?? ''] ?? null;
+type NamedRow = Readonly<Record<Field, string | null>>;
+
+const named = (row: Row): NamedRow =>
+  Object.fromEntries(FIELDS.map((field, i) => [field, row[i] ?? null])) as Record<Field, string | null>;
+
+function readColumn(name: string, row: NamedRow): Column {
+  const isId = row.isId === 't';
+  const isOfService = isId && row.defaultText === ID_DEFAULT;
+  const type = TYPE_BY_OID[row.plainOid ?? ''] ?? null;
   return {
-    name: name ?? '',
+    name,
     type,
-    sqlType: sqlType ?? '',
-    displayType: type ?? shownType ?? '',
-    isJson: isJson === 't',
-    isArray: isArray === 't',
-    hasDefault: hasDefault === 't',
-    isGeneratedAlways: isGeneratedAlways === 't',
-    isId: isId === 't',
-    comment: comment ?? null,
-    notNull: notNull === 't' && !isOfService,
-    defaultText: isOfService ? null : (defaultText ?? null),
+    sqlType: row.sqlType ?? '',
+    displayType: type ?? row.displayType ?? '',
+    isJson: row.isJson === 't',
+    isArray: row.isArray === 't',
+    hasDefault: row.hasDefault === 't',
+    isGeneratedAlways: row.isGeneratedAlways === 't',
+    isId,
+    comment: row.columnComment,
+    notNull: row.notNull === 't' && !isOfService,
+    defaultText: isOfService ? null : row.defaultText,
   };
 }

@@ -135,6 +135,7 @@ export class DatabaseAccess {
       call = trace?.calls();
       await this.projects.upgraded(project);
       const lease = connections.lendIdle(id, pool) ?? (await connections.lendNew(id, placement, pool));
+      if (server.watchdog.niceness?.shouldRecycle(lease.backend)) lease.closeAfterUse();
       return { lease, server, connections, call, release };
     } catch (error) {
       call?.end(error);

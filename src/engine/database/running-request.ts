@@ -38,7 +38,6 @@ export class RunningRequest implements Clock, Swept {
     private readonly stops: Map<StopReason, number>,
   ) {
     this.due = this.startedAt + deadline.timeoutMs;
-    if (watchdog.niceness?.shouldRecycle(lease.backend)) lease.closeAfterUse();
   }
 
   get backend(): Backend {

@@ -16,38 +16,23 @@ import {
   SQLSTATE,
   type Statement,
 } from '../../pg/index.js';
-import type { Deadline } from '../limits/deadline.js';
 import { readTables, tableToWrite, type Table } from '../catalog/catalog.js';
-import type { Project } from '../project.js';
 import { tableNotFound } from '../catalog/find-table.js';
-import type { IdempotencyKey } from '../write/idempotency.js';
 import { type Write, writeOnce } from '../write/write.js';
+import type { InsertRequest } from './insert-request.js';
 import { type BatchInsert, insertStatements, requireIds } from './insert-statement.js';
 import { insertAnswer, type Inserted, rowsChanged, upsertAnswer } from './insert-answer.js';
 import { attributeRefusal } from './refused-records.js';
-import { countStored, findKey, type UpsertRule, upsertStatements } from './upsert.js';
-
-interface CheckedOptions {
-  returnIds: boolean;
-  idempotency: IdempotencyKey | null;
-  upsert: UpsertRule | null;
-}
+import { countStored, findKey, upsertStatements } from './upsert.js';
 
 /** @throws EngineError as `insertRecords` */
-export async function insertChecked(
-  project: Project,
-  tableName: string,
-  body: Buffer,
-  deadline: Deadline,
-  options: CheckedOptions,
-): Promise<Inserted> {
-  const batch = readRecords(body);
-  const insert = (oneByOne: boolean) => store(project, tableName, batch, deadline, { ...options, oneByOne });
+export async function insertChecked(request: InsertRequest): Promise<Inserted> {
+  const batch = readRecords(request.body);
   try {
-    return await insert(false);
+    return await insertBatch(request, batch, false);
   } catch (error) {
-    if (options.upsert === null || !mayPassOneByOne(error)) throw error;
-    return insert(true);
+    if (request.upsert === null || !mayPassOneByOne(error)) throw error;
+    return insertBatch(request, batch, true);
   }
 }
 
@@ -63,30 +48,19 @@ function mayPassOneByOne(error: unknown): boolean {
   );
 }
 
-function store(
-  project: Project,
-  tableName: string,
-  batch: Records,
-  deadline: Deadline,
-  options: BatchOptions,
-): Promise<Inserted> {
-  const { idempotency } = options;
+/** @param oneByOne an upsert runs a statement for each record */
+function insertBatch(request: InsertRequest, batch: Records, oneByOne: boolean): Promise<Inserted> {
+  const { project, deadline, idempotency } = request;
   return writeOnce(project, { deadline, idempotency, stored: BatchAnswer }, (write) =>
-    insertBatch(project, tableName, batch, write, options),
+    checkAndStore(request, batch, write, oneByOne),
   );
 }
 
-interface BatchOptions extends CheckedOptions {
-  /** The upsert runs a statement for each record. */
-  oneByOne: boolean;
-}
-
-async function insertBatch(
-  project: Project,
-  tableName: string,
+async function checkAndStore(
+  { project, tableName, returnIds, upsert }: InsertRequest,
   batch: Records,
   write: Write,
-  { returnIds, upsert, oneByOne }: BatchOptions,
+  oneByOne: boolean,
 ): Promise<Inserted> {
   const { lease } = write;
   const { session } = lease;
@@ -100,40 +74,34 @@ async function insertBatch(
   if (returnIds) requireIds(table);
   const key = upsert === null ? null : await findKey(session, table, 'on_conflict', upsert.columns);
   const { isOnCitus } = project;
-  const single = oneByOne || (returnIds && isOnCitus);
-  const insertsOf = (rows: readonly Row[]) =>
+  const insertsFor = (rows: readonly Row[]): BatchInsert[] =>
     upsert === null || key === null
       ? insertStatements(table, rows, { returnIds, isOnCitus })
-      : upsertStatements(table, rows, key, upsert.resolution, { returnIds, oneByOne: single });
-  const inserts = insertsOf(checkRecords(batch, table));
-  const statements = inserts.map((insert) => insert.statement);
-  const { length } = batch.records;
-  const finish = async (last: readonly Statement[], result: Inserted): Promise<Inserted> => {
-    await write.commit(last, result.answer, rowsChanged(result.answer));
-    return result;
+      : upsertStatements(table, rows, key, upsert.resolution, {
+          returnIds,
+          oneByOne: oneByOne || (returnIds && isOnCitus),
+        });
+  const rows = checkRecords(batch, table);
+  const inserts = insertsFor(rows);
+  const statements = inserts.map(({ statement }) => statement);
+  const answerFrom = (results: readonly Result[]): Inserted => {
+    const ids = returnIds ? idsInOrder(inserts, results, rows.length) : undefined;
+    return upsert === null
+      ? insertAnswer(rowsStored(results), ids)
+      : upsertAnswer(rows.length, countStored(results), ids);
   };
+  // A trigger or rule may skip records, so the number of stored rows is known only after the INSERTs.
+  const isCounted = returnIds || upsert !== null || table.runsProjectCode;
   try {
-    // A trigger or rule may skip records, so the number of stored rows is known only after the INSERTs.
-    if (returnIds || table.runsProjectCode || upsert !== null) {
-      const results = await session.run(statements);
-      const ids = returnIds ? idsInOrder(inserts, results, length) : undefined;
-      const result =
-        upsert === null ? insertAnswer(rowsStored(results), ids) : upsertAnswer(length, countStored(results), ids);
-      return await finish([], result);
-    }
-    return await finish(statements, insertAnswer(length));
+    const inserted = isCounted ? answerFrom(await session.run(statements)) : insertAnswer(rows.length);
+    await write.commit(isCounted ? [] : statements, inserted.answer, rowsChanged(inserted.answer));
+    return inserted;
   } catch (error) {
     if (!(error instanceof PostgresError) || session.closed) throw error;
     await session.run([ROLLBACK]);
     if (error.sqlstate === SQLSTATE.CARDINALITY_VIOLATION && upsert !== null && !oneByOne) throw error;
-    throw await attributeRefusal(
-      session,
-      batch,
-      table,
-      (rows) => insertsOf(rows).map(({ statement }) => statement),
-      error,
-      upsert?.columns ?? null,
-    );
+    const statementsFor = (some: readonly Row[]) => insertsFor(some).map(({ statement }) => statement);
+    throw await attributeRefusal({ session, table, rows, statementsFor }, error, upsert?.columns ?? null);
   }
 }
 

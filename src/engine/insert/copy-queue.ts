@@ -3,11 +3,8 @@
  * contend for the end of the table. At most two run at once, so that the second is in transit while the first is
  * stored. Batches that arrive in the meantime wait; when a COPY ends, those that fit go together in the next.
  */
-import { LRUCache } from 'lru-cache';
 import type { EncodedBatch } from '../../codec/index.js';
 import { EngineError } from '../../contract/errors.js';
-import { type Fragment, ident, join, literal, sql, type Step } from '../../pg/index.js';
-import type { Table } from '../catalog/catalog.js';
 import { NEVER } from '../limits/deadline.js';
 import type { WaitBudget } from '../limits/wait-budget.js';
 import { type Swept, Sweeper } from '../limits/sweeper.js';
@@ -163,54 +160,3 @@ export class CopyQueue {
 const TOO_MANY_WAIT = new EngineError('overloaded', 'Too many batches to this table are waiting', {
   retryAfter: 1,
 });
-
-type CopyFormat = EncodedBatch['format'];
-
-/** The encoder's mark for a default; in a value, a backslash is doubled. */
-const DEFAULT_MARK = '\\D';
-
-const OPTIONS: Readonly<Record<CopyFormat, Fragment>> = {
-  binary: sql`FORMAT binary`,
-  text: sql`FORMAT text`,
-  marked: sql`FORMAT text, DEFAULT ${literal(DEFAULT_MARK)}`,
-};
-
-/** The most targets kept per table: each set of columns in a batch is one. */
-const MAX_TARGETS = 16;
-
-/** The target of a COPY: some columns of a table, in one format. Batches with the same target can share a COPY. */
-export class CopyTarget {
-  readonly queue: CopyQueue;
-
-  private constructor(
-    private readonly text: string,
-    private readonly format: CopyFormat,
-    maxWaiting: number,
-  ) {
-    this.queue = new CopyQueue(maxWaiting);
-  }
-
-  /**
-   * Returns a function that finds the target for the columns and format of a batch.
-   * @param maxWaiting the most batches that may wait for each target
-   */
-  static of({ schema, name, columns }: Table, maxWaiting: number): (rows: EncodedBatch) => CopyTarget {
-    const known = new LRUCache<string, CopyTarget>({ max: MAX_TARGETS });
-    return ({ format, columns: given }) => {
-      const key = `${format} ${given.join()}`;
-      const found = known.get(key);
-      if (found !== undefined) return found;
-      const names = join(given.map((index) => ident(columns[index]?.name ?? '')));
-      const copy = sql`COPY ${ident(schema, name)} (${names}) FROM STDIN (${OPTIONS[format]})`;
-      const target = new CopyTarget(copy.text, format, maxWaiting);
-      known.set(key, target);
-      return target;
-    };
-  }
-
-  /** The COPY of batches that were encoded for this target. */
-  copy(batches: readonly EncodedBatch[]): Step {
-    const data = batches.map((batch) => batch.data);
-    return { text: this.text, params: [], data, ...(this.format === 'binary' && { format: this.format }) };
-  }
-}

@@ -8,39 +8,28 @@ import { LIMITS } from '../../contract/limits.js';
 import { BatchAnswer } from '../../contract/wire/batch.js';
 import { BEGIN, ROLLBACK, type Session, type Statement } from '../../pg/index.js';
 import type { Table } from '../catalog/catalog.js';
-import type { IdempotencyKey } from '../write/idempotency.js';
-import type { Deadline } from '../limits/deadline.js';
 import type { Project } from '../project.js';
 import { quarantineRecords } from './quarantine.js';
 import { writeOnce } from '../write/write.js';
 import { lockTable, rowsStored } from './checked-insert.js';
 import { insertAnswer, type Inserted, rowsChanged, upsertAnswer } from './insert-answer.js';
+import type { InsertRequest } from './insert-request.js';
 import { insertStatements } from './insert-statement.js';
 import { placeOf, recordErrorCode } from './record-error.js';
 import { storeWhatFits } from './refused-records.js';
 import { countStored, findKey, type StoredRows, type UpsertRule, upsertStatements } from './upsert.js';
 
-interface PartialOptions {
-  idempotency: IdempotencyKey | null;
-  upsert: UpsertRule | null;
-}
-
 /** @throws EngineError if the batch cannot be read, or the cause is the table or the server */
-export async function insertPartially(
-  project: Project,
-  tableName: string,
-  body: Buffer,
-  deadline: Deadline,
-  { idempotency, upsert }: PartialOptions,
-): Promise<Inserted> {
-  const batch = readRecords(body, true);
+export async function insertPartially(request: InsertRequest): Promise<Inserted> {
+  const { project, tableName, deadline, idempotency, upsert } = request;
+  const batch = readRecords(request.body, true);
   return writeOnce(project, { deadline, idempotency, stored: BatchAnswer }, async (write): Promise<Inserted> => {
     const { lease, begin, commit } = write;
     const table = await lockTable(lease.session, begin, project.schema, tableName);
     if (table.updateRunsProjectCode) lease.resetAfterUse();
     const outcome = await storePartially(lease.session, project, table, batch, upsert);
     const kept = [...outcome.refused].map(([record, errors]) => ({ text: batch.textOf(record), errors }));
-    const answer = answerOf(batch.records.length, outcome, upsert !== null);
+    const answer = partialAnswer(batch.records.length, outcome, upsert !== null);
     const quarantine = quarantineRecords(tableName, kept, idempotency?.key ?? null, project.quarantineDays);
     return { answer: await commit(quarantine, answer, rowsChanged(answer)), replayed: false };
   });
@@ -66,7 +55,7 @@ export async function storePartially(
   upsert: UpsertRule | null,
 ): Promise<PartiallyStored> {
   const key = upsert === null ? null : await findKey(session, table, 'on_conflict', upsert.columns);
-  const write = (rows: readonly Row[]): Statement[] => {
+  const statementsFor = (rows: readonly Row[]): Statement[] => {
     const inserts =
       upsert === null || key === null
         ? insertStatements(table, rows, { returnIds: false, isOnCitus })
@@ -82,8 +71,9 @@ export async function storePartially(
     errorCount += total;
   }
   const good = [...rows.keys()].filter((record) => !errors.has(record));
+  const options = { maxExplained: Infinity, inOrder: upsert !== null };
   const store = (records: readonly number[]) =>
-    storeWhatFits(session, table, rows, records, write, { explained: Infinity, inOrder: upsert !== null });
+    storeWhatFits({ session, table, rows, statementsFor }, records, options);
   let outcome = await store(good);
   errorCount += outcome.refused.length;
   for (const one of outcome.refused) {
@@ -102,7 +92,11 @@ export async function storePartially(
   return { stored, refused: new Map([...errors].sort(([a], [b]) => a - b)), errorCount };
 }
 
-function answerOf(records: number, { stored, refused, errorCount }: PartiallyStored, isUpsert: boolean): BatchAnswer {
+function partialAnswer(
+  records: number,
+  { stored, refused, errorCount }: PartiallyStored,
+  isUpsert: boolean,
+): BatchAnswer {
   const { answer } = isUpsert ? upsertAnswer(records - refused.size, stored) : insertAnswer(stored.inserted);
   if (refused.size === 0) return { ...answer, quarantined_rows: 0 };
   const errors = [...refused.values()].flat().slice(0, LIMITS.errorsListed);

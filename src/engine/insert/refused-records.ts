@@ -2,7 +2,7 @@
  * Finds the records of a batch that only Postgres can refuse (constraints, triggers, types other than the six), by
  * storing parts of the batch, each under a savepoint.
  */
-import { checkRecords, type Records, type Row } from '../../codec/index.js';
+import type { Row } from '../../codec/index.js';
 import { ErrorCollector } from '../../contract/error-collector.js';
 import { EngineError, type EngineErrorOptions } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
@@ -22,7 +22,15 @@ import type { Table } from '../catalog/catalog.js';
 import { columnsAtFault, type KnownConstraints } from './columns-at-fault.js';
 import { NO_RECORDS_FAULT, placeOf, recordErrorCode, type RefusedRecord } from './record-error.js';
 
-type BuildStatements = (rows: readonly Row[]) => readonly Statement[];
+/** The rows of a batch, and how to store them. */
+export interface RecordWrite {
+  readonly session: Session;
+  readonly table: Table;
+  /** One for each record of the batch, checked against the table. */
+  readonly rows: readonly Row[];
+  /** Makes the statements that store these rows. */
+  readonly statementsFor: (rows: readonly Row[]) => readonly Statement[];
+}
 
 /**
  * @param upsertKey the key columns of an upsert, which keeps values of the row: Postgres's DETAIL may contain values
@@ -31,17 +39,14 @@ type BuildStatements = (rows: readonly Row[]) => readonly Statement[];
  * @returns the error for the caller, naming the records if they can be found
  */
 export async function attributeRefusal(
-  session: Session,
-  batch: Records,
-  table: Table,
-  write: BuildStatements,
+  write: RecordWrite,
   error: PostgresError,
   upsertKey: readonly string[] | null,
 ): Promise<unknown> {
   const code = recordErrorCode(error);
   if (NO_RECORDS_FAULT.has(code)) return toEngineError(error);
-  const rows = checkRecords(batch, table);
-  const refused = await rerun(session, rows, table, write);
+  const { table, rows } = write;
+  const refused = await rerun(write);
   const [first] = refused;
   if (first === undefined) {
     return new EngineError(code, error.message, whatPostgresSaid(error, table, upsertKey !== null));
@@ -97,17 +102,13 @@ function whatPostgresSaid(error: PostgresError, { name }: Table, hidesRow: boole
 }
 
 /** @returns the refused records in the order of the batch; none if something else failed */
-async function rerun(
-  session: Session,
-  rows: readonly Row[],
-  table: Table,
-  write: BuildStatements,
-): Promise<RefusedRecord[]> {
+async function rerun(write: RecordWrite): Promise<RefusedRecord[]> {
+  const { session, rows } = write;
   let refused: RefusedRecord[] = [];
   try {
     await session.run([BEGIN]);
-    const options = { explained: LIMITS.errorsListed, inOrder: false };
-    ({ refused } = await storeWhatFits(session, table, rows, [...rows.keys()], write, options));
+    const options = { maxExplained: LIMITS.errorsListed, inOrder: false };
+    ({ refused } = await storeWhatFits(write, [...rows.keys()], options));
   } catch (error) {
     if (!(error instanceof PostgresError) || session.closed) throw error;
   }
@@ -115,9 +116,9 @@ async function rerun(
   return refused;
 }
 
-interface WhatFits {
-  /** Refused records whose columns at fault have been looked up. */
-  explained: number;
+interface StoreOptions {
+  /** The most refused records whose columns at fault are looked up. */
+  maxExplained: number;
   /** A record may update the row of an earlier one in its batch, so none is stored out of order. */
   inOrder: boolean;
 }
@@ -129,18 +130,16 @@ interface WhatFits {
  * @throws PostgresError if no record is at fault
  */
 export async function storeWhatFits(
-  session: Session,
-  table: Table,
-  rows: readonly Row[],
+  { session, table, rows, statementsFor }: RecordWrite,
   records: readonly number[],
-  write: BuildStatements,
-  { explained, inOrder }: WhatFits,
+  { maxExplained, inOrder }: StoreOptions,
 ): Promise<{ refused: RefusedRecord[]; results: Result[] }> {
   const results: Result[] = [];
   const known: KnownConstraints = new Map();
+  let explained = 0;
   const store = async (part: readonly number[]): Promise<RefusedRecord[]> => {
     if (part.length === 0) return [];
-    const statements = write(part.map((record) => rows[record] as Row));
+    const statements = statementsFor(part.map((record) => rows[record] as Row));
     const outcome = await session.pipeline([
       fixed('SAVEPOINT _cdp_records'),
       ...statements,
@@ -162,13 +161,12 @@ export async function storeWhatFits(
       const middle = Math.ceil(part.length / 2);
       return [...(await store(part.slice(0, middle))), ...(await store(part.slice(middle)))];
     }
-    const isExplained = count++ < explained;
+    const isExplained = explained++ < maxExplained;
     const faults = isExplained ? await columnsAtFault(session, table, rows[record] as Row, error, known) : [];
     if (faults.length === 0) return [{ record, column: error.fields.column, error }];
     return faults.map((fault) => ({ record, ...fault }));
   };
 
-  let count = 0;
   let refused = await store(records);
   // A record may refer to a later one in its batch. Such records are retried, last ones first, while at least one
   // succeeds.

@@ -53,7 +53,7 @@ export async function replay(
     const { records, next } = readPage(found);
     if (records.length === 0) {
       await commit(session, [purgeExpired(quarantineDays)], false, project.rehearsal);
-      return answerOf([], { inserted: 0, updated: 0 }, 0, null);
+      return replayAnswer([], { inserted: 0, updated: 0 }, 0, null);
     }
 
     const sent = readAgain(records.map(({ record }) => record));
@@ -71,7 +71,7 @@ export async function replay(
       ...(isTrial ? [] : left.map(({ id, errors }) => updateErrors(id, errors))),
     ];
     await commit(session, changes, false, project.rehearsal);
-    return answerOf(left, stored, gone.length, next);
+    return replayAnswer(left, stored, gone.length, next);
   });
 }
 
@@ -93,7 +93,7 @@ function changed(
   return `{${[...members, ...(added.text === '' ? [] : [added.text])].join(',')}}`;
 }
 
-function answerOf(
+function replayAnswer(
   left: ReplayAnswer['errors'],
   { inserted, updated }: { inserted: number; updated: number },
   gone: number,

@@ -1,16 +1,13 @@
 /**
- * Schemas of recently written tables. An insert may use one only if its own transaction confirms it
- * (`schemaUnchanged`), so that no change, on this instance or another, can be missed.
+ * Schemas of recently written tables, and what is prepared once for the inserts into each: encoders and COPY
+ * statements. An insert may use them only if its own transaction confirms the schema (`schemaUnchanged`), so that no
+ * change, on this instance or another, can be missed.
  */
 import { LRUCache } from 'lru-cache';
 import { type BatchEncoder, batchEncoder, type EncodedBatch } from '../../codec/index.js';
-import { PostgresError, type Result, SQLSTATE, type Statement, type Step } from '../../pg/index.js';
-import type { Lease } from '../../tenancy/connections/connections.js';
-import { errorCode } from '../../tenancy/engine-error.js';
+import { type Fragment, ident, join, literal, sql, type Statement, type Step } from '../../pg/index.js';
 import { schemaUnchanged, type Table } from '../catalog/catalog.js';
-import { resultsOf } from '../write/transaction.js';
-import { type CopyOutcome, CopyTarget } from './copy-queue.js';
-import { NO_RECORDS_FAULT } from './record-error.js';
+import { CopyQueue } from './copy-queue.js';
 
 export interface CachedSchema {
   readonly table: Table;
@@ -74,47 +71,53 @@ const uniformEncoder = ({ columns }: Table): BatchEncoder | null =>
     false,
   );
 
-interface Checked {
-  readonly outcome: CopyOutcome;
-  /** Results of the steps; empty unless everything was stored. */
-  readonly results: readonly Result[];
-}
+type CopyFormat = EncodedBatch['format'];
 
-/**
- * Stores rows and confirms the schema in one round trip. The check follows the COPY or INSERT, whose lock prevents
- * changes until the end of the transaction.
- * @param end the rest of the current transaction, with its COMMIT; without a transaction, COPY and check form one
- */
-export async function storeAndCheck(
-  lease: Lease,
-  { table, check }: CachedSchema,
-  store: Step,
-  end: readonly Statement[] = [],
-): Promise<Checked> {
-  const { session } = lease;
-  if (table.runsProjectCode) lease.resetAfterUse();
-  const steps = [store, check, ...end];
-  const beforeCommit = end.length === 0 ? steps.length : steps.length - 1;
-  const commits = end.length > 0 || !session.inTransaction;
-  const ran = await session.pipeline(steps, { prepared: true });
-  try {
-    if (commits) return stored(resultsOf(session, ran, beforeCommit, end.length > 0));
-    if (ran.error !== null) throw ran.error;
-    return stored(ran.results);
-  } catch (error) {
-    // The table may have gained a trigger since then, whose effects on the session are not rolled back.
-    lease.resetAfterUse();
-    if (!(error instanceof PostgresError) || session.closed) throw error;
-    // The check fails with a division by zero. One in a constraint or trigger fails earlier or later.
-    if (error.sqlstate === SQLSTATE.DIVISION_BY_ZERO && ran.results.length === 1) return OUTDATED;
-    if (MAY_BE_A_RECORD.has(error.sqlstate) || !NO_RECORDS_FAULT.has(errorCode(error))) return REFUSED;
-    throw error;
+/** The encoder's mark for a default; in a value, a backslash is doubled. */
+const DEFAULT_MARK = '\\D';
+
+const OPTIONS: Readonly<Record<CopyFormat, Fragment>> = {
+  binary: sql`FORMAT binary`,
+  text: sql`FORMAT text`,
+  marked: sql`FORMAT text, DEFAULT ${literal(DEFAULT_MARK)}`,
+};
+
+/** The most targets kept per table: each set of columns in a batch is one. */
+const MAX_TARGETS = 16;
+
+/** The target of a COPY: some columns of a table, in one format. Batches with the same target can share a COPY. */
+class CopyTarget {
+  readonly queue: CopyQueue;
+
+  private constructor(
+    private readonly text: string,
+    private readonly format: CopyFormat,
+    maxWaiting: number,
+  ) {
+    this.queue = new CopyQueue(maxWaiting);
+  }
+
+  /**
+   * Returns a function that finds the target for the columns and format of a batch.
+   * @param maxWaiting the most batches that may wait for each target
+   */
+  static of({ schema, name, columns }: Table, maxWaiting: number): (rows: EncodedBatch) => CopyTarget {
+    const known = new LRUCache<string, CopyTarget>({ max: MAX_TARGETS });
+    return ({ format, columns: given }) => {
+      const key = `${format} ${given.join()}`;
+      const found = known.get(key);
+      if (found !== undefined) return found;
+      const names = join(given.map((index) => ident(columns[index]?.name ?? '')));
+      const copy = sql`COPY ${ident(schema, name)} (${names}) FROM STDIN (${OPTIONS[format]})`;
+      const target = new CopyTarget(copy.text, format, maxWaiting);
+      known.set(key, target);
+      return target;
+    };
+  }
+
+  /** The COPY of batches that were encoded for this target. */
+  copy(batches: readonly EncodedBatch[]): Step {
+    const data = batches.map((batch) => batch.data);
+    return { text: this.text, params: [], data, ...(this.format === 'binary' && { format: this.format }) };
   }
 }
-
-const stored = (results: readonly Result[]): Checked => ({ outcome: 'stored', results });
-const OUTDATED: Checked = { outcome: 'outdated', results: [] };
-const REFUSED: Checked = { outcome: 'refused', results: [] };
-
-/** Binary data for a type that the column no longer has; a deadlock that arises only because batches share a COPY. */
-const MAY_BE_A_RECORD = new Set<string>([SQLSTATE.PROTOCOL_VIOLATION, SQLSTATE.DEADLOCK_DETECTED]);

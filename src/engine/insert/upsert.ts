@@ -54,7 +54,7 @@ export function upsertStatements(
   const findsIgnored = returnIds && resolution === 'ignore';
   return groups(rows, table, key, resolution, oneByOne || findsIgnored).flatMap((records) => {
     const group = records.map((record) => rows[record] as Row);
-    const insert = { statement: upsertStatement(table, group, key, resolution, returnIds), records };
+    const insert = { statement: checkedUpsert(table, group, key, resolution, returnIds), records };
     const [row = []] = group;
     const isKnown = key.columns.every((index) => row[index] !== undefined || !table.columns[index]?.hasDefault);
     return findsIgnored && isKnown ? [insert, { statement: selectId(table, row, key), records }] : [insert];
@@ -107,7 +107,7 @@ function keyText(row: Row, { columns }: Table, key: UniqueKey): string | null {
 }
 
 /** @param rows all have the same columns */
-function upsertStatement(
+function checkedUpsert(
   table: Table,
   rows: readonly Row[],
   key: UniqueKey,

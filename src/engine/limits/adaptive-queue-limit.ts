@@ -24,7 +24,7 @@ export class AdaptiveQueueLimit {
   ) {}
 
   /** @returns whether one more request may wait in addition to `waiting`; false counts as a rejection */
-  admits(waiting: number, now = performance.now()): boolean {
+  tryAdmit(waiting: number, now = performance.now()): boolean {
     if (now - this.rejectedAt > QUIET_MS) {
       this.isShort = false;
       this.since = now;

@@ -14,7 +14,7 @@ export const overloaded = (message: string) => new EngineError('overloaded', mes
 
 interface Options<T> {
   /** Takes the resource if enough of it is free. @returns whether it did */
-  readonly take: (project: string, request: T) => boolean;
+  readonly tryTake: (project: string, request: T) => boolean;
   /** `first`: a request that does not fit holds up later ones of its project. `any`: they may overtake it. */
   readonly order: 'first' | 'any';
   /** The error message of a request that has waited too long. */
@@ -59,10 +59,10 @@ export class FairQueue<T> {
 
   /** Call this after a release: admits one request of each project in turn, until no more fit. */
   admitNext(): void {
-    const { take, order } = this.options;
+    const { tryTake, order } = this.options;
     for (const [project, waiters] of this.waiters) {
       const candidates = order === 'first' ? waiters.slice(0, 1) : waiters;
-      const next = candidates.find(({ request }) => take(project, request));
+      const next = candidates.find(({ request }) => tryTake(project, request));
       if (next === undefined) continue;
       this.remove(project, next);
       const rest = this.waiters.get(project);

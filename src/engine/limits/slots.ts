@@ -39,14 +39,14 @@ const SHORT_QUEUE_PER_SLOT = 2;
  * A single instance: under overload there may be thousands a second, and a stack trace for each would cost more than
  * the rejection.
  */
-export const TOO_MANY_WAITING = overloaded('Too many requests of this project are waiting');
+const TOO_MANY_WAITING = overloaded('Too many requests of this project are waiting');
 
 export class Slots {
   private running = 0;
   /** Projects with running or waiting requests. */
   private readonly projects = new Map<string, Usage>();
   private readonly queue = new FairQueue<WorkKind>({
-    take: (project, kind) => this.take(project, kind),
+    tryTake: (project, kind) => this.tryTake(project, kind),
     order: 'any',
     late: 'No slot became free in time',
   });
@@ -58,17 +58,20 @@ export class Slots {
     for (const one of project === undefined ? this.projects.keys() : [project]) this.addLoadOf(one, load);
   }
 
-  /** Whether a new request would be rejected, because no slot is free and the queue is full. */
-  isFull(project: string, kind: WorkKind): boolean {
+  /**
+   * Rejects a new request if no slot is free and the queue is full.
+   * @throws EngineError overloaded
+   */
+  rejectIfFull(project: string, kind: WorkKind): void {
     const usage = this.projects.get(project);
     // A request of an idle project always finds room in its queue.
-    if (usage === undefined || this.isFree(usage, kind)) return false;
-    return !this.mayWait(project, usage);
+    if (usage === undefined || this.isFree(usage, kind)) return;
+    this.admitToQueue(project, usage);
   }
 
   /** Takes a slot if one is free. @returns a function that releases it; null: the request has to wait */
   tryAcquire(project: string, kind: WorkKind): (() => void) | null {
-    return this.take(project, kind) ? this.releaseOf(project, kind) : null;
+    return this.tryTake(project, kind) ? this.releaseOf(project, kind) : null;
   }
 
   /**
@@ -82,7 +85,7 @@ export class Slots {
     if (release !== null) return release;
     const usage = this.usageOf(project);
     try {
-      if (!this.mayWait(project, usage)) throw TOO_MANY_WAITING;
+      this.admitToQueue(project, usage);
       await this.queue.wait(project, kind, budget, signal);
     } catch (error) {
       this.forgetIdle(project, usage);
@@ -91,7 +94,7 @@ export class Slots {
     return this.releaseOf(project, kind);
   }
 
-  private take(project: string, kind: WorkKind): boolean {
+  private tryTake(project: string, kind: WorkKind): boolean {
     const usage = this.projects.get(project) ?? newUsage();
     if (!this.isFree(usage, kind)) return false;
     this.projects.set(project, usage);
@@ -107,10 +110,11 @@ export class Slots {
     return kind === 'typed' || runningSql < limits.running - limits.reservedForTyped;
   }
 
-  private mayWait(project: string, usage: Usage): boolean {
+  /** @throws EngineError overloaded if the queue of the project is full */
+  private admitToQueue(project: string, usage: Usage): void {
     const { running, waiting } = this.limits;
     usage.queueLimit ??= new AdaptiveQueueLimit(waiting, Math.min(waiting, running * SHORT_QUEUE_PER_SLOT));
-    return usage.queueLimit.admits(this.queue.lengthOf(project));
+    if (!usage.queueLimit.tryAdmit(this.queue.lengthOf(project))) throw TOO_MANY_WAITING;
   }
 
   private releaseOf(project: string, kind: WorkKind): () => void {

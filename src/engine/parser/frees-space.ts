@@ -18,11 +18,12 @@ export function freesSpace(statement: Node): FreesSpace | null {
   if ('VacuumStmt' in statement || 'ReindexStmt' in statement || 'ClusterStmt' in statement) return 'rewrite';
   if ('AlterTableStmt' in statement) return onlyDrops(statement.AlterTableStmt) ? 'drop' : null;
   if ('TruncateStmt' in statement) return 'delete';
-  if ('DeleteStmt' in statement) return kindsIn(statement.DeleteStmt.withClause).every(isHarmless) ? 'delete' : null;
+  if ('DeleteStmt' in statement)
+    return kindsIn(statement.DeleteStmt.withClause).every(readsOrDeletes) ? 'delete' : null;
   if ('SelectStmt' in statement) {
     const { withClause, intoClause } = statement.SelectStmt;
     const kinds = kindsIn(withClause);
-    return intoClause === undefined && kinds.includes('DeleteStmt') && kinds.every(isHarmless) ? 'delete' : null;
+    return intoClause === undefined && kinds.includes('DeleteStmt') && kinds.every(readsOrDeletes) ? 'delete' : null;
   }
   return null;
 }
@@ -37,4 +38,5 @@ const kindsIn = (clause: WithClause | undefined): string[] =>
     'CommonTableExpr' in cte ? (Object.keys(cte.CommonTableExpr.ctequery ?? {})[0] ?? '') : '',
   );
 
-const isHarmless = (kind: string): boolean => kind === 'SelectStmt' || kind === 'DeleteStmt';
+/** For a query of a WITH clause: it stores nothing. */
+const readsOrDeletes = (kind: string): boolean => kind === 'SelectStmt' || kind === 'DeleteStmt';

@@ -39,7 +39,7 @@ export class ParserPool {
   /** Projects whose text is being parsed, at most one text each, and whether it is large. */
   private readonly running = new Map<string, boolean>();
   private readonly queue = new FairQueue<string>({
-    take: (project, text) => this.take(project, text),
+    tryTake: (project, text) => this.tryTake(project, text),
     order: 'first',
     late: BUSY,
   });
@@ -50,7 +50,7 @@ export class ParserPool {
 
   /** @throws EngineError overloaded; invalid_request if the parser does not finish */
   async parse(text: string, { project, budget, signal }: Requester): Promise<Parsed> {
-    if (!this.take(project, text)) await this.queue.wait(project, text, budget, signal);
+    if (!this.tryTake(project, text)) await this.queue.wait(project, text, budget, signal);
     try {
       return await this.run(text);
     } finally {
@@ -66,7 +66,7 @@ export class ParserPool {
     await Promise.all([...this.threads].map((thread) => thread.terminate()));
   }
 
-  private take(project: string, text: string): boolean {
+  private tryTake(project: string, text: string): boolean {
     const isLarge = text.length > LARGE_TEXT;
     if (this.running.size === THREADS || this.running.has(project)) return false;
     if (isLarge && [...this.running.values()].includes(true)) return false;

@@ -57,7 +57,7 @@ export class Projects {
   private clearing: NodeJS.Timeout | undefined;
   private underWay = 0;
   private readonly queue = new FairQueue<null>({
-    take: () => this.takeTurn(),
+    tryTake: () => this.tryTakeTurn(),
     order: 'first',
     late: 'Too many projects are being created, repaired or deleted',
   });
@@ -111,7 +111,7 @@ export class Projects {
 
   /** @throws EngineError overloaded; what `work` throws */
   private async inTurn<T>(work: () => Promise<T>): Promise<T> {
-    if (!this.takeTurn()) await this.queue.wait('', null, new WaitBudget(WAIT_MS), NEVER);
+    if (!this.tryTakeTurn()) await this.queue.wait('', null, new WaitBudget(WAIT_MS), NEVER);
     try {
       return await work();
     } finally {
@@ -120,7 +120,7 @@ export class Projects {
     }
   }
 
-  private takeTurn(): boolean {
+  private tryTakeTurn(): boolean {
     if (this.underWay >= AT_ONCE) return false;
     this.underWay++;
     return true;

@@ -33,7 +33,7 @@ export interface QueryResult {
 }
 
 /** Only the bytes are limited: a row of JSON has at least three. */
-const ALL_ROWS = LIMITS.resultBytes;
+const MAX_ROWS = LIMITS.resultBytes;
 
 /** Estimated bytes of a field in a response, without its name. */
 const FIELD_BYTES = 160;
@@ -49,7 +49,7 @@ export async function runQueries(project: Project, request: QueriesRequest): Pro
     const fields = described.columns ?? [];
     bytesLeft -= fields.reduce((sum, { name }) => sum + FIELD_BYTES + name.length, 0);
     const encoder = rowEncoder(fields, 'list', request.rowMode, request.asText ? 'text' : undefined);
-    const { rows, tag } = await collectRows(project, described, encoder, ALL_ROWS, bytesLeft);
+    const { rows, tag } = await collectRows(project, described, encoder, MAX_ROWS, bytesLeft);
     if (tag === null || rows.truncated || bytesLeft < 0) throw tooLarge();
     bytesLeft -= rows.length;
     const { type, count = null } = readCommandTag(tag);

@@ -141,11 +141,11 @@ const mayReadWhileMoving = (
 const FIRST_QUERY = fixed('SELECT 1');
 
 /** Policies hide no rows from the writer, which owns the tables. */
-const ALL_ROWS = fixed('SET LOCAL row_security = off');
+const ROW_SECURITY_OFF = fixed('SET LOCAL row_security = off');
 
 function beginOf({ readOnly, modes = readOnly ? ['READ ONLY'] : [], allRows }: SqlWork): readonly Statement[] {
   const begin = modes.length === 0 ? BEGIN : fixed(`BEGIN ${modes.join(' ')}`);
-  return [begin, ...(allRows ? [ALL_ROWS] : []), ...(readOnly ? [FIRST_QUERY] : [])];
+  return [begin, ...(allRows ? [ROW_SECURITY_OFF] : []), ...(readOnly ? [FIRST_QUERY] : [])];
 }
 
 interface TransactionParts<T> {

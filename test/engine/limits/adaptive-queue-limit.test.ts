@@ -9,14 +9,14 @@ const SHORT = 16;
 
 /** Somebody asks every 10 ms behind a queue that is always full. @returns how long it may be after that */
 function crowd(queue: AdaptiveQueueLimit, from: number, ms: number): number {
-  for (let now = from; now < from + ms; now += 10) queue.admits(WHOLE, now);
+  for (let now = from; now < from + ms; now += 10) queue.tryAdmit(WHOLE, now);
   return lengthAt(queue, from + ms);
 }
 
 /** The first number of waiters behind which nobody may wait. */
 function lengthAt(queue: AdaptiveQueueLimit, now: number): number {
   let waiting = 0;
-  while (waiting < WHOLE && queue.admits(waiting, now)) waiting++;
+  while (waiting < WHOLE && queue.tryAdmit(waiting, now)) waiting++;
   return waiting;
 }
 
@@ -41,8 +41,8 @@ it('treats separate bursts as bursts', () => {
 it('is tried at full length every half minute, and shortened at once if that is still too long', () => {
   const queue = new AdaptiveQueueLimit(WHOLE, SHORT);
   crowd(queue, 0, 1_500);
-  for (let now = 1_500; now < 31_500; now += 100) queue.admits(SHORT, now);
-  expect(queue.admits(SHORT, 31_500)).toBe(true);
-  expect(queue.admits(WHOLE, 31_600)).toBe(false);
-  expect(queue.admits(SHORT, 31_700)).toBe(false);
+  for (let now = 1_500; now < 31_500; now += 100) queue.tryAdmit(SHORT, now);
+  expect(queue.tryAdmit(SHORT, 31_500)).toBe(true);
+  expect(queue.tryAdmit(WHOLE, 31_600)).toBe(false);
+  expect(queue.tryAdmit(SHORT, 31_700)).toBe(false);
 });

@@ -9,7 +9,7 @@ function queueFor(order: 'first' | 'any') {
   const stock = { free: 0 };
   const admitted: string[] = [];
   const queue = new FairQueue<number>({
-    take: (_project, units) => {
+    tryTake: (_project, units) => {
       if (units > stock.free) return false;
       stock.free -= units;
       return true;

@@ -125,16 +125,17 @@ describe('refuses', () => {
 
   it('a request that asks in advance only if there is no free slot and no room to wait', async () => {
     const slots = slotsWith({ waiting: 3 });
-    expect(slots.isFull('a', 'typed')).toBe(false);
+    const ask = (project: string, kind: WorkKind) => () => slots.rejectIfFull(project, kind);
+    expect(ask('a', 'typed')).not.toThrow();
     await Promise.all(times(6, () => acquire(slots, 'a', 'sql')));
     const waiting = times(3, () => acquire(slots, 'a', 'sql'));
-    expect(slots.isFull('a', 'sql')).toBe(true);
+    expect(ask('a', 'sql')).toThrow(EngineError);
     // Places that free SQL cannot take.
-    expect(slots.isFull('a', 'typed')).toBe(false);
-    expect(slots.isFull('b', 'sql')).toBe(false);
+    expect(ask('a', 'typed')).not.toThrow();
+    expect(ask('b', 'sql')).not.toThrow();
     (await acquire(slots, 'a', 'typed'))();
     await Promise.all(times(2, () => acquire(slots, 'a', 'typed')));
-    expect(slots.isFull('a', 'typed')).toBe(true);
+    expect(ask('a', 'typed')).toThrow(EngineError);
     expect(totalOf(slots)).toEqual({ running: 8, waiting: 3 });
     waiting.forEach((promise) => void promise.catch(() => {}));
   });
