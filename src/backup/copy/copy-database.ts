@@ -232,7 +232,7 @@ async function allContents(
   { verify }: CopyOptions,
 ): Promise<Map<string, Contents>> {
   const contents = new Map<string, Contents>();
-  const look = verify === 'full' ? contentsOf : countsOf;
-  for (const table of tables) contents.set(table.shown, await look(session, table));
+  const read = verify === 'full' ? contentsOf : countsOf;
+  for (const table of tables) contents.set(table.shown, await read(session, table));
   return contents;
 }

@@ -54,11 +54,11 @@ export async function saveFiles(
 export async function filesOf(
   saved: PhysicalProject,
   file: BackupFile,
-  { control, databases, servers: { defaultTenancy: home } }: Installation,
+  { control, databases, servers: { defaultTenancy } }: Installation,
   until: Date | null,
   signal: AbortSignal,
 ): Promise<Contents> {
-  const servers = serversFor(saved, home);
+  const servers = serversFor(saved, defaultTenancy);
   const recovery = until === null ? null : await recoveryTo(until, saved, control, servers, signal);
   const folder = dataOf(saved.name);
   const files = file
