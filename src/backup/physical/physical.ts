@@ -11,7 +11,7 @@ import type { BackupFile } from '../backup-file.js';
 import type { Contents, Installation } from '../installation.js';
 import { dataOf, type PhysicalProject } from '../manifest.js';
 import type { Add } from '../tar.js';
-import { copyRunning } from './copy.js';
+import { copyRunning } from './copy-running.js';
 import { type Recovery, restoreFiles } from './restore-files.js';
 import { archiveAll, segmentsFor } from './wal-archive.js';
 

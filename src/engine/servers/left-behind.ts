@@ -3,7 +3,7 @@
  * created, but to no project or move. They remain if the control database forgets them, for instance if a server comes
  * back after `cdp server remove --lost`.
  */
-import { clearSource, PUBLICATION, slotOf } from '../../backup/stream/source.js';
+import { clearSource, PUBLICATION, slotOf } from '../../backup/stream/stream-source.js';
 import { messageOf } from '../../contract/operator-message.js';
 import { serverName } from '../../contract/servers.js';
 import type { Finding } from '../../contract/wire/operator.js';

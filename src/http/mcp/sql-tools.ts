@@ -9,7 +9,7 @@ import type { JsonNode } from '../../codec/index.js';
 import { projectOf, rehearsedAnswer } from '../api/call.js';
 import type { Answer, Call } from '../api/route.js';
 import { sqlResponse } from '../response/sql-response.js';
-import { ResultSchema, toolResult, type ToolResult } from './results.js';
+import { ResultSchema, toolResult, type ToolResult } from './tool-results.js';
 import { REHEARSAL, tool } from './tool.js';
 
 /** The size limit of the rows of all statements: about as much as an agent can process. */
