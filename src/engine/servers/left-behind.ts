@@ -4,6 +4,7 @@
  * back after `cdp server remove --lost`.
  */
 import { clearSource, PUBLICATION, slotOf } from '../../backup/stream/stream-source.js';
+import { counted } from '../../contract/message-text.js';
 import { messageOf } from '../../contract/operator-message.js';
 import { serverName } from '../../contract/servers.js';
 import type { Finding } from '../../contract/wire/operator.js';
@@ -76,7 +77,7 @@ async function leftBehind(engine: Engine, server: ServerRow): Promise<LeftBehind
     .filter(({ name }) => !known.has(name))
     .map(({ name, sessions }) => ({
       what: `database ${name}`,
-      inUse: sessions === 0 ? null : `it is in use: ${sessions} ${sessions === 1 ? 'session' : 'sessions'}`,
+      inUse: sessions === 0 ? null : `it is in use: ${counted(sessions, 'session')}`,
       remove: () => tenancy.dropDatabase(name),
     }));
   const roles = marked.roles

@@ -1,5 +1,6 @@
 /** Running requests over HTTP, for an admin token, as routes.ts lists them. */
 import { EngineError } from '../../contract/errors.js';
+import { counted } from '../../contract/message-text.js';
 import { PROJECT_NAME_PATTERN } from '../../contract/names.js';
 import { DOCUMENTED, Type } from '../../contract/schema.js';
 import * as wire from '../../contract/wire/requests.js';
@@ -45,7 +46,7 @@ export const LIST_REQUESTS: Operation = {
       address,
       duration_ms: ms(now - started),
     }));
-    const message = `${requests.length} ${requests.length === 1 ? 'request' : 'requests'}`;
+    const message = counted(requests.length, 'request');
     return Promise.resolve({ body: { success: true, message, requests } });
   },
 };
