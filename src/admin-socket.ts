@@ -8,12 +8,9 @@ import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
 import type { Database } from './database.js';
 import type { Engine } from './engine/engine.js';
-import { isMissing } from './files.js';
+import { isMissing, SOCKET_PATH_BYTES } from './files.js';
 import type { Config } from './settings.js';
 import { VERSION } from './version.js';
-
-/** `sun_path` holds 104 bytes on macOS and 108 on Linux; the rest is reserve. */
-const SOCKET_PATH_BYTES = 90;
 
 export interface AdminSocket {
   /** Lets running requests finish, and aborts them after `ms`. */

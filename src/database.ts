@@ -7,7 +7,7 @@ import type { Config } from './settings.js';
 import { parseUidRange } from './setting-kinds.js';
 import { capacityOf } from './embedded/capacity.js';
 import { hasServers } from './embedded/data-folder.js';
-import { defaultBackendMemory, defaultConnections } from './embedded/limits.js';
+import { defaultBackendMemory, defaultConnections } from './embedded/process-limits.js';
 import { DataFolderInUse, SERVICE } from './embedded/control-server.js';
 import { type Embedded, openEmbedded } from './embedded/embedded.js';
 import type { ServerSize } from './embedded/config.js';

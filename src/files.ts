@@ -5,6 +5,9 @@ import { chmod, lstat, mkdir, mkdtemp, open, readdir, rename, rm, stat, writeFil
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 
+/** The longest path of a socket. `sun_path` holds 104 bytes on macOS and 108 on Linux; the rest is reserve. */
+export const SOCKET_PATH_BYTES = 90;
+
 /** Part of a name that no other process and no other call uses. */
 export const unique = (): string => `${process.pid}-${randomBytes(6).toString('hex')}`;
 

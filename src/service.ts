@@ -239,9 +239,9 @@ export async function openEngine(config: Config, database: Database, logger: Log
     logger[details.lost === 0 ? 'info' : 'error'](details, message);
   const onServerTrouble: EngineSettings['onServerTrouble'] = (project, trouble, details) =>
     logger.error({ project, ...details }, trouble);
-  const onServerUnreachable: EngineSettings['onServerUnreachable'] = (server, away) => {
-    if (away === null) logger.info({ server }, 'a Postgres server answers again');
-    else logger.warn({ server, cause: messageOf(away) }, 'a Postgres server does not answer');
+  const onServerUnreachable: EngineSettings['onServerUnreachable'] = (server, failure) => {
+    if (failure === null) logger.info({ server }, 'a Postgres server answers again');
+    else logger.warn({ server, cause: messageOf(failure) }, 'a Postgres server does not answer');
   };
   const onStuckMove: EngineSettings['onStuckMove'] = ({ id, project, state }, reason) =>
     logger.warn({ move: id, project, state, reason }, 'cleanup after a move failed; it will be retried');

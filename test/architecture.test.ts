@@ -33,7 +33,7 @@ const EXCEPTIONS: readonly string[] = [
   'backup/physical/physical.ts -> embedded',
   'backup/physical/restore-files.ts -> embedded',
   // An embedded server writes its WAL for streaming by a file in its folder.
-  'backup/stream/source.ts -> embedded',
+  'backup/stream/stream-source.ts -> embedded',
   // `cdp doctor` looks at the machine, of which the servers know the limits.
   'engine/doctor/machine-findings.ts -> embedded',
   // A backup is no operation on a project: it reads the whole installation, on the machine alone.

@@ -99,9 +99,9 @@ async function saverOf(
       'Projects of DATABASE_URL or of an added server share its files, so their backups are logical',
     );
   }
-  const { defaultTenancy: home } = installation.servers;
-  const isDumping = form === 'logical' || !(home instanceof OwnServerTenancy);
-  const tenancies = new Set([...(isDumping ? [home] : []), ...dumped.map(tenancyOf)]);
+  const { defaultTenancy } = installation.servers;
+  const isDumping = form === 'logical' || !(defaultTenancy instanceof OwnServerTenancy);
+  const tenancies = new Set([...(isDumping ? [defaultTenancy] : []), ...dumped.map(tenancyOf)]);
   const majors = await Promise.all(Array.from(tenancies, (tenancy) => tenancy.major()));
   const programs = majors.length === 0 ? null : await findPrograms(places, Math.max(...majors));
   return (project, add, file, signal) => {
@@ -193,11 +193,11 @@ async function controlRow(control: ControlDatabase, project: ProjectRow): Promis
 const affectsAll = (
   error: unknown,
   { placement }: ProjectRow,
-  { servers: { defaultTenancy: home } }: Installation,
+  { servers: { defaultTenancy } }: Installation,
 ): boolean =>
   error instanceof Error &&
   'syscall' in error &&
-  ((placement.added === null && !(home instanceof OwnServerTenancy)) ||
+  ((placement.added === null && !(defaultTenancy instanceof OwnServerTenancy)) ||
     ['write', 'fsync', 'ftruncate'].includes(String(error.syscall)));
 
 const json = (value: object): Buffer => Buffer.from(`${JSON.stringify(value, null, 2)}\n`);

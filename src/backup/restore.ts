@@ -215,7 +215,7 @@ async function contentsOf(
   const contents: Contents[] = [];
   for (const { saved } of chosen) {
     if (saved.kind === 'physical') {
-      requireHome(saved.name, targets, servers.defaultTenancy);
+      requireDefaultTenancy(saved.name, targets, servers.defaultTenancy);
       contents.push(await filesOf(saved, file, installation, at, signal));
     } else if (programs) {
       const fill: Contents['fill'] = (placement) =>
@@ -230,8 +230,8 @@ const majorsOf = (targets: readonly Tenancy[]): Promise<number[]> =>
   Promise.all(targets.map((target) => target.major()));
 
 /** @throws EngineError invalid_request */
-function requireHome(name: string, targets: readonly Tenancy[], home: Tenancy): void {
-  if (targets.every((target) => target === home)) return;
+function requireDefaultTenancy(name: string, targets: readonly Tenancy[], defaultTenancy: Tenancy): void {
+  if (targets.every((target) => target === defaultTenancy)) return;
   throw new EngineError('invalid_request', `The backup of "${name}" has the files of an embedded server`, {
     hint: 'Nothing was restored. Only the server "default" takes such files: restore it there, and move it with cdp project move.',
   });

@@ -3,6 +3,7 @@ import { createReadStream, createWriteStream } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { Command, Option } from 'commander';
+import { counted } from '../contract/message-text.js';
 import {
   type BackupBody,
   type BackupDone,
@@ -80,7 +81,7 @@ export function backupCommand(): Command {
       const done = await save(resolve(target));
       const { projects } = done;
       print(command, done, [
-        `${projects.length} ${projects.length === 1 ? 'project' : 'projects'} saved in ${printable(target)}`,
+        `${counted(projects.length, 'project')} saved in ${printable(target)}`,
         ...projects.map((saved) => `- ${printable(saved.name)}: ${contentOf(saved)}`),
       ]);
       requireComplete(done);

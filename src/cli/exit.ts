@@ -2,6 +2,7 @@
 import { CommanderError, type Option } from 'commander';
 import { CdpError, type CdpErrorCode } from '../client/error.js';
 import { EngineError, type ErrorDetail } from '../contract/errors.js';
+import { counted } from '../contract/message-text.js';
 import { messageOf } from '../contract/operator-message.js';
 import { FileError } from '../import/file-error.js';
 import { ConfigError } from './load-config.js';
@@ -113,7 +114,7 @@ export function explain(error: unknown, sql?: string): string[] {
     `cdp: ${code}: ${message}`,
     ...listed(errors),
     ...(errorCount > 1 && unlisted > 0 ? [`  and ${unlisted} more`] : []),
-    ...values.map(({ value, rows }) => `  ${JSON.stringify(value)}: ${rows} ${rows === 1 ? 'row' : 'rows'}`),
+    ...values.map(({ value, rows }) => `  ${JSON.stringify(value)}: ${counted(rows, 'row')}`),
     ...(sql === undefined || position === undefined ? [] : errorPlace(sql, position, process.stderr.columns)),
     ...(postgres?.detail === undefined ? [] : [postgres.detail]),
     // Many messages contain their hint.

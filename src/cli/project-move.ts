@@ -12,10 +12,10 @@ import { list as listOf } from './terminal/grid.js';
 import { print, warn } from './terminal/output.js';
 import { countedRows } from './terminal/progress.js';
 
-const LOOK_MS = 250;
+const POLL_MS = 250;
 
 /** How often to report progress, on a terminal and elsewhere. */
-const [TELL_MS, TELL_ELSEWHERE_MS] = [1_000, 10_000];
+const [REPORT_MS, LOG_MS] = [1_000, 10_000];
 
 export interface MoveOptions {
   mode: MoveMode;
@@ -125,17 +125,17 @@ const notStreamed = (fallback: string): string => `It is copied, not streamed: $
 
 /** Reports each state once, and progress at intervals. */
 async function untilEnded(admin: AdminClient, begun: Move, signal: AbortSignal): Promise<Move> {
-  let [move, state, isCanceled, isCopied, toldAt, toldRows] = [begun, '', false, false, performance.now(), 0];
-  const tellMs = process.stderr.isTTY ? TELL_MS : TELL_ELSEWHERE_MS;
+  let [move, state, isCanceled, isCopied, reportedAt, reportedRows] = [begun, '', false, false, performance.now(), 0];
+  const reportMs = process.stderr.isTTY ? REPORT_MS : LOG_MS;
   while (move.ended_at === null) {
     if (move.fallback !== null && !isCopied) {
       isCopied = true;
       warn(`${move.project}: ${notStreamed(move.fallback)}`);
     }
     if (move.state !== state) warn(`${move.project}: ${move.state}`);
-    else if (move.rows > toldRows && performance.now() > toldAt + tellMs) {
+    else if (move.rows > reportedRows && performance.now() > reportedAt + reportMs) {
       warn(`${move.project}: ${move.state}, ${copied(move)}`);
-      [toldAt, toldRows] = [performance.now(), move.rows];
+      [reportedAt, reportedRows] = [performance.now(), move.rows];
     }
     ({ state } = move);
     if (signal.aborted && state === 'switched') {
@@ -149,7 +149,7 @@ async function untilEnded(admin: AdminClient, begun: Move, signal: AbortSignal):
       // It may be too late, which its state will show.
       await admin.call('DELETE', `admin/moves/${move.id}`).catch((error: Error) => warn(error.message));
     }
-    await sleep(LOOK_MS);
+    await sleep(POLL_MS);
     ({ move } = await admin.call<MoveAnswer>('GET', `admin/moves/${move.id}`));
   }
   return move;

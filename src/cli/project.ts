@@ -1,6 +1,7 @@
 /** `cdp project …`: create, list, activate, deactivate, archive, repair, limit and delete projects. */
 import { Argument, Command } from 'commander';
 import { roundedSize } from '../contract/disk-size.js';
+import { counted } from '../contract/message-text.js';
 import { messageOf } from '../contract/operator-message.js';
 import type { Project, ProjectAnswer, ProjectsAnswer, RepairAnswer } from '../contract/wire/projects.js';
 import type { Placement } from '../contract/wire/operator.js';
@@ -174,10 +175,7 @@ async function repairAll(command: Command, admin: AdminClient): Promise<void> {
   };
   await Promise.all(Array.from({ length: REPAIRS_AT_ONCE }, repairs));
   const lines = repaired.flatMap((one) => one.repaired.map((what) => `- ${one.name}: ${printable(what)}`));
-  print(command, { repaired, failed }, [
-    `${repaired.length} ${repaired.length === 1 ? 'project' : 'projects'} repaired`,
-    ...lines,
-  ]);
+  print(command, { repaired, failed }, [`${counted(repaired.length, 'project')} repaired`, ...lines]);
   if (failed.length === 0) return;
   throw new Error(`Not repaired: ${failed.map(({ name, reason }) => `${name} (${reason})`).join(', ')}`);
 }

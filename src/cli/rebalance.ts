@@ -1,5 +1,6 @@
 /** `cdp rebalance`: empties servers that are draining, and spreads projects over the others. */
 import { Command } from 'commander';
+import { counted } from '../contract/message-text.js';
 import { messageOf } from '../contract/operator-message.js';
 import type { PlannedMove, RebalanceAnswer } from '../contract/wire/moves.js';
 import { managementOptions, withAdmin } from './management.js';
@@ -39,7 +40,7 @@ export function rebalanceCommand(): Command {
           }
         }
       });
-      print(command, { moved: done, failed }, [`${done} ${done === 1 ? 'project' : 'projects'} moved`]);
+      print(command, { moved: done, failed }, [`${counted(done, 'project')} moved`]);
       if (failed.length > 0) process.exitCode = 1;
     });
   });

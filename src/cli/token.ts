@@ -1,6 +1,7 @@
 /** `cdp token …`: create, list and revoke the tokens of a project, or admin tokens. */
 import { Command, Option } from 'commander';
 import { SCOPES, type Scope } from '../contract/names.js';
+import { isUuid } from '../contract/uuid.js';
 import type { ProjectsAnswer } from '../contract/wire/projects.js';
 import type { CreateTokenAnswer, CreateTokenBody, Token, TokenAnswer, TokensAnswer } from '../contract/wire/tokens.js';
 import { list as listOf } from './terminal/grid.js';
@@ -112,15 +113,13 @@ function revoke(): Command {
     .option('--now', 'Also end requests that are still running');
   return managementOptions(command).action((idOrName: string) =>
     withAdmin(command, async (admin) => {
-      const id = UUID.test(idOrName) ? idOrName : await idOf(admin, idOrName);
+      const id = isUuid(idOrName) ? idOrName : await idOf(admin, idOrName);
       const path = `${EVERY_TOKEN}/${encodeURIComponent(id)}${nowQuery(command)}`;
       const { details } = await admin.call<TokenAnswer>('DELETE', path);
       print(command, details, [`Token ${details.id} revoked`]);
     }),
   );
 }
-
-const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 /** @throws UsageError unless exactly one valid token has the name */
 async function idOf(admin: AdminClient, name: string): Promise<string> {

@@ -12,6 +12,6 @@ export { BufferList, GrowingBuffer, type OwnedBuffer } from './buffers.js';
 export { readDataBody, readJsonBody } from './json/json-body.js';
 export { jsonText, type JsonNode } from './json/nodes.js';
 export { encodeParameters } from './parameters.js';
-export { describeColumns, type ResultColumn } from './results/columns.js';
+export { describeColumns, type ResultColumn } from './results/result-columns.js';
 export { rowEncoder, type RowEncoder, type RowMode } from './results/row-encoder.js';
 export type { Numbers } from './results/types.js';

@@ -1,6 +1,7 @@
 /** Collects every error of a request, so that one response names them all (contract sections 5 to 7). */
 import { EngineError, type EngineErrorOptions, type ErrorCode, type ErrorDetail } from './errors.js';
 import { LIMITS } from './limits.js';
+import { counted } from './message-text.js';
 
 /** What an error says besides its places. */
 type More = Pick<EngineErrorOptions, 'hint' | 'postgres' | 'cause'>;
@@ -51,7 +52,7 @@ export class ErrorCollector {
     const [first] = this.listed;
     if (first === undefined) return undefined;
     const others = this.count - 1;
-    const rest = others === 0 ? '' : ` (and ${others} more ${others === 1 ? 'error' : 'errors'})`;
+    const rest = others === 0 ? '' : ` (and ${counted(others, 'more error')})`;
     return new EngineError(first.error, first.message + rest, {
       errors: this.listed,
       errorCount: this.count,

@@ -11,4 +11,4 @@ export function cut(text: string, characters: number = 63): string {
 }
 
 /** A number of things: `1 record`, `2 records`. */
-export const counted = (count: number, what: string): string => `${count} ${what}${count === 1 ? '' : 's'}`;
+export const counted = (count: number, one: string, many = `${one}s`): string => `${count} ${count === 1 ? one : many}`;

@@ -1,6 +1,6 @@
 /** How many servers may run at once on this machine. */
 import { readFile } from 'node:fs/promises';
-import { memoryBytes } from './limits.js';
+import { memoryBytes } from './process-limits.js';
 import { softLimit } from './proc.js';
 
 interface Capacity {

@@ -4,7 +4,7 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { chmod, chown, lstat, mkdir, realpath, rmdir, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
-import { exists, hasCode, makeFolder } from '../files.js';
+import { exists, hasCode, makeFolder, SOCKET_PATH_BYTES } from '../files.js';
 import { type Account, accountFor, calledByRoot, caller, canEnter } from './accounts.js';
 
 export type Log = (message: string, fields?: object) => void;
@@ -25,8 +25,6 @@ export interface DataFolder {
  */
 export const SYSTEM_FOLDER = '/var/lib/cdp-data-engine';
 
-/** `sun_path` has 104 bytes on macOS and 108 on Linux; the rest is reserve. */
-const SOCKET_PATH_BYTES = 90;
 const LONGEST_SOCKET = 'projects/0123456789ab/socket/.s.PGSQL.5432.lock';
 
 const serversIn = (dataDir: string): string => join(dataDir, 'postgres');

@@ -13,7 +13,7 @@ import { copyCluster } from './cluster.js';
 import { PORT, serverConfig, type ServerSize, SUPERUSER } from './config.js';
 import type { DataFolder } from './data-folder.js';
 import { bytesIn } from './disk-reserve.js';
-import { memoryBytes } from './limits.js';
+import { memoryBytes } from './process-limits.js';
 import { removeLeftovers } from './lock-file.js';
 import { type Postmaster, startPostmaster } from './postmaster.js';
 import { findPostmasters, stopPostmaster } from './processes.js';

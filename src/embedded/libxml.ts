@@ -4,6 +4,7 @@
  */
 import { readFile, realpath } from 'node:fs/promises';
 import { join } from 'node:path';
+import { isOlder } from '../version.js';
 import { readProc } from './proc.js';
 
 const NAME = 'libxml2.so.2';
@@ -48,6 +49,3 @@ async function versionOf(path: string): Promise<string | null> {
   const [, major, minor, patch] = /(?<!\d)(2)(\d\d)(\d\d)\0/.exec(content) ?? [];
   return major === undefined ? null : [major, minor, patch].map(Number).join('.');
 }
-
-export const isOlder = (version: string, than: string): boolean =>
-  version.localeCompare(than, 'en', { numeric: true }) < 0;

@@ -8,7 +8,7 @@ import { lastLines } from './cluster.js';
 import { HBA } from './config.js';
 import { isMissing, replaceFile } from '../files.js';
 import { makeServerFolder, type ServerFolder } from './server-folder.js';
-import { limited } from './limits.js';
+import { limited } from './process-limits.js';
 import { removeLeftovers, findPostmaster, readLockFile } from './lock-file.js';
 import { endOrphans, postmasterArguments, stopPostmaster } from './processes.js';
 

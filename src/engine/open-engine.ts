@@ -153,9 +153,9 @@ async function openControl(
       const events = serverEvents(control, audit, settings.onServerTrouble);
       return new Servers(await OwnServerTenancy.open(embedded, databases, control, idleStopMs, events), parts);
     }
-    const home = new SharedTenancy(address, parts);
-    await home.prepare();
-    return new Servers(home, parts);
+    const defaultTenancy = new SharedTenancy(address, parts);
+    await defaultTenancy.prepare();
+    return new Servers(defaultTenancy, parts);
   };
   const fingerprints = [setting.fingerprint(), previous?.fingerprint() ?? null] as const;
   const { control, prepared } = await ControlDatabase.open(address, pool, fingerprints, prepare);

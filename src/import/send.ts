@@ -4,7 +4,7 @@ import { CdpError } from '../client/error.js';
 import type { StoreOptions } from '../client/insert.js';
 import { rawJson } from '../client/json.js';
 import { type Partition, partitionBatch } from '../client/partition.js';
-import type { Batch } from './batches.js';
+import type { Batch } from './batch-reader.js';
 import type { Journal, Part } from './journal.js';
 import type { RefusedRecord } from './refused-record.js';
 

@@ -2,6 +2,7 @@
  * Dates and times as files write them, converted to RFC 3339, the only form that the service accepts (contract section
  * 4).
  */
+import { isDate } from '../contract/calendar.js';
 
 /** Whether the day or the month comes first in `1/2/2024`. */
 export const DATE_ORDERS = ['dmy', 'mdy'] as const;
@@ -59,12 +60,7 @@ export function isTimestamp(text: string): boolean {
   return year !== undefined && isDay(Number(year), Number(month), Number(day));
 }
 
-const DAYS = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-
-function isDay(year: number, month: number, day: number): boolean {
-  const isLeap = year % 4 === 0 && (year % 100 !== 0 || year % 400 === 0);
-  return year > 0 && day > 0 && day <= (isLeap && month === 2 ? 29 : (DAYS[month - 1] ?? 0));
-}
+const isDay = (year: number, month: number, day: number): boolean => year > 0 && isDate(year, month, day);
 
 function rfc3339(groups: Readonly<Record<string, string | undefined>>): string | undefined {
   const { year = '', name, day = '', hour, minute = '', second = '00', fraction, half } = groups;

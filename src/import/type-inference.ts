@@ -1,12 +1,12 @@
 /** The type of a column: the first candidate that holds every value without losing a digit; or TEXT, and why. */
 import type { ColumnType } from '../contract/column-types.js';
+import { isUuid } from '../contract/uuid.js';
 import { isExactDouble, isInteger } from './values.js';
 import { isTimestamp } from './timestamps.js';
 import { type Candidate, NOT_FINITE } from './type-candidates.js';
 
 /** Numbers, zip codes and telephone numbers. */
 const DIGITS = /^[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
-const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 /** What programs write for a missing value. */
 const NO_VALUE = /^(?:na|n\/a|#n\/a|null|nil|none|nan|\\n|-+|\.|\?|unknown)$/i;
 /** Every notation reads these as both types of numbers, which saves most of the work. */
@@ -51,7 +51,7 @@ export class TypeInference {
   /** @param text a field of delimited text that is not NULL */
   addText(text: string, line: number): void {
     this.count++;
-    this.areUuids &&= UUID.test(text);
+    this.areUuids &&= isUuid(text);
     const isShort = SHORT_INTEGER.test(text);
     this.score(
       ({ type, matches }) => (isShort && (type === 'INTEGER' || type === 'FLOAT')) || matches(text),
@@ -67,7 +67,7 @@ export class TypeInference {
     if (json === 'null') return;
     this.count++;
     const string = json.startsWith('"') ? (JSON.parse(json) as string) : undefined;
-    this.areUuids &&= string !== undefined && UUID.test(string);
+    this.areUuids &&= string !== undefined && isUuid(string);
     if (string !== undefined) {
       this.areDigits = false;
       // "12" in quotes is meant as text. But a time is always a string, and so are some numbers of a column of numbers.

@@ -5,13 +5,13 @@ import type { Param, Statement } from './sql.js';
 /** Bytes of any message before its body: type and length. */
 export const MESSAGE_HEADER = 5;
 
-const EMPTY = Buffer.alloc(0);
-
-const int32 = (value: number): Buffer => {
-  const bytes = Buffer.alloc(4);
-  bytes.writeInt32BE(value);
+export function int32(...values: number[]): Buffer {
+  const bytes = Buffer.alloc(4 * values.length);
+  values.forEach((value, i) => bytes.writeInt32BE(value, 4 * i));
   return bytes;
-};
+}
+
+const sizeOf = (parts: readonly Buffer[]): number => parts.reduce((sum, part) => sum + part.length, 0);
 
 /** The header of a body of this length. */
 function header(type: string, length: number): Buffer {
@@ -21,7 +21,9 @@ function header(type: string, length: number): Buffer {
   return bytes;
 }
 
-const message = (type: string, body: Buffer = EMPTY): Buffer => Buffer.concat([header(type, body.length), body]);
+/** @param parts of its body */
+export const message = (type: string, ...parts: Buffer[]): Buffer =>
+  Buffer.concat([header(type, sizeOf(parts)), ...parts]);
 
 /**
  * Parse; parameter types are left to Postgres.
@@ -63,7 +65,7 @@ export function bind(params: readonly Param[], resultFormats: readonly number[] 
 }
 
 /** Execute the unnamed portal; `maxRows` 0 means all. */
-export const execute = (maxRows = 0): Buffer => message('E', Buffer.concat([Buffer.from('\0'), int32(maxRows)]));
+export const execute = (maxRows = 0): Buffer => message('E', Buffer.from('\0'), int32(maxRows));
 
 /** Parse, Bind and Execute of an unnamed statement, its rows as text. */
 export const runUnnamed = ({ text, params }: Statement): Buffer =>
@@ -91,11 +93,10 @@ export const simpleQuery = (text: string): Buffer => message('Q', Buffer.from(`$
 export const passwordMessage = (text: string): Buffer => message('p', Buffer.from(text));
 
 export const saslInitialResponse = (mechanism: string, first: string): Buffer =>
-  message('p', Buffer.concat([Buffer.from(`${mechanism}\0`), int32(Buffer.byteLength(first)), Buffer.from(first)]));
+  message('p', Buffer.from(`${mechanism}\0`), int32(Buffer.byteLength(first)), Buffer.from(first));
 
 /** A message without a type, sent before or instead of a session. */
-const untyped = (...parts: Buffer[]): Buffer =>
-  Buffer.concat([int32(4 + parts.reduce((sum, part) => sum + part.length, 0)), ...parts]);
+const untyped = (...parts: Buffer[]): Buffer => Buffer.concat([int32(4 + sizeOf(parts)), ...parts]);
 
 /** Version 3.0 of the protocol. */
 const PROTOCOL_VERSION = int32(3 << 16);
@@ -110,7 +111,7 @@ export function startup(parameters: Readonly<Record<string, string | undefined>>
 
 /** CancelRequest (Postgres manual 54.2.8), sent on a connection of its own. */
 export const cancelMessage = (processId: number, secretKey: Buffer): Buffer =>
-  untyped(int32(80877102), int32(processId), secretKey);
+  untyped(int32(80877102, processId), secretKey);
 
 /** First bytes of the backend messages that a session understands. */
 export const BACKEND = {

@@ -1,18 +1,7 @@
 /** The messages of a server (Postgres manual 54.7), for clients of the Postgres port. */
-import { FRONTEND } from './messages.js';
+import { FRONTEND, int32, message } from './messages.js';
 
 const text = (...values: string[]): Buffer => Buffer.from(values.map((value) => `${value}\0`).join(''));
-
-function int32(...values: number[]): Buffer {
-  const bytes = Buffer.alloc(4 * values.length);
-  values.forEach((value, i) => bytes.writeInt32BE(value, 4 * i));
-  return bytes;
-}
-
-function message(type: string, ...parts: Buffer[]): Buffer {
-  const body = Buffer.concat(parts);
-  return Buffer.concat([Buffer.from(type, 'latin1'), int32(4 + body.length), body]);
-}
 
 /** The answers to SSLRequest and GSSENCRequest. */
 export const WITH_TLS = Buffer.from('S');

@@ -1,7 +1,8 @@
 /** What happens before a session: start-up packets, TLS, the token as password (Postgres manual 54.2.1). */
 import { once } from 'node:events';
-import { BlockList, isIP, type Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import { type SecureContext, TLSSocket } from 'node:tls';
+import { isLoopback } from '../contract/loopback.js';
 import { SessionError } from '../engine/sessions/session-error.js';
 import { messageSize } from '../pg/index.js';
 import {
@@ -35,15 +36,6 @@ export interface Encryption {
   readonly tls: SecureContext | null;
   /** Without TLS, clients on other machines are refused. */
   readonly requiresTls: boolean;
-}
-
-const LOOPBACK = new BlockList();
-LOOPBACK.addSubnet('127.0.0.0', 8, 'ipv4');
-LOOPBACK.addAddress('::1', 'ipv6');
-
-function isLoopback(address: string): boolean {
-  const version = isIP(address);
-  return version !== 0 && LOOPBACK.check(address, version === 6 ? 'ipv6' : 'ipv4');
 }
 
 /** Reads a socket piece by piece, and keeps the bytes that were not taken. */

@@ -5,6 +5,7 @@
  */
 import { EngineError } from '../contract/errors.js';
 import { ident, type Session, sql, trusted } from '../pg/index.js';
+import { isOlder } from '../version.js';
 import { installedExtensions } from './extensions.js';
 import { dumpRole, type Placement } from './placement.js';
 import { ensureRoles, grant } from './project-rights.js';
@@ -12,7 +13,7 @@ import { serviceWork } from './service-work.js';
 import { lockDatabase, TenancyByAddress } from './tenancy-by-address.js';
 
 /** In earlier versions, an INSERT … SELECT of a grouped query may store nothing without an error (Citus issue 8243). */
-const OLDEST = [13, 2, 1] as const;
+const OLDEST = '13.2.1';
 
 export class CitusTenancy extends TenancyByAddress {
   /** A statement takes several connections of each worker. */
@@ -112,19 +113,13 @@ async function requireCluster(session: Session): Promise<void> {
     // Workers use their own time zone, for instance in date_trunc.
     return UTC.has(zone ?? '') ? [] : [`timezone is '${zone}' on the node ${node}, and must be 'UTC' on all nodes`];
   });
-  if (isOlder(version ?? '')) wrong.push(`Citus is ${version}, and must be ${OLDEST.join('.')} or later`);
+  if (isOlder(version ?? '', OLDEST)) wrong.push(`Citus is ${version}, and must be ${OLDEST} or later`);
   if (Number(workers) === 0) wrong.push('there is no node for shards: run SELECT citus_add_node(…) on the coordinator');
   if (isSuperuser !== 't') wrong.push('the role of its address is not a superuser');
   if (wrong.length > 0) throw notReady(wrong);
 }
 
 const UTC = new Set(['UTC', 'Etc/UTC', 'GMT', 'Universal', 'Zulu', 'Etc/Universal', 'Etc/Zulu']);
-
-function isOlder(version: string): boolean {
-  const parts = version.split('.').map(Number);
-  const different = OLDEST.findIndex((part, index) => (parts[index] ?? 0) !== part);
-  return different >= 0 && (parts[different] ?? 0) < (OLDEST[different] ?? 0);
-}
 
 /** A cluster takes only one project. */
 async function requireEmpty(session: Session): Promise<void> {

@@ -38,12 +38,16 @@ export interface StoredToken extends TokenRow {
   sha256: string;
 }
 
+/** The member `added` of a {@link Placement}: an added server, or null. @param server SQL for its name */
+export const addedServerJson = (server: string): string =>
+  `(SELECT jsonb_build_object('urlReference', url_reference,
+      'addedAt', floor(extract(epoch FROM servers.created_at) * 1000), 'engine', engine, 'maxConnections', max_connections)
+    FROM cdp.servers WHERE servers.name = ${server} AND url_reference IS NOT NULL)`;
+
 /** A row of `cdp.projects` as the JSON of a {@link ProjectRow}. */
 export const PROJECT_JSON = trusted(`jsonb_build_object('id', projects.id, 'name', projects.name, 'status', status,
   'placement', jsonb_build_object('server', server, 'added',
-    (SELECT jsonb_build_object('urlReference', url_reference,
-      'addedAt', floor(extract(epoch FROM servers.created_at) * 1000), 'engine', engine, 'maxConnections', max_connections)
-      FROM cdp.servers WHERE servers.name = projects.server AND url_reference IS NOT NULL),
+    ${addedServerJson('projects.server')},
     'database', database_name, 'schema', schema_name,
     'writer', writer_role, 'reader', reader_role, 'ownSchemas', own_schemas),
   'replicas', (SELECT jsonb_build_object('references', replicas, 'consistency', consistency)
@@ -63,6 +67,6 @@ export const projectRow = (json: string): ProjectRow => JSON.parse(json, withDat
 /** Reads {@link TOKEN_JSON}. */
 export const tokenRow = (json: string): TokenRow => JSON.parse(json, withDates) as TokenRow;
 
-/** A JSON reviver that turns times into Dates. */
-const withDates = (key: string, value: unknown): unknown =>
+/** A JSON reviver that turns times into Dates, except the time at which a server was added, which is a number. */
+export const withDates = (key: string, value: unknown): unknown =>
   key.endsWith('At') && typeof value === 'string' ? new Date(value) : value;

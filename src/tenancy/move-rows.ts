@@ -6,6 +6,7 @@ import type { MoveMode, MoveState } from '../contract/moves.js';
 import { BEGIN, COMMIT, type Fragment, type Pool, type Row, sql, trusted } from '../pg/index.js';
 import { type AuditRow, withEntry } from './audit-log.js';
 import { serverName } from '../contract/servers.js';
+import { addedServerJson, withDates } from './control-rows.js';
 import type { Placement } from './placement.js';
 import { HAS_ROOM } from './server-rows.js';
 import { serviceChange, serviceWork } from './service-work.js';
@@ -44,9 +45,7 @@ const UNDECIDED: readonly MoveState[] = ['preparing', 'streaming', 'fencing', 'c
 
 /** A stored placement as the JSON of a {@link Placement}. */
 const placement = (column: 'source' | 'target') =>
-  `${column} || jsonb_build_object('added', (SELECT jsonb_build_object('urlReference', url_reference,
-    'addedAt', floor(extract(epoch FROM created_at) * 1000), 'engine', engine, 'maxConnections', max_connections)
-    FROM cdp.servers WHERE servers.name = ${column} ->> 'server' AND url_reference IS NOT NULL))`;
+  `${column} || jsonb_build_object('added', ${addedServerJson(`${column} ->> 'server'`)})`;
 
 const MOVE_JSON = trusted(`jsonb_build_object('id', moves.id, 'projectId', project_id, 'project', projects.name,
   'state', state, 'from', from_server, 'to', to_server, 'source', ${placement('source')}, 'target', ${placement('target')},
@@ -54,10 +53,6 @@ const MOVE_JSON = trusted(`jsonb_build_object('id', moves.id, 'projectId', proje
   'pauseMs', round(extract(epoch FROM opened_at - fenced_at) * 1000), 'endedAt', ended_at)`);
 
 const moveRow = ([json]: Row): MoveRow => JSON.parse(json ?? '', withDates) as MoveRow;
-
-/** Leaves out the time at which a server was added, which is a number. */
-const withDates = (key: string, value: unknown): unknown =>
-  key.endsWith('At') && typeof value === 'string' ? new Date(value) : value;
 
 export class MoveRows {
   constructor(private readonly pool: Pool) {}

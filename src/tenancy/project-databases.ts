@@ -138,12 +138,12 @@ export class ProjectDatabases {
   private asService<T>(tenancy: Tenancy, placement: Placement, work: (session: Session) => Promise<T>): Promise<T> {
     const server = tenancy.serverOf(placement);
     return withServer(server, () =>
-      server.breaker.during((away) =>
+      server.breaker.during((signal) =>
         withServiceSession(
           server.address,
           placement.database,
           (session) => retryOnContention(() => work(session)),
-          away,
+          signal,
         ),
       ),
     );

@@ -34,14 +34,14 @@ export class Replicas {
 
   /**
    * Watches only these from now on, at their current URLs.
-   * @param onAway called for a replica that does not answer, or whose URL is missing; with null if it answers again
+   * @param onChange called for a replica that does not answer, or whose URL is missing; with null if it answers again
    */
-  keep(references: readonly string[], onAway: (name: string, away: Error | null) => void): void {
+  keep(references: readonly string[], onChange: (name: string, failure: Error | null) => void): void {
     for (const [reference, watched] of this.known) {
       if (!references.includes(reference) || hasOtherUrl(watched?.url ?? null, reference)) this.forget(reference);
     }
     for (const reference of references) {
-      if (!this.known.has(reference)) this.known.set(reference, this.watch(reference, onAway));
+      if (!this.known.has(reference)) this.known.set(reference, this.watch(reference, onChange));
     }
   }
 
@@ -49,16 +49,16 @@ export class Replicas {
     for (const reference of this.known.keys()) this.forget(reference);
   }
 
-  private watch(reference: string, onAway: (name: string, away: Error | null) => void): Watched | null {
+  private watch(reference: string, onChange: (name: string, failure: Error | null) => void): Watched | null {
     const name = `replica ${reference}`;
     try {
       const { url, address } = urlAt(reference);
       const connections = connectionsTo({ ...address, needsPrimary: false }, POOL_SIZE, null);
       // The operator starts and stops replicas.
       const server = { ...connections, acquire: () => undefined, release: () => {} };
-      return { name, url, server, check: new HealthCheck(name, server, (away) => onAway(name, away)) };
+      return { name, url, server, check: new HealthCheck(name, server, (failure) => onChange(name, failure)) };
     } catch (error) {
-      onAway(name, error as Error);
+      onChange(name, error as Error);
       return null;
     }
   }

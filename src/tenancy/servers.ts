@@ -76,8 +76,8 @@ export class Servers {
   /** @throws EngineError database_unavailable, at once, if the server is known not to answer */
   requireUp(place: ServerRef): void {
     // Only added servers are checked.
-    const away = place.added === null ? null : this.serverOf(place).breaker.failure;
-    if (away !== null) throw unavailable(away);
+    const failure = place.added === null ? null : this.serverOf(place).breaker.failure;
+    if (failure !== null) throw unavailable(failure);
   }
 
   async close(): Promise<void> {

@@ -89,7 +89,7 @@ export abstract class TenancyByAddress implements Tenancy {
 
   /** Runs `work` in a session of the service's own role. */
   protected asService<T>(work: (session: Session) => Promise<T>, database = this.address.database): Promise<T> {
-    return this.server.breaker.during((away) => withServiceSession(this.address, database, work, away));
+    return this.server.breaker.during((signal) => withServiceSession(this.address, database, work, signal));
   }
 }
 

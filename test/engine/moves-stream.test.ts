@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
-import { clearSource, PUBLICATION, restartForStream, slotOf } from '../../src/backup/stream/source.js';
+import { clearSource, PUBLICATION, restartForStream, slotOf } from '../../src/backup/stream/stream-source.js';
 import type { Move } from '../../src/contract/wire/moves.js';
 import { addedServer } from '../../src/tenancy/server-rows.js';
 import { type AddedServer, startAddedServer, variableWith } from '../support/added-server.js';

@@ -7,7 +7,7 @@ import pg from 'pg';
 import { afterAll, afterEach, beforeAll, expect, it, vi } from 'vitest';
 import type { MoveMode, MoveState } from '../../src/contract/moves.js';
 import { ADVISORY_LOCKS } from '../../src/tenancy/advisory-locks.js';
-import { slotOf } from '../../src/backup/stream/source.js';
+import { slotOf } from '../../src/backup/stream/stream-source.js';
 import type { AddedServer } from '../support/added-server.js';
 import { endEverything, type RunningService } from '../support/program.js';
 import { call } from '../support/service.js';

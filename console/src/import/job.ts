@@ -3,7 +3,7 @@ import { signal } from '@preact/signals';
 import { cutBatches } from '../../../src/client/batches.js';
 import { forEachConcurrently } from '../../../src/client/concurrency.js';
 import { CdpClient, type StoreOptions } from '../../../src/client/index.js';
-import { BatchReader, requireUnchanged } from '../../../src/import/batches.js';
+import { BatchReader, requireUnchanged } from '../../../src/import/batch-reader.js';
 import { FileError } from '../../../src/import/file-error.js';
 import type { EncodedRecord } from '../../../src/import/record-encoder.js';
 import { settleOutdated } from '../../../src/import/receipts.js';

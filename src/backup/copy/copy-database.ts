@@ -5,13 +5,13 @@
  */
 import type { Verification } from '../../contract/moves.js';
 import type { TableRows } from '../../contract/wire/operator.js';
-import { ident, type LoginOptions, PostgresError, type Session, sql, SQLSTATE, withSession } from '../../pg/index.js';
+import { ident, type LoginOptions, type Session, sql, withSession } from '../../pg/index.js';
 import { EXTENSIONS_SCHEMA } from '../../tenancy/extensions.js';
 import { isOnCitus, type Placement } from '../../tenancy/placement.js';
 import type { Tenancy } from '../../tenancy/tenancy.js';
 import { distributeAgain, distributedTables } from '../distributed-tables.js';
-import { renamed } from '../logical/archive-entries.js';
 import { LOCK_WAIT_MS, withDumpRole } from '../logical/dump-role.js';
+import { executeEach, renamed, statementsOf } from '../logical/dump-statements.js';
 import { withSnapshot } from '../logical/snapshot.js';
 import { copyLargeObjects } from './large-objects.js';
 import { pgDump } from './pg-dump.js';
@@ -209,19 +209,12 @@ async function execute(session: Session, entries: readonly Entry[], from: Placem
   for (const entry of entries) {
     // Elsewhere a word such as `writer` is a name of the project's own.
     const text = isRight(entry) ? renamed(entry.text, roles) : entry.text;
-    // One grant may name a role that does not exist here; the others are executed without it.
-    for (const statement of entry.kind.endsWith('ACL') ? text.split(/(?<=;)\n/) : [text]) {
-      try {
-        await session.script(statement);
-      } catch (error) {
-        if (!(error instanceof PostgresError && error.sqlstate === SQLSTATE.UNDEFINED_OBJECT && isRight(entry))) {
-          throw new Error(`${entry.schema}.${entry.name} (${entry.kind}) cannot be made: ${(error as Error).message}`, {
-            cause: error,
-          });
-        }
-        leftOut.push(`${error.message}: ${statement}`);
-      }
-    }
+    const statements = statementsOf(entry.kind, text).map((each) => ({ text: each, isRight: isRight(entry) }));
+    const failed = (error: unknown) =>
+      new Error(`${entry.schema}.${entry.name} (${entry.kind}) cannot be made: ${(error as Error).message}`, {
+        cause: error,
+      });
+    leftOut.push(...(await executeEach(session, statements, failed)));
   }
   return leftOut;
 }
@@ -232,7 +225,7 @@ async function allContents(
   { verify }: CopyOptions,
 ): Promise<Map<string, Contents>> {
   const contents = new Map<string, Contents>();
-  const look = verify === 'full' ? contentsOf : countsOf;
-  for (const table of tables) contents.set(table.shown, await look(session, table));
+  const read = verify === 'full' ? contentsOf : countsOf;
+  for (const table of tables) contents.set(table.shown, await read(session, table));
   return contents;
 }

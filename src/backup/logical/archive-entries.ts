@@ -1,4 +1,5 @@
 /** Which entries of a dump a restore takes, from the list that `pg_restore --list` makes. */
+import { type DumpStatement, renamed, statementsOf } from './dump-statements.js';
 
 interface ChosenEntries {
   /** Schemas that the writer had made. pg_restore would not make `public`, so its entries are left out. */
@@ -62,36 +63,18 @@ export function isOwn(
 /** Opens an entry in the text that pg_restore writes, or ends the text. */
 const HEADER = /^--\n-- (?:Name: .*; Type: (.*); Schema: .*|PostgreSQL database dump complete)\n--\n/m;
 
-export interface ArchiveStatement {
-  readonly text: string;
-  /** It grants or revokes, or is a policy. */
-  readonly isRight: boolean;
-}
-
 /** The statements in the text of pg_restore, in its order, with the names of roles replaced. */
-export function statementsIn(script: string, roles: ReadonlyMap<string, string>): ArchiveStatement[] {
+export function statementsIn(script: string, roles: ReadonlyMap<string, string>): DumpStatement[] {
   const [, ...parts] = script.split(HEADER);
-  const statements: ArchiveStatement[] = [];
+  const statements: DumpStatement[] = [];
   for (let i = 0; i + 1 < parts.length; i += 2) {
     const [kind, part = ''] = [parts[i], parts[i + 1]];
     if (kind === undefined) continue;
-    // One grant may name a role that does not exist here; the others are executed without it.
-    const texts = kind.endsWith('ACL') ? part.split(/(?<=;)\n/) : [part];
     const isRight = kind !== 'MATERIALIZED VIEW DATA';
-    for (const text of texts) statements.push({ text: renamed(text.trim(), roles), isRight });
+    for (const text of statementsOf(kind, part)) statements.push({ text: renamed(text.trim(), roles), isRight });
   }
   return statements.filter(({ text }) => text !== '');
 }
-
-/** pg_dump writes the name of a role after one of these words, or after another role. */
-export const renamed = (text: string, roles: ReadonlyMap<string, string>): string =>
-  [...roles].reduce(
-    (result, [from, to]) =>
-      from === to
-        ? result
-        : result.replaceAll(new RegExp(`(?<=\\b(?:TO|FROM|ROLE|BY) (?:\\w+, )*)${from}\\b`, 'g'), to),
-    text,
-  );
 
 /** What pg_dump writes into every archive for the session that restores it. */
 const NO_PATH = "SELECT pg_catalog.set_config('search_path', '', false);";

@@ -5,23 +5,14 @@ import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import type { TableRows } from '../../contract/wire/operator.js';
 import { withPrivateFolder } from '../../files.js';
-import {
-  ident,
-  type LoginOptions,
-  PostgresError,
-  type Session,
-  sql,
-  SQLSTATE,
-  startupOptions,
-  withSession,
-} from '../../pg/index.js';
+import { ident, type LoginOptions, PostgresError, sql, startupOptions, withSession } from '../../pg/index.js';
 import { EXTENSIONS_SCHEMA } from '../../tenancy/extensions.js';
 import { isOnCitus, type Placement } from '../../tenancy/placement.js';
 import type { Tenancy } from '../../tenancy/tenancy.js';
 import type { BackupFile } from '../backup-file.js';
 import { distributeAgain } from '../distributed-tables.js';
 import { dumpOf, listOfDump, type LogicalProject } from '../manifest.js';
-import { type ArchiveStatement, chooseEntries, setSearchPath, statementsIn } from './archive-entries.js';
+import { chooseEntries, setSearchPath, statementsIn } from './archive-entries.js';
 import {
   type ClientPrograms,
   findPrograms,
@@ -31,6 +22,7 @@ import {
   run,
 } from './client-programs.js';
 import { countRows } from './dump.js';
+import { executeEach } from './dump-statements.js';
 
 /** A pg_restore of this version or later sets `transaction_timeout`, which servers before it do not know. */
 const TRANSACTION_TIMEOUT = 17;
@@ -109,7 +101,7 @@ export async function loadDump(
     await pgRestore(entries.contents, database, '--section=data', '--section=post-data');
     const roles = new Map((['database', 'writer', 'reader'] as const).map((role) => [dumped[role], placement[role]]));
     const statements = statementsIn(await pgRestore(entries.statements, '--file=-'), roles);
-    return withSession(login, (session) => runAll(session, statements), signal);
+    return withSession(login, (session) => executeEach(session, statements, asProgramFailed), signal);
   });
   const tables = await countRows(tenancy, placement, signal);
   if (JSON.stringify(tables) !== JSON.stringify(dumped.tables)) {
@@ -134,17 +126,5 @@ async function* withSearchPath(dump: Readable, path: string): AsyncGenerator<Buf
   }
 }
 
-async function runAll(session: Session, statements: readonly ArchiveStatement[]): Promise<string[]> {
-  const leftOut: string[] = [];
-  for (const { text, isRight } of statements) {
-    try {
-      await session.script(text);
-    } catch (error) {
-      if (!(error instanceof PostgresError)) throw error;
-      const what = `${error.message}: ${text.replaceAll(/\s+/g, ' ')}`;
-      if (!(isRight && error.sqlstate === SQLSTATE.UNDEFINED_OBJECT)) throw new ProgramFailed(what);
-      leftOut.push(what);
-    }
-  }
-  return leftOut;
-}
+const asProgramFailed = (error: unknown, statement: string): unknown =>
+  error instanceof PostgresError ? new ProgramFailed(`${error.message}: ${statement}`) : error;

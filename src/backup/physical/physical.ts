@@ -11,7 +11,7 @@ import type { BackupFile } from '../backup-file.js';
 import type { Contents, Installation } from '../installation.js';
 import { dataOf, type PhysicalProject } from '../manifest.js';
 import type { Add } from '../tar.js';
-import { copyRunning } from './copy.js';
+import { copyRunning } from './copy-running.js';
 import { type Recovery, restoreFiles } from './restore-files.js';
 import { archiveAll, segmentsFor } from './wal-archive.js';
 
@@ -54,11 +54,11 @@ export async function saveFiles(
 export async function filesOf(
   saved: PhysicalProject,
   file: BackupFile,
-  { control, databases, servers: { defaultTenancy: home } }: Installation,
+  { control, databases, servers: { defaultTenancy } }: Installation,
   until: Date | null,
   signal: AbortSignal,
 ): Promise<Contents> {
-  const servers = serversFor(saved, home);
+  const servers = serversFor(saved, defaultTenancy);
   const recovery = until === null ? null : await recoveryTo(until, saved, control, servers, signal);
   const folder = dataOf(saved.name);
   const files = file

@@ -22,7 +22,7 @@ import { set } from '../copy/session-settings.js';
 import { differentEntries } from '../copy/verify.js';
 import { Applier, RowNotFound } from './apply.js';
 import { hasTriggers, ofContents, streamedTables, streamObstacles } from './obstacles.js';
-import { clearSource, PUBLICATION, restartForStream, slotOf } from './source.js';
+import { clearSource, PUBLICATION, restartForStream, slotOf } from './stream-source.js';
 import { catalogsOf, columnsOf } from './schema-changes.js';
 
 /** The project can only be copied while nobody writes. The message says why. */

@@ -19,7 +19,7 @@ import { countedRows, grouped, speedOf } from '../terminal/progress.js';
 import { quoted } from '../terminal/text.js';
 import { FORMATS } from '../../import/format.js';
 import { importFiles, previewImport } from './import.js';
-import { type ImportOptions, storingFlags } from './options.js';
+import { type ImportOptions, storingFlags } from './import-options.js';
 import type { ImportResult } from './run.js';
 import { DATE_ORDERS } from '../../import/timestamps.js';
 import { PROGRAM } from '../program-name.js';

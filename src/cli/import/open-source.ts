@@ -3,7 +3,7 @@ import { open } from 'node:fs/promises';
 import { UsageError } from '../exit.js';
 import type { FileFormat } from '../../import/format.js';
 import { type ImportFile, openText, type ReadOptions, type Source } from '../../import/source.js';
-import { identityOf, labelOf, openInput, sizeOf } from './input.js';
+import { identityOf, labelOf, openInput, sizeOf } from './open-input.js';
 
 export const importFile = (path: string): ImportFile => ({
   path,

@@ -11,7 +11,7 @@ import {
 import { compressors } from 'hyparquet-compressors';
 import { UsageError } from '../exit.js';
 import { flattened } from '../../import/flatten.js';
-import { labelOf } from './input.js';
+import { labelOf } from './open-input.js';
 import type { JsonRecord } from '../../import/json-records.js';
 import { columnType, jsonOf, PARSERS, withRawDecimals } from './parquet-values.js';
 import type { ReadOptions, Source } from '../../import/source.js';

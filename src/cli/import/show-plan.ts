@@ -3,7 +3,7 @@ import { fitting, terminalWidth } from '../terminal/grid.js';
 import { warn } from '../terminal/output.js';
 import { firstCells, printable, widthOf } from '../terminal/text.js';
 import { formatName } from '../../import/format.js';
-import { labelOf } from './input.js';
+import { labelOf } from './open-input.js';
 import type { ImportPlan } from '../../import/plan.js';
 
 /** Some field names are whole sentences, which would leave no room for the rest. */

@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { type CellValue, readXlsx, streamXlsxRows } from 'hucre/xlsx';
 import { UsageError } from '../exit.js';
 import type { Cell, CsvRecord } from '../../import/csv-reader.js';
-import { labelOf } from './input.js';
+import { labelOf } from './open-input.js';
 import { type ReadOptions, type Source, sourceOfCells } from '../../import/source.js';
 
 /** Limited, because the file and its rows are in memory. */

@@ -7,6 +7,7 @@ import { Command, Option } from 'commander';
 import type { CdpClient } from '../../client/client.js';
 import { CdpError } from '../../client/error.js';
 import type { QueryOptions } from '../../client/sql.js';
+import { counted } from '../../contract/message-text.js';
 import { PROGRAM } from '../program-name.js';
 import { connect } from './connection.js';
 import { collect, numbersOption, remoteOptions, whole } from './options.js';
@@ -153,7 +154,7 @@ async function rehearse(
   const { type, row_count: rows, impact } = await client.query(sql, params, { ...settings, dryRun: true });
   if (impact === undefined) throw new Error('The service does not support rehearsals');
   printLines([
-    `${type}: ${rows} ${rows === 1 ? 'row' : 'rows'}, in ${impact.duration_ms} ms. Everything was rolled back`,
+    `${type}: ${counted(rows, 'row')}, in ${impact.duration_ms} ms. Everything was rolled back`,
     ...impact.rows.map(
       ({ table, inserted, updated, deleted }) =>
         `${table}: ${inserted} inserted, ${updated} updated, ${deleted} deleted`,

@@ -1,4 +1,5 @@
 /** One cell: a JSON value and the column it is for. The grammar is the contract's (section 4), not Postgres's. */
+import { isUuid } from '../../contract/uuid.js';
 import type { BatchColumn } from './column.js';
 import type { JsonNode } from '../json/nodes.js';
 import { readArray, readJsonb, readJsonText } from './nested.js';
@@ -27,10 +28,8 @@ export function readCell(column: BatchColumn, node: JsonNode): Cell {
   }
 }
 
-const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
-
 function readId(node: JsonNode): Cell {
-  if (node.kind === 'string' && UUID.test(node.value)) return node.value;
+  if (node.kind === 'string' && isUuid(node.value)) return node.value;
   return new CellError(`${shown(node)} is not a UUID`, 'Omit `id`, and the server generates one.');
 }
 

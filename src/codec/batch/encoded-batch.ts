@@ -2,19 +2,11 @@
  * A batch as rows of COPY; or its columns as arrays in Postgres's binary format (array_recv in the sources of
  * Postgres).
  */
-import type { ColumnType } from '../../contract/column-types.js';
+import { type ColumnType, TYPE_OIDS } from '../../contract/column-types.js';
 import { freeBuffer } from '../buffers.js';
 import type { BatchColumn } from './column.js';
 import type { BatchFormat } from './program.js';
 
-const ELEMENT_OIDS: Readonly<Record<ColumnType, number>> = {
-  TEXT: 25,
-  INTEGER: 20,
-  FLOAT: 701,
-  BOOLEAN: 16,
-  TIMESTAMP: 1184,
-  JSONB: 3802,
-};
 const UUID_OID = 2950;
 
 /** Dimensions, whether there are NULLs, the type of the elements, their number, the lower bound. */
@@ -64,7 +56,7 @@ function headerOf(length: number, type: ColumnType | null): Buffer {
   const header = Buffer.alloc(HEADER_BYTES);
   header.writeInt32BE(1, 0);
   header.writeInt32BE(1, 4);
-  header.writeInt32BE(type === null ? UUID_OID : ELEMENT_OIDS[type], 8);
+  header.writeInt32BE(type === null ? UUID_OID : TYPE_OIDS[type], 8);
   header.writeInt32BE(length, 12);
   header.writeInt32BE(1, 16);
   return header;

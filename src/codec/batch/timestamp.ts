@@ -2,6 +2,7 @@
  * TIMESTAMP cells (contract section 4): RFC 3339 section 5.6. Without an offset it is UTC; a date alone is midnight
  * UTC.
  */
+import { isDate } from '../../contract/calendar.js';
 import type { JsonNode } from '../json/nodes.js';
 import { CellError, shown, type Cell } from './cell-error.js';
 
@@ -10,7 +11,6 @@ const TIME = /(?<hour>\d\d):(?<minute>\d\d):(?<second>\d\d)(?:\.(?<fraction>\d+)
 const OFFSET = /[Zz]|(?<sign>[+-])(?<offsetHour>\d\d):(?<offsetMinute>\d\d)/;
 const TIMESTAMP = new RegExp(`^${DATE.source}(?:[Tt ]${TIME.source}(?:${OFFSET.source})?)?$`);
 
-const DAYS = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
 const MINUTES_OF_A_DAY = 24 * 60;
 /** Postgres reads timestamps of up to 128 characters. This is far more than decides how it rounds to microseconds. */
 const FRACTION_DIGITS = 80;
@@ -42,12 +42,6 @@ export function readTimestamp(node: JsonNode): Cell {
   const [postgresYear, era] = year === '0000' ? ['0001', ' BC'] : [year, ''];
   const digits = fraction === '' ? '' : `.${shortened(fraction)}`;
   return `${postgresYear}-${month}-${day} ${hour}:${minute}:${second}${digits}${sign}${offsetHour}:${offsetMinute}${era}`;
-}
-
-/** Whether the calendar has the day. */
-function isDate(year: number, month: number, day: number): boolean {
-  const leap = month === 2 && year % 4 === 0 && (year % 100 !== 0 || year % 400 === 0);
-  return day >= 1 && day <= (DAYS[month - 1] ?? 0) + (leap ? 1 : 0);
 }
 
 /**

@@ -6,7 +6,7 @@
 import { isUtf8 } from 'node:buffer';
 import { allocBuffer } from '../buffers.js';
 import { AS_CSV, AS_CSV_ALONE, AS_JSON } from './assembly/kinds.js';
-import { outputNames, type ResultColumn } from './columns.js';
+import { outputNames, type ResultColumn } from './result-columns.js';
 import { MalformedRow, plainText, TEXT_FORMAT, type TypeEncoder } from './type-encoder.js';
 import { encoderOf, type Values } from './types.js';
 import { WasmInstance } from '../wasm.js';

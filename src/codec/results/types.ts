@@ -2,7 +2,6 @@
  * The built-in types of Postgres: what a response calls them and how their values are written. Values of other types
  * (an enum, a composite, a type of an extension, and arrays of those) are returned as Postgres's text.
  */
-import type { ColumnType } from '../../contract/column-types.js';
 import { arrayOf } from './array.js';
 import * as kinds from './assembly/kinds.js';
 import { dateText, intervalText, postgresTimestampTz, timestampText, timestampTzText } from './datetime.js';
@@ -162,20 +161,6 @@ export function encoderOf(typeOid: number, values?: Values): TypeEncoder {
 
 /** The name of a built-in type other than an array; undefined for all others. */
 export const scalarTypeName = (typeOid: number): string | undefined => BY_OID.get(typeOid)?.[2];
-
-const API_TYPES: ReadonlyMap<number, ColumnType> = new Map([
-  [25, 'TEXT'],
-  [20, 'INTEGER'],
-  [701, 'FLOAT'],
-  [16, 'BOOLEAN'],
-  [1184, 'TIMESTAMP'],
-  [3802, 'JSONB'],
-]);
-
-/** The API's own name for a type, if it is one of the six. */
-export function columnTypeOf(typeOid: number): ColumnType | undefined {
-  return API_TYPES.get(typeOid);
-}
 
 /** What format_type(oid, -1) returns for a built-in type; undefined for all others. */
 export function builtInTypeName(typeOid: number): string | undefined {

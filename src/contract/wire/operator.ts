@@ -1,5 +1,6 @@
 /** What the operator's commands say and hear on the admin socket alone. */
 import { roundedSize } from '../disk-size.js';
+import { counted } from '../message-text.js';
 import { ABSOLUTE_PATH } from '../patterns.js';
 import { STRICT, type Static, Type } from '../schema.js';
 import { Labels } from './labels.js';
@@ -87,7 +88,7 @@ export interface RestoreDone {
 /** `2 tables, 1 row` */
 export function described(tables: readonly TableRows[]): string {
   const rows = tables.reduce((sum, table) => sum + table.rows, 0);
-  return `${tables.length} ${tables.length === 1 ? 'table' : 'tables'}, ${rows} ${rows === 1 ? 'row' : 'rows'}`;
+  return `${counted(tables.length, 'table')}, ${counted(rows, 'row')}`;
 }
 
 /** What was saved of a project: `2 tables, 1 row` of a dump, `28.5 MB` of files. */

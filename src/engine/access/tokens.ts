@@ -6,6 +6,7 @@ import { hash as digest, randomBytes, randomUUID } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import { EngineError } from '../../contract/errors.js';
 import { SCOPES, type Scope } from '../../contract/names.js';
+import { isUuid } from '../../contract/uuid.js';
 import type { ControlDatabase } from '../../tenancy/control.js';
 import type { ProjectRow, TokenRow } from '../../tenancy/control-rows.js';
 import { type Audit, BY_ITSELF, type Origin } from '../audit/audit.js';
@@ -112,5 +113,3 @@ export const sha256 = (token: string): string => digest('sha256', token, 'hex');
 /** Compares with the system clock. */
 export const isOver = ({ expiresAt }: Pick<Caller, 'expiresAt'>): boolean =>
   expiresAt !== null && expiresAt.getTime() <= Date.now();
-
-const isUuid = (text: string): boolean => /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text);

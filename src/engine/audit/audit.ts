@@ -7,6 +7,7 @@ import { hash, randomInt } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { AuditActor, AuditMode, AuditOperation, AuditStatements } from '../../contract/audit.js';
 import { LIMITS } from '../../contract/limits.js';
+import { roundedMs } from '../../contract/rounded-ms.js';
 import type { AuditFilter, AuditLog, AuditRow } from '../../tenancy/audit-log.js';
 import { AuditWriter, type OnAuditTrouble } from './audit-writer.js';
 import { RefusalCounter } from './refusal-counter.js';
@@ -212,7 +213,7 @@ export class Audit {
       rows: event.rows ?? null,
       outcome: event.outcome,
       status: origin.status,
-      duration_ms: startedAt === null ? null : Math.round((performance.now() - startedAt) * 100) / 100,
+      duration_ms: startedAt === null ? null : roundedMs(performance.now() - startedAt),
       count: event.count ?? 1,
     };
   }

@@ -3,7 +3,7 @@
  * request sees every change, however it was made. The project's schema is in the search path: names are qualified, and
  * operands have exactly the types of an operator in pg_catalog, since one of the project's own could match better.
  */
-import type { ColumnType } from '../../contract/column-types.js';
+import { type ColumnType, columnTypeOf } from '../../contract/column-types.js';
 import { LIMITS } from '../../contract/limits.js';
 import type { Distribution } from '../../contract/wire/distribution.js';
 import { type Fragment, ident, join, literal, type Row, sql, type Statement } from '../../pg/index.js';
@@ -18,15 +18,6 @@ export const POSTGRES_TYPES: Readonly<Record<ColumnType, string>> = {
   BOOLEAN: 'pg_catalog.bool',
   TIMESTAMP: 'pg_catalog.timestamptz',
   JSONB: 'pg_catalog.jsonb',
-};
-
-const TYPE_BY_OID: Readonly<Record<string, ColumnType>> = {
-  '25': 'TEXT',
-  '20': 'INTEGER',
-  '701': 'FLOAT',
-  '16': 'BOOLEAN',
-  '1184': 'TIMESTAMP',
-  '3802': 'JSONB',
 };
 
 type TableKind = 'table' | 'view' | 'materialized_view' | 'foreign_table';
@@ -282,7 +273,7 @@ const named = (row: Row): NamedRow =>
 function readColumn(name: string, row: NamedRow): Column {
   const isId = row.isId === 't';
   const isOfService = isId && row.defaultText === ID_DEFAULT;
-  const type = TYPE_BY_OID[row.plainOid ?? ''] ?? null;
+  const type = columnTypeOf(Number(row.plainOid)) ?? null;
   return {
     name,
     type,

@@ -6,7 +6,7 @@ import { checkNow } from '../servers/change-servers.js';
 interface AddedServers {
   readonly findings: readonly Finding[];
   /** Names of servers that could not be reached. */
-  readonly away: ReadonlySet<string>;
+  readonly unreachable: ReadonlySet<string>;
 }
 
 /** In parallel: each server that does not answer takes some seconds. */
@@ -17,7 +17,7 @@ export async function examineAddedServers(engine: Engine): Promise<AddedServers>
   );
   return {
     findings: checked.flatMap(({ server, fitness, condition }) => ofServer(server, [...fitness, ...condition])),
-    away: new Set(checked.filter(({ facts }) => facts === null).map(({ server }) => server)),
+    unreachable: new Set(checked.filter(({ facts }) => facts === null).map(({ server }) => server)),
   };
 }
 

@@ -60,12 +60,12 @@ async function examineInstallation({ engine: open }: DoctorTarget, by: Origin): 
   } catch (error) {
     return [failed('trial')(error)];
   }
-  const { findings, away } = await examineAddedServers(engine);
-  const projects = await examineProjects(engine, away).catch((error: unknown) => [failed('projects')(error)]);
+  const { findings, unreachable } = await examineAddedServers(engine);
+  const projects = await examineProjects(engine, unreachable).catch((error: unknown) => [failed('projects')(error)]);
   const trials = [];
   for (const { name, engine: kind } of await engine.serverRows.list()) {
     // The operator has to prepare a Citus cluster for its single project.
-    if (away.has(name) || kind === 'citus') continue;
+    if (unreachable.has(name) || kind === 'citus') continue;
     const trial = await tryEverything(engine, name, by).catch(failed('trial'));
     trials.push(...(name === DEFAULT_SERVER ? [trial] : ofServer(name, [trial])));
   }

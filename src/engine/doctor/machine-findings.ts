@@ -2,8 +2,9 @@
 import { statfs } from 'node:fs/promises';
 import { roundedSize } from '../../contract/disk-size.js';
 import type { Finding } from '../../contract/wire/operator.js';
-import { BOUNDED, isOlder, loadedLibxml } from '../../embedded/libxml.js';
-import { limitsOf } from '../../embedded/limits.js';
+import { BOUNDED, loadedLibxml } from '../../embedded/libxml.js';
+import { limitsOf } from '../../embedded/process-limits.js';
+import { isOlder } from '../../version.js';
 import { ok, problem, warning } from '../servers/finding.js';
 
 /** The free share of the disk, or bytes, below which to warn: one large import may fill the rest. */

@@ -9,9 +9,9 @@ const NAMED = 5;
 
 /**
  * Does not start a stopped server. The same problem in several projects becomes one finding.
- * @param away servers that could not be reached
+ * @param unreachable servers that could not be reached
  */
-export async function examineProjects({ projects }: Engine, away: ReadonlySet<string>): Promise<Finding[]> {
+export async function examineProjects({ projects }: Engine, unreachable: ReadonlySet<string>): Promise<Finding[]> {
   const all = await projects.list();
   const [interrupted, drifted] = [new Map<string, string[]>(), new Map<string, string[]>()];
   const unreached = new Map<string, string[]>();
@@ -20,7 +20,7 @@ export async function examineProjects({ projects }: Engine, away: ReadonlySet<st
     const { name, status } = project;
     if (status === 'creating' || status === 'deleting') {
       add(interrupted, `interrupted while ${status}`, name);
-    } else if (away.has(project.placement.server)) {
+    } else if (unreachable.has(project.placement.server)) {
       add(unreached, project.placement.server, name);
     } else if (!projects.runs(project)) {
       stopped++;

@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { EngineError } from '../../contract/errors.js';
 import type { MoveMode } from '../../contract/moves.js';
 import { serverName } from '../../contract/servers.js';
+import { isUuid } from '../../contract/uuid.js';
 import type { MoveRow, MoveRows } from '../../tenancy/move-rows.js';
 import type { Placement } from '../../tenancy/placement.js';
 import { addedServer } from '../../tenancy/server-rows.js';
@@ -230,5 +231,3 @@ const inTheWay = (name: string): EngineError =>
     'request_in_flight',
     `Project "${name}" is being created, moved, repaired or deleted by another request`,
   );
-
-const isUuid = (text: string): boolean => /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text);

@@ -2,7 +2,7 @@
  * Settles a move that has failed, was canceled, or lost its process: it is undone, or finished if the project already
  * lives on the target. Any step may have been done before, and another process may be doing the same.
  */
-import { clearSource } from '../../backup/stream/source.js';
+import { clearSource } from '../../backup/stream/stream-source.js';
 import type { MoveRow } from '../../tenancy/move-rows.js';
 import { lowerFence } from '../../tenancy/fence.js';
 import { serverName } from '../../contract/servers.js';

@@ -55,11 +55,11 @@ async function insert(
   request: PlacementRequest,
 ): Promise<NewProject> {
   const { schemaVersion } = parts.databases;
-  let away: EngineError | null = null;
+  let unreachable: EngineError | null = null;
   for (const server of await candidates(parts.rows, request)) {
     const placement = await placementOn(server, parts).catch((error: unknown) => {
       if (!(error instanceof EngineError) || error.code !== 'database_unavailable') throw error;
-      away = error;
+      unreachable = error;
       return null;
     });
     if (placement === null) continue;
@@ -67,7 +67,7 @@ async function insert(
     if (obstacle === 'name') throw projectExists(project.name);
     if (obstacle === null) return { ...project, placement };
   }
-  throw away ?? noServer(request);
+  throw unreachable ?? noServer(request);
 }
 
 /** Completes a project that is marked as `creating`, or removes it. */

@@ -31,13 +31,13 @@ export class UnfinishedProjects {
 
   /** Removes all of them. If that fails for a project, it keeps its status for the next check. */
   async clear(onFailure = this.onUncleared): Promise<void> {
-    const away = new Set<string>();
+    const unreachable = new Set<string>();
     for (const project of await this.control.projects()) {
       const { server } = project.placement;
-      if (!UNFINISHED.includes(project.status) || away.has(server)) continue;
+      if (!UNFINISHED.includes(project.status) || unreachable.has(server)) continue;
       await this.clearOne(project).catch((error: unknown) => {
         // Other projects on this server would have to wait as long.
-        if (error instanceof EngineError && error.code === 'database_unavailable') away.add(server);
+        if (error instanceof EngineError && error.code === 'database_unavailable') unreachable.add(server);
         onFailure(project, error);
       });
     }

@@ -4,7 +4,7 @@ import { ErrorCollector } from '../../contract/error-collector.js';
 import { EngineError } from '../../contract/errors.js';
 import type { ValueCount } from '../../contract/unconvertible-values.js';
 import { LIMITS } from '../../contract/limits.js';
-import { quoted } from '../../contract/message-text.js';
+import { counted, quoted } from '../../contract/message-text.js';
 import { type Column, POSTGRES_TYPES, type Table, viewsOnColumn } from '../catalog/catalog.js';
 import { asText, conversion, mapped, unfitKeys, type ValueMap } from '../catalog/conversions.js';
 import {
@@ -111,7 +111,7 @@ function notConvertible(
   count: number,
   { ids, values: listed }: { ids: string[]; values: ValueCount[] | undefined },
 ): EngineError {
-  const values = `${count} ${count === 1 ? 'value' : 'values'} of "${column.name}" (${column.displayType})`;
+  const values = `${counted(count, 'value')} of "${column.name}" (${column.displayType})`;
   const rows =
     ids.length === 0 ? '' : `; ${count > ids.length ? 'some of their rows' : 'their rows'}: ${ids.join(', ')}`;
   const more = { unconvertible: { rows: count, ids }, ...(listed === undefined ? {} : { values: listed }) };

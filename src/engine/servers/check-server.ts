@@ -1,5 +1,6 @@
 /** `cdp server check`: checks whether projects can live on a Postgres server, and why not. Changes nothing there. */
 import { messageOf } from '../../contract/operator-message.js';
+import { roundedMs } from '../../contract/rounded-ms.js';
 import type { ServerEngine } from '../../contract/servers.js';
 import type { Finding } from '../../contract/wire/operator.js';
 import type { ServerFacts as ShownFacts } from '../../contract/wire/servers.js';
@@ -54,15 +55,13 @@ async function check({ address, engine, source, connections }: ServerCheckOption
     facts: {
       checked_at: new Date().toISOString(),
       version: facts.version,
-      latency_ms: hundredths(reach.latencyMs),
-      clock_ahead_ms: hundredths(facts.clockAheadMs),
+      latency_ms: roundedMs(reach.latencyMs),
+      clock_ahead_ms: roundedMs(facts.clockAheadMs),
       connections: facts.connections,
       connections_used: reach.connectionsUsed,
     },
   };
 }
-
-const hundredths = (ms: number): number => Math.round(ms * 100) / 100;
 
 interface UnsupportedServer {
   /** A text in the result of `version()`. */

@@ -3,7 +3,8 @@
  * created, but to no project or move. They remain if the control database forgets them, for instance if a server comes
  * back after `cdp server remove --lost`.
  */
-import { clearSource, PUBLICATION, slotOf } from '../../backup/stream/source.js';
+import { clearSource, PUBLICATION, slotOf } from '../../backup/stream/stream-source.js';
+import { counted } from '../../contract/message-text.js';
 import { messageOf } from '../../contract/operator-message.js';
 import { serverName } from '../../contract/servers.js';
 import type { Finding } from '../../contract/wire/operator.js';
@@ -76,7 +77,7 @@ async function leftBehind(engine: Engine, server: ServerRow): Promise<LeftBehind
     .filter(({ name }) => !known.has(name))
     .map(({ name, sessions }) => ({
       what: `database ${name}`,
-      inUse: sessions === 0 ? null : `it is in use: ${sessions} ${sessions === 1 ? 'session' : 'sessions'}`,
+      inUse: sessions === 0 ? null : `it is in use: ${counted(sessions, 'session')}`,
       remove: () => tenancy.dropDatabase(name),
     }));
   const roles = marked.roles

@@ -1,5 +1,6 @@
 /** The findings of `cdp doctor` about a Postgres server, with advice. */
 import { roundedSize } from '../../contract/disk-size.js';
+import { counted } from '../../contract/message-text.js';
 import type { Finding } from '../../contract/wire/operator.js';
 import type { ServerAddress } from '../../pg/index.js';
 import { newestVersion, readMigrations } from '../../tenancy/migrate.js';
@@ -179,7 +180,7 @@ export function examineCommits(address: ServerAddress): Promise<Finding[]> {
 }
 
 function replication(standbys: number, lagBytes: number | null): Finding {
-  const count = `${standbys} ${standbys === 1 ? 'standby' : 'standbys'} connected`;
+  const count = `${counted(standbys, 'standby')} connected`;
   if (lagBytes === null) return ok('replication', `${count}; only roles with pg_read_all_stats can see how far behind`);
   const found = `${count}, at most ${roundedSize(lagBytes)} behind`;
   if (lagBytes < LAG_BYTES) return ok('replication', found);

@@ -17,8 +17,8 @@ export class PreparedTransactions {
     private readonly longestMs: number,
   ) {
     // A server that cannot be reached now is asked again later.
-    const look = () => void this.rollBackOld().catch(() => {});
-    this.timer = setInterval(look, Math.min(EVERY_MS, longestMs)).unref();
+    const rollBack = () => void this.rollBackOld().catch(() => {});
+    this.timer = setInterval(rollBack, Math.min(EVERY_MS, longestMs)).unref();
   }
 
   close(): void {

@@ -1,4 +1,5 @@
 /** The audit log over HTTP, for an admin token, as routes.ts lists it. */
+import { counted } from '../../contract/message-text.js';
 import * as wire from '../../contract/wire/audit.js';
 import type { AuditRow } from '../../engine/audit/audit.js';
 import { timeOf } from './call.js';
@@ -43,7 +44,7 @@ export const READ_AUDIT: Operation = {
       ...(before === undefined ? {} : { before: auditPlace(before) }),
       limit: Number(limit),
     });
-    const message = `${entries.length} ${entries.length === 1 ? 'entry' : 'entries'}`;
+    const message = counted(entries.length, 'entry', 'entries');
     const last = entries.length < Number(limit) ? undefined : entries.at(-1);
     const next = last === undefined ? null : shownEntry(last).id;
     return { body: { success: true, message, entries: entries.map(shownEntry), next } };

@@ -1,6 +1,7 @@
 /** Helpers of handlers: they read a call's path, query and headers, and build answers. */
 import type { FastifyRequest } from 'fastify';
 import { EngineError } from '../../contract/errors.js';
+import { LIMITS } from '../../contract/limits.js';
 import { NAME_PATTERN, PROJECT_NAME_PATTERN } from '../../contract/names.js';
 import { DOCUMENTED, Type } from '../../contract/schema.js';
 import type { NowQuery } from '../../contract/wire/projects.js';
@@ -21,11 +22,24 @@ export function projectOf({ request }: Call): Project {
  * The Idempotency-Key of a request with a JSON body, or without a body; null: no key.
  * @throws EngineError invalid_request
  */
-export function keyInHeader({ request, settings }: Call): IdempotencyKey | null {
-  const { 'idempotency-key': header } = request.headers;
-  if (header === undefined) return null;
+export function keyInHeader(call: Call): IdempotencyKey | null {
+  const { request } = call;
   const [path] = request.url.split('?');
-  return idempotencyKey(String(header), `${request.method} ${path}`, '', request.context.body, settings.receiptDays);
+  return keyOver(call, `${request.method} ${path}`, '', request.context.body);
+}
+
+/**
+ * The same over a path, a query and a body that its fingerprint is made of.
+ * @throws EngineError invalid_request
+ */
+export function keyOver(
+  { request, settings }: Call,
+  path: string,
+  query: string,
+  body: FastifyRequest['context']['body'],
+): IdempotencyKey | null {
+  const { 'idempotency-key': header } = request.headers;
+  return header === undefined ? null : idempotencyKey(String(header), path, query, body, settings.receiptDays);
 }
 
 const NameInPath = Type.String({ [DOCUMENTED]: { pattern: NAME_PATTERN } });
@@ -47,6 +61,12 @@ export const indexInPath = ({ request }: Call): string => (request.params as { i
 export const ProjectInPath = Type.Object({
   project: Type.String({ [DOCUMENTED]: { pattern: PROJECT_NAME_PATTERN } }),
 });
+
+/** @param field of the request, for the message. @throws EngineError payload_too_large */
+export function requireSqlSize(sql: string, field = '"sql"'): void {
+  if (Buffer.byteLength(sql) <= LIMITS.sqlBytes) return;
+  throw new EngineError('payload_too_large', `${field} is larger than ${LIMITS.sqlBytes} bytes`);
+}
 
 /** The project that an administrator names. */
 export const projectInPath = ({ request }: Call): string => (request.params as { project: string }).project;

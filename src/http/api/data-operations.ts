@@ -5,14 +5,14 @@ import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { IdempotencyHeaders } from '../../contract/wire/idempotency.js';
 import * as wire from '../../contract/wire/batch.js';
-import { deletesFrom, idempotencyKey, type IdempotencyKey } from '../../engine/write/idempotency.js';
+import { deletesFrom } from '../../engine/write/idempotency.js';
 import { deleteRecords } from '../../engine/insert/delete-records.js';
 import { insertRecords } from '../../engine/insert/insert.js';
 import { rowsChanged } from '../../engine/insert/insert-answer.js';
 import type { UpsertRule } from '../../engine/insert/upsert.js';
 import { decodeBody } from '../body.js';
-import { answered, projectOf, TableInPath, tableInPath } from './call.js';
-import type { Call, Operation } from './route.js';
+import { answered, keyOver, projectOf, TableInPath, tableInPath } from './call.js';
+import type { Operation } from './route.js';
 
 /** Of everything that changes records. */
 export const RECORD_ERRORS = ['permission_denied', 'table_busy', 'query_timeout', 'outcome_unknown'] as const;
@@ -66,7 +66,7 @@ export const INSERT_RECORDS: Operation = {
     if (quarantine && returnIds) {
       throw new EngineError('invalid_request', '`return=ids` cannot be combined with `on_error=quarantine`');
     }
-    const idempotency = keyOf(call, table, queryText(query), body);
+    const idempotency = keyOver(call, table, queryText(query), body);
     const inserted = await insertRecords(projectOf(call), table, body, {
       returnIds,
       idempotency,
@@ -117,18 +117,12 @@ export const DELETE_RECORDS: Operation = {
     const table = tableInPath(call);
     const body = await decodeBody(request);
     const { by } = request.query as wire.DeleteQuery;
-    const idempotency = keyOf(call, deletesFrom(table), `by=${by}`, body);
+    const idempotency = keyOver(call, deletesFrom(table), `by=${by}`, body);
     const deleted = await deleteRecords(projectOf(call), table, body, { by: names(by), idempotency, signal });
     request.context.rows = deleted.replayed ? 0 : deleted.answer.deleted_rows;
     return answered(deleted.answer, deleted.replayed);
   },
 };
-
-/** @throws EngineError invalid_request if the header is not a valid key */
-function keyOf({ request, settings }: Call, path: string, query: string, body: Buffer): IdempotencyKey | null {
-  const { 'idempotency-key': header } = request.headers;
-  return header === undefined ? null : idempotencyKey(String(header), path, query, body, settings.receiptDays);
-}
 
 /** Splits a comma-separated list of column names. */
 const names = (list: string): string[] => [...new Set(list.split(','))];

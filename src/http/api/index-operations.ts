@@ -1,4 +1,5 @@
 /** The calls of the API for indexes, as routes.ts lists them. */
+import { counted } from '../../contract/message-text.js';
 import { IdempotencyHeaders } from '../../contract/wire/idempotency.js';
 import * as wire from '../../contract/wire/indexes.js';
 import { createIndex, dropIndex, listIndexes } from '../../engine/schema/indexes.js';
@@ -64,7 +65,7 @@ export const READ_INDEXES: Operation = {
   async handle(call) {
     const table = tableInPath(call);
     const indexes = await listIndexes(projectOf(call), table, schemaLimits(call));
-    const message = `${indexes.length} ${indexes.length === 1 ? 'index' : 'indexes'}`;
+    const message = counted(indexes.length, 'index', 'indexes');
     return { body: { success: true, message, table, indexes } };
   },
 };

@@ -105,7 +105,7 @@ const LOCAL_ALONE: readonly LocalRoute[] = [
       // Its modules are loaded on demand, here and below: few processes need them.
       const { backup } = await import('../../backup/backup.js');
       const installation = (await operated.engine()).installation(originOf(request));
-      await progressResponse(call, (told) => backup(installation, { ...options, ...told }));
+      await progressResponse(call, (reporting) => backup(installation, { ...options, ...reporting }));
       return { body: null };
     },
   },
@@ -137,7 +137,7 @@ const LOCAL_ALONE: readonly LocalRoute[] = [
       const options = { file, project, as, at: time, missing: missing ?? false, ...where };
       const { restore } = await import('../../backup/restore.js');
       const installation = (await operated.engine()).installation(originOf(request));
-      await progressResponse(call, (told) => restore(installation, { ...options, ...told }));
+      await progressResponse(call, (reporting) => restore(installation, { ...options, ...reporting }));
       return { body: null };
     },
   },

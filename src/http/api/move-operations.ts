@@ -1,4 +1,5 @@
 /** Moves of projects between Postgres servers over HTTP, for an admin token, as routes.ts lists them. */
+import { counted } from '../../contract/message-text.js';
 import { Type } from '../../contract/schema.js';
 import * as wire from '../../contract/wire/moves.js';
 import type { MoveRow } from '../../engine/moves/moves.js';
@@ -87,7 +88,7 @@ export const LIST_MOVES: Operation = {
   errors: [],
   async handle({ engine, request }) {
     const moves = await engine.moves.list((request.query as wire.MovesQuery).project);
-    const message = `${moves.length} ${moves.length === 1 ? 'move' : 'moves'}`;
+    const message = counted(moves.length, 'move');
     return { body: { success: true, message, moves: moves.map(shownMove) } };
   },
 };
@@ -105,7 +106,7 @@ export const PLAN_REBALANCE: Operation = {
   errors: [],
   async handle({ engine }) {
     const moves = await engine.moves.planRebalance();
-    const message = `${moves.length} ${moves.length === 1 ? 'project' : 'projects'} should move`;
+    const message = `${counted(moves.length, 'project')} should move`;
     return { body: { success: true, message, moves } };
   },
 };

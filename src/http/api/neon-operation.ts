@@ -5,7 +5,7 @@ import { runQueries } from '../../engine/sql/run-queries.js';
 import { decodeBody } from '../body.js';
 import { readNeonBody } from '../neon/body.js';
 import { neonToken, runsAsNeonReader } from '../neon/connection-string.js';
-import { booleanHeader, modesOf } from '../neon/options.js';
+import { booleanHeader, modesOf } from '../neon/header-options.js';
 import { neonFailure, neonResponse } from '../neon/response.js';
 import { projectOf } from './call.js';
 import type { Operation } from './route.js';

@@ -1,6 +1,7 @@
 /** The endpoints of operators and their tools (contract section 9): liveness, readiness, metrics, OpenAPI. */
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { EngineError } from '../../contract/errors.js';
+import { isLoopback } from '../../contract/loopback.js';
 import type { Engine } from '../../engine/engine.js';
 import { authorize, bearerToken } from '../admission.js';
 import type { ServedRoute } from '../request-context.js';
@@ -35,7 +36,7 @@ export function operatorRoutes(
     const disk = (await engine.control.canWriteFiles()) ? {} : { disk: 'full' };
     if (servers.length === 0 && !('disk' in disk)) return { success: true, message: 'ready' };
     // Still ready: reads work, and so do projects elsewhere. Only operators see the details.
-    return { success: true, message: 'degraded', ...(isLoopback(request) ? { servers, ...disk } : {}) };
+    return { success: true, message: 'degraded', ...(isFromHere(request) ? { servers, ...disk } : {}) };
   });
 
   app.get('/openapi.json', () => document);
@@ -44,7 +45,7 @@ export function operatorRoutes(
   app.get('/metrics', { config: { cors: false } }, async (request, reply) => {
     const { context, headers } = request;
     context.route = METRICS;
-    if (separateMetrics || !isLoopback(request)) {
+    if (separateMetrics || !isFromHere(request)) {
       context.caller = await engine.authenticator.authenticate(bearerToken(headers), context.address);
       authorize(context.caller, 'admin');
     }
@@ -53,8 +54,8 @@ export function operatorRoutes(
 }
 
 /** Judged by the socket, not by a header that anyone can send. */
-function isLoopback({ socket, headers }: FastifyRequest): boolean {
+function isFromHere({ socket, headers }: FastifyRequest): boolean {
   // A proxy on this machine forwards requests from elsewhere.
   if (headers['x-forwarded-for'] !== undefined || headers.forwarded !== undefined) return false;
-  return /^(::ffff:)?127\.|^::1$/.test(socket.remoteAddress ?? '');
+  return isLoopback(socket.remoteAddress ?? '');
 }

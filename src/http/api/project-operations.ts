@@ -1,6 +1,7 @@
 /** Projects over HTTP, for an admin token (contract section 2), as routes.ts lists them. */
 import { parseQuota, quotaText } from '../../contract/disk-size.js';
 import { EngineError } from '../../contract/errors.js';
+import { counted } from '../../contract/message-text.js';
 import * as wire from '../../contract/wire/projects.js';
 import type { ProjectRow } from '../../engine/projects/projects.js';
 import { serverName } from '../../contract/servers.js';
@@ -30,7 +31,7 @@ export const LIST_PROJECTS: Operation = {
   async handle({ engine }) {
     const projects = await engine.projects.list();
     const sizes = await engine.sizesOf(projects);
-    const message = `${projects.length} ${projects.length === 1 ? 'project' : 'projects'}`;
+    const message = counted(projects.length, 'project');
     const shown = projects.map((project) => shownProject(project, sizes.get(project.id)));
     return { body: { success: true, message, projects: shown } };
   },

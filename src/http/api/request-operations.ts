@@ -1,11 +1,12 @@
 /** Running requests over HTTP, for an admin token, as routes.ts lists them. */
 import { EngineError } from '../../contract/errors.js';
+import { counted } from '../../contract/message-text.js';
 import { PROJECT_NAME_PATTERN } from '../../contract/names.js';
+import { roundedMs } from '../../contract/rounded-ms.js';
 import { DOCUMENTED, Type } from '../../contract/schema.js';
 import * as wire from '../../contract/wire/requests.js';
 import { projectInPath } from './call.js';
 import { ADMIN, type Operation, succeeds } from './route.js';
-import { ms } from '../response/response.js';
 
 const RequestInPath = Type.Object({
   project: Type.String({ [DOCUMENTED]: { pattern: PROJECT_NAME_PATTERN } }),
@@ -43,9 +44,9 @@ export const LIST_REQUESTS: Operation = {
       token_id: caller.id,
       token_name: caller.name,
       address,
-      duration_ms: ms(now - started),
+      duration_ms: roundedMs(now - started),
     }));
-    const message = `${requests.length} ${requests.length === 1 ? 'request' : 'requests'}`;
+    const message = counted(requests.length, 'request');
     return Promise.resolve({ body: { success: true, message, requests } });
   },
 };

@@ -3,6 +3,7 @@
  * them.
  */
 import { readDataBody } from '../../codec/index.js';
+import { counted } from '../../contract/message-text.js';
 import { IdempotencyHeaders } from '../../contract/wire/idempotency.js';
 import * as wire from '../../contract/wire/tables.js';
 import { shownColumn } from '../../engine/schema/column-properties.js';
@@ -191,7 +192,7 @@ export const READ_SCHEMA: Operation = {
   errors: ['result_too_large'],
   async handle(call) {
     const tables = await readSchema(projectOf(call), schemaLimits(call));
-    const message = `${tables.length} ${tables.length === 1 ? 'table' : 'tables'}`;
+    const message = counted(tables.length, 'table');
     return { body: { success: true, message, tables: tables.map(shownTable) } };
   },
 };

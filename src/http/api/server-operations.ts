@@ -2,6 +2,7 @@
 import { PROJECT_NAME_PATTERN } from '../../contract/names.js';
 import { DOCUMENTED, Type } from '../../contract/schema.js';
 import { EngineError } from '../../contract/errors.js';
+import { counted } from '../../contract/message-text.js';
 import * as wire from '../../contract/wire/servers.js';
 import { serverNamed } from '../../engine/projects/choose-server.js';
 import type { CheckedServer } from '../../engine/servers/change-servers.js';
@@ -60,7 +61,7 @@ export const LIST_SERVERS: Operation = {
   errors: [],
   async handle({ engine }) {
     const servers = await engine.serverRows.list();
-    const message = `${servers.length} ${servers.length === 1 ? 'server' : 'servers'}`;
+    const message = counted(servers.length, 'server');
     return { body: { success: true, message, servers: servers.map(shownServer) } };
   },
 };

@@ -8,7 +8,7 @@ import { boundedRead, type ServedBy } from '../../engine/sql/bounded-read.js';
 import { collectSql } from '../../engine/sql/collect-sql.js';
 import type { CollectRequest } from '../../engine/sql/sql-result.js';
 import { requireScope, runsAsReader } from '../admission.js';
-import { answered, keyInHeader, projectOf } from './call.js';
+import { answered, keyInHeader, projectOf, requireSqlSize } from './call.js';
 import { RECORD_ERRORS } from './data-operations.js';
 import type { Call, Operation } from './route.js';
 import { sqlResponse, streamResponse, streamFormat } from '../response/sql-response.js';
@@ -114,9 +114,7 @@ function requestOf(call: Call): CollectRequest {
   const readOnly = runsAsReader(caller, body.read_only);
   request.context.sql = { text: body.sql, readOnly };
   requireScope(caller, readOnly ? 'sql:read' : 'sql:write');
-  if (Buffer.byteLength(body.sql) > LIMITS.sqlBytes) {
-    throw new EngineError('payload_too_large', `"sql" is larger than ${LIMITS.sqlBytes} bytes`);
-  }
+  requireSqlSize(body.sql);
   return {
     sql: body.sql,
     params: request.context.data,

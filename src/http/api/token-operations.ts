@@ -2,6 +2,7 @@
  * Tokens over HTTP (contract section 2), as routes.ts lists them: describing the caller's token, and managing tokens
  * with an admin token.
  */
+import { counted } from '../../contract/message-text.js';
 import { type Scope, SCOPES } from '../../contract/names.js';
 import { Type } from '../../contract/schema.js';
 import { NowQuery } from '../../contract/wire/projects.js';
@@ -66,7 +67,7 @@ export const LIST_TOKENS: Operation = {
   async handle(call) {
     const project = await call.engine.projects.get(projectInPath(call));
     const tokens = await call.engine.tokens.list(project.id);
-    const message = `${tokens.length} ${tokens.length === 1 ? 'token' : 'tokens'}`;
+    const message = counted(tokens.length, 'token');
     return { body: { success: true, message, tokens: tokens.map(shownToken) } };
   },
 };

@@ -7,7 +7,7 @@ import { rowsChanged } from '../../engine/insert/insert-answer.js';
 import type { JsonNode } from '../../codec/index.js';
 import { projectOf } from '../api/call.js';
 import type { Call } from '../api/route.js';
-import { ResultSchema, toolResult } from './results.js';
+import { ResultSchema, toolResult } from './tool-results.js';
 import { REHEARSAL, tool } from './tool.js';
 import { TableName } from './schema-tools.js';
 

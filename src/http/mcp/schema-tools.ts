@@ -5,7 +5,7 @@ import { Table } from '../../contract/wire/tables.js';
 import { readSchema, readTable } from '../../engine/schema/tables.js';
 import { projectOf } from '../api/call.js';
 import { schemaLimits, shownTable } from '../api/schema-operations.js';
-import { ResultSchema, takeFitting, toolResult } from './results.js';
+import { ResultSchema, takeFitting, toolResult } from './tool-results.js';
 import { tool } from './tool.js';
 
 /** The size limit of the list of tables, and of the columns of a table. */

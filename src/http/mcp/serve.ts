@@ -13,7 +13,7 @@ import type { ErrorCode, EngineError } from '../../contract/errors.js';
 import { VERSION } from '../../version.js';
 import type { Answer, Call } from '../api/route.js';
 import { asEngineError } from '../response/error-exit.js';
-import { DATA_NOTICE, toolError, type ToolResult } from './results.js';
+import { DATA_NOTICE, toolError, type ToolResult } from './tool-results.js';
 import { listedTools, servedTools } from './tools.js';
 
 const INSTRUCTIONS =

@@ -1,15 +1,14 @@
 /** Tools that run SQL: queries as the reader, and rehearsals as the writer. */
-import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { STRICT, Type } from '../../contract/schema.js';
 import { SqlAnswer } from '../../contract/wire/sql.js';
 import { collectSql } from '../../engine/sql/collect-sql.js';
 import type { SqlResult } from '../../engine/sql/sql-result.js';
 import type { JsonNode } from '../../codec/index.js';
-import { projectOf, rehearsedAnswer } from '../api/call.js';
+import { projectOf, rehearsedAnswer, requireSqlSize } from '../api/call.js';
 import type { Answer, Call } from '../api/route.js';
 import { sqlResponse } from '../response/sql-response.js';
-import { ResultSchema, toolResult, type ToolResult } from './results.js';
+import { ResultSchema, toolResult, type ToolResult } from './tool-results.js';
 import { REHEARSAL, tool } from './tool.js';
 
 /** The size limit of the rows of all statements: about as much as an agent can process. */
@@ -82,9 +81,7 @@ interface Given {
 
 /** @throws EngineError payload_too_large, and as `collectSql` */
 async function run(call: Call, given: Given, params: JsonNode | undefined): Promise<SqlResult[]> {
-  if (Buffer.byteLength(given.sql) > LIMITS.sqlBytes) {
-    throw new EngineError('payload_too_large', `"sql" is larger than ${LIMITS.sqlBytes} bytes`);
-  }
+  requireSqlSize(given.sql);
   const { answer } = await collectSql(projectOf(call), {
     sql: given.sql,
     params: params?.kind === 'array' ? params.items : [],

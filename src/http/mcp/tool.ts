@@ -9,7 +9,7 @@ import type { Call } from '../api/route.js';
 import { requireScope } from '../admission.js';
 import { memberOf } from '../body.js';
 import { shapeError } from '../response/shape-error.js';
-import type { ToolResult } from './results.js';
+import type { ToolResult } from './tool-results.js';
 
 interface Definition<Input extends Schema> {
   readonly name: string;

@@ -4,6 +4,7 @@ import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { quoted } from '../../contract/message-text.js';
 import type { Query } from '../../engine/sql/run-queries.js';
+import { requireSqlSize } from '../api/call.js';
 
 interface NeonBody {
   readonly queries: readonly Query[];
@@ -32,9 +33,7 @@ export function readNeonBody(bytes: Uint8Array): NeonBody {
 function readQuery(node: JsonNode, place: string): Query {
   const { query, params } = membersOf(node, place, ['query', 'params']);
   if (query?.kind !== 'string') throw wrong(`${place}.query must be a string`);
-  if (Buffer.byteLength(query.value) > LIMITS.sqlBytes) {
-    throw new EngineError('payload_too_large', `${place}.query is larger than ${LIMITS.sqlBytes} bytes`);
-  }
+  requireSqlSize(query.value, `${place}.query`);
   if (params !== undefined && params.kind !== 'array') throw wrong(`${place}.params must be an array`);
   return { text: query.value, params: params?.items ?? [] };
 }

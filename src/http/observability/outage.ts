@@ -24,13 +24,13 @@ export class Outage {
     if (this.current === null) {
       this.logger.warn(circumstances, `${this.of} unavailable`);
       this.current = { since: now, last: now, refused: 0 };
-      this.timer = setInterval(() => this.look(), OVER_MS / 5).unref();
+      this.timer = setInterval(() => this.checkOver(), OVER_MS / 5).unref();
     }
     this.current.last = now;
     this.current.refused++;
   }
 
-  private look(): void {
+  private checkOver(): void {
     if (this.current === null || performance.now() - this.current.last < OVER_MS) return;
     const { since, last, refused } = this.current;
     clearInterval(this.timer);

@@ -18,13 +18,13 @@ export class ProjectMetrics {
   private readonly counts = new Map<string, Counts>();
   /** The names of all projects by id, at the last refresh. */
   private names: ReadonlyMap<string, string> = new Map();
-  private looking: Promise<void> | null = null;
+  private refreshing: Promise<void> | null = null;
 
   constructor(
     private readonly engine: Engine,
     registers: Registry[],
   ) {
-    const look = () => this.look();
+    const refresh = () => this.refresh();
     const series = () => this.series();
     new Counter({
       name: 'cdp_project_requests_total',
@@ -32,7 +32,7 @@ export class ProjectMetrics {
       labelNames: ['project', 'code'],
       registers,
       async collect() {
-        await look();
+        await refresh();
         this.reset();
         for (const { project, counts } of series())
           for (const [code, count] of counts?.requests ?? []) this.inc({ project, code }, count);
@@ -45,7 +45,7 @@ export class ProjectMetrics {
       labelNames: ['project'],
       registers,
       async collect() {
-        await look();
+        await refresh();
         this.reset();
         for (const { project, counts } of series()) this.inc({ project }, counts?.rows ?? 0);
       },
@@ -57,7 +57,7 @@ export class ProjectMetrics {
         labelNames: ['project', 'class'],
         registers,
         async collect() {
-          await look();
+          await refresh();
           this.reset();
           for (const { id, project } of series())
             for (const [kind, load] of Object.entries(engine.loadOf(id)))
@@ -84,15 +84,15 @@ export class ProjectMetrics {
    * Reads the list of projects, and forgets others, which another instance or a command may have deleted. Runs once for
    * all metrics that are collected together.
    */
-  private look(): Promise<void> {
+  private refresh(): Promise<void> {
     // While the control database is unavailable, the last known names are used.
-    this.looking ??= this.askForNames()
+    this.refreshing ??= this.readNames()
       .catch(() => {})
-      .finally(() => (this.looking = null));
-    return this.looking;
+      .finally(() => (this.refreshing = null));
+    return this.refreshing;
   }
 
-  private async askForNames(): Promise<void> {
+  private async readNames(): Promise<void> {
     // A project first counted after this point may be newer than the answer.
     const counted = [...this.counts.keys()];
     const projects = await this.engine.projects.list();

@@ -1,7 +1,7 @@
 /** Logs a line for each request, without values, names of tables or tokens. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
-import { ms } from '../response/response.js';
+import { roundedMs } from '../../contract/rounded-ms.js';
 import { routeOf } from './metrics.js';
 import { traceContextOf } from './trace-context.js';
 
@@ -33,7 +33,7 @@ function logRequest(logger: Logger, request: FastifyRequest, { raw }: FastifyRep
       route: routeOf(request),
       status: raw.statusCode,
       address,
-      duration_ms: ms(performance.now() - started),
+      duration_ms: roundedMs(performance.now() - started),
       ...(errorCode === null ? {} : { error: errorCode }),
       ...(caller?.project == null ? {} : { project: caller.project.name }),
       ...(caller === null ? {} : { token: caller.id }),

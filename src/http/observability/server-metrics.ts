@@ -100,15 +100,15 @@ function diskMetrics(folder: string, registers: Registry[]): void {
   gauge('cdp_disk_size_bytes', 'Size of the disk of the embedded servers.', ({ blocks }) => blocks);
 }
 
-const AWAY = new Error('It does not answer');
+const UNREACHABLE = new Error('It does not answer');
 
 /** Measures all servers. The pools limit the wait for each to some seconds. */
 function measure({ control, folder, serverWatch }: Engine): Promise<Measured[]> {
-  const home = measureOne(DEFAULT_SERVER, (question) => control.ask(question), folder === null);
+  const defaultServer = measureOne(DEFAULT_SERVER, (question) => control.ask(question), folder === null);
   const added = serverWatch.states.map(({ server, pool }) =>
-    measureOne(server, (question) => (pool === null ? Promise.reject(AWAY) : question(pool)), true),
+    measureOne(server, (question) => (pool === null ? Promise.reject(UNREACHABLE) : question(pool)), true),
   );
-  return Promise.all([home, ...added]);
+  return Promise.all([defaultServer, ...added]);
 }
 
 /** @param mayHaveStandbys false for embedded servers */

@@ -105,9 +105,9 @@ export class ErrorExit {
     }
   }
 
-  private outageOf(away: Dependency): Outage {
-    const known = this.outages.get(away) ?? new Outage(this.logger, away);
-    this.outages.set(away, known);
+  private outageOf(dependency: Dependency): Outage {
+    const known = this.outages.get(dependency) ?? new Outage(this.logger, dependency);
+    this.outages.set(dependency, known);
     return known;
   }
 }

@@ -1,5 +1,6 @@
 /** Headers of all responses, and the sending of responses from handlers. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { roundedMs } from '../../contract/rounded-ms.js';
 import type { Answer } from '../api/route.js';
 
 /**
@@ -89,8 +90,5 @@ function serverTiming({ context }: FastifyRequest): string {
   const now = performance.now();
   const { started, authenticated, parsed } = context;
   const work = now - Math.max(parsed, authenticated);
-  return `auth;dur=${ms(authenticated - started)}, work;dur=${ms(work)}, total;dur=${ms(now - started)}`;
+  return `auth;dur=${roundedMs(authenticated - started)}, work;dur=${roundedMs(work)}, total;dur=${roundedMs(now - started)}`;
 }
-
-/** Rounds to hundredths. */
-export const ms = (duration: number): number => Math.round(duration * 100) / 100;

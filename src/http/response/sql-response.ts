@@ -34,10 +34,10 @@ export function sqlResponse(results: readonly SqlResult[]): string | readonly Bu
   const last = results.at(-1);
   if (last === undefined) throw new Error('Free SQL has run no statement');
   const head = headOf(last);
-  const parts = [head, ...rowsOf(last), behindRows(last)];
+  const parts = [head, ...rowsOf(last), afterRows(last)];
   if (results.length > 1) {
     results.forEach((result, i) => {
-      parts.push(`${i > 0 ? '},{' : ',"results":[{'}${beforeRows(result)}`, ...rowsOf(result), behindRows(result));
+      parts.push(`${i > 0 ? '},{' : ',"results":[{'}${beforeRows(result)}`, ...rowsOf(result), afterRows(result));
     });
     parts.push('}]');
   }
@@ -65,7 +65,7 @@ const rowsOf = ({ rows }: SqlResult): Part[] => (rows === null ? [] : withoutFir
 export const withoutFirstComma = ({ buffers }: BufferList): Buffer[] =>
   buffers.map((bytes, i) => (i === 0 ? bytes.subarray(1) : bytes));
 
-function behindRows({ rowCount, columnsJson, truncated, affectedRows }: SqlResult): string {
+function afterRows({ rowCount, columnsJson, truncated, affectedRows }: SqlResult): string {
   const affected = affectedRows === undefined ? '' : `,"affected_rows":${affectedRows}`;
   return `],"row_count":${rowCount},"columns":${columnsJson},"truncated":${truncated}${affected}`;
 }

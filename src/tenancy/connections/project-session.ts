@@ -95,7 +95,7 @@ const OPEN_MS = 10_000;
 export const IN_PG_CATALOG = fixed('SET LOCAL search_path = pg_catalog, pg_temp');
 
 /** Precedes a query of the service. A client may have set a statement_timeout of a few milliseconds. */
-const BEFORE_LOOK: readonly Statement[] = [BEGIN, fixed('SET LOCAL statement_timeout = 0'), IN_PG_CATALOG];
+const BEFORE_EXAMINATION: readonly Statement[] = [BEGIN, fixed('SET LOCAL statement_timeout = 0'), IN_PG_CATALOG];
 
 export interface ProjectSession {
   readonly session: Session;
@@ -153,8 +153,8 @@ export class ProjectSessions {
     const expiry = new AbortController();
     const timer = setTimeout(() => expiry.abort(tooSlow()), OPEN_MS);
     const opening = { placement, server, pool, client, signal: expiry.signal };
-    const open = async (away: AbortSignal) => {
-      away.addEventListener('abort', () => expiry.abort(away.reason));
+    const open = async (signal: AbortSignal) => {
+      signal.addEventListener('abort', () => expiry.abort(signal.reason));
       const found = await this.loginIfHealthy(opening);
       if (found !== null) return found;
       if (replica !== null) throw new ConnectionLost('The replica does not have the current state of the project');
@@ -164,7 +164,9 @@ export class ProjectSessions {
       return this.loginRepaired(opening);
     };
     try {
-      return await serviceWork(() => server.breaker.run((away) => Promise.race([open(away), aborted(expiry.signal)])));
+      return await serviceWork(() =>
+        server.breaker.run((signal) => Promise.race([open(signal), aborted(expiry.signal)])),
+      );
     } catch (error) {
       // Closes connections that were opened on the way.
       expiry.abort();
@@ -248,7 +250,7 @@ export class ProjectSessions {
     });
     signal.addEventListener('abort', () => session.destroy(tooSlow()), { once: true });
     try {
-      const { isHealthy, seenAt } = await this.look(session, opening);
+      const { isHealthy, seenAt } = await this.examine(session, opening);
       const backend = { processId: session.processId, role, seenAt };
       if (client === null) staleConnections.watch(session, backend);
       return { opened: { session, backend }, isHealthy };
@@ -262,7 +264,7 @@ export class ProjectSessions {
    * Examines a fresh connection in one query. It is not healthy if an extension is missing, the role has its own
    * settings, its rights are wrong, or the reader would not see new objects of the writer.
    */
-  private async look(
+  private async examine(
     session: Session,
     { placement, server, pool }: Opening,
   ): Promise<{ isHealthy: boolean; seenAt: string }> {
@@ -271,7 +273,7 @@ export class ProjectSessions {
     const isReplica = trusted(String(server.address.needsPrimary === false));
     const privilege = isReader(pool) ? 'USAGE' : 'CREATE';
     const results = await session.run([
-      ...BEFORE_LOOK,
+      ...BEFORE_EXAMINATION,
       sql`SELECT pg_catalog.now(), pg_catalog.has_schema_privilege(${schema}, 'USAGE')
         AND pg_catalog.has_schema_privilege(${schema}, ${privilege})
         AND ${ownsSchemasAsSet(placement)} AND ${hasDefaults(placement)}
@@ -280,7 +282,7 @@ export class ProjectSessions {
         AND NOT EXISTS (SELECT FROM pg_catalog.pg_show_all_settings() s WHERE s.source IN ('user', 'database user'))`,
       ROLLBACK,
     ]);
-    const [seenAt, isHealthy] = results[BEFORE_LOOK.length]?.rows[0] ?? [];
+    const [seenAt, isHealthy] = results[BEFORE_EXAMINATION.length]?.rows[0] ?? [];
     return { isHealthy: isHealthy === 't', seenAt: seenAt ?? '' };
   }
 }

@@ -25,10 +25,10 @@ export class CircuitBreaker {
   }
 
   /** Stores the result of a health check. If the server does not answer, ends the work there. */
-  note(away: Error | null): void {
-    this.found = away;
-    if (away === null) this.refused = null;
-    else for (const one of this.underWay) one.abort(away);
+  note(failure: Error | null): void {
+    this.found = failure;
+    if (failure === null) this.refused = null;
+    else for (const one of this.underWay) one.abort(failure);
   }
 
   /** @throws what `login` throws, or has thrown within the last {@link OPEN_MS} */
@@ -43,7 +43,7 @@ export class CircuitBreaker {
       this.refused = null;
       return result;
     } catch (error) {
-      if (isAway(error)) this.refuse(error);
+      if (isUnreachable(error)) this.refuse(error);
       throw error;
     }
   }
@@ -70,7 +70,7 @@ export class CircuitBreaker {
 }
 
 /** Postgres accepts no logins, nothing listens at the address, or only standbys do. */
-const isAway = (error: unknown): boolean =>
+const isUnreachable = (error: unknown): boolean =>
   error instanceof PostgresError
     ? error.sqlstate === SQLSTATE.CANNOT_CONNECT_NOW
     : error instanceof NoPrimary ||

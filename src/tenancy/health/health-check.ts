@@ -19,7 +19,7 @@ export class HealthCheck {
   constructor(
     private readonly name: string,
     private readonly server: Pick<Server, 'address' | 'breaker'>,
-    private readonly onChange: (away: Error | null) => void,
+    private readonly onChange: (failure: Error | null) => void,
   ) {
     void this.keepChecking();
   }
@@ -33,12 +33,12 @@ export class HealthCheck {
     const { signal } = this.end;
     while (!signal.aborted) {
       // If this machine was paused for a moment, one answer is late, but not the next.
-      const away = (await this.failure()) === null ? null : await this.failure();
+      const failure = (await this.failure()) === null ? null : await this.failure();
       if (signal.aborted) return;
-      const isChange = (away === null) !== (breaker.failure === null);
-      breaker.note(away);
-      if (isChange) this.onChange(away);
-      await sleep(away === null ? EVERY_MS : AGAIN_MS, undefined, { ref: false, signal }).catch(() => {});
+      const isChange = (failure === null) !== (breaker.failure === null);
+      breaker.note(failure);
+      if (isChange) this.onChange(failure);
+      await sleep(failure === null ? EVERY_MS : AGAIN_MS, undefined, { ref: false, signal }).catch(() => {});
     }
   }
 

@@ -9,7 +9,7 @@ import { HealthCheck } from './health-check.js';
 const REFRESH_EVERY_MS = 5_000;
 
 /** Called with the reason if a server does not answer, and with null when it answers again. */
-export type OnServerUnreachable = (server: string, away: Error | null) => void;
+export type OnServerUnreachable = (server: string, failure: Error | null) => void;
 
 interface ServerState {
   readonly server: string;
@@ -76,7 +76,7 @@ export class ServerWatch {
     // Its URL may have changed, or another server may have taken the name.
     if (known !== undefined && known?.server === server) return;
     this.forget(name);
-    const check = server && new HealthCheck(name, server, (away) => this.onUnreachable(name, away));
+    const check = server && new HealthCheck(name, server, (failure) => this.onUnreachable(name, failure));
     this.watched.set(name, check && { server, check });
   }
 

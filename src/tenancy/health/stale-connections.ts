@@ -81,9 +81,9 @@ export class StaleConnections {
       if (one.silent === 0) one.received = null;
     }
     const silent = [...this.watched].filter((one) => one.silent >= SILENT_CHECKS);
-    const { failure: away } = this.breaker;
-    if (away !== null) for (const { session } of silent) session.destroy(away);
-    if (away !== null || silent.length === 0 || this.isAsking) return;
+    const { failure } = this.breaker;
+    if (failure !== null) for (const { session } of silent) session.destroy(failure);
+    if (failure !== null || silent.length === 0 || this.isAsking) return;
     this.isAsking = true;
     // A failure is ignored: the next check comes soon.
     void this.endDead(silent)

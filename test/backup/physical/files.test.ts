@@ -3,7 +3,7 @@ import { mkdir, mkdtemp, readdir, readFile, rm, stat, truncate, utimes, writeFil
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { Copied } from '../../../src/backup/manifest.js';
-import { copyRunning } from '../../../src/backup/physical/copy.js';
+import { copyRunning } from '../../../src/backup/physical/copy-running.js';
 import { type AddFile, copyFiles } from '../../../src/backup/physical/data-files.js';
 import { type Recovery, restoreFiles } from '../../../src/backup/physical/restore-files.js';
 import { parseLsn, segmentName, segmentOf } from '../../../src/backup/physical/wal.js';

@@ -1,5 +1,6 @@
 /** The columns of a result: their names and types in a response. */
-import { builtInTypeName, columnTypeOf } from './types.js';
+import { columnTypeOf } from '../../contract/column-types.js';
+import { builtInTypeName } from './types.js';
 
 /** One field of RowDescription (Postgres manual 54.7). */
 export interface ResultColumn {

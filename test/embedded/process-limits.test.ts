@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { promisify } from 'node:util';
 import { describe, expect, it } from 'vitest';
 import { examineLimits } from '../../src/engine/doctor/machine-findings.js';
-import { limited, limitsOf } from '../../src/embedded/limits.js';
+import { limited, limitsOf } from '../../src/embedded/process-limits.js';
 
 const onLinux = process.platform === 'linux';
 
