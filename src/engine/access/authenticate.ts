@@ -49,7 +49,8 @@ export class Authenticator {
   private changes: Answer<string> | null = null;
   /** The tokens that had been revoked at that number of changes. */
   private endedTokens: { changes: string | null; ids: ReadonlySet<string> } = { changes: null, ids: new Set() };
-  private readonly touched = new Map<string, number>();
+  /** When the last use of a token was stored, by id. */
+  private readonly touched = new LRUCache<string, number>({ max: REMEMBERED });
 
   /** @param jwt null: no identity provider */
   constructor(

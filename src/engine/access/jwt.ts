@@ -3,6 +3,7 @@
  * with the claims `project`, `scope`, `exp` and `aud`.
  */
 import { createRemoteJWKSet, errors, type JWTPayload, jwtVerify } from 'jose';
+import { LRUCache } from 'lru-cache';
 import { EngineError } from '../../contract/errors.js';
 import { SCOPES, type Scope } from '../../contract/names.js';
 import type { ControlDatabase } from '../../tenancy/control.js';
@@ -35,9 +36,14 @@ const PROVIDER_FAULTS: ReadonlySet<string> = new Set([
 /** How long a project's row may be reused: deactivation takes effect within one second. */
 const FRESH_MS = 750;
 
+/** The most projects that are remembered. */
+const REMEMBERED = 10_000;
+
 export class JwtVerifier {
   private readonly keys: ReturnType<typeof createRemoteJWKSet>;
-  private readonly projects = new Map<string, { row: Promise<ProjectRow | null>; at: number }>();
+  private readonly projects = new LRUCache<string, { row: Promise<ProjectRow | null>; at: number }>({
+    max: REMEMBERED,
+  });
 
   constructor(
     private readonly settings: JwtSettings,
