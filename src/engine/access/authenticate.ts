@@ -113,11 +113,12 @@ export class Authenticator {
 
   private ask(hash: string): Promise<Caller> {
     const value = this.changesNow().then((changes) => this.lookUp(hash, changes));
-    this.answers.set(hash, { value, at: performance.now() });
+    const answer = { value, at: performance.now() };
+    this.answers.set(hash, answer);
     value.catch((error: unknown) => {
       const isAnswer = error instanceof EngineError && REFUSALS.has(error.code);
       if (isAnswer) this.good.delete(hash);
-      else this.answers.delete(hash);
+      else if (this.answers.peek(hash) === answer) this.answers.delete(hash);
     });
     return value;
   }

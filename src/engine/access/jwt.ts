@@ -92,10 +92,13 @@ export class JwtVerifier {
     const now = performance.now();
     const known = this.projects.get(name);
     if (known !== undefined && now - known.at < FRESH_MS) return known.row;
-    const row = this.control.projectBy('name', name);
-    this.projects.set(name, { row, at: now });
-    row.catch(() => this.projects.delete(name));
-    return row;
+    const found = { row: this.control.projectBy('name', name), at: now };
+    this.projects.set(name, found);
+    // A failed query must not be reused.
+    found.row.catch(() => {
+      if (this.projects.peek(name) === found) this.projects.delete(name);
+    });
+    return found.row;
   }
 }
 
