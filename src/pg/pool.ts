@@ -44,7 +44,7 @@ export class Pool {
       return await work(session);
     } catch (error) {
       // The idle ones are probably dead too, and each would cost a query its whole time limit.
-      if (error instanceof AnswerTimeout) for (const other of this.idle.splice(0)) other.session.destroy(error);
+      if (error instanceof AnswerTimeout) for (const other of this.takeIdle()) other.destroy(error);
       throw error;
     } finally {
       this.release(session);
@@ -65,10 +65,7 @@ export class Pool {
   async close(): Promise<void> {
     this.closing ??= [];
     for (const { reject } of this.waiting.splice(0)) reject(new ConnectionLost('The pool was closed'));
-    for (const { session, timer } of this.idle.splice(0)) {
-      clearTimeout(timer);
-      this.closing.push(session.close());
-    }
+    this.closing.push(...this.takeIdle().map((session) => session.close()));
     await Promise.all(this.closing);
   }
 
@@ -118,6 +115,13 @@ export class Pool {
     if (next !== undefined) return next.resolve(session);
     const timer = setTimeout(() => this.expire(session), this.options.idleMs);
     this.idle.push({ session, timer });
+  }
+
+  private takeIdle(): Session[] {
+    return this.idle.splice(0).map(({ session, timer }) => {
+      clearTimeout(timer);
+      return session;
+    });
   }
 
   private expire(session: Session): void {
