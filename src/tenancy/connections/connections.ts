@@ -80,8 +80,6 @@ export class Connections {
   /** Connections open or being opened, by project. */
   private readonly counts = new Counts();
   private total = 0;
-  /** Connections being closed, which count until then. */
-  private readonly leaving = new Set<Lease>();
   /** The limit after Postgres ran out of connections, and when it ends. */
   private scarce = { most: Infinity, until: 0 };
   private readonly sweeper: NodeJS.Timeout;
@@ -125,7 +123,6 @@ export class Connections {
       const lease = new Lease(project, pool, await this.login(placement, pool));
       lease.session.onClose(() => {
         this.count(project, -1);
-        this.leaving.delete(lease);
         this.removeIdle(lease);
       });
       // The session may have closed before the listener was added.
@@ -217,7 +214,7 @@ export class Connections {
       const [longest] = this.idle.get(project) ?? [];
       if (longest !== undefined) this.discard(longest);
     }
-    for (let excess = this.total - this.leaving.size - this.most; excess >= 0; excess--) {
+    for (let excess = this.total - this.most; excess >= 0; excess--) {
       const all = this.allIdle();
       if (all.length === 0) return;
       this.discard(leastUseful(all, performance.now()));
@@ -243,7 +240,6 @@ export class Connections {
 
   private discard(lease: Lease): void {
     this.removeIdle(lease);
-    if (!lease.session.closed) this.leaving.add(lease);
     void lease.session.close();
   }
 
