@@ -58,6 +58,13 @@ export class Lease {
   }
 }
 
+/** A connection that logs in. */
+interface Opening {
+  readonly project: string;
+  /** See {@link Lease}. */
+  mustClose: boolean;
+}
+
 /** Idle processes use 2 to 30 MiB. No reset frees memory such as `temp_buffers`. */
 const MAX_IDLE_MIB = 64;
 
@@ -77,6 +84,7 @@ export class Connections {
   /** Idle connections by project, the most recently used last. */
   private readonly idle = new Map<string, Lease[]>();
   private readonly lent = new Set<Lease>();
+  private readonly opening = new Set<Opening>();
   /** Connections open or being opened, by project. */
   private readonly counts = new Counts();
   private total = 0;
@@ -119,8 +127,11 @@ export class Connections {
   async lendNew(project: string, placement: Placement, pool: PoolName): Promise<Lease> {
     this.makeRoom(project);
     this.count(project, 1);
+    const opening = { project, mustClose: false };
+    this.opening.add(opening);
     try {
       const lease = new Lease(project, pool, await this.login(placement, pool));
+      lease.mustClose = opening.mustClose;
       lease.session.onClose(() => {
         this.count(project, -1);
         this.removeIdle(lease);
@@ -132,6 +143,8 @@ export class Connections {
     } catch (error) {
       this.count(project, -1);
       throw error;
+    } finally {
+      this.opening.delete(opening);
     }
   }
 
@@ -153,9 +166,10 @@ export class Connections {
     return mustReset ? cleaned : null;
   }
 
-  /** Closes the connections of a project; busy ones after their request. */
+  /** Closes the connections of a project; busy ones, and those being opened, after their request. */
   closeProject(project: string): void {
     for (const lease of this.lent) if (lease.project === project) lease.closeAfterUse();
+    for (const opening of this.opening) if (opening.project === project) opening.mustClose = true;
     for (const lease of this.idle.get(project) ?? []) this.discard(lease);
   }
 
