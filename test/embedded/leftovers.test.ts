@@ -1,7 +1,7 @@
 /** What a killed service, a killed Postgres and the machine leave behind, and a later start has to cope with. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readFile, rm, stat, watch, writeFile } from 'node:fs/promises';
+import { readdir, readFile, rm, stat, watch, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { exists } from '../../src/files.js';
@@ -21,7 +21,7 @@ import {
 } from '../support/program.js';
 import { copyDataDir } from '../support/prepared-data-dir.js';
 import { call } from '../support/service.js';
-import { openStage, processesOf, type Stage, type StageProject } from './stage.js';
+import { controlRows, openStage, processesOf, type Stage, type StageProject } from './stage.js';
 
 afterAll(endEverything);
 
@@ -98,6 +98,21 @@ describe('the start of the control server', () => {
     await rm(lockFile);
     expect(await command).toMatchObject({ code: 0, stderr: '' });
     other.kill();
+  });
+});
+
+describe('a failed start of the service', () => {
+  it('leaves no process', async () => {
+    const stage = await openStage();
+    await controlRows(stage.dataDir, 'ALTER TABLE cdp.projects RENAME TO misplaced');
+    await stage.close();
+    const folder = join(stage.dataDir, 'postgres');
+    // A new one is built in the background.
+    for (const name of (await readdir(folder)).filter((name) => name.startsWith('template-'))) {
+      await rm(join(folder, name), { recursive: true });
+    }
+    await expect(openStage({}, stage.dataDir)).rejects.toThrow();
+    expect(await processesOf(stage.dataDir)).toEqual([]);
   });
 });
 
