@@ -12,7 +12,7 @@ import { type Embedded, type FleetEvents, OwnServerTenancy } from '../tenancy/ow
 import { ProjectDatabases } from '../tenancy/project-databases.js';
 import { ServerRows } from '../tenancy/server-rows.js';
 import { Servers } from '../tenancy/servers.js';
-import { servicePool } from '../tenancy/service-pool.js';
+import { POOL_SIZE, servicePool } from '../tenancy/service-pool.js';
 import { SharedTenancy } from '../tenancy/shared-tenancy.js';
 import { Authenticator } from './access/authenticate.js';
 import type { JwtSettings } from './access/jwt.js';
@@ -68,15 +68,12 @@ export interface EngineSettings extends AuditSettings, PoolSettings {
   onServerUnreachable: OnServerUnreachable;
 }
 
-/** Connections of the service's own role, for tokens, projects and the watchdog. */
-const SERVICE_CONNECTIONS = 6;
-
 /**
  * Prepares the control database and the template, and removes projects that a crash left incomplete.
  * @throws Error with advice if the server cannot be reached or used
  */
 export async function openEngine(settings: EngineSettings): Promise<Engine> {
-  const pool = servicePool(settings.address, SERVICE_CONNECTIONS);
+  const pool = servicePool(settings.address, POOL_SIZE);
   let servers: Servers | undefined;
   try {
     const parts = await openControl(settings, pool);
