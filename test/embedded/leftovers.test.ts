@@ -1,11 +1,13 @@
 /** What a killed service, a killed Postgres and the machine leave behind, and a later start has to cope with. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readdir, readFile, rm, stat, watch, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, readFile, rm, stat, watch, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { exists } from '../../src/files.js';
+import { removeLeftovers } from '../../src/embedded/lock-file.js';
 import { processes } from '../../src/embedded/proc.js';
+import type { ServerFolder } from '../../src/embedded/server-folder.js';
 import {
   endEverything,
   eventually,
@@ -80,6 +82,24 @@ describe('the next start of a server', () => {
     await killedWithPid(0);
     for (const file of lockFiles()) await writeFile(file, '');
     await findsItsRows();
+  });
+});
+
+describe('an empty lock file', () => {
+  it('is left to a postmaster that starts, and else removed', async () => {
+    const root = await mkdtemp('/tmp/cdp-lock-');
+    const folder = { root, data: join(root, 'data'), socketDir: root, clusterName: 'none' } as ServerFolder;
+    const lockFile = join(folder.data, 'postmaster.pid');
+    await mkdir(folder.data);
+    await writeFile(lockFile, '');
+    // Its command line is that of a postmaster, which has no content of its lock file for a moment only.
+    const starting = spawn('sh', ['-c', 'read end', 'postgres', '-D', folder.data, '-c', 'config_file=none']);
+    await once(starting, 'spawn');
+    expect([await removeLeftovers(folder), await exists(lockFile)]).toEqual([false, true]);
+    starting.stdin.end();
+    await once(starting, 'exit');
+    expect([await removeLeftovers(folder), await exists(lockFile)]).toEqual([true, false]);
+    await rm(root, { recursive: true });
   });
 });
 
