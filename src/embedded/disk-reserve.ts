@@ -10,12 +10,12 @@ interface Candidate {
 
 interface Growth {
   readonly id: string;
-  /** Growth since free space fell below twice the reserve. */
+  /** Growth since free space fell below twice the reserve, or since the last one was returned. */
   readonly bytes: number;
 }
 
 export class DiskReserve {
-  /** Bytes of each candidate when free space fell below twice the reserve. */
+  /** Bytes of each candidate at that time. */
   private readonly before = new Map<string, number>();
 
   /** @param reserve in bytes */
@@ -36,16 +36,19 @@ export class DiskReserve {
       return null;
     }
     let greatest: Growth | null = null;
+    const now = new Map<string, number>();
     for (const { id, folders } of candidates) {
       let bytes = 0;
       for (const folder of folders) bytes += await bytesIn(folder);
+      now.set(id, bytes);
       const before = this.before.get(id);
       if (before === undefined) this.before.set(id, bytes);
       const growth = bytes - (before ?? bytes);
       if (growth > (greatest?.bytes ?? 0)) greatest = { id, bytes: growth };
     }
     if (free >= this.reserve || greatest === null) return null;
-    this.before.delete(greatest.id);
+    // The others are not to blame for what has filled the disk until now.
+    for (const [id, bytes] of now) this.before.set(id, bytes);
     return greatest;
   }
 }

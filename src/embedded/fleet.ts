@@ -136,8 +136,8 @@ export class Fleet {
 
   /** Whether a postmaster of this process id runs now. */
   isPostmaster(pid: number): boolean {
-    for (const { postmaster } of this.servers.values()) if (postmaster?.pid === pid) return true;
-    return false;
+    // That of a server which has ended may belong to another program now.
+    return [...this.servers.values()].some(({ state, postmaster }) => state === 'running' && postmaster?.pid === pid);
   }
 
   socket(id: string): Socket {

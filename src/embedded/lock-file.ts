@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { isMissing, readSmallFile } from '../files.js';
 import { PORT } from './config.js';
 import { isAlive } from './proc.js';
-import { endOrphans, serves, stopPostmaster } from './processes.js';
+import { endOrphans, findPostmasters, serves, stopPostmaster } from './processes.js';
 import type { ServerFolder } from './server-folder.js';
 
 interface LockFile {
@@ -43,10 +43,15 @@ export async function removeLeftovers(folder: ServerFolder): Promise<boolean> {
   let found = (await endOrphans(folder)) || running !== undefined;
   for (const path of [lockPath(folder), join(folder.socketDir, `.s.PGSQL.${PORT}.lock`)]) {
     const pid = Number.parseInt((await readSmallFile(path).catch(() => '0')).toString());
-    const isOurs = pid !== 0 && isAlive(pid) && (await serves(pid, folder.data));
-    if (pid === 0 || isOurs || !(Number.isNaN(pid) || isAlive(pid))) continue;
+    if (pid === 0 || !(await isStale(pid, folder))) continue;
     await rm(path, { force: true });
     found = true;
   }
   return found;
+}
+
+/** @param pid from a lock file; NaN: it is empty, as for a moment at the start of a postmaster */
+async function isStale(pid: number, { data, root }: ServerFolder): Promise<boolean> {
+  if (Number.isNaN(pid)) return !(await findPostmasters(root)).some((postmaster) => postmaster.data === data);
+  return isAlive(pid) && !(await serves(pid, data));
 }

@@ -1,7 +1,6 @@
 /** Assembles the engine on top of its Postgres servers. */
 import type { Pool, ServerAddress } from '../pg/index.js';
 import { AuditLog } from '../tenancy/audit-log.js';
-import { CircuitBreaker } from '../tenancy/health/circuit-breaker.js';
 import { ProjectSessions } from '../tenancy/connections/project-session.js';
 import { ControlDatabase } from '../tenancy/control.js';
 import type { ProjectRow } from '../tenancy/control-rows.js';
@@ -13,7 +12,7 @@ import { type Embedded, type FleetEvents, OwnServerTenancy } from '../tenancy/ow
 import { ProjectDatabases } from '../tenancy/project-databases.js';
 import { ServerRows } from '../tenancy/server-rows.js';
 import { Servers } from '../tenancy/servers.js';
-import { servicePool } from '../tenancy/service-pool.js';
+import { POOL_SIZE, servicePool } from '../tenancy/service-pool.js';
 import { SharedTenancy } from '../tenancy/shared-tenancy.js';
 import { Authenticator } from './access/authenticate.js';
 import type { JwtSettings } from './access/jwt.js';
@@ -28,6 +27,7 @@ import { EventLoopThrottle } from './limits/event-loop-throttle.js';
 import { type PoolSettings, ServerPools } from './database/server-pools.js';
 import { type MoveEvents, Moves } from './moves/moves.js';
 import type { SharedServices } from './project.js';
+import type { ProjectParts } from './projects/project-parts.js';
 import { Projects } from './projects/projects.js';
 import { Quotas } from './limits/quota.js';
 import { type OnServerUnreachable, ServerWatch } from '../tenancy/health/server-watch.js';
@@ -68,51 +68,28 @@ export interface EngineSettings extends AuditSettings, PoolSettings {
   onServerUnreachable: OnServerUnreachable;
 }
 
-/** Connections of the service's own role, for tokens, projects and the watchdog. */
-const SERVICE_CONNECTIONS = 6;
-
 /**
  * Prepares the control database and the template, and removes projects that a crash left incomplete.
  * @throws Error with advice if the server cannot be reached or used
  */
 export async function openEngine(settings: EngineSettings): Promise<Engine> {
-  const { address, waitMs, quarantineDays } = settings;
-  const breaker = new CircuitBreaker();
-  const pool = servicePool(address, SERVICE_CONNECTIONS, { breaker });
+  const pool = servicePool(settings.address, POOL_SIZE);
+  let servers: Servers | undefined;
   try {
-    const audit = new Audit(new AuditLog(pool), settings);
-    const moveRows = new MoveRows(pool);
-    const isAtRest = (placement: Placement) => moveRows.isAtRest(placement);
-    const databases = new ProjectDatabases(readMigrations('project'), settings.extensions, isAtRest);
-    const { control, servers } = await openControl(settings, pool, databases, audit);
-    const rows = new ServerRows(pool);
-    const projectParts = { control, rows, moves: moveRows, servers, databases, audit };
-    const projects = new Projects(projectParts, settings.onUnclearedProject);
+    const parts = await openControl(settings, pool);
+    const { control, rows, databases, audit } = parts;
+    servers = parts.servers;
+    const projects = new Projects(parts, settings.onUnclearedProject);
     await projects.unfinished.clear();
-    // Imported on demand: the JWT library is most of the code that the engine loads, and few operators need it.
-    const jwt = settings.jwt === null ? null : new (await import('./access/jwt.js')).JwtVerifier(settings.jwt, control);
+    const access = await openAccess(settings, parts);
     const connections = new ProjectSessions(servers, databases);
-    const quotas = new Quotas((project) => servers.tenancyOf(project.placement).sizeOf(project), settings.projectQuota);
-    const database = new DatabaseAccess(servers, new ServerPools(servers, connections, settings), quotas, projects);
-    const shared: SharedServices = {
-      database,
-      quotas,
-      throttle: new EventLoopThrottle(),
-      schemaCache: new SchemaCache(settings.projectWaiting),
-      splitter: new Splitter(),
-      waitMs,
-      quarantineDays,
-    };
+    const shared = sharedServices(settings, parts, projects, connections);
+    const { database, quotas } = shared;
     const onEnd = (id: string) => {
       database.serverPools.closeProject(id);
       quotas.forget(id);
     };
-    const moves = new Moves(projectParts, projects, { onEnd, onStuck: settings.onStuckMove });
-    const tokens = new Tokens(control, audit);
-    const authenticator = new Authenticator(control, new WrongTokens(settings.wrongTokens), jwt);
-    const tokenRate = settings.rateLimit === null ? null : new TokenRate(settings.rateLimit);
-    const parts = { servers, projects, quotas, audit, connections, authenticator, tokenRate };
-    const sessions = settings.sessions === null ? null : new Sessions(parts, settings.sessions);
+    const ofSessions = { servers, projects, quotas, audit, connections, ...access };
     return new Engine({
       control,
       servers,
@@ -121,28 +98,28 @@ export async function openEngine(settings: EngineSettings): Promise<Engine> {
       databases,
       audit,
       projects,
-      moves,
-      tokens,
-      authenticator,
-      tokenRate,
-      sessions,
+      moves: new Moves(parts, projects, { onEnd, onStuck: settings.onStuckMove }),
+      tokens: new Tokens(control, audit),
+      ...access,
+      sessions: settings.sessions === null ? null : new Sessions(ofSessions, settings.sessions),
       folder: settings.embedded?.folder ?? null,
       shared,
     });
   } catch (error) {
+    // The first failure tells more than that of the cleanup.
+    await servers?.close().catch(() => {});
     await pool.close();
     throw error;
   }
 }
 
 /** The control database and the projects' servers: one instance at a time prepares them. */
-async function openControl(
-  settings: EngineSettings,
-  pool: Pool,
-  databases: ProjectDatabases,
-  audit: Audit,
-): Promise<{ control: ControlDatabase; servers: Servers }> {
+async function openControl(settings: EngineSettings, pool: Pool): Promise<ProjectParts> {
   const { address, embedded, idleStopMs, secret, secretPrevious } = settings;
+  const audit = new Audit(new AuditLog(pool), settings);
+  const moves = new MoveRows(pool);
+  const isAtRest = (placement: Placement) => moves.isAtRest(placement);
+  const databases = new ProjectDatabases(readMigrations('project'), settings.extensions, isAtRest);
   // Roles of embedded servers have no passwords, so no setting is needed.
   const setting = new Credentials(embedded === null ? secret : '');
   const previous = secretPrevious === null ? null : new Credentials(secretPrevious);
@@ -159,7 +136,39 @@ async function openControl(
   };
   const fingerprints = [setting.fingerprint(), previous?.fingerprint() ?? null] as const;
   const { control, prepared } = await ControlDatabase.open(address, pool, fingerprints, prepare);
-  return { control, servers: prepared };
+  return { control, rows: new ServerRows(pool), moves, servers: prepared, databases, audit };
+}
+
+/** Who may do what, and how often. */
+async function openAccess(
+  { jwt: settings, wrongTokens, rateLimit }: EngineSettings,
+  { control }: ProjectParts,
+): Promise<{ authenticator: Authenticator; tokenRate: TokenRate | null }> {
+  // Imported on demand: the JWT library is most of the code that the engine loads, and few operators need it.
+  const jwt = settings === null ? null : new (await import('./access/jwt.js')).JwtVerifier(settings, control);
+  return {
+    authenticator: new Authenticator(control, new WrongTokens(wrongTokens), jwt),
+    tokenRate: rateLimit === null ? null : new TokenRate(rateLimit),
+  };
+}
+
+/** What the operations on a project's data share. */
+function sharedServices(
+  settings: EngineSettings,
+  { servers }: ProjectParts,
+  projects: Projects,
+  connections: ProjectSessions,
+): SharedServices {
+  const quotas = new Quotas((project) => servers.tenancyOf(project.placement).sizeOf(project), settings.projectQuota);
+  return {
+    database: new DatabaseAccess(servers, new ServerPools(servers, connections, settings), quotas, projects),
+    quotas,
+    throttle: new EventLoopThrottle(),
+    schemaCache: new SchemaCache(settings.projectWaiting),
+    splitter: new Splitter(),
+    waitMs: settings.waitMs,
+    quarantineDays: settings.quarantineDays,
+  };
 }
 
 /** Reports events of a project's server under the project's name, in the log and in the audit log. */

@@ -32,3 +32,4 @@ export {
   trusted,
 } from './sql.js';
 export { SQLSTATE } from './sqlstate.js';
+export { inTransaction } from './transaction.js';

@@ -26,7 +26,7 @@ export class Pool {
   private readonly waiting: Waiting[] = [];
   /** Open, or being opened. */
   private count = 0;
-  private closing: Promise<unknown>[] | null = null;
+  private closing = false;
 
   /** @param connect opens a session */
   constructor(
@@ -44,7 +44,7 @@ export class Pool {
       return await work(session);
     } catch (error) {
       // The idle ones are probably dead too, and each would cost a query its whole time limit.
-      if (error instanceof AnswerTimeout) for (const other of this.idle.splice(0)) other.session.destroy(error);
+      if (error instanceof AnswerTimeout) for (const other of this.takeIdle()) other.destroy(error);
       throw error;
     } finally {
       this.release(session);
@@ -61,19 +61,15 @@ export class Pool {
     return this.use((session) => session.run(steps, options));
   }
 
-  /** Closes idle sessions now, and lent ones when they come back. @returns when all are closed */
+  /** Closes idle sessions now, and lent ones when they come back. @returns when the idle ones are closed */
   async close(): Promise<void> {
-    this.closing ??= [];
+    this.closing = true;
     for (const { reject } of this.waiting.splice(0)) reject(new ConnectionLost('The pool was closed'));
-    for (const { session, timer } of this.idle.splice(0)) {
-      clearTimeout(timer);
-      this.closing.push(session.close());
-    }
-    await Promise.all(this.closing);
+    await Promise.all(this.takeIdle().map((session) => session.close()));
   }
 
   private take(): Promise<Session> {
-    if (this.closing !== null) return Promise.reject(new ConnectionLost('The pool was closed'));
+    if (this.closing) return Promise.reject(new ConnectionLost('The pool was closed'));
     const entry = this.idle.pop();
     if (entry !== undefined) {
       clearTimeout(entry.timer);
@@ -112,12 +108,18 @@ export class Pool {
 
   private release(session: Session): void {
     if (session.closed) return;
-    if (this.closing !== null) return void this.closing.push(session.close());
-    if (session.inTransaction) return void session.close();
+    if (this.closing || session.inTransaction) return void session.close();
     const next = this.waiting.shift();
     if (next !== undefined) return next.resolve(session);
     const timer = setTimeout(() => this.expire(session), this.options.idleMs);
     this.idle.push({ session, timer });
+  }
+
+  private takeIdle(): Session[] {
+    return this.idle.splice(0).map(({ session, timer }) => {
+      clearTimeout(timer);
+      return session;
+    });
   }
 
   private expire(session: Session): void {

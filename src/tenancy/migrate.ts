@@ -3,7 +3,7 @@
  * `migrations` table. There are no down migrations; a program older than the schema refuses to start.
  */
 import { readdirSync, readFileSync } from 'node:fs';
-import { BEGIN, COMMIT, ident, ROLLBACK, type Session, sql } from '../pg/index.js';
+import { ident, inTransaction, type Session, sql } from '../pg/index.js';
 import { ADVISORY_LOCKS } from './advisory-locks.js';
 
 export interface Migration {
@@ -46,23 +46,19 @@ export async function migrate(
       );
     }
     for (const migration of migrations.filter(({ version }) => version > applied)) {
-      await session.run([BEGIN]);
-      try {
+      await inTransaction(session, async () => {
         await session.script(migration.sql);
         const table = ident(schema, 'migrations');
         await session.run([
           sql`CREATE TABLE IF NOT EXISTS ${table}
             (version integer PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())`,
           sql`INSERT INTO ${table} (version, name) VALUES (${migration.version}, ${migration.name})`,
-          COMMIT,
         ]);
-      } catch (error) {
-        await session.run([ROLLBACK]);
-        throw error;
-      }
+      });
     }
   } finally {
-    await session.query(sql`SELECT pg_advisory_unlock(${ADVISORY_LOCKS.migration})`);
+    // The end of a session releases its locks, too.
+    await session.query(sql`SELECT pg_advisory_unlock(${ADVISORY_LOCKS.migration})`).catch(() => {});
   }
 }
 

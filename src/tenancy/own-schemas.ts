@@ -3,7 +3,7 @@
  * publications and trusted extensions; event triggers take the other two away again
  * (docs/decisions/0039-own-schemas.md).
  */
-import { BEGIN, COMMIT, ident, ROLLBACK, type Session, sql, trusted } from '../pg/index.js';
+import { ident, inTransaction, type Session, sql, trusted } from '../pg/index.js';
 import { EXTENSIONS_SCHEMA } from './extensions.js';
 import type { Placement } from './placement.js';
 
@@ -20,8 +20,7 @@ export const isSuperuser = async (session: Session): Promise<boolean> =>
 export async function grantOwnSchemas(session: Session, placement: Placement): Promise<void> {
   const allowed = placement.ownSchemas && (await isSuperuser(session));
   // In one transaction: the right must not exist without the triggers, which would also grant it again.
-  await session.query(BEGIN);
-  try {
+  await inTransaction(session, async () => {
     for (const trigger of TRIGGERS) await session.query(sql`DROP EVENT TRIGGER IF EXISTS ${trigger}`);
     if (allowed) await session.script(limits(placement));
     const [database, writer] = [ident(placement.database), ident(placement.writer)];
@@ -30,11 +29,7 @@ export async function grantOwnSchemas(session: Session, placement: Placement): P
         ? sql`GRANT CREATE ON DATABASE ${database} TO ${writer}`
         : sql`REVOKE CREATE ON DATABASE ${database} FROM ${writer}`,
     );
-    await session.query(COMMIT);
-  } catch (error) {
-    await session.query(ROLLBACK);
-    throw error;
-  }
+  });
 }
 
 /**

@@ -11,11 +11,8 @@ import type { Credentials } from './credentials.js';
 import type { AddedServer, Placement } from './placement.js';
 import type { ProjectDatabases } from './project-databases.js';
 import { serverMajor } from './server-facts.js';
-import { withServiceSession } from './service-pool.js';
+import { POOL_SIZE, withServiceSession } from './service-pool.js';
 import { connectionsTo, type Server, type Tenancy } from './tenancy.js';
-
-/** Connections of the service's own role, for the watchdog and to read sizes; not those to the control database. */
-const POOL_SIZE = 6;
 
 /** The parts that all servers of an installation share. */
 export interface TenancyParts {

@@ -2,8 +2,11 @@
  * One project fills the disk: its server is stopped before the reserve is used up, and its neighbor and the control
  * database continue.
  */
+import { appendFile, mkdir, statfs } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, expect, it } from 'vitest';
+import { DiskReserve } from '../../src/embedded/disk-reserve.js';
 import { smallDisk } from '../faults/support/disk.js';
 import { copyPreparedDataDir } from '../support/prepared-data-dir.js';
 import { endEverything, eventually, killEverything } from '../support/program.js';
@@ -43,6 +46,31 @@ it('stops the growing project, refuses it for a while and names it in the log; t
     await stage.close();
   } finally {
     await killEverything();
+    await disk.close();
+  }
+});
+
+it('only what has grown since the last project was stopped is stopped next', async () => {
+  const disk = await smallDisk();
+  if (disk === null) return console.log('disk reserve: there is no right to mount a disk');
+  try {
+    const folder = dirname(disk.dataDir);
+    const candidate = (id: string) => ({ id, folders: [join(folder, id)] });
+    const [greedy, modest] = [candidate('greedy'), candidate('modest')];
+    const grow = async (id: string, mib: number) => {
+      await mkdir(join(folder, id), { recursive: true });
+      await appendFile(join(folder, id, 'rows'), Buffer.alloc(mib * 1024 * 1024));
+    };
+    const { bavail, bsize } = await statfs(folder);
+    const reserve = new DiskReserve(folder, bavail * bsize - 20 * 1024 * 1024);
+    expect(await reserve.greatestGrowth([greedy, modest])).toBeNull();
+    await grow('modest', 1);
+    await grow('greedy', 30);
+    expect(await reserve.greatestGrowth([greedy, modest])).toMatchObject({ id: 'greedy' });
+    expect(await reserve.greatestGrowth([modest])).toBeNull();
+    await grow('modest', 1);
+    expect(await reserve.greatestGrowth([modest])).toMatchObject({ id: 'modest', bytes: 1024 * 1024 });
+  } finally {
     await disk.close();
   }
 });

@@ -1,11 +1,13 @@
 /** What a killed service, a killed Postgres or a crashed machine leaves behind, and how a later start copes with it. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readFile, rm, stat, watch, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, readFile, rm, stat, watch, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { exists } from '../../src/files.js';
+import { removeLeftovers } from '../../src/embedded/lock-file.js';
 import { processes } from '../../src/embedded/proc.js';
+import type { ServerFolder } from '../../src/embedded/server-folder.js';
 import {
   endEverything,
   eventually,
@@ -21,7 +23,7 @@ import {
 } from '../support/program.js';
 import { copyDataDir } from '../support/prepared-data-dir.js';
 import { call } from '../support/service.js';
-import { openStage, processesOf, type Stage, type StageProject } from './stage.js';
+import { controlRows, openStage, processesOf, type Stage, type StageProject } from './stage.js';
 
 afterAll(endEverything);
 
@@ -83,6 +85,24 @@ describe('the next start of a server', () => {
   });
 });
 
+describe('an empty lock file', () => {
+  it('is left to a postmaster that starts, and else removed', async () => {
+    const root = await mkdtemp('/tmp/cdp-lock-');
+    const folder = { root, data: join(root, 'data'), socketDir: root, clusterName: 'none' } as ServerFolder;
+    const lockFile = join(folder.data, 'postmaster.pid');
+    await mkdir(folder.data);
+    await writeFile(lockFile, '');
+    // Its command line is that of a postmaster, which has no content of its lock file for a moment only.
+    const starting = spawn('sh', ['-c', 'read end', 'postgres', '-D', folder.data, '-c', 'config_file=none']);
+    await once(starting, 'spawn');
+    expect([await removeLeftovers(folder), await exists(lockFile)]).toEqual([false, true]);
+    starting.stdin.end();
+    await once(starting, 'exit');
+    expect([await removeLeftovers(folder), await exists(lockFile)]).toEqual([true, false]);
+    await rm(root, { recursive: true });
+  });
+});
+
 describe('the start of the control server', () => {
   it('is retried if the server that blocked it has just ended', async () => {
     const dataDir = await preparedDataDir();
@@ -98,6 +118,21 @@ describe('the start of the control server', () => {
     await rm(lockFile);
     expect(await command).toMatchObject({ code: 0, stderr: '' });
     other.kill();
+  });
+});
+
+describe('a failed start of the service', () => {
+  it('leaves no process', async () => {
+    const stage = await openStage();
+    await controlRows(stage.dataDir, 'ALTER TABLE cdp.projects RENAME TO misplaced');
+    await stage.close();
+    const folder = join(stage.dataDir, 'postgres');
+    // A new one is built in the background.
+    for (const name of (await readdir(folder)).filter((name) => name.startsWith('template-'))) {
+      await rm(join(folder, name), { recursive: true });
+    }
+    await expect(openStage({}, stage.dataDir)).rejects.toThrow();
+    expect(await processesOf(stage.dataDir)).toEqual([]);
   });
 });
 

@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { NEVER, queryTimeout } from '../../src/engine/limits/deadline.js';
 import { BY_ITSELF } from '../../src/engine/audit/audit.js';
+import type { EngineError } from '../../src/contract/errors.js';
 import type { MoveState } from '../../src/contract/moves.js';
 import { addedServer } from '../../src/tenancy/server-rows.js';
 import { raiseFence } from '../../src/tenancy/fence.js';
@@ -294,6 +295,21 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
     failure(await service.call('DELETE', `/api/cdp/admin/moves/${id}`, { token: admin }), 400, 'invalid_request');
     await eventually('it takes writes', async () => (await insert([{ page: 'b', count: 2 }])).status === 201);
     expect(await leftThere()).toEqual([]);
+  });
+
+  it('a fifth is refused, even if all are started at the same moment', async () => {
+    await begin();
+    const options = { verify: 'counts', maxPauseMs: null } as const;
+    const starts = Array.from({ length: 5 }, () =>
+      service.engine.moves.start(project.name, 'eu-1', options, BY_ITSELF),
+    );
+    const codes = (await Promise.allSettled(starts)).map((start) =>
+      start.status === 'fulfilled' ? 'begun' : (start.reason as EngineError).code,
+    );
+    const inTheWay = 'request_in_flight';
+    expect(codes.toSorted()).toEqual(['begun', 'overloaded', inTheWay, inTheWay, inTheWay]);
+    await eventually('the move ends', () => Promise.resolve(service.engine.moves.underWay === 0));
+    expect(await moved('default')).toMatchObject({ state: 'done' });
   });
 
   it('an instance that was suspended during the switch cannot write to the source or what is left of it', async () => {

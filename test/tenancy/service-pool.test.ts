@@ -3,7 +3,7 @@
  */
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer } from 'node:net';
-import { expect, it } from 'vitest';
+import { expect, it, vi } from 'vitest';
 import { fixed } from '../../src/pg/index.js';
 import { servicePool } from '../../src/tenancy/service-pool.js';
 import { fatal } from '../support/fatal.js';
@@ -40,5 +40,20 @@ it('survives a server that ends a connection just as the login succeeds', async 
   } finally {
     await pool.close();
     proxy.close();
+  }
+});
+
+it('leaves no timer of the idle sessions that it destroys because another one does not answer', async () => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+  const pool = servicePool({ ...embeddedServer().connection, connectionTimeoutMillis: 5_000 }, 2);
+  try {
+    await Promise.all([pool.query(fixed('SELECT pg_sleep(0.1)')), pool.query(fixed('SELECT pg_sleep(0.1)'))]);
+    const slow = expect(pool.query(fixed('SELECT pg_sleep(10)'), { timeoutMs: 10 })).rejects.toThrow('in time');
+    await vi.advanceTimersByTimeAsync(10);
+    await slow;
+    expect(vi.getTimerCount()).toBe(0);
+  } finally {
+    vi.useRealTimers();
+    await pool.close();
   }
 });

@@ -5,13 +5,11 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
-  BEGIN,
-  COMMIT,
   fixed,
   type Fragment,
   ident,
+  inTransaction,
   type LoginOptions,
-  ROLLBACK,
   type Session,
   sql,
   startupOptions,
@@ -69,7 +67,7 @@ export async function withDumpRole<T>(
       await drop(session, role);
       // A worker may have missed the end of a transaction that was committed; else its rows would not be seen.
       if (isOnCitus(placement)) await session.query(sql`SELECT recover_prepared_transactions()`);
-      await inTransaction(session, () => make(session, role, tenancy.roleOptions(role), placement));
+      await transact(session, () => make(session, role, tenancy.roleOptions(role), placement));
       const options = startupOptions(SETTINGS);
       return await work({
         ...address,
@@ -112,17 +110,8 @@ async function tryLock(session: Session): Promise<boolean> {
 }
 
 /** All or nothing: {@link drop} would not see a role that has no rights yet. */
-const inTransaction = (session: Session, work: () => Promise<void>): Promise<void> =>
-  retryOnContention(async () => {
-    await session.query(BEGIN);
-    try {
-      await work();
-      await session.query(COMMIT);
-    } catch (error) {
-      await session.query(ROLLBACK);
-      throw error;
-    }
-  });
+const transact = (session: Session, work: () => Promise<void>): Promise<void> =>
+  retryOnContention(() => inTransaction(session, work));
 
 async function make(session: Session, role: string, options: Fragment, { database, writer }: Placement): Promise<void> {
   const [[superuser, bypass] = []] = await session.query(
@@ -154,7 +143,7 @@ async function make(session: Session, role: string, options: Fragment, { databas
 async function drop(session: Session, role: string): Promise<void> {
   const found = await session.query(sql`SELECT 1 FROM pg_roles WHERE rolname = ${role}`);
   if (found.length === 0) return;
-  await inTransaction(session, async () => {
+  await transact(session, async () => {
     await session.query(sql`DROP OWNED BY ${ident(role)}`);
     await session.query(sql`DROP ROLE ${ident(role)}`);
   });

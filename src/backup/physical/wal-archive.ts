@@ -103,14 +103,17 @@ export async function removeOldSegments(
   for (const server of await namesIn(all)) {
     const folder = join(all, server);
     const times = new Map<string, number>();
+    let newest = -Infinity;
     for (const name of (await namesIn(folder)).filter((name) => IS_SEGMENT.test(name))) {
       const path = join(folder, name);
       const found = await lstat(path).catch(() => null);
-      if (found !== null) times.set(path, found.mtimeMs);
+      if (found === null) continue;
+      times.set(path, found.mtimeMs);
+      newest = Math.max(newest, found.mtimeMs);
     }
     const isThere = await isServer(server);
     // A clock that was set forward removes nothing of a server that still archives.
-    const before = (isThere ? Math.max(...times.values()) : Date.now()) - days * DAY_MS;
+    const before = (isThere ? newest : Date.now()) - days * DAY_MS;
     const old = [...times].filter(([, time]) => time < before);
     for (const [path] of old) await rm(path, { force: true });
     const kept = times.size - old.length;

@@ -49,7 +49,8 @@ export class Authenticator {
   private changes: Answer<string> | null = null;
   /** The tokens that had been revoked at that number of changes. */
   private endedTokens: { changes: string | null; ids: ReadonlySet<string> } = { changes: null, ids: new Set() };
-  private readonly touched = new Map<string, number>();
+  /** When the last use of a token was stored, by id. */
+  private readonly touched = new LRUCache<string, number>({ max: REMEMBERED });
 
   /** @param jwt null: no identity provider */
   constructor(
@@ -112,11 +113,12 @@ export class Authenticator {
 
   private ask(hash: string): Promise<Caller> {
     const value = this.changesNow().then((changes) => this.lookUp(hash, changes));
-    this.answers.set(hash, { value, at: performance.now() });
+    const answer = { value, at: performance.now() };
+    this.answers.set(hash, answer);
     value.catch((error: unknown) => {
       const isAnswer = error instanceof EngineError && REFUSALS.has(error.code);
       if (isAnswer) this.good.delete(hash);
-      else this.answers.delete(hash);
+      else if (this.answers.peek(hash) === answer) this.answers.delete(hash);
     });
     return value;
   }

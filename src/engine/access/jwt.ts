@@ -3,6 +3,7 @@
  * with the claims `project`, `scope`, `exp` and `aud`.
  */
 import { createRemoteJWKSet, errors, type JWTPayload, jwtVerify } from 'jose';
+import { LRUCache } from 'lru-cache';
 import { EngineError } from '../../contract/errors.js';
 import { SCOPES, type Scope } from '../../contract/names.js';
 import type { ControlDatabase } from '../../tenancy/control.js';
@@ -35,9 +36,14 @@ const PROVIDER_FAULTS: ReadonlySet<string> = new Set([
 /** How long a project's row may be reused: deactivation takes effect within one second. */
 const FRESH_MS = 750;
 
+/** The most projects that are remembered. */
+const REMEMBERED = 10_000;
+
 export class JwtVerifier {
   private readonly keys: ReturnType<typeof createRemoteJWKSet>;
-  private readonly projects = new Map<string, { row: Promise<ProjectRow | null>; at: number }>();
+  private readonly projects = new LRUCache<string, { row: Promise<ProjectRow | null>; at: number }>({
+    max: REMEMBERED,
+  });
 
   constructor(
     private readonly settings: JwtSettings,
@@ -86,10 +92,13 @@ export class JwtVerifier {
     const now = performance.now();
     const known = this.projects.get(name);
     if (known !== undefined && now - known.at < FRESH_MS) return known.row;
-    const row = this.control.projectBy('name', name);
-    this.projects.set(name, { row, at: now });
-    row.catch(() => this.projects.delete(name));
-    return row;
+    const found = { row: this.control.projectBy('name', name), at: now };
+    this.projects.set(name, found);
+    // A failed query must not be reused.
+    found.row.catch(() => {
+      if (this.projects.peek(name) === found) this.projects.delete(name);
+    });
+    return found.row;
   }
 }
 

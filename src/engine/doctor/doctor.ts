@@ -10,6 +10,7 @@ import { serverFacts } from '../../tenancy/server-facts.js';
 import type { Origin } from '../audit/audit.js';
 import type { Engine } from '../engine.js';
 import { insertRecords } from '../insert/insert.js';
+import type { Project } from '../project.js';
 import { createTable } from '../schema/tables.js';
 import { collectSql } from '../sql/collect-sql.js';
 import { examineAddedServers, ofServer } from './added-servers.js';
@@ -87,22 +88,28 @@ async function tryEverything(engine: Engine, server: string, by: Origin): Promis
     if (!(error instanceof EngineError && error.code === 'invalid_request')) throw error;
     return ok('trial', `not tried: ${error.message}`);
   }
+  let answer: string;
   try {
-    const project = engine.admit(row, null);
-    const signal = AbortSignal.timeout(TRIAL_MS);
-    const table = { table_name: 'trial', columns: [{ name: 'note', type: 'TEXT' as const }] };
-    await createTable(project, table, { holdMs: TRIAL_MS, signal });
-    const options = { returnIds: false, idempotency: null, upsert: null, quarantine: false, signal };
-    await insertRecords(project, 'trial', Buffer.from('[{"note":"well"}]'), options);
-    const question = { sql: 'SELECT note FROM trial', params: [], readOnly: true, timeoutMs: TRIAL_MS, signal };
-    const {
-      answer: [result],
-    } = await collectSql(project, { ...question, maxRows: 1, rowMode: 'array' });
-    const answer = Buffer.concat(result?.rows?.buffers ?? []).toString();
-    if (answer !== ',["well"]') return problem('trial', `the response was ${answer}`, 'Report this as a bug.');
-  } finally {
-    await engine.deleteProject(name, by);
+    answer = await storeAndRead(engine.admit(row, null));
+  } catch (error) {
+    // The first failure tells more than that of the cleanup.
+    await engine.deleteProject(name, by).catch(() => {});
+    throw error;
   }
+  await engine.deleteProject(name, by);
+  if (answer !== ',["well"]') return problem('trial', `the response was ${answer}`, 'Report this as a bug.');
   const ms = Math.round(performance.now() - started);
   return ok('trial', `created a project, a table and a row, read it, and deleted everything in ${ms} ms`);
+}
+
+/** @returns the row as JSON */
+async function storeAndRead(project: Project): Promise<string> {
+  const signal = AbortSignal.timeout(TRIAL_MS);
+  const table = { table_name: 'trial', columns: [{ name: 'note', type: 'TEXT' as const }] };
+  await createTable(project, table, { holdMs: TRIAL_MS, signal });
+  const options = { returnIds: false, idempotency: null, upsert: null, quarantine: false, signal };
+  await insertRecords(project, 'trial', Buffer.from('[{"note":"well"}]'), options);
+  const question = { sql: 'SELECT note FROM trial', params: [], readOnly: true, timeoutMs: TRIAL_MS, signal };
+  const { answer } = await collectSql(project, { ...question, maxRows: 1, rowMode: 'array' });
+  return Buffer.concat(answer[0]?.rows?.buffers ?? []).toString();
 }

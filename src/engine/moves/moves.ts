@@ -5,7 +5,6 @@ import type { MoveMode } from '../../contract/moves.js';
 import { serverName } from '../../contract/servers.js';
 import { isUuid } from '../../contract/uuid.js';
 import type { MoveRow, MoveRows } from '../../tenancy/move-rows.js';
-import type { Placement } from '../../tenancy/placement.js';
 import { addedServer } from '../../tenancy/server-rows.js';
 import { BY_ITSELF, type Origin } from '../audit/audit.js';
 import { noServer } from '../projects/choose-server.js';
@@ -35,6 +34,15 @@ export interface MoveEvents {
   readonly onEnd: (projectId: string) => void;
   /** Called if a move cannot be cleaned up, with the reason; it is retried again and again. */
   readonly onStuck: (move: MoveRow, reason: string) => void;
+}
+
+/** A move that is not stored yet. */
+interface Asked {
+  readonly id: string;
+  /** The name of the project. */
+  readonly name: string;
+  /** The name of the server. */
+  readonly to: string;
 }
 
 export class Moves {
@@ -81,26 +89,10 @@ export class Moves {
   async start(name: string, to: string, options: Omit<MoveOptions, 'signal'>, by: Origin): Promise<MoveRow> {
     if (this.running.size >= AT_ONCE)
       throw new EngineError('overloaded', `${AT_ONCE} moves are already running on this instance`);
-    const { id: projectId } = await this.projects.get(name);
-    if ((await this.rows.open(projectId)).length > 0) throw inTheWay(name);
+    const id = randomUUID();
     const abort = new AbortController();
     return new Promise((begun, refused) => {
-      const id = randomUUID();
-      let moved: Placement | null = null;
-      const underLock = async (lost: AbortSignal): Promise<true> => {
-        const move = await this.insert(id, name, to, options.mode);
-        begun(move);
-        const signal = AbortSignal.any([abort.signal, lost]);
-        if (await this.carryOut(move, { ...options, signal }, by)) moved = move.target;
-        return true;
-      };
-      const work = this.parts.control
-        .withProjectLock(projectId, underLock, WAIT_MS)
-        .then(async (done) => {
-          if (done === null) throw inTheWay(name);
-          // Requests run meanwhile. If this fails, autovacuum does it later.
-          if (moved !== null) await analyze(this.parts.servers.tenancyOf(moved), moved, abort.signal).catch(() => {});
-        })
+      const work = this.run({ id, name, to }, { ...options, signal: abort.signal }, by, begun)
         // Once the move has begun, its row holds the failure, or the next recovery settles it.
         .catch(refused)
         .finally(() => this.running.delete(id));
@@ -108,8 +100,26 @@ export class Moves {
     });
   }
 
+  /** @param begun is called once the move is stored */
+  private async run(asked: Asked, options: MoveOptions, by: Origin, begun: (move: MoveRow) => void): Promise<void> {
+    const { name } = asked;
+    const { id: projectId } = await this.projects.get(name);
+    if ((await this.rows.open(projectId)).length > 0) throw inTheWay(name);
+    const underLock = async (lost: AbortSignal) => {
+      const move = await this.insert(asked, options.mode);
+      begun(move);
+      const signal = AbortSignal.any([options.signal, lost]);
+      return { target: move.target, hasMoved: await this.carryOut(move, { ...options, signal }, by) };
+    };
+    const done = await this.parts.control.withProjectLock(projectId, underLock, WAIT_MS);
+    if (done === null) throw inTheWay(name);
+    const { target, hasMoved } = done;
+    // Requests run meanwhile. If this fails, autovacuum does it later.
+    if (hasMoved) await analyze(this.parts.servers.tenancyOf(target), target, options.signal).catch(() => {});
+  }
+
   /** Checks again under the lock, and stores the move. */
-  private async insert(id: string, name: string, to: string, mode?: MoveMode): Promise<MoveRow> {
+  private async insert({ id, name, to }: Asked, mode?: MoveMode): Promise<MoveRow> {
     const plan = await this.plan(name, to);
     requireNoObstacles(plan);
     const { project, to: server } = plan;

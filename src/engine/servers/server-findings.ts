@@ -6,7 +6,7 @@ import type { ServerAddress } from '../../pg/index.js';
 import { newestVersion, readMigrations } from '../../tenancy/migrate.js';
 import type { ServerFacts } from '../../tenancy/server-facts.js';
 import { replicationOf, timeOfCommit } from './server-health.js';
-import { CONNECTIONS_BESIDE_PROJECTS, withServiceSession } from '../../tenancy/service-pool.js';
+import { SERVICE_CONNECTIONS, withServiceSession } from '../../tenancy/service-pool.js';
 import { serviceWork } from '../../tenancy/service-work.js';
 import { ok, problem, warning } from './finding.js';
 import { examineSettings } from './recommended-settings.js';
@@ -107,7 +107,7 @@ function durability({ settings }: ServerFacts): Finding {
 }
 
 function connectionsOf(facts: ServerFacts, maxConnections: number, used: number | null): Finding {
-  const needed = maxConnections + CONNECTIONS_BESIDE_PROJECTS;
+  const needed = maxConnections + SERVICE_CONNECTIONS;
   const now = used === null ? '' : `, ${used} in use`;
   const found = `${facts.connections} available to ordinary roles${now}; this instance uses up to ${needed}`;
   if (facts.connections >= needed) return ok('connections', found);

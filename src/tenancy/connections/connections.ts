@@ -58,6 +58,13 @@ export class Lease {
   }
 }
 
+/** A connection that logs in. */
+interface Opening {
+  readonly project: string;
+  /** See {@link Lease}. */
+  mustClose: boolean;
+}
+
 /** Idle processes use 2 to 30 MiB. No reset frees memory such as `temp_buffers`. */
 const MAX_IDLE_MIB = 64;
 
@@ -77,11 +84,10 @@ export class Connections {
   /** Idle connections by project, the most recently used last. */
   private readonly idle = new Map<string, Lease[]>();
   private readonly lent = new Set<Lease>();
+  private readonly opening = new Set<Opening>();
   /** Connections open or being opened, by project. */
   private readonly counts = new Counts();
   private total = 0;
-  /** Connections being closed, which count until then. */
-  private readonly leaving = new Set<Lease>();
   /** The limit after Postgres ran out of connections, and when it ends. */
   private scarce = { most: Infinity, until: 0 };
   private readonly sweeper: NodeJS.Timeout;
@@ -121,11 +127,13 @@ export class Connections {
   async lendNew(project: string, placement: Placement, pool: PoolName): Promise<Lease> {
     this.makeRoom(project);
     this.count(project, 1);
+    const opening = { project, mustClose: false };
+    this.opening.add(opening);
     try {
       const lease = new Lease(project, pool, await this.login(placement, pool));
+      lease.mustClose = opening.mustClose;
       lease.session.onClose(() => {
         this.count(project, -1);
-        this.leaving.delete(lease);
         this.removeIdle(lease);
       });
       // The session may have closed before the listener was added.
@@ -135,6 +143,8 @@ export class Connections {
     } catch (error) {
       this.count(project, -1);
       throw error;
+    } finally {
+      this.opening.delete(opening);
     }
   }
 
@@ -156,9 +166,10 @@ export class Connections {
     return mustReset ? cleaned : null;
   }
 
-  /** Closes the connections of a project; busy ones after their request. */
+  /** Closes the connections of a project; busy ones, and those being opened, after their request. */
   closeProject(project: string): void {
     for (const lease of this.lent) if (lease.project === project) lease.closeAfterUse();
+    for (const opening of this.opening) if (opening.project === project) opening.mustClose = true;
     for (const lease of this.idle.get(project) ?? []) this.discard(lease);
   }
 
@@ -217,7 +228,7 @@ export class Connections {
       const [longest] = this.idle.get(project) ?? [];
       if (longest !== undefined) this.discard(longest);
     }
-    for (let excess = this.total - this.leaving.size - this.most; excess >= 0; excess--) {
+    for (let excess = this.total - this.most; excess >= 0; excess--) {
       const all = this.allIdle();
       if (all.length === 0) return;
       this.discard(leastUseful(all, performance.now()));
@@ -243,7 +254,6 @@ export class Connections {
 
   private discard(lease: Lease): void {
     this.removeIdle(lease);
-    if (!lease.session.closed) this.leaving.add(lease);
     void lease.session.close();
   }
 

@@ -3,6 +3,9 @@ import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
+import { Session } from '../../../src/pg/index.js';
+import { Connections } from '../../../src/tenancy/connections/connections.js';
+import type { Placement } from '../../../src/tenancy/placement.js';
 import { embeddedServer } from '../../support/postgres.js';
 import { startThrowaway } from '../../support/throwaway-postgres.js';
 import { onServer, startTestService, type TestProject } from '../../support/service.js';
@@ -151,4 +154,18 @@ it.runIf(process.platform === 'linux')('closes those whose backends keep much me
   } finally {
     await service.close();
   }
+});
+
+it('keeps no connection of a project that was closed while it logged in', async () => {
+  const open = async () => {
+    const session = await Session.connect({ ...embeddedServer().connection, connectionTimeoutMillis: 5_000 });
+    return { session, backend: { processId: session.processId, role: 'writer', seenAt: '' } };
+  };
+  const connections = new Connections({ open }, { total: 2, perProject: 2, idleMs: 60_000, isLocal: false });
+  const lending = connections.lendNew('moved', {} as Placement, 'typed');
+  connections.closeProject('moved');
+  await connections.release(await lending, () => {});
+  expect(connections.lendIdle('moved', 'typed')).toBeNull();
+  expect(connections.open).toBe(0);
+  connections.close();
 });
