@@ -66,8 +66,7 @@ describe.each(stages)('on %s', (_name, major, start) => {
     });
   };
 
-  const noneLeft = (project: TestProject) =>
-    vi.waitFor(async () => expect(await backends(project)).toBe(0), WAIT);
+  const noneLeft = (project: TestProject) => vi.waitFor(async () => expect(await backends(project)).toBe(0), WAIT);
 
   it('the revocation of its token: idle, in a transaction, and at work with a statement that catches everything', async () => {
     const project = await service.project();
@@ -232,7 +231,6 @@ it('the end of the service ends a session that logs in at the same time', async 
   const port = service.postgresPort ?? 0;
   const client = await RawClient.open(port);
   let closed = Promise.resolve();
-  const { openForClient } = ProjectSessions.prototype;
   const opening = vi.spyOn(ProjectSessions.prototype, 'openForClient');
   opening.mockImplementationOnce(async function (this: ProjectSessions, ...given) {
     closed = service.close();
@@ -240,7 +238,7 @@ it('the end of the service ends a session that logs in at the same time', async 
       const refused = await errorOf(RawClient.open(port));
       expect(refused.code).toBe('ECONNREFUSED');
     }, WAIT);
-    return openForClient.apply(this, given);
+    return this.openForClient(...given);
   });
   try {
     const answers = await client.logIn('writer', project.name, project.token);
