@@ -11,7 +11,7 @@ import type { Deadline } from './limits/deadline.js';
 import type { EventLoopThrottle } from './limits/event-loop-throttle.js';
 import { WaitBudget } from './limits/wait-budget.js';
 import { Rehearsal } from './database/rehearsal.js';
-import { awaitPosition, positionOf } from './database/position.js';
+import { awaitPosition, positionOf, UNKNOWN_POSITION } from './database/position.js';
 import type { OverQuota, QuotaImpact, Quotas } from './limits/quota.js';
 import type { Splitter } from './parser/splitter.js';
 import type { RequestTrace } from './database/trace.js';
@@ -102,9 +102,14 @@ export class Project {
     return at && new Project(row, shared, trace, { at, position });
   }
 
-  /** The position of its server after everything committed so far. */
-  position(): Promise<string> {
-    return positionOf(this.shared.database.servers.serverOf(this.row.placement));
+  /** The position of its server after everything committed so far. Never rejects: the write has already succeeded. */
+  async position(): Promise<string> {
+    try {
+      return await positionOf(this.shared.database.servers.serverOf(this.row.placement));
+    } catch {
+      // The server's URL has been replaced since the write began.
+      return UNKNOWN_POSITION;
+    }
   }
 
   get schemaCache(): SchemaCache {
