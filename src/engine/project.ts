@@ -30,8 +30,6 @@ export interface SharedServices {
 }
 
 export class Project {
-  /** How long this request may still wait, in any queue. */
-  readonly waitBudget: WaitBudget;
   /** null: the request's changes are kept. */
   rehearsal: Rehearsal | null = null;
 
@@ -44,9 +42,9 @@ export class Project {
      * The replica to read from, and the position that it must have reached; null: the server where the project lives.
      */
     private readonly replica: { readonly at: Replica; readonly position: string | undefined } | null = null,
-  ) {
-    this.waitBudget = new WaitBudget(shared.waitMs);
-  }
+    /** How long this request may still wait, in any queue. */
+    readonly waitBudget = new WaitBudget(shared.waitMs),
+  ) {}
 
   /** Makes this request a rehearsal: its changes are rolled back at the end. */
   rehearse(): Rehearsal {
@@ -97,9 +95,9 @@ export class Project {
    * @returns null if no replica answers
    */
   atReplica(position: string | undefined): Project | null {
-    const { row, shared, trace } = this;
+    const { row, shared, trace, waitBudget } = this;
     const at = shared.database.servers.replicas.next(row.replicas?.references ?? []);
-    return at && new Project(row, shared, trace, { at, position });
+    return at && new Project(row, shared, trace, { at, position }, waitBudget);
   }
 
   /** The position of its server after everything committed so far. Never rejects: the write has already succeeded. */
