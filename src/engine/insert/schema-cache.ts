@@ -107,10 +107,14 @@ export async function storeAndCheck(
     if (!(error instanceof PostgresError) || session.closed) throw error;
     // The check fails with a division by zero. One in a constraint or trigger fails earlier or later.
     if (error.sqlstate === SQLSTATE.DIVISION_BY_ZERO && ran.results.length === 1) return OUTDATED;
-    if (MAY_BE_A_RECORD.has(error.sqlstate) || !NO_RECORDS_FAULT.has(errorCode(error))) return REFUSED;
+    if (mayBeARecord(error)) return REFUSED;
     throw error;
   }
 }
+
+/** Whether the checked path may find a record at fault. */
+export const mayBeARecord = (error: PostgresError): boolean =>
+  MAY_BE_A_RECORD.has(error.sqlstate) || !NO_RECORDS_FAULT.has(errorCode(error));
 
 const stored = (results: readonly Result[]): Checked => ({ outcome: 'stored', results });
 const OUTDATED: Checked = { outcome: 'outdated', results: [] };

@@ -4,7 +4,7 @@
  */
 import type { EncodedBatch } from '../../codec/index.js';
 import { BatchAnswer } from '../../contract/wire/batch.js';
-import { type Fragment, ident, join, sql, type Step, trusted } from '../../pg/index.js';
+import { type Fragment, ident, join, PostgresError, sql, type Step, trusted } from '../../pg/index.js';
 import type { Lease } from '../../tenancy/connections/connections.js';
 import { type Column, POSTGRES_TYPES, type Table } from '../catalog/catalog.js';
 import type { IdempotencyKey } from '../write/idempotency.js';
@@ -13,7 +13,7 @@ import type { Project } from '../project.js';
 import { writeOnce } from '../write/write.js';
 import { type Inserted, rowsChanged, upsertAnswer } from './insert-answer.js';
 import { columnName } from './insert-statement.js';
-import { type CachedSchema, storeAndCheck } from './schema-cache.js';
+import { type CachedSchema, mayBeARecord, storeAndCheck } from './schema-cache.js';
 import { IS_NEW, onConflict, type UpsertRule } from './upsert.js';
 
 /** @throws EngineError as `insertRecords`. If nothing was stored, the checked path finds the reason. */
@@ -38,7 +38,14 @@ export async function storeByUpsert(
   if (idempotency === null) return project.use('typed', deadline, store);
   return writeOnce(project, { deadline, idempotency, stored: BatchAnswer }, async ({ lease, commit }) => {
     const outcome = await store(lease);
-    if (typeof outcome !== 'string') await commit([], outcome.answer, rowsChanged(outcome.answer));
+    if (typeof outcome === 'string') return outcome;
+    try {
+      await commit([], outcome.answer, rowsChanged(outcome.answer));
+    } catch (error) {
+      // Deferred constraints are checked now.
+      if (error instanceof PostgresError && !lease.session.closed && mayBeARecord(error)) return 'refused';
+      throw error;
+    }
     return outcome;
   });
 }
