@@ -103,7 +103,8 @@ export async function startService(
     };
     return { url, postgresPort, engine, firstToken, close: () => closing.run(), breakOff };
   } catch (error) {
-    await closing.run();
+    // The operator needs the cause, not what else failed after it.
+    await closing.run().catch(() => {});
     throw error;
   }
 }
@@ -154,13 +155,24 @@ export class Closing {
     this.steps.push(step);
   }
 
-  /** A second call waits for the first. */
+  /**
+   * Takes all steps, even if some fail. A second call waits for the first.
+   * @throws the first error
+   */
   run(): Promise<void> {
     return (this.running ??= this.takeSteps());
   }
 
   private async takeSteps(): Promise<void> {
-    for (const step of this.steps.splice(0).reverse()) await step();
+    const errors: unknown[] = [];
+    for (const step of this.steps.splice(0).reverse()) {
+      try {
+        await step();
+      } catch (error) {
+        errors.push(error);
+      }
+    }
+    if (errors.length > 0) throw errors[0];
   }
 }
 

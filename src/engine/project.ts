@@ -11,7 +11,7 @@ import type { Deadline } from './limits/deadline.js';
 import type { EventLoopThrottle } from './limits/event-loop-throttle.js';
 import { WaitBudget } from './limits/wait-budget.js';
 import { Rehearsal } from './database/rehearsal.js';
-import { awaitPosition, positionOf } from './database/position.js';
+import { awaitPosition, positionOf, UNKNOWN_POSITION } from './database/position.js';
 import type { OverQuota, QuotaImpact, Quotas } from './limits/quota.js';
 import type { Splitter } from './parser/splitter.js';
 import type { RequestTrace } from './database/trace.js';
@@ -30,8 +30,6 @@ export interface SharedServices {
 }
 
 export class Project {
-  /** How long this request may still wait, in any queue. */
-  readonly waitBudget: WaitBudget;
   /** null: the request's changes are kept. */
   rehearsal: Rehearsal | null = null;
 
@@ -44,9 +42,9 @@ export class Project {
      * The replica to read from, and the position that it must have reached; null: the server where the project lives.
      */
     private readonly replica: { readonly at: Replica; readonly position: string | undefined } | null = null,
-  ) {
-    this.waitBudget = new WaitBudget(shared.waitMs);
-  }
+    /** How long this request may still wait, in any queue. */
+    readonly waitBudget = new WaitBudget(shared.waitMs),
+  ) {}
 
   /** Makes this request a rehearsal: its changes are rolled back at the end. */
   rehearse(): Rehearsal {
@@ -97,14 +95,19 @@ export class Project {
    * @returns null if no replica answers
    */
   atReplica(position: string | undefined): Project | null {
-    const { row, shared, trace } = this;
+    const { row, shared, trace, waitBudget } = this;
     const at = shared.database.servers.replicas.next(row.replicas?.references ?? []);
-    return at && new Project(row, shared, trace, { at, position });
+    return at && new Project(row, shared, trace, { at, position }, waitBudget);
   }
 
-  /** The position of its server after everything committed so far. */
-  position(): Promise<string> {
-    return positionOf(this.shared.database.servers.serverOf(this.row.placement));
+  /** The position of its server after everything committed so far. Never rejects: the write has already succeeded. */
+  async position(): Promise<string> {
+    try {
+      return await positionOf(this.shared.database.servers.serverOf(this.row.placement));
+    } catch {
+      // The server's URL has been replaced since the write began.
+      return UNKNOWN_POSITION;
+    }
   }
 
   get schemaCache(): SchemaCache {

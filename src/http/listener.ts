@@ -166,8 +166,7 @@ function handleOddRequests(app: FastifyInstance, connections: ClientConnections)
 /** Lets running requests finish, and closes their connections after `ms`. */
 export async function finish(app: FastifyInstance, ms: number): Promise<void> {
   const late = setTimeout(() => app.server.closeAllConnections(), ms);
-  await app.close();
-  clearTimeout(late);
+  await app.close().finally(() => clearTimeout(late));
 }
 
 /**

@@ -33,9 +33,9 @@ export function serveRoute(
       if (caller === null) throw new Error('A route with access was reached without a caller');
       context.parsed = performance.now();
       refuseUnusedKey(request, route);
-      const unwatch = route.work === null ? null : engine.live.watch(liveRequest(request, caller, route));
       const call = { engine, settings, caller, request, reply, signal };
       const rehearsal = rehearsalOf(call, route);
+      const unwatch = route.work === null ? null : engine.live.watch(liveRequest(request, caller, route));
       const handled = await route.handle(call).finally(() => unwatch?.());
       const answer = rehearsal === null ? handled : rehearsedAnswer(handled, rehearsal);
       // A rehearsal stores nothing.

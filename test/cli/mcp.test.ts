@@ -83,9 +83,9 @@ describe('reports', () => {
     const token = await project.tokenWith('schema:read');
     const reader = await person({ CDP_URL: service.url, CDP_TOKEN: token });
     const query = { name: 'query', arguments: { sql: 'SELECT 1' } };
-    const input = `not JSON\n${line(1, 'tools/call', query)}${line(undefined, 'notifications/initialized')}\n${line(2, 'ping')}`;
+    const input = `not JSON\nnull\n${line(1, 'tools/call', query)}${line(undefined, 'notifications/initialized')}\n${line(2, 'ping')}`;
     const { code, stdout, stderr } = await reader.run(['mcp'], input);
-    expect([code, stderr]).toEqual([0, '']);
+    expect([code, stderr]).toEqual([0, 'body must be an object\n']);
     const answers = answersIn(stdout);
     expect(answers).toHaveLength(3);
     expect(answers).toContainEqual(

@@ -156,6 +156,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
     failure(await rehearse('POST', 'sql', { sql: 'SELECT 1', read_only: true }), 400, 'invalid_request');
     const headers = { 'idempotency-key': 'k' };
     failure(await project.call('POST', path('data/people'), { body: [{}], headers }), 400, 'invalid_request');
+    expect(service.engine.live.list()).toEqual([]);
   });
 
   it('is recorded in the audit log as a rehearsal', async () => {

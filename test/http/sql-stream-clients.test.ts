@@ -2,7 +2,8 @@
  * Clients of free SQL that read slowly, stop reading or leave (contract section 7): backpressure, cancellation, memory.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, type MockInstance, vi } from 'vitest';
+import { RunningRequest } from '../../src/engine/database/running-request.js';
 import { endEverything, startServe } from '../support/program.js';
 import { isIdle, runningRequests, startTestService, type TestProject, type TestService } from '../support/service.js';
 import { CSV, NDJSON, openStream, statementsWith, until } from '../support/stream.js';
@@ -97,6 +98,18 @@ describe('a client', () => {
       await until(async () => (await statementsWith(service, 'mark_left')).length === 0, SOON_MS);
       await until(isFree, SOON_MS);
     }
+  });
+
+  it('that leaves while it reads nothing no longer holds Postgres back, so that the cancel can take effect', async () => {
+    const answer = await open(WIDE('mark_paused'), NDJSON);
+    await until(async () => (await statementsWith(service, 'mark_paused'))[0] === 'ClientWrite', SOON_MS);
+    const [resumed, ended] = (['resume', 'end'] as const).map((step) => vi.spyOn(RunningRequest.prototype, step));
+    answer.sent.destroy();
+    await until(async () => (await statementsWith(service, 'mark_paused')).length === 0, SOON_MS);
+    await until(isFree, SOON_MS);
+    const first = (spy?: MockInstance) => Math.min(...(spy?.mock.invocationCallOrder ?? []));
+    expect(first(resumed)).toBeLessThan(first(ended));
+    vi.restoreAllMocks();
   });
 
   it('that leaves before any answer has the same, whatever it accepts', async () => {

@@ -206,6 +206,22 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(triggered.postgres?.detail).toBeUndefined();
     });
 
+    it('a record that violates a deferred constraint, by number, with an Idempotency-Key or without', async () => {
+      await project.rows(`CREATE TABLE pets (tag bigint PRIMARY KEY, owner text REFERENCES people (email)
+        DEFERRABLE INITIALLY DEFERRED)`);
+      await upsert([ADA]);
+      const pets = [
+        { tag: 1, owner: ADA.email },
+        { tag: 2, owner: 'nobody' },
+      ];
+      for (const headers of [{}, { 'idempotency-key': 'pets' }]) {
+        const answer = await upsert(pets, 'on_conflict=tag', '/api/cdp/data/pets', headers);
+        expect(failure(answer, 400, 'constraint_violation').errors).toMatchObject([{ record: 1 }]);
+      }
+      expect(await project.rows('DELETE FROM pets RETURNING tag')).toEqual([]);
+      await project.rows('DROP TABLE pets');
+    });
+
     it('a view', async () => {
       await project.rows('CREATE OR REPLACE VIEW seen AS SELECT * FROM people');
       failure(await upsert([ADA], 'on_conflict=email', '/api/cdp/data/seen'), 400, 'invalid_request');

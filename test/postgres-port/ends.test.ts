@@ -3,6 +3,7 @@
  * backend is left.
  */
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { ProjectSessions } from '../../src/tenancy/connections/project-session.js';
 import {
   inProject,
   startOwnService,
@@ -29,6 +30,8 @@ const stages: [string, number, () => Promise<TestService>][] = [
     () => startTestService(SETTINGS, server),
   ]),
 ];
+
+const WAIT = { timeout: 20_000, interval: 100 };
 
 /** Settings by which a session might try to stay, and a statement that catches its cancellation. */
 const STUBBORN = `SET idle_in_transaction_session_timeout = 0; SET statement_timeout = 0; SET client_connection_check_interval = 0;
@@ -63,8 +66,7 @@ describe.each(stages)('on %s', (_name, major, start) => {
     });
   };
 
-  const noneLeft = (project: TestProject) =>
-    vi.waitFor(async () => expect(await backends(project)).toBe(0), { timeout: 20_000, interval: 100 });
+  const noneLeft = (project: TestProject) => vi.waitFor(async () => expect(await backends(project)).toBe(0), WAIT);
 
   it('the revocation of its token ends a session: idle, in a transaction, and running a statement that catches everything', async () => {
     const project = await service.project();
@@ -221,6 +223,33 @@ it('the end of the service ends its sessions, active or idle', async () => {
     '57P01',
     '57P01',
   ]);
+});
+
+it('the end of the service ends a session that logs in at the same time', async () => {
+  const service = await startTestService(SETTINGS);
+  const project = await service.project();
+  const port = service.postgresPort ?? 0;
+  const client = await RawClient.open(port);
+  let closed = Promise.resolve();
+  const opening = vi.spyOn(ProjectSessions.prototype, 'openForClient');
+  opening.mockImplementationOnce(async function (this: ProjectSessions, ...given) {
+    closed = service.close();
+    await vi.waitFor(async () => {
+      const refused = await errorOf(RawClient.open(port));
+      expect(refused.code).toBe('ECONNREFUSED');
+    }, WAIT);
+    return this.openForClient(...given);
+  });
+  try {
+    const answers = await client.logIn('writer', project.name, project.token);
+    expect(answers.at(-1)?.type).toBe('Z');
+    await vi.waitFor(() => expect(client.isClosed).toBe(true), WAIT);
+    expect(errorsIn(await client.until('none'))).toEqual(['57P01']);
+  } finally {
+    opening.mockRestore();
+    client.close();
+    await closed;
+  }
 });
 
 it('kill -9 of its Postgres ends a session, and the next login starts the server again', async () => {

@@ -3,7 +3,8 @@ import { access } from 'node:fs/promises';
 import { Agent, get } from 'node:http';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { openStage } from '../embedded/stage.js';
 import {
   endEverything,
   eventually,
@@ -133,6 +134,18 @@ it('running requests get no longer than --shutdown-ms', async () => {
   expect(performance.now() - before).toBeLessThan(15_000);
   await broken;
   expect(await postmastersIn(dataDir)).toEqual([]);
+});
+
+it('stops Postgres even if an earlier step fails', async () => {
+  const stage = await openStage();
+  const { engine } = stage.service;
+  const close = engine.close.bind(engine);
+  vi.spyOn(engine, 'close').mockImplementation(async () => {
+    await close();
+    throw new Error('It failed at the end');
+  });
+  await expect(stage.close()).rejects.toThrow('It failed at the end');
+  expect(await postmastersIn(stage.dataDir)).toEqual([]);
 });
 
 const exists = (path: string): Promise<boolean> =>

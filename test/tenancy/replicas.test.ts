@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
 import { CdpClient } from '../../src/client/client.js';
+import type { Placement } from '../../src/tenancy/placement.js';
 import { type Cluster, startCluster } from '../faults/support/cluster.js';
 import { variableWith } from '../support/added-server.js';
 import { connected } from '../support/postgres.js';
@@ -269,6 +270,44 @@ describe.each([
     expect(await tells('POST', '/api/cdp/sql', { sql: 'SELECT 1', read_only: true })).toBe(false);
     expect(await tells('GET', '/api/cdp/schema')).toBe(false);
   });
+
+  it('a write during which the URL of its server is replaced succeeds, with an unknown position', async () => {
+    // The URL of the first server is a setting.
+    if (server === 'default') return;
+    await set({ replicas: [replica] });
+    await expect.poll(() => insert(0), PATIENT).not.toBe('none');
+    await expect.poll(() => service.engine.serverWatch.states.length, PATIENT).toBe(1);
+    const { placement } = await service.engine.projects.get(project.name);
+    const [, before = ''] = placement.added?.urlReference.split(':') ?? [];
+    const after = variableWith(process.env[before] ?? '');
+    const { connection } = cluster.primary();
+    const { status, text, headers } = await connected(
+      { ...connection, database: placement.database },
+      async (client) => {
+        await client.query('BEGIN; LOCK TABLE data.events IN SHARE MODE');
+        const writing = project.call('POST', '/api/cdp/sql', { body: { sql: 'INSERT INTO events (n) VALUES (77)' } });
+        const waiting = `SELECT FROM pg_locks WHERE NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`;
+        await expect.poll(async () => (await client.query(waiting)).rowCount, PATIENT).toBe(1);
+        expect((await set({ url_reference: `env:${after}` })).status).toBe(200);
+        delete process.env[before];
+        await expect.poll(() => wasForgotten(placement), PATIENT).toBe(true);
+        await client.query('COMMIT');
+        return writing;
+      },
+    );
+    expect([status, headers.get('x-consistency')], text).toEqual([200, 'unknown']);
+    expect((await has(77, { position: 'unknown' })).count).toBe(1);
+  });
+
+  /** A server at a former URL. */
+  function wasForgotten(placement: Placement): boolean {
+    try {
+      service.engine.servers.serverOf(placement);
+      return false;
+    } catch {
+      return true;
+    }
+  }
 
   it('passes on to the primary what a standby refuses or cancels', async () => {
     await project.rows('CREATE UNLOGGED TABLE fleeting (n int); INSERT INTO fleeting VALUES (1)');

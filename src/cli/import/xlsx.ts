@@ -17,7 +17,7 @@ export async function openWorkbook(path: string, size: number | null, options: R
   if (size === null) throw new UsageError(`${label}: a workbook must be a regular file, not a pipe`);
   if (size > LIMIT_MIB * 1024 * 1024)
     throw new UsageError(`${label} is larger than ${LIMIT_MIB} MiB`, 'Save the sheet as CSV, which may have any size');
-  let [isClosed, hasEnded] = [false, false];
+  let [isClosed, hasEnded, hasRows] = [false, false, false];
   const { sheet, skipLines, columns } = options;
   const rows = async function* (): AsyncGenerator<CsvRecord, void> {
     let width = columns?.length;
@@ -27,6 +27,7 @@ export async function openWorkbook(path: string, size: number | null, options: R
         sheet === undefined ? {} : { sheet },
       )) {
         if (isClosed) return;
+        hasRows = true;
         const cells = values.map((value) => cellOf(value, options));
         if (index < skipLines || cells.every((cell) => cell === null)) continue;
         width ??= cells.length;
@@ -38,7 +39,7 @@ export async function openWorkbook(path: string, size: number | null, options: R
         `${label} cannot be read as a workbook: ${error instanceof Error ? error.message : String(error)}`,
       );
     }
-    if (width === undefined) {
+    if (width === undefined || !hasRows) {
       const names = sheet === undefined ? [] : await sheetNames(path);
       if (sheet === undefined || names.includes(sheet))
         throw new UsageError(sheet === undefined ? `${label} is empty` : `${label}: the sheet "${sheet}" is empty`);

@@ -56,7 +56,8 @@ class Bridge {
   take(line: string): void {
     let message: Message;
     try {
-      message = JSON.parse(line) as Message;
+      // The service rejects what is not a message.
+      message = (JSON.parse(line) ?? {}) as Message;
     } catch {
       return this.fail(null, 'This is not JSON', {}, PARSE_ERROR);
     }

@@ -17,7 +17,7 @@ const CHECK_MS = 10;
 const ANSWER_MS = 1_000;
 
 /** The position if the primary cannot be asked: reads after such a write go to the primary. */
-const UNKNOWN = 'unknown';
+export const UNKNOWN_POSITION = 'unknown';
 
 const LSN_DIGITS = 16;
 
@@ -43,7 +43,7 @@ export function positionOf(server: Server): Promise<string> {
     const [[cluster, timeline, lsn] = []] = await server.pool.query(INSERTED);
     return position(cluster ?? '', parseInt(timeline ?? '', 16), lsn ?? '');
   });
-  const known = asked.catch(() => UNKNOWN);
+  const known = asked.catch(() => UNKNOWN_POSITION);
   gathered.set(server, known);
   return known;
 }

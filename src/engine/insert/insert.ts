@@ -147,7 +147,14 @@ async function storeByUpsert(
   if (idempotency === null) return project.use('typed', deadline, store);
   return writeOnce(project, { deadline, idempotency, stored: BatchAnswer }, async ({ lease, commit }) => {
     const outcome = await store(lease);
-    if (typeof outcome !== 'string') await commit([], outcome.answer, rowsChanged(outcome.answer));
+    if (typeof outcome === 'string') return outcome;
+    try {
+      await commit([], outcome.answer, rowsChanged(outcome.answer));
+    } catch (error) {
+      // Deferred constraints are checked now.
+      if (error instanceof PostgresError && !lease.session.closed && mayBeARecord(error)) return 'refused';
+      throw error;
+    }
     return outcome;
   });
 }
@@ -185,10 +192,14 @@ async function storeAndCheck(
     if (!(error instanceof PostgresError) || session.closed) throw error;
     // The check fails with a division by zero. One in a constraint or trigger fails earlier or later.
     if (error.sqlstate === SQLSTATE.DIVISION_BY_ZERO && ran.results.length === 1) return OUTDATED;
-    if (MAY_BE_A_RECORD.has(error.sqlstate) || !NO_RECORDS_FAULT.has(errorCode(error))) return REFUSED;
+    if (mayBeARecord(error)) return REFUSED;
     throw error;
   }
 }
+
+/** Whether the checked path may find a record at fault. */
+const mayBeARecord = (error: PostgresError): boolean =>
+  MAY_BE_A_RECORD.has(error.sqlstate) || !NO_RECORDS_FAULT.has(errorCode(error));
 
 const stored = (results: readonly Result[]): Checked => ({ outcome: 'stored', results });
 const OUTDATED: Checked = { outcome: 'outdated', results: [] };

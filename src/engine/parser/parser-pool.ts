@@ -105,7 +105,12 @@ export class ParserPool {
     // Without the flags of the process: some of them (`--input-type`) are invalid for a file.
     const thread = new Worker(WORKER_FILE, { execArgv: [], resourceLimits: { maxOldGenerationSizeMb: HEAP_MB } });
     this.threads.add(thread);
-    thread.once('exit', () => this.threads.delete(thread));
+    thread.once('exit', () => {
+      this.threads.delete(thread);
+      // It may have run out of memory while it was idle.
+      clearTimeout(this.idle.get(thread));
+      this.idle.delete(thread);
+    });
     // Errors reject the promise of the reply; without a listener they would end the process.
     thread.on('error', () => undefined);
     return thread;

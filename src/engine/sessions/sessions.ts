@@ -130,10 +130,9 @@ export class Sessions {
     this.closing = true;
     this.limits.close();
     this.prepared.close();
-    const reason = terminated('the service is shutting down', 'overloaded');
     await Promise.all(
       [...this.open].map((session) => {
-        session.end(reason);
+        session.end(shutDown());
         return session.release();
       }),
     );
@@ -189,6 +188,8 @@ export class Sessions {
       this.record(over);
     });
     this.open.add(session);
+    // Shutdown may have begun during the login.
+    if (this.closing) session.end(shutDown());
     return session;
   }
 
@@ -206,6 +207,8 @@ export class Sessions {
     this.counts.add(project, change);
   }
 }
+
+const shutDown = () => terminated('the service is shutting down', 'overloaded');
 
 const add = (counts: Map<SessionErrorCode, number>, code: SessionErrorCode) =>
   counts.set(code, (counts.get(code) ?? 0) + 1);

@@ -2,7 +2,6 @@
  * Client connections: tracks requests without an answer, refuses bytes that are not a request, and closes the
  * connections when the service stops.
  */
-import { once } from 'node:events';
 import type { Server, ServerResponse } from 'node:http';
 import { Server as NetServer, type Socket } from 'node:net';
 import { randomUUID } from 'node:crypto';
@@ -78,7 +77,8 @@ export class ClientConnections {
     // After the first error, the parser's state is undefined.
     if (connection.isRefused) return;
     connection.isRefused = true;
-    await Promise.all(earlier.map((response) => once(response, 'close')));
+    // Not `once` of node:events, which rejects on an error of the response.
+    await Promise.all(earlier.map((response) => new Promise((resolve) => response.once('close', resolve))));
     const { latest } = connection;
     // A request that was refused before its body was read has already been answered.
     const isAnswered = latest !== null && !latest.req.complete && latest.headersSent;

@@ -96,7 +96,7 @@ export async function streamResponse(
       const hasRoom = raw.write(chunk.bytes, (error) => {
         if (!error) chunk.free();
       });
-      return hasRoom ? undefined : drained(raw, settings.streamStallMs);
+      return hasRoom || raw.destroyed ? undefined : drained(raw, settings.streamStallMs);
     },
   };
   try {
@@ -117,13 +117,18 @@ export async function streamResponse(
   await finished(raw).catch(() => {});
 }
 
-/** Resolves when more may be written. A client that reads nothing for `stallMs` is disconnected. */
+/**
+ * Resolves when more may be written, or the client has left: the statement's answer to the cancel must be read. A
+ * client that reads nothing for `stallMs` is disconnected.
+ */
 function drained(raw: ServerResponse, stallMs: number): Promise<void> {
   raw.setTimeout(stallMs);
   return new Promise((resolve) => {
-    raw.once('drain', () => {
+    const done = () => {
+      raw.off('drain', done).off('close', done);
       raw.setTimeout(0);
       resolve();
-    });
+    };
+    raw.once('drain', done).once('close', done);
   });
 }

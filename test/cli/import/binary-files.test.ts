@@ -162,6 +162,7 @@ it('reads the first sheet of a workbook, or the one that --sheet names', async (
   expect(await load(...named)).toMatchObject({ code: 0 });
   for (const [options, said] of [
     [['openpyxl.xlsx', '--sheet', 'Third'], 'has no sheet "Third"\nIts sheets are '],
+    [['openpyxl.xlsx', '--sheet', 'Third', '--columns', 'a,b'], 'has no sheet "Third"\nIts sheets are '],
     [['pyarrow.parquet', '--sheet', 'Third'], 'pyarrow.parquet is not an Excel workbook'],
     [['openpyxl.xlsx', '--flatten'], 'an Excel workbook; --flatten is for JSON'],
     [['-', '--format', 'parquet'], 'standard input: Parquet must be a regular file'],

@@ -269,6 +269,16 @@ describe('refuses', () => {
 });
 
 describe('protects', () => {
+  it('parses on if a thread dies while it is idle', async () => {
+    const own = new Splitter();
+    const two = 'SELECT 1; SELECT 2';
+    expect(await own.split(two, asker())).toHaveLength(2);
+    const { parsers } = own as unknown as { parsers: { threads: Set<Worker> } };
+    for (const thread of parsers.threads) await thread.terminate();
+    expect(await own.split(two, asker())).toHaveLength(2);
+    await own.close();
+  });
+
   it('the event loop while it parses', async () => {
     let ticks = 0;
     const timer = setInterval(() => ticks++, 5);
