@@ -142,7 +142,7 @@ export const SETTINGS = named({
     integer(0, 100_000),
     'Let at most this many requests of one project wait; reject further ones with 503.',
   ),
-  waitMs: setting(5_000, milliseconds(1, 60_000), 'Reject a request that has waited this long for a slot.'),
+  waitMs: setting(5_000, milliseconds(1, 60_000), 'Reject a request that has waited this long for its turn.'),
   projectQuota: setting<number | null>(
     null,
     quota,

@@ -232,7 +232,7 @@ export const viewsOnColumn = (schema: string, table: string, column: string): St
     WHERE c.relnamespace = ${schemaOid(schema)} AND c.relname = ${table}
     ORDER BY 1`;
 
-/** Reads the rows of {@link tableByName} and {@link allTables}. */
+/** Reads the rows of {@link tableByName}, {@link tableToWrite} and {@link allTables}. */
 export function readTables(schema: string, rows: readonly Row[]): Table[] {
   const tables = new Map<string, Table & { columns: Column[] }>();
   for (const [

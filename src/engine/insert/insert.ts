@@ -90,7 +90,7 @@ async function schemaOf(project: Project, tableName: string, deadline: Deadline)
 /**
  * Stores the batch in one COPY with waiting batches of other requests. A batch with a key goes alone, in the
  * transaction that holds the key.
- * @returns nothing was stored unless it says `stored`
+ * @returns the answer if the batch was stored; if nothing was stored, 'refused' or 'outdated'
  */
 async function storeByCopy(
   project: Project,
