@@ -1,7 +1,6 @@
 /**
- * Every setting, declared once: default, kind and description. Its key gives its name: the flag, the key in the file
- * and, in capitals, the environment variable. `--help`, `cdp config`, the docs test and the validation derive from this
- * table.
+ * Declares every setting once: default, kind and description. The key gives the name of the flag, of the key in the
+ * file and of the environment variable. `--help`, `cdp config`, the docs test and the validation use this table.
  */
 import { resolve } from 'node:path';
 import { AUDIT_MODES, AUDIT_STATEMENTS, type AuditMode, type AuditStatements } from './contract/audit.js';
