@@ -157,8 +157,8 @@ export class Fleet {
   }
 
   /**
-   * Makes a new server from the template. It is started on demand.
-   * @returns bytes of its database
+   * Creates a new server from the template. It is started on demand.
+   * @returns the bytes of its database
    */
   async create(id: string): Promise<number> {
     const template = await this.template();
