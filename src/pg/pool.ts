@@ -1,17 +1,19 @@
-/** A few sessions of one role, for short queries: lent one at a time, opened when needed, closed when idle. */
+/**
+ * A few sessions of one role for short queries. They are lent one at a time, opened on demand, and closed when idle.
+ */
 import type { Result, Row } from './answers.js';
 import { AnswerTimeout, ConnectionLost } from './errors.js';
 import type { PipelineOptions, Session, Step } from './session.js';
 import type { Statement } from './sql.js';
 
 interface PoolOptions {
-  /** Sessions at most. */
+  /** The most sessions. */
   readonly max: number;
-  /** Idle sessions that stay open. */
+  /** The number of idle sessions that stay open. */
   readonly kept?: number;
-  /** Closes the others after they have been idle for this long. */
+  /** Closes the other ones after they have been idle for this long. */
   readonly idleMs: number;
-  /** How long to wait for a session while all are in use. */
+  /** How long to wait for a session if all are in use. */
   readonly waitMs: number;
 }
 
@@ -21,10 +23,10 @@ interface Waiting {
 }
 
 export class Pool {
-  /** The last one used is lent first. */
+  /** The session used last is lent first. */
   private readonly idle: { readonly session: Session; readonly timer: NodeJS.Timeout }[] = [];
   private readonly waiting: Waiting[] = [];
-  /** Open, or being opened. */
+  /** The number of sessions that are open or being opened. */
   private count = 0;
   private closing: Promise<unknown>[] | null = null;
 
@@ -35,7 +37,7 @@ export class Pool {
   ) {}
 
   /**
-   * Lends a session until `work` is done; if it is in a transaction then, it is closed.
+   * Lends a session for the duration of `work`. If it is in a transaction afterwards, it is closed.
    * @throws what `connect` throws, ConnectionLost if none becomes free in time; what `work` throws
    */
   async use<T>(work: (session: Session) => Promise<T>): Promise<T> {
@@ -43,7 +45,7 @@ export class Pool {
     try {
       return await work(session);
     } catch (error) {
-      // The idle ones are probably dead too, and each would cost a query its whole time limit.
+      // The idle sessions are probably dead, too, and each would cost a query its whole time limit.
       if (error instanceof AnswerTimeout) for (const other of this.idle.splice(0)) other.session.destroy(error);
       throw error;
     } finally {
@@ -51,17 +53,26 @@ export class Pool {
     }
   }
 
-  /** One statement, its rows. @throws PostgresError, ConnectionLost */
+  /**
+   * Runs a statement and returns its rows.
+   * @throws PostgresError, ConnectionLost
+   */
   query(statement: Statement, options?: PipelineOptions): Promise<Row[]> {
     return this.use((session) => session.query(statement, options));
   }
 
-  /** Several in one round trip. @throws PostgresError, ConnectionLost */
+  /**
+   * Runs several steps in one round trip.
+   * @throws PostgresError, ConnectionLost
+   */
   run(steps: readonly Step[], options?: PipelineOptions): Promise<Result[]> {
     return this.use((session) => session.run(steps, options));
   }
 
-  /** Closes idle sessions now, and lent ones when they come back. @returns when all are closed */
+  /**
+   * Closes idle sessions now, and lent ones when they are returned.
+   * @returns when the idle ones are closed
+   */
   async close(): Promise<void> {
     this.closing ??= [];
     for (const { reject } of this.waiting.splice(0)) reject(new ConnectionLost('The pool was closed'));
@@ -130,7 +141,7 @@ export class Pool {
     this.freed();
   }
 
-  /** A waiting caller opens one instead. */
+  /** A waiting caller opens a session instead. */
   private freed(): void {
     this.count--;
     const next = this.waiting.shift();
