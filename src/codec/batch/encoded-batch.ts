@@ -1,7 +1,4 @@
-/**
- * A batch as rows of COPY; or its columns as arrays in Postgres's binary format (array_recv in the sources of
- * Postgres).
- */
+/** A batch as rows of COPY, or its columns as arrays in Postgres's binary format (array_recv in Postgres's sources). */
 import type { ColumnType } from '../../contract/column-types.js';
 import { freeBuffer } from '../buffers.js';
 import type { BatchColumn } from './column.js';
@@ -17,25 +14,23 @@ const ELEMENT_OIDS: Readonly<Record<ColumnType, number>> = {
 };
 const UUID_OID = 2950;
 
-/** Dimensions, whether there are NULLs, the type of the elements, their number, the lower bound. */
+/** Number of dimensions, flag for NULLs, element type, number of elements, lower bound. */
 const HEADER_BYTES = 20;
 
 export class EncodedBatch {
   constructor(
     readonly records: number,
-    /** `marked`: text in which `\D` stands for a column's default. */
+    /** `marked`: text in which `\D` represents a column's default. */
     readonly format: BatchFormat,
-    /**
-     * Indices of the table's columns, in the order of a row's cells; often the same array as that of the batch before.
-     */
+    /** Indexes of the table's columns, in the order of a row's cells; often the same array as in the previous batch. */
     readonly columns: readonly number[],
     /** Without COPY's header and trailer. */
     readonly data: Uint8Array,
   ) {}
 
   /**
-   * A field of COPY is an element of an array: its length and its bytes, or -1 for NULL.
-   * @returns an array for each column of the batch; null if the batch is not in binary
+   * Uses that a field of COPY has the format of an array element: its length and its bytes, or -1 for NULL.
+   * @returns an array for each column of the batch; null if the batch is not binary
    */
   columnArrays(table: readonly BatchColumn[]): Buffer[] | null {
     const { records, format, columns, data } = this;
@@ -54,7 +49,7 @@ export class EncodedBatch {
     return fields.map((own, i) => Buffer.concat([headerOf(records, table[columns[i] ?? 0]?.type ?? null), ...own]));
   }
 
-  /** After this the rows must not be read. */
+  /** The rows must not be read afterwards. */
   free(): void {
     freeBuffer(this.data);
   }
