@@ -1,4 +1,4 @@
-/** Passes bytes between a client and its connection to Postgres, each way as fast as the receiver reads. */
+/** Relays bytes between a client and its connection to Postgres, each way as fast as the receiver reads. */
 import type { Socket } from 'node:net';
 import type { ClientSession } from '../engine/sessions/client-session.js';
 import { SessionError } from '../engine/sessions/session-error.js';
@@ -7,16 +7,16 @@ import { PostgresError } from '../pg/index.js';
 import { BACKEND, errorResponse, MessageScan, readErrorFields, TERMINATE } from '../pg/protocol.js';
 import { ReadOnlyFilter } from './read-only-filter.js';
 
-/** How long a client has to read why its session ends. */
+/** How long a client may take to read why its session ends. */
 const LINGER_MS = 2_000;
 
 const ERRORS: ReadonlySet<number> = new Set([BACKEND.error]);
 
 /**
- * Relays until one side ends.
- * @param classify says what a reader's text may do
+ * Relays until one side ends the connection.
+ * @param classify decides what a reader's text may do
  * @param received bytes that the client has sent after its login
- * @returns when the backend is gone
+ * @returns when the backend has exited
  */
 export async function relay(
   client: Socket,
@@ -27,7 +27,7 @@ export async function relay(
   const { loggedIn, owner } = session;
   const { socket: backend } = loggedIn;
   const isReader = owner.role === 'reader';
-  /** Postgres, or the filter, takes no more bytes for now. */
+  /** Postgres, or the filter, accepts no more bytes for now. */
   let [isFull, isPaused] = [false, false];
   const applyBackpressure = () => void (isFull || isPaused ? client.pause() : client.resume());
   const toBackend = (bytes: Buffer) => {
@@ -40,7 +40,7 @@ export async function relay(
     });
   };
   const fail = (error: SessionError) => session.end(error);
-  /** An error in what either side sends ends only the session. */
+  /** An error caused by either side's bytes ends only the session. */
   const guarded = (work: () => void) => {
     try {
       work();
@@ -56,7 +56,7 @@ export async function relay(
   let hasTerminated = false;
   const read = (chunk: Buffer) => {
     if (session.ending !== null) return;
-    // Some clients send more after it: node-postgres does if it ends with queries in its queue.
+    // Some clients send more after Terminate: node-postgres does if its queue contains queries when it ends.
     hasTerminated ||= chunk.subarray(0, TERMINATE.length).equals(TERMINATE);
     hasTerminated ||= chunk.subarray(-TERMINATE.length).equals(TERMINATE);
     session.received += chunk.length;
@@ -70,7 +70,7 @@ export async function relay(
     filter?.onServerMessage(type, body);
   });
   const toClient = (bytes: Buffer, end: number) => {
-    // The socket may write it after this call returns, when the buffer holds other bytes.
+    // The socket may write the bytes after this call returns, when the buffer has other contents.
     const chunk = Buffer.from(bytes.subarray(0, end));
     session.sent += end;
     filter?.hideContext(chunk);
@@ -120,7 +120,7 @@ export async function relay(
 export const fatal = ({ sqlstate, message, hint }: SessionError) =>
   ({ severity: 'FATAL', sqlstate, message, hint }) as const;
 
-/** @param body only the beginning of a long error: a zero byte ends the field that is cut off */
+/** @param body of a long error only the beginning: a zero byte ends the field that is cut off */
 function asError(body: Buffer): PostgresError {
   const fields = Buffer.concat([body, Buffer.alloc(1)]);
   return PostgresError.fromFields(readErrorFields(fields, 0, fields.length));
