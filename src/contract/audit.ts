@@ -42,7 +42,7 @@ export const AUDIT_OPERATIONS = [
   'project.move',
   'project.plan_move',
   'project.list',
-  /** The project's Postgres server exited, or the service stopped it because it filled the disk. */
+  /** The project's Postgres server exited unexpectedly, or the service stopped it because it filled the disk. */
   'project.crash',
   'project.backup',
   /** Starts or stops archiving the write-ahead log of the project's server. */

@@ -5,8 +5,7 @@ export const SUPERUSER = 'cdp_service';
 export const PORT = 5432;
 
 /**
- * Who may log in (Postgres manual 20.1). The socket is in a folder of mode 700, which only the service can enter. TCP
- * is off.
+ * Who may log in (Postgres manual 20.1). Only the service can access the socket, whose folder has mode 700. TCP is off.
  */
 export const HBA = `\
 # TYPE  DATABASE  USER  METHOD

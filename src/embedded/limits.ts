@@ -27,7 +27,7 @@ const MIN_MIB = 160;
 const IDLE_MIB = 4;
 const IDLE_SHARE = 1 / 6;
 
-/** … but each request that may run at once needs one, and more processes than this are not useful. */
+/** … but each request that may run at once needs one, and no machine is expected to need more than this. */
 const MIN_CONNECTIONS = 80;
 const MAX_CONNECTIONS = 1_000;
 

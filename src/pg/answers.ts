@@ -5,7 +5,6 @@ import { BACKEND, readTag, readTextRow } from './messages.js';
 /** A row in text format. */
 export type Row = (string | null)[];
 
-/** The result of one step. */
 export interface Result {
   /** Command tag, for instance `INSERT 0 250`. */
   readonly tag: string;

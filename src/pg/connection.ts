@@ -37,7 +37,6 @@ interface Request extends RequestOptions {
   error: PostgresError | CommitNotReplicated | null;
 }
 
-/** Limits of a connection. */
 export interface ConnectionLimits {
   /** The longest row of a result or of COPY, in bytes. */
   readonly maxRowBytes?: number;

@@ -30,7 +30,6 @@ export class Pool {
   private count = 0;
   private closing: Promise<unknown>[] | null = null;
 
-  /** @param connect opens a session */
   constructor(
     private readonly connect: () => Promise<Session>,
     private readonly options: PoolOptions,

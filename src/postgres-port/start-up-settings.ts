@@ -13,7 +13,7 @@ export interface StartUpSettings {
 const NAME = /^[a-z_][a-z0-9_.]*$/;
 
 const REFUSED = new Set([
-  // They determine the session's role, for which the token is decisive.
+  // They would change the session's role, which the token determines.
   ...['role', 'session_authorization', 'replication'],
   // The backend would sleep for up to half an hour, after the login had timed out and released its slot.
   'post_auth_delay',

@@ -90,7 +90,7 @@ export async function hasTriggers(session: Session, placement: Placement): Promi
   return has === 't';
 }
 
-/** The service created own servers and is superuser there. Such a target need not run yet. */
+/** On a project's own server, which may not be running yet, the service is superuser. */
 function mayReplicate(tenancy: Tenancy, target: Pick<Placement, 'server'>): Promise<boolean> {
   if (tenancy instanceof OwnServerTenancy) return Promise.resolve(true);
   const { address } = tenancy.serverOf(target);
