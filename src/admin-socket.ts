@@ -1,6 +1,6 @@
 /**
- * The admin socket: finding, creating and removing it. The process that owns the data directory listens there: the
- * service, or a command if no service runs. All other commands call it.
+ * Creates, finds and removes the admin socket. The process that owns the data directory listens on it: the service, or
+ * a command if no service runs. All other commands connect to it.
  */
 import { chmod, lstat, mkdtemp, readlink, rename, rm, rmdir, symlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
@@ -18,10 +18,10 @@ export interface AdminSocket {
   breakOff(): void;
 }
 
-/** In a data directory: the socket, or a link to it. */
+/** In the data directory: the socket, or a link to it. */
 const socketPath = (folder: string): string => join(folder, 'admin.sock');
 
-/** The socket of a data directory; null: there is none. */
+/** The path of the data directory's socket; null: there is none. */
 export async function findAdminSocket(folder: string): Promise<string | null> {
   const path = socketPath(folder);
   try {
@@ -32,7 +32,7 @@ export async function findAdminSocket(folder: string): Promise<string | null> {
   }
 }
 
-/** Listens in the folder. Only its owner may call this: a socket that exists was left by a killed process. */
+/** Listens in the folder. Only its owner may call this, because it replaces a socket that a killed process left. */
 export async function openAdminSocket(
   folder: string,
   config: Config,
@@ -64,12 +64,12 @@ export async function openAdminSocket(
   };
 }
 
-/** The socket gets its name only after its mode. */
+/** The socket gets its final name only after its mode is set. */
 async function listen(app: FastifyInstance, path: string): Promise<void> {
   const draft = `${path}.new`;
   await rm(draft, { force: true });
   const fits = Buffer.byteLength(draft) < SOCKET_PATH_BYTES;
-  // Where the sockets of the servers go too in that case.
+  // In this case, the servers' sockets are in /tmp, too.
   const socket = fits ? draft : join(await mkdtemp('/tmp/cdp-'), 'admin.sock');
   await app.listen({ path: socket });
   await chmod(socket, 0o600);

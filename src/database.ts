@@ -1,4 +1,4 @@
-/** The Postgres of a process: the operator's own, by its URL, or the embedded one of the data directory. */
+/** The Postgres of this process: the operator's own, by its URL, or the embedded one in the data directory. */
 import { randomBytes } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -17,25 +17,25 @@ import { addressOfUrl, type ServerAddress } from './pg/index.js';
 export { DataFolderInUse, SERVICE };
 
 export interface Database {
-  /** The control database, and the service's own login there. */
+  /** The control database, and the service's login to it. */
   readonly address: ServerAddress;
   /** null for the operator's own server. */
   readonly embedded: Embedded | null;
-  /** Connections to projects' databases that this process may open. */
+  /** The most connections to projects' databases that this process may open. */
   readonly connections: number;
-  /** What passwords of roles are derived from: the setting, or a random one that is kept in the data directory. */
+  /** The source of the roles' passwords: the setting, or a random secret kept in the data directory. */
   readonly secret: string;
   close(): Promise<void>;
 }
 
-/** False in a folder where no service has ever run, such as the wrong one. */
+/** False in a folder where no service has ever run, for instance the wrong one. */
 export const hasDatabase = async ({ databaseUrl, dataDir }: Config): Promise<boolean> =>
   databaseUrl !== null || hasServers(dataDir);
 
-/** Default for the operator's own server, which may serve other programs and other instances of the service too. */
+/** Default for the operator's own server, which may also serve other programs and other instances of the service. */
 export const CONNECTIONS_ELSEWHERE = 80;
 
-/** Connections reserved for the superuser, and those of the service, a backup and a repair. */
+/** Connections reserved for superusers, and those that the service, a backup and a repair need. */
 const CONNECTIONS_OF_SERVICE = 10;
 
 /** Autovacuum runs at least twice before an idle server is stopped. */
@@ -43,10 +43,11 @@ const NAPS_BEFORE_STOP = 2;
 const LONGEST_NAP_S = 60;
 
 /**
- * Opens the database of the settings; the process owns the data folder until it closes it.
- * @param owner the command that opens it, such as {@link SERVICE}, for the error message of others
- * @param starting called when an embedded server is about to start
- * @throws DataFolderInUse; Error that an operator can act on
+ * Opens the database that the settings name. The process owns the data directory until it closes the database.
+ * @param owner the command that opens it, such as {@link SERVICE}, for error messages of other commands
+ * @param starting called before an embedded server starts
+ * @throws DataFolderInUse
+ * @throws Error that an operator can act on
  */
 export async function openDatabase(
   config: Config,
@@ -86,7 +87,7 @@ export async function openDatabase(
   };
 }
 
-/** The secret for roles on added servers. The process owns the folder, so no other process writes the file. */
+/** The secret for roles on added servers. This process owns the folder, so no other writes the file. */
 async function keptSecret(file: string): Promise<string> {
   if (!(await exists(file))) await replaceFile(file, randomBytes(32).toString('hex'), 0o600);
   return readFile(file, 'utf8');
@@ -97,7 +98,7 @@ function sizeOf(config: Config): ServerSize {
   const sessions = config.pgPort === null ? 0 : config.pgSessions;
   const nap = Math.floor(idleStopMs / NAPS_BEFORE_STOP / 1_000);
   return {
-    // Each kind has as many as requests may run, see `Connections`.
+    // Each kind may have as many connections as requests may run, see `Connections`.
     maxConnections: 2 * projectRunning - projectReserved + sessions + CONNECTIONS_OF_SERVICE,
     sharedBuffersMib,
     maxWalSizeMib,

@@ -1,4 +1,4 @@
-/** Small helpers for files and folders, safe against concurrent creation and against links of other users. */
+/** Helpers for files and folders, safe against concurrent creation and against other users' links. */
 import { randomBytes } from 'node:crypto';
 import { constants } from 'node:fs';
 import { chmod, lstat, mkdir, mkdtemp, open, readdir, rename, rm, stat, writeFile } from 'node:fs/promises';
@@ -11,7 +11,7 @@ export const SOCKET_PATH_BYTES = 90;
 /** Part of a name that no other process and no other call uses. */
 export const unique = (): string => `${process.pid}-${randomBytes(6).toString('hex')}`;
 
-/** Whether the error says that there is no such file. */
+/** Whether the error means that the file does not exist. */
 export const isMissing = (error: unknown): boolean => hasCode(error, 'ENOENT', 'ENOTDIR');
 
 /** Whether an error of the system or of the driver has one of these codes, such as `ENOENT`. */
@@ -19,7 +19,10 @@ export function hasCode(error: unknown, ...codes: string[]): boolean {
   return error instanceof Error && codes.includes((error as NodeJS.ErrnoException).code ?? '');
 }
 
-/** A dangling link exists, too. @throws the system's error if the caller may not look there */
+/**
+ * A dangling link counts as existing.
+ * @throws the system's error if access is denied
+ */
 export async function exists(path: string): Promise<boolean> {
   try {
     await lstat(path);
@@ -30,7 +33,7 @@ export async function exists(path: string): Promise<boolean> {
   }
 }
 
-/** Names in a folder; none if it is missing. */
+/** The names in a folder; empty if it does not exist. */
 export async function namesIn(folder: string): Promise<string[]> {
   try {
     return await readdir(folder);
@@ -41,9 +44,9 @@ export async function namesIn(folder: string): Promise<string[]> {
 }
 
 /**
- * Makes a folder with this mode if it is missing, and those above it. Node's `recursive` would never return if the
- * system says that an existing folder above is missing, as in /proc.
- * @throws Error naming the folder
+ * Creates a folder with this mode and the missing folders above it. Node's `recursive` would never return where the
+ * system reports an existing parent as missing, as in /proc.
+ * @throws Error that names the folder
  */
 export async function makeFolder(path: string, mode: number): Promise<void> {
   try {
@@ -68,8 +71,8 @@ async function makeAbove(path: string, mode: number): Promise<void> {
 }
 
 /**
- * A temporary folder of mode 700 for the length of some work.
- * @param parent where it is made
+ * Runs the work with a temporary folder of mode 700.
+ * @param parent the folder in which to create it
  */
 export async function withPrivateFolder<T>(work: (folder: string) => Promise<T>, parent = tmpdir()): Promise<T> {
   const folder = await mkdtemp(join(parent, 'cdp-'));
@@ -83,8 +86,8 @@ export async function withPrivateFolder<T>(work: (folder: string) => Promise<T>,
 const SMALL_BYTES = 65_536;
 
 /**
- * Reads a small file in another account's folder: no link is followed, and a pipe or a large file is refused.
- * @throws Error if it is not a plain file, or larger than {@link SMALL_BYTES}
+ * Reads a small file in another account's folder. Does not follow a link, and refuses a pipe or a large file.
+ * @throws Error if it is not a regular file, or larger than {@link SMALL_BYTES}
  */
 export async function readSmallFile(path: string): Promise<Buffer> {
   const file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
@@ -99,12 +102,12 @@ export async function readSmallFile(path: string): Promise<Buffer> {
   }
 }
 
-/** Replaces a small file atomically: a reader sees the old one or the new one. By default any user may read it. */
+/** Replaces a small file atomically: a reader sees the old content or the new. By default any user may read it. */
 export async function replaceFile(path: string, content: string, mode = 0o644): Promise<void> {
   const draft = `${path}.${unique()}`;
   try {
     await writeFile(draft, content, { flag: 'wx', mode });
-    // Independent of the umask.
+    // The umask does not apply to chmod.
     await chmod(draft, mode);
     await rename(draft, path);
   } catch (error) {

@@ -1,6 +1,6 @@
 /**
- * The running service: opens database, engine and HTTP in this order, and closes them in reverse. The command line,
- * tests and benchmarks start it.
+ * The running service: opens the database, the engine and HTTP in this order, and closes them in reverse. Started by
+ * the command line, tests and benchmarks.
  */
 import { readFileSync } from 'node:fs';
 import type { FastifyInstance } from 'fastify';
@@ -24,11 +24,11 @@ export type { TraceExport };
 
 export interface Service {
   readonly engine: Engine;
-  /** Its address, such as `http://127.0.0.1:8080`. */
+  /** The URL of the service, such as `http://127.0.0.1:8080`. */
   readonly url: string;
-  /** Number of the Postgres port; null: there is none. */
+  /** The Postgres port; null: it is off. */
   readonly postgresPort: number | null;
-  /** The token of the project that the first start on an embedded database creates; null at later starts. */
+  /** The token of the project that the first start with an embedded database creates; null at later starts. */
   readonly firstToken: string | null;
   /** Finishes running requests, then stops everything it started. A second call waits for the first. */
   close(): Promise<void>;
@@ -38,14 +38,14 @@ export interface Service {
 
 /**
  * Connections that may wait to be accepted (Linux: at most `net.core.somaxconn`, 4,096). The system drops further ones,
- * and clients retry after 1, 3 and 7 s: Node's 511 are too few for 1,000 clients that connect at once.
+ * and clients retry after 1, 3 and 7 s. Node's default of 511 is too low for 1,000 clients that connect at once.
  */
 const BACKLOG = 4_096;
 
-/** How often old archived log is removed. */
+/** How often to remove old archived WAL. */
 const ARCHIVES_EVERY_MS = 600_000;
 
-/** Loading these modules takes longer than Postgres takes to start, so it happens meanwhile. */
+/** Loading these modules takes longer than starting Postgres, so both happen at once. */
 const loadModules = () =>
   Promise.all([
     import('./http/server.js'),
@@ -54,13 +54,13 @@ const loadModules = () =>
     import('./http/admin-listener.js'),
   ]);
 
-/** One JSON line per event on standard output, never with a secret. */
+/** Writes one JSON line per event to standard output, never with a secret. */
 export function createLogger(config: Config, destination: DestinationStream = new LogLines()): Logger {
   return pino({ level: config.logLevel, base: null, timestamp: pino.stdTimeFunctions.isoTime }, destination);
 }
 
 /**
- * @param traces where spans go; null: nowhere
+ * @param traces where to send spans; null: no tracing
  * @throws Error that an operator can act on; everything that was started is stopped again
  */
 export async function startService(
@@ -83,7 +83,8 @@ export async function startService(
     const postgres = await openPostgresPort(config, engine, closing);
     const url = await app.listen({ host: config.host, port: config.port, backlog: BACKLOG });
     let admin: AdminSocket | undefined;
-    // Commands are served until the last request has its response; later ones would have to wait for the exit.
+    // The admin socket serves commands until the last request has its response. A later command would have to wait
+    // until the process exits.
     closing.add(async () => {
       const until = performance.now() + config.shutdownMs;
       await finish(app, config.shutdownMs);
@@ -92,7 +93,7 @@ export async function startService(
     if (database.embedded !== null) {
       admin = await openAdminSocket(config.dataDir, config, database, () => Promise.resolve(engine), logger);
     }
-    // Last, because nobody would see the token if the start failed after creating it.
+    // Last: if the start failed after this, nobody would see the token.
     const firstToken = database.embedded !== null ? await bootstrap(engine) : null;
     const postgresPort = postgres?.port ?? null;
     const ports = postgresPort === null ? {} : { postgresPort };
@@ -109,7 +110,7 @@ export async function startService(
   }
 }
 
-/** @returns null if the settings ask for none */
+/** @returns null if the settings turn it off */
 async function openPostgresPort(config: Config, engine: Engine, closing: Closing): Promise<PostgresPort | null> {
   const { pgPort, pgHost, host, tlsCert, tlsKey, pgPlain } = config;
   if (pgPort === null || engine.sessions === null) return null;
@@ -136,7 +137,7 @@ function readSettingFile(flag: string, path: string): Buffer {
   }
 }
 
-/** Projects on one server share its crashes and its load. The operator should know before the first crash. */
+/** Projects on one server share its crashes and its load. The operator should know this before the first crash. */
 async function warnOfSharedServer({ projects }: Engine, logger: Logger): Promise<void> {
   const { length } = await projects.list();
   if (length < 2) return;
@@ -146,7 +147,7 @@ async function warnOfSharedServer({ projects }: Engine, logger: Logger): Promise
   );
 }
 
-/** Steps to close what was opened, in reverse order. */
+/** Steps that close what was opened, in reverse order. */
 export class Closing {
   private readonly steps: (() => Promise<unknown>)[] = [];
   private running: Promise<void> | null = null;
@@ -176,10 +177,7 @@ export class Closing {
   }
 }
 
-/**
- * Without traces the SDK is not loaded. It closes last, because everything that closes before it may still create
- * spans.
- */
+/** Without tracing, the SDK is not loaded. It closes last, because what closes before it may still create spans. */
 async function openTracing(
   traces: TraceExport | null,
   config: Config,
@@ -197,11 +195,11 @@ async function openTracing(
 interface Assembly {
   readonly engine: Engine;
   readonly app: FastifyInstance;
-  /** The separate listener for metrics, if one is set. */
+  /** The separate listener for metrics; null: it is off. */
   readonly metricsApp: FastifyInstance | null;
 }
 
-/** @param spans creates the spans of requests; undefined: no traces */
+/** @param spans creates the spans of requests; undefined: no tracing */
 async function assemble(
   config: Config,
   database: Database,
@@ -234,7 +232,7 @@ async function assemble(
   return { engine, app, metricsApp };
 }
 
-/** The engine on an open database, as the service and the management commands use it. */
+/** The engine on an open database, for the service and the management commands. */
 export async function openEngine(config: Config, database: Database, logger: Logger): Promise<Engine> {
   const engine = await import('./engine/open-engine.js');
   const { address, embedded, connections: maxConnections, secret } = database;

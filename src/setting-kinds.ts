@@ -1,24 +1,24 @@
-/** What a setting is, and the kinds of values that settings have. */
+/** The declaration of a setting, and the kinds of values that settings have. */
 import { isIP } from 'node:net';
 import { parseQuota } from './contract/disk-size.js';
 import type { Rate } from './engine/access/token-rate.js';
 
-/** A kind of value: its placeholder in `--help`, and how to read it. */
+/** A kind of value: its placeholder in `--help`, and its parser. */
 export interface Kind<T> {
   readonly value: string;
-  /** @throws Error saying what is expected */
+  /** @throws Error that says what is expected */
   parse(text: string): T;
 }
 
 export interface SettingRow<T> extends Kind<T> {
   readonly default: T;
-  /** For `--help` and docs/settings.md: an imperative that makes sense without the name of the setting. */
+  /** For `--help` and docs/settings.md: an imperative that is clear without the name of the setting. */
   readonly describe: string;
-  /** Its environment variable, if that has an established name. */
+  /** The environment variable, if the setting has an established one. */
   readonly env?: string;
-  /** Never printed. */
+  /** The value must never be printed. */
   readonly secret?: boolean;
-  /** The parsed value is for the program; people see what they wrote. */
+  /** People are shown the text as written instead of the parsed value. */
   readonly isShownAsWritten?: boolean;
 }
 
@@ -28,7 +28,7 @@ export interface Setting<T> extends SettingRow<T> {
   readonly env: string;
 }
 
-/** What people are shown of a value, unless it {@link Setting.isShownAsWritten}. */
+/** The value that people are shown, unless it {@link Setting.isShownAsWritten}. */
 export type Shown = string | number | boolean | readonly string[] | null;
 
 type Extra = Pick<SettingRow<unknown>, 'env' | 'secret' | 'isShownAsWritten'>;
@@ -40,7 +40,7 @@ export const setting = <T>(preset: T, kind: Kind<T>, describe: string, extra: Ex
   ...extra,
 });
 
-/** Names each row by its key: `dataDir` is `--data-dir` and `CDP_DATA_DIR`. */
+/** Derives names from the key: `dataDir` becomes `--data-dir` and `CDP_DATA_DIR`. */
 export function named<Rows extends Record<string, SettingRow<unknown>>>(rows: Rows) {
   const settings = Object.entries(rows).map(([name, row]) => {
     const flag = name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
@@ -99,7 +99,7 @@ export const url = kind('URL', (text) => {
   return text;
 });
 
-/** A list, separated by commas. */
+/** A comma-separated list. */
 const list = (value: string, isItem: (item: string) => boolean, expected: string) =>
   kind<readonly string[]>(value, (text) => {
     const items = text.split(',').map((item) => item.trim());
@@ -107,12 +107,12 @@ const list = (value: string, isItem: (item: string) => boolean, expected: string
     return items;
   });
 
-/** Statements contain these names quoted, and an array's text contains them unquoted. */
+/** These names are quoted in statements but not in the text of an array. */
 export const extensionNames = list('NAMES', (name) => /^[a-z][a-z0-9_-]{0,62}$/.test(name), 'names of extensions');
 
 const NETWORKS = ['loopback', 'linklocal', 'uniquelocal'];
 
-/** Addresses, networks (`10.0.0.0/8`) and the names that Fastify's `trustProxy` knows. */
+/** Addresses, networks (`10.0.0.0/8`) and the names that Fastify's `trustProxy` accepts. */
 export const proxies = list(
   'LIST',
   (item) => {
@@ -135,7 +135,7 @@ export const origins = kind('LIST', (text) => (text === '*' ? ['*'] : originList
 
 const SECONDS = { s: 1, m: 60, h: 3_600 } as const;
 
-/** `100/1s`, `5000/1m`, `100000/24h`. */
+/** Such as `100/1s`, `5000/1m` or `100000/24h`. */
 export const rate = kind<Rate>('N/TIME', (text) => {
   const [, requests, length, unit] = /^([1-9]\d{0,8})\/([1-9]\d{0,4})([smh])$/.exec(text) ?? [];
   const windowS = Number(length) * (SECONDS[unit as keyof typeof SECONDS] ?? NaN);
@@ -145,10 +145,10 @@ export const rate = kind<Rate>('N/TIME', (text) => {
   return { requests: Number(requests), windowS };
 });
 
-/** `500MB`; `off` for none. */
+/** Such as `500MB`; `off` for none. */
 export const quota = kind('SIZE', (text) => (text === 'off' ? null : parseQuota(text)));
 
-/** `50000-59999`; `off` for none. */
+/** Such as `50000-59999`; `off` for none. */
 export const uidRange = kind('RANGE', (text) => {
   if (text === 'off') return null;
   const { first, last } = parseUidRange(text);

@@ -1,7 +1,6 @@
 /**
- * Every setting, declared once: default, kind and description. Its key gives its name: the flag, the key in the file
- * and, in capitals, the environment variable. `--help`, `cdp config`, the docs test and the validation derive from this
- * table.
+ * Declares every setting once: default, kind and description. The key gives the name of the flag, of the key in the
+ * file and of the environment variable. `--help`, `cdp config`, the docs test and the validation use this table.
  */
 import { resolve } from 'node:path';
 import { AUDIT_MODES, AUDIT_STATEMENTS, type AuditMode, type AuditStatements } from './contract/audit.js';
@@ -142,7 +141,7 @@ export const SETTINGS = named({
     integer(0, 100_000),
     'Let at most this many requests of one project wait; reject further ones with 503.',
   ),
-  waitMs: setting(5_000, milliseconds(1, 60_000), 'Reject a request that has waited this long for a slot.'),
+  waitMs: setting(5_000, milliseconds(1, 60_000), 'Reject a request that has waited this long for its turn.'),
   projectQuota: setting<number | null>(
     null,
     quota,

@@ -1,4 +1,7 @@
-/** What the browser keeps for a project, in IndexedDB: tabs, history, saved queries. Without one it is kept until the page closes. */
+/**
+ * Saves a project's tabs, history and queries in IndexedDB. If the browser has none, they last until the page is
+ * closed.
+ */
 import { entered, type Session } from './session.js';
 
 export type Kind = 'tabs' | 'history' | 'saved';
@@ -7,7 +10,7 @@ const STORE = 'kept';
 let opening: Promise<IDBDatabase> | undefined;
 const memory = new Map<string, unknown>();
 
-/** @param of whose project it is of; default: who has entered */
+/** @param of the session whose project it is; default: the current one */
 export async function read<Value>(kind: Kind, of = entered()): Promise<Value | undefined> {
   const key = keyOf(kind, of);
   try {
@@ -18,7 +21,7 @@ export async function read<Value>(kind: Kind, of = entered()): Promise<Value | u
   }
 }
 
-/** Reads and writes in one transaction: two windows lose nothing to each other. */
+/** Reads and writes in one transaction, so that two windows do not overwrite each other's changes. */
 export async function update<Value>(
   kind: Kind,
   change: (old: Value | undefined) => Value,
@@ -50,7 +53,6 @@ function open(): Promise<IDBDatabase> {
   return settled(request);
 }
 
-/** The result of a request to IndexedDB. */
 export function settled<Value>(request: IDBRequest<Value>): Promise<Value> {
   return new Promise((resolve, reject) => {
     request.onsuccess = () => resolve(request.result);

@@ -1,4 +1,4 @@
-/** The page's first line: the shell if a token was entered, otherwise the log-in screen. */
+/** Renders the shell if there is a session, otherwise the login screen. */
 import './style/base.css';
 import './style/parts.css';
 import './theme.js';

@@ -1,16 +1,16 @@
-/** The address: a fragment such as `#/tables/customers`, which browsers never send to the service. */
+/** The route: a fragment such as `#/tables/customers`, which browsers never send to the service. */
 import { computed, signal } from '@preact/signals';
 
 const fragment = signal(location.hash);
 addEventListener('hashchange', () => (fragment.value = location.hash));
 
-/** The decoded parts: `['tables', 'customers']`. */
+/** The decoded parts, such as `['tables', 'customers']`. */
 export const route = computed(() => {
   const [path = ''] = fragment.value.replace(/^#\/?/, '').split('?');
   return path.split('/').filter(Boolean).map(decoded);
 });
 
-/** What follows `?` in the fragment. */
+/** The query string after `?` in the fragment. */
 export const routeQuery = computed(() => new URLSearchParams(fragment.value.split('?').slice(1).join('?')));
 
 export const linkTo = (...parts: string[]): string => `#/${parts.map(encodeURIComponent).join('/')}`;
@@ -19,7 +19,7 @@ export function goTo(...parts: string[]): void {
   location.hash = linkTo(...parts);
 }
 
-/** Changes the address without a step in the browser's history. */
+/** Changes the route without a new entry in the browser's history. */
 export function replaceRoute(...parts: string[]): void {
   history.replaceState(null, '', linkTo(...parts));
   fragment.value = location.hash;

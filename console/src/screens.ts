@@ -1,9 +1,9 @@
-/** The screens: a folder and a line for each. */
+/** The screens: each has a folder and an entry here. */
 import type { FunctionComponent } from 'preact';
 import { isAdmin, may } from './session.js';
 
 export interface Screen {
-  /** The first part of the fragment: `#/sql`. */
+  /** The first part of the fragment, such as `sql` in `#/sql`. */
   readonly path: string;
   readonly label: string;
   /** Whether the session's token can do anything there. */
@@ -12,7 +12,7 @@ export interface Screen {
 }
 
 export interface ScreenProps {
-  /** The parts of the fragment after the screen's own, decoded: `['customers']` of `#/tables/customers`. */
+  /** The decoded parts of the fragment after the screen's own: `['customers']` in `#/tables/customers`. */
   readonly path: readonly string[];
 }
 

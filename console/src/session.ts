@@ -1,4 +1,4 @@
-/** Who uses the console: a token, what it may do, and the client that sends it. */
+/** The session of the console: a token, its scopes, and the client that sends it. */
 import { signal } from '@preact/signals';
 import { CdpClient } from '../../src/client/index.js';
 import type { Scope } from '../../src/contract/names.js';
@@ -9,21 +9,21 @@ export interface Session {
   /** null for an admin token, which belongs to no project. */
   readonly project: { readonly id: string; readonly name: string } | null;
   readonly scopes: ReadonlySet<Scope>;
-  /** Aborted once it has ended: what runs for it ends too. */
+  /** Aborted when the session ends, so that its running requests end, too. */
   readonly left: AbortSignal;
 }
 
-/** null: nobody has entered. */
+/** null: nobody has logged in. */
 export const session = signal<Session | null>(null);
 
-/** Why the last session ended, if its token no longer worked. */
+/** Why the last session ended, if its token became invalid. */
 export const farewell = signal('');
 
 export const may = (scope: Scope): boolean => session.value?.scopes.has(scope) ?? false;
 
 export const isAdmin = (): boolean => session.value !== null && session.value.project === null;
 
-/** The session of screens that are only shown within one. */
+/** The session, for screens that are only shown within one. */
 export function entered(): Session {
   if (session.value === null) throw new Error('No session');
   return session.value;
@@ -44,7 +44,7 @@ export async function enter(given: string, remember: boolean): Promise<void> {
   session.value = { client, token, project, scopes: new Set(rights.scopes), left: leaving.signal };
 }
 
-/** The token that the person asked this tab to keep. */
+/** The token that the user asked this tab to keep. */
 export const rememberedToken = (): string | null => sessionStorage.getItem(KEY);
 
 export function leave(why = ''): void {
@@ -54,7 +54,7 @@ export function leave(why = ''): void {
   leaving.abort();
 }
 
-/** A token that is revoked or expires while it is used ends the session, whichever screen notices. */
+/** If a token is revoked or expires, the next request of any screen ends the session. */
 export const watchedFetch: typeof fetch = async (input, init) => {
   const response = await fetch(input, init);
   if (response.status === 401 && session.value !== null) leave('The token is no longer valid. Enter another one.');

@@ -1,4 +1,4 @@
-/** Light, dark, or what the system says; kept in the browser. */
+/** The theme: light, dark, or the system's. The browser keeps it. */
 import { effect, signal } from '@preact/signals';
 
 const THEMES = ['system', 'light', 'dark'] as const;

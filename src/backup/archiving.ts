@@ -1,6 +1,5 @@
 /**
- * `cdp project archive`: archiving of the WAL of a project's server, so that a backup can be restored to any time
- * since.
+ * `cdp project archive`: archives the WAL of a project's server, so that a backup can be restored to any later time.
  */
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -14,7 +13,7 @@ import type { Installation } from './installation.js';
 import { archiveSettings, prepareArchive, removeOldSegments } from './physical/wal-archive.js';
 
 /**
- * Turns archiving on or off, by a restart of the server. Requests wait for it.
+ * Turns archiving on or off. This restarts the server; requests wait for it.
  * @throws EngineError not_found, invalid_request
  */
 export async function setArchiving(installation: Installation, name: string, on: boolean): Promise<void> {
@@ -42,7 +41,7 @@ export async function setArchiving(installation: Installation, name: string, on:
   record('project.archive', project);
 }
 
-/** Removes archived WAL that is older than this. */
+/** Removes older archived WAL. */
 export async function removeOldArchives(tenancy: Tenancy, days: number): Promise<void> {
   if (!(tenancy instanceof OwnServerTenancy)) return;
   const { fleet } = tenancy;

@@ -1,4 +1,4 @@
-/** The file of a backup, checked as a whole before anything of it is restored. */
+/** A backup file. It is verified completely before anything is restored from it. */
 import { createHash } from 'node:crypto';
 import { open } from 'node:fs/promises';
 import type { Readable } from 'node:stream';
@@ -24,7 +24,10 @@ export class BackupFile {
     private readonly members: ReadonlyMap<string, Member>,
   ) {}
 
-  /** Reads all headers and the small members. @throws Error naming the file */
+  /**
+   * Reads all headers and the small members.
+   * @throws Error that names the file
+   */
   static async open(path: string): Promise<BackupFile> {
     const handle = await open(path, 'r');
     try {
@@ -56,7 +59,7 @@ export class BackupFile {
     return Buffer.concat(await this.read(name).toArray());
   }
 
-  /** @throws BadBackup if a member's content is not what was written */
+  /** @throws BadBackup if the member's checksum is wrong */
   async verify(name: string): Promise<void> {
     const hash = createHash('sha256');
     for await (const part of this.read(name)) hash.update(part as Buffer);

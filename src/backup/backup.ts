@@ -1,6 +1,6 @@
 /**
- * `cdp backup`: writes projects into one file, each as a dump or as the files of its server, and what the control
- * database knows of them. The file gets its name when it is complete and flushed.
+ * `cdp backup`: writes projects into one file, each as a dump or as the files of its server, together with their rows
+ * of the control database. The file gets its name when it is complete and flushed.
  */
 import { randomBytes } from 'node:crypto';
 import { type FileHandle, lstat, open, rename, rm } from 'node:fs/promises';
@@ -32,28 +32,29 @@ import { type Add, TarWriter } from './tar.js';
 interface BackupOptions {
   /** Must not exist. */
   readonly file: string;
-  /** null: all. */
+  /** null: all projects. */
   readonly project: string | null;
   readonly places: ProgramPlaces;
-  /** Default: physical, if each project has a server of its own. */
+  /** Default: physical, if each project has its own server. */
   readonly form: 'physical' | 'logical' | null;
-  /** How many projects are saved at once. */
+  /** The number of projects that are saved at once. */
   readonly jobs: number;
-  /** Version of this program. */
+  /** The version of this program. */
   readonly version: string;
-  /** Aborted: the backup ends, and nothing of it stays. */
+  /** If aborted, the backup ends and its file is removed. */
   readonly signal: AbortSignal;
-  /** Gets a line for each step. */
+  /** Receives a line for each step. */
   readonly progress: (line: string) => void;
 }
 
-/** Saves one project through `add`, which writes to this file. */
+/** Saves one project through `add`, which appends to `file`. */
 type Save = (project: ProjectRow, add: Add, file: string, signal: AbortSignal) => Promise<SavedProject>;
 
 /**
- * If one of several projects cannot be saved, it is skipped and named.
- * @returns what is in the file
- * @throws EngineError not_found; Error with what to do, and then there is no file
+ * If one of several projects cannot be saved, the backup skips it and names it in the manifest.
+ * @returns the manifest of the file
+ * @throws EngineError not_found
+ * @throws Error that says what to do; no file remains
  */
 export async function backup(installation: Installation, options: BackupOptions): Promise<Manifest> {
   const { file } = options;
@@ -83,7 +84,10 @@ async function chosenProjects({ projects }: Installation, { project }: BackupOpt
   return project === null ? (await projects.list()).filter(isReady) : [await projects.get(project)];
 }
 
-/** @throws Error if Postgres's client programs are missing; EngineError if there are no servers to save the files of */
+/**
+ * @throws Error if Postgres's client programs are missing
+ * @throws EngineError if a project's server has no files to save
+ */
 async function saverOf(
   installation: Installation,
   { form, places }: BackupOptions,
@@ -112,7 +116,7 @@ async function saverOf(
   };
 }
 
-/** A rename is on the disk when its folder is. */
+/** A rename is durable only after an fsync of its folder. */
 async function flushFolder(folder: string): Promise<void> {
   const handle = await open(folder, 'r');
   await handle.sync().finally(() => handle.close());
@@ -189,7 +193,7 @@ async function controlRow(control: ControlDatabase, project: ProjectRow): Promis
   };
 }
 
-/** The disk that the backup is written to failed, or the one server that all projects share. */
+/** Whether the disk of the backup failed, or the one server that all projects share. */
 const affectsAll = (
   error: unknown,
   { placement }: ProjectRow,

@@ -1,6 +1,6 @@
 /**
- * How the tables of a project are spread over the workers of a Citus cluster (docs/citus.md): noted, and made again
- * where they are empty.
+ * Records how the tables of a project are distributed over the workers of a Citus cluster (docs/citus.md), and
+ * distributes empty tables in the same way.
  */
 import { type Static, Type } from '../contract/schema.js';
 import { ident, type Session, sql } from '../pg/index.js';
@@ -9,16 +9,16 @@ import { isOfProject } from '../tenancy/project-rights.js';
 
 export const DistributedTable = Type.Object({
   table: Type.String(),
-  /** Of hash; null: it is a reference table. */
+  /** The distribution column; null: a reference table. */
   column: Type.Union([Type.String(), Type.Null()]),
   shards: Type.Integer(),
-  /** Tables of one group keep equal values on one worker. */
+  /** The colocation group: equal values of tables in one group are on the same worker. */
   group: Type.Integer(),
 });
 export type DistributedTable = Static<typeof DistributedTable>;
 
 /**
- * In the order in which their groups were made. Partitions are distributed with their table.
+ * Returns the tables in the order in which their groups were created. Partitions are distributed with their table.
  * @param session in the project's database
  */
 export async function distributedTables(session: Session, placement: Placement): Promise<DistributedTable[]> {
@@ -38,8 +38,8 @@ export async function distributedTables(session: Session, placement: Placement):
 }
 
 /**
- * Between their rows and what refers to other tables: a foreign key is made once both of its tables are distributed.
- * @param session of the writer. Each table becomes its own transaction
+ * Call this before foreign keys are created: Citus requires both of their tables to be distributed.
+ * @param session of the writer; each table is distributed in a transaction of its own
  */
 export async function distributeAgain(
   session: Session,

@@ -1,5 +1,5 @@
 /**
- * The project that the first start of a service creates, as long as nobody has used it. A restore of all projects
+ * Finds the project that the first start of a service created, if nobody has used it. A restore of all projects
  * replaces it.
  */
 import { FIRST_PROJECT } from '../contract/projects.js';
@@ -9,7 +9,7 @@ import { withServiceSession } from '../tenancy/service-pool.js';
 import { withServer } from '../tenancy/tenancy.js';
 import { type Installation, isReady } from './installation.js';
 
-/** Relations of the project, in `data` or a schema of its own; those of extensions are not. */
+/** Whether the project has relations, in `data` or its own schemas, not counting those of extensions. */
 const HAS_RELATIONS = sql`SELECT EXISTS (SELECT FROM pg_catalog.pg_class c
   JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
   WHERE n.nspname NOT IN ('_cdp', 'information_schema') AND n.nspname !~ '^pg_' AND NOT EXISTS (

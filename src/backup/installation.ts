@@ -16,21 +16,21 @@ export interface Installation {
   readonly record: (operation: 'project.backup' | 'project.archive', project: Pick<ProjectRow, 'id' | 'name'>) => void;
 }
 
-/** A project that nobody can use yet. */
+/** A project that does not accept requests yet. */
 export type NewProject = Pick<ProjectRow, 'id' | 'name' | 'placement'>;
 
-/** What a backup has of a project: how a new project gets it. */
+/** A project's contents in a backup, and how to restore them. */
 export interface Contents {
-  /** Makes its server or database; default: an empty one. */
+  /** Creates the server or database; default: an empty one. */
   readonly make?: (placement: Placement) => Promise<void>;
-  /** @param placement its server runs */
+  /** @param placement on a running server */
   readonly fill: (placement: Placement) => Promise<Pick<RestoreDone['projects'][number], 'tables' | 'left_out'>>;
 }
 
-/** Where projects are restored; neither: on the server `default`. */
+/** Where to restore projects; with neither field, on the server `default`. */
 export interface RestorePlace {
   readonly server?: string | undefined;
-  /** On the least loaded of those that have them. */
+  /** The least loaded of the servers that have these labels. */
   readonly labels?: Readonly<Record<string, string>> | undefined;
 }
 
@@ -38,17 +38,17 @@ interface ProjectsOfInstallation {
   list(): Promise<ProjectRow[]>;
   /** @throws EngineError not_found */
   get(name: string): Promise<ProjectRow>;
-  /** Brings the project's database up to the schema of this program. */
+  /** Brings the project's database to the schema version of this program. */
   upgraded(project: ProjectRow): Promise<void> | undefined;
   /**
-   * Servers that may take a project.
+   * The servers that may accept a project.
    * @throws EngineError not_found; invalid_request if there is none; database_unavailable
    */
   tenanciesAt(place: RestorePlace): Promise<Tenancy[]>;
   /**
-   * Makes a project. After a failure nothing of it stays.
-   * @param fill puts its contents into it. @returns its status
-   * @param make makes its server or database; default: an empty one
+   * Creates a project. After a failure, nothing of it remains.
+   * @param fill restores its contents and returns its status
+   * @param make creates its server or database; default: an empty one
    * @throws EngineError unique_violation; what `fill` and `make` throw
    */
   restore(
@@ -60,6 +60,6 @@ interface ProjectsOfInstallation {
   delete(name: string): Promise<unknown>;
 }
 
-/** Projects that a crash left half made or half deleted have nothing to save, and do not exist for a restore. */
+/** Projects that a crash left partly created or deleted have nothing to save, and a restore ignores them. */
 export const isReady = ({ status }: Pick<ProjectRow, 'status'>): boolean =>
   status === 'active' || status === 'inactive';

@@ -1,21 +1,21 @@
-/** The members of a backup's file, and the shape of those that are JSON. */
+/** The members of a backup file, and schemas of those in JSON. */
 import { PROJECT_NAME_PATTERN, SCOPES } from '../contract/names.js';
 import { type Schema, type Static, Type } from '../contract/schema.js';
 import { describes } from '../contract/validator.js';
 import { DistributedTable } from './distributed-tables.js';
 import { BadBackup } from './tar.js';
 
-/** Incremented with every change that an older program cannot restore. Version 1 had dumps only. */
+/** Incremented with every change that an older program cannot restore. Version 1 had only dumps. */
 export const FORMAT_VERSION = 2;
 
-/** The last but one member, because it says what became of each project. */
+/** The second to last member, because it contains the result for each project. */
 export const MANIFEST = 'manifest.json';
 export const CONTROL = 'control.json';
-/** SHA-256 of every other member, as `sha256sum` writes and checks it. The last member. */
+/** SHA-256 of every other member, in the format of `sha256sum`. The last member. */
 export const SUMS = 'SHA256SUMS';
 
 export const dumpOf = (project: string): string => `projects/${project}.dump`;
-/** The contents of the dump, by `pg_restore --list`. */
+/** The list of the dump's contents, from `pg_restore --list`. */
 export const listOfDump = (project: string): string => `projects/${project}.list`;
 
 /** The data directory of the project's server. */
@@ -28,37 +28,37 @@ const RoleName = Type.String({ pattern: '^[a-z0-9_]{1,63}$' });
 
 const dump = {
   name: ProjectName,
-  /** Of the dump. */
+  /** Size of the dump. */
   bytes: Type.Integer(),
-  /** Names that the dump may contain. A restored project has others. */
+  /** Names that the dump may contain. A restored project gets other names. */
   database: RoleName,
   writer: RoleName,
   reader: RoleName,
   extensions: Type.Array(Type.String()),
-  /** Exact numbers of rows in the dump's snapshot. */
+  /** The exact numbers of rows in the dump's snapshot. */
   tables: Type.Array(Type.Object({ name: Type.String(), rows: Type.Integer() })),
-  /** Those that a Citus cluster had spread over its workers. Backups of earlier versions do not say. */
+  /** The tables that a Citus cluster had distributed over its workers. Missing in backups of earlier versions. */
   distributed: Type.Optional(Type.Array(DistributedTable)),
 };
 
-/** Major version of the server, and of pg_dump. */
+/** Major versions of the server and of pg_dump. */
 const versions = { postgres: Type.Integer(), pg_dump: Type.Integer() };
 
-/** A dump, for any server of this version or later. */
+/** A dump, which can be restored on any server of this version or later. */
 const LogicalProject = Type.Object({ kind: Type.Literal('logical'), ...dump, ...versions });
 export type LogicalProject = Static<typeof LogicalProject>;
 
 const Lsn = Type.String({ pattern: '^[0-9A-F]{1,8}/[0-9A-F]{1,8}$' });
 
 const copy = {
-  /** Of all files. */
+  /** Size of all files. */
   bytes: Type.Integer(),
   /** Recovery begins here, and must reach `wal_stop`. */
   wal_start: Lsn,
   wal_stop: Lsn,
   timeline: Type.Integer({ minimum: 1 }),
   wal_segment_bytes: Type.Integer({ minimum: 1 }),
-  /** 0: pages have none. */
+  /** 0: pages have no checksums. */
   checksum_version: Type.Integer(),
   catalog_version: Type.Integer(),
   /** By the clock of the machine. */
@@ -68,30 +68,30 @@ const copy = {
   folders: Type.Array(Type.String()),
 };
 
-/** The files of a server, for the same Postgres on the same platform. */
+/** The files of a server, which need the same Postgres on the same platform. */
 const PhysicalProject = Type.Object({
   kind: Type.Literal('physical'),
   name: ProjectName,
-  /** Servers are copies of a template, so they share Postgres's system identifier. */
+  /** Servers are copies of a template, so their system identifier is the same. */
   server_id: Type.String({ pattern: '^[a-z0-9]{1,63}$' }),
-  /** Major version, and all of it: `18.4`. */
+  /** The major version; `version` is the full one, such as `18.4`. */
   postgres: Type.Integer(),
   version: Type.String(),
-  /** Of Node: `linux-x64`. */
+  /** Node's platform and architecture, such as `linux-x64`. */
   platform: Type.String(),
   locale_provider: Type.String(),
   locale: Type.String(),
   ...copy,
 });
 export type PhysicalProject = Static<typeof PhysicalProject>;
-/** What is known of a copy of a data directory. */
+/** The properties of a copied data directory. */
 export type Copied = Pick<PhysicalProject, keyof typeof copy>;
 
 const frame = {
   format: Type.Literal('cdp-backup'),
-  /** Of this package. */
+  /** The version of this package. */
   program_version: Type.String(),
-  /** Version of the schema `_cdp` in projects' databases. */
+  /** The version of the schema `_cdp` in projects' databases. */
   schema_version: Type.Integer(),
   created_at: Time,
   /** Projects that could not be saved. */
@@ -113,16 +113,16 @@ const ManifestV1 = Type.Object({
   projects: Type.Array(Type.Object(dump)),
 });
 
-/** What the control database knows of the projects. It contains no password, and nothing to derive one from. */
+/** The projects' data from the control database. Contains no password, and nothing from which to derive one. */
 export const Control = Type.Object({
   projects: Type.Array(
     Type.Object({
       name: ProjectName,
       status: Type.Enum(['active', 'inactive']),
       created_at: Time,
-      /** null: the setting of the installation that restores it. */
+      /** null: the default of the installation that restores the project. */
       quota_bytes: Optional(Type.Integer({ minimum: 0 })),
-      /** Whether it may make schemas beside `data`. Backups of earlier versions do not say. */
+      /** Whether the project may create schemas other than `data`. Missing in backups of earlier versions. */
       own_schemas: Type.Optional(Type.Boolean()),
       tokens: Type.Array(
         Type.Object({
@@ -145,7 +145,7 @@ const isManifest = describes(Manifest);
 const isManifestV1 = describes(ManifestV1);
 const isControl = describes(Control);
 
-/** @throws BadBackup also for a newer format, saying so */
+/** @throws BadBackup, whose message says so if the format is newer */
 export function parseManifest(bytes: Buffer): Manifest {
   const value = parseJson(bytes);
   const { format, format_version: version } = (value ?? {}) as Partial<Record<keyof Manifest, unknown>>;

@@ -1,6 +1,6 @@
 /**
- * `cdp restore`: makes projects from a backup. Everything that can be refused is refused before anything is changed; a
- * project that fails on the way is removed again.
+ * `cdp restore`: creates projects from a backup. All checks come before the first change. If a project fails during its
+ * restore, it is removed again.
  */
 import { EngineError } from '../contract/errors.js';
 import { PROJECT_NAME_PATTERN } from '../contract/names.js';
@@ -21,22 +21,22 @@ export interface RestoreOptions {
   readonly file: string;
   /** One project of the backup; null: all. */
   readonly project: string | null;
-  /** Another name for the one project. */
+  /** A new name for the one project. */
   readonly as: string | null;
-  /** Projects that exist are left alone, instead of refusing the whole restore. */
+  /** Skips projects that exist, instead of refusing the whole restore. */
   readonly missing: boolean;
-  /** The state of the projects at this time, from archived WAL; null: their state in the backup. */
+  /** Restores the state at this time, from archived WAL; null: the state in the backup. */
   readonly at: Date | null;
   readonly place: RestorePlace;
   readonly places: ProgramPlaces;
-  /** Aborted: the project that is being restored is removed again. */
+  /** If aborted, the project being restored is removed again. */
   readonly signal: AbortSignal;
   readonly progress: (line: string) => void;
 }
 
 /**
- * @throws Error with what to do, EngineError not_found, unique_violation, invalid_name, invalid_request: nothing was
- * changed
+ * @throws Error that says what to do, EngineError not_found, unique_violation, invalid_name, invalid_request; nothing
+ * has changed then
  */
 export async function restore(installation: Installation, options: RestoreOptions): Promise<RestoreDone> {
   const { progress, signal } = options;
@@ -70,13 +70,13 @@ export async function restore(installation: Installation, options: RestoreOption
       progress(`${name}: NOT RESTORED: ${messageOf(error)}`);
     }
   }
-  // Else the first start of the service would add a project and a token that nobody asked for.
+  // Otherwise the first start of the service would add a project and a token that nobody wants.
   if (projects.length > 0) await installation.control.endFirstStart();
   return { projects, failed };
 }
 
 interface Chosen {
-  /** The name that it gets. */
+  /** The name of the restored project. */
   readonly name: string;
   readonly saved: SavedProject;
   readonly status: 'active' | 'inactive';
@@ -102,7 +102,7 @@ function chooseProjects({ path, manifest, control }: BackupFile, { project, as }
     const known = control.projects.find(({ name }) => name === saved.name);
     if (known === undefined) throw new Error(`${path} cannot be restored. Its ${CONTROL} lacks ${saved.name}`);
     const { status, created_at: createdAt, quota_bytes: quotaBytes, own_schemas: ownSchemas = true } = known;
-    // A copy under another name has no tokens: they were made for the original.
+    // A copy under another name gets no tokens: they were issued for the original.
     const tokens = as === null ? known.tokens.map(storedToken) : [];
     return { name: as ?? saved.name, saved, status, createdAt: new Date(createdAt), quotaBytes, ownSchemas, tokens };
   });
@@ -123,8 +123,8 @@ const storedToken = (token: Control['projects'][number]['tokens'][number]): Stor
 });
 
 /**
- * The untouched project of the first start makes room, unless the backup has this very project and only missing ones
- * are wanted.
+ * Finds the untouched project of the first start, which the restore replaces. It stays if only missing projects are
+ * wanted and the backup contains this same project.
  */
 async function replacedProject(
   installation: Installation,
@@ -146,7 +146,10 @@ const existingNames = async (
   return new Set(existing.map(({ name }) => name));
 };
 
-/** It may have been used while the backup was checked. @throws EngineError unique_violation */
+/**
+ * Checks again, because the project may have been used while the backup was verified.
+ * @throws EngineError unique_violation
+ */
 async function removeFirstProject(installation: Installation, progress: RestoreOptions['progress']): Promise<void> {
   const first = await untouchedFirstProject(installation);
   if (first === null) {
@@ -196,7 +199,10 @@ async function requireExtensions(
   );
 }
 
-/** What the file has of each of them. @throws Error if one cannot be restored here */
+/**
+ * The contents of each chosen project.
+ * @throws Error if one cannot be restored here
+ */
 async function contentsOf(
   installation: Installation,
   file: BackupFile,

@@ -1,14 +1,17 @@
 /**
- * Several projects at once into one tar file: each into a file of its own first, as members of a tar file follow each
- * other.
+ * Writes several projects at once into one tar file. Each goes into a temporary file first, because the members of a
+ * tar file are consecutive.
  */
 import { open, rm } from 'node:fs/promises';
 import { type Add, readMember, TarWriter } from './tar.js';
 
-/** Saves one project through `add`, which writes to this file. */
+/** Saves one project through `add`, which appends to `file`. */
 export type SaveInto<T> = (add: Add, file: string) => Promise<T>;
 
-/** What a project that cannot be saved has left is removed. @param file that `tar` writes to */
+/**
+ * If saving fails, removes the members of the project.
+ * @param file to which `tar` writes
+ */
 export async function directly<T>(tar: TarWriter, file: string, save: SaveInto<T>): Promise<T> {
   const start = tar.position;
   try {
@@ -19,10 +22,10 @@ export async function directly<T>(tar: TarWriter, file: string, save: SaveInto<T
   }
 }
 
-/** The last use of each tar file: one at a time appends to it. */
+/** The last append to each tar file: appends run one at a time. */
 const turns = new WeakMap<TarWriter, Promise<unknown>>();
 
-/** @param file is made, and removed again */
+/** @param file a temporary file, which this creates and removes */
 export async function throughFile<T>(tar: TarWriter, file: string, save: SaveInto<T>): Promise<T> {
   const handle = await open(file, 'wx', 0o600);
   try {
@@ -46,8 +49,8 @@ export async function throughFile<T>(tar: TarWriter, file: string, save: SaveInt
 }
 
 /**
- * Up to `jobs` at a time. The first failure aborts the others, which are waited for. @throws it, or the reason of the
- * signal
+ * Processes up to `jobs` items at a time. The first failure aborts the others, and is thrown after they have ended.
+ * @throws the first failure, or the signal's reason
  */
 export async function forEachAtOnce<T>(
   items: readonly T[],

@@ -1,7 +1,7 @@
 /**
- * The container of a backup: a tar file (POSIX.1-1988 ustar) of plain files, which any `tar` unpacks. No library: they
- * want a member's size before its content, so a dump would have to be written twice; and they read from the start, so
- * that one project of a large file could not be read without all others.
+ * The container of a backup: a tar file (POSIX.1-1988 ustar) of regular files, which any `tar` can unpack. Libraries do
+ * not fit: they need a member's size before its content, so a dump would have to be written twice; and they read from
+ * the start, so one project could not be read from a large file without all others before it.
  */
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
@@ -10,21 +10,21 @@ import { Readable } from 'node:stream';
 
 const BLOCK = 512;
 
-/** Bytes for a name, and for the folders before it. */
+/** Bytes for the name, and for its folders. */
 const NAME_BYTES = 99;
 const PREFIX_BYTES = 154;
 
-/** From here on, octal digits do not suffice and the size is binary, as GNU tar and bsdtar write it. */
+/** From this size on, octal digits do not suffice, and the size is binary, as in GNU tar and bsdtar. */
 const OCTAL_LIMIT = 8 ** 11;
 
 export interface Member {
   readonly name: string;
-  /** Of its content, in bytes from the start of the file. */
+  /** The offset of its content in the file, in bytes. */
   readonly offset: number;
   readonly size: number;
 }
 
-/** This file is not a backup, or not a complete one. */
+/** The file is not a backup, or an incomplete one. */
 export class BadBackup extends Error {}
 
 /** Appends members to an empty file. */
@@ -37,7 +37,7 @@ export class TarWriter {
     private readonly modified: Date,
   ) {}
 
-  /** SHA-256 of every member's content in hex, by name. */
+  /** SHA-256 of each member's content in hex, by name. */
   get sums(): Map<string, string> {
     return new Map(this.members.map(({ name, sha256 }) => [name, sha256]));
   }
@@ -63,19 +63,19 @@ export class TarWriter {
     return this.members;
   }
 
-  /** Where the next member begins. */
+  /** The offset of the next member. */
   get position(): number {
     return this.end;
   }
 
-  /** Removes everything from this position on, also half a member. */
+  /** Removes everything after this position, including an incomplete member. */
   async truncate(position: number): Promise<void> {
     this.end = position;
     this.members = this.members.filter(({ offset }) => offset < position);
     await this.file.truncate(position);
   }
 
-  /** Ends the file by two blocks of zeros, and flushes it. */
+  /** Ends the file with two blocks of zeros, and flushes it. */
   async finish(): Promise<void> {
     await this.append(Buffer.alloc(2 * BLOCK));
     await this.file.sync();
@@ -87,7 +87,6 @@ export class TarWriter {
   }
 }
 
-/** Adds a member. */
 export type Add = TarWriter['add'];
 
 async function write(file: FileHandle, bytes: Buffer, position: number): Promise<void> {
@@ -98,7 +97,10 @@ async function write(file: FileHandle, bytes: Buffer, position: number): Promise
 
 const padding = (size: number): number => (BLOCK - (size % BLOCK)) % BLOCK;
 
-/** The fields of a header and their places: tar(5), `ustar`. @throws Error if the name is too long */
+/**
+ * The fields of a header: tar(5), `ustar`.
+ * @throws Error if the name is too long
+ */
 export function header(name: string, size: number, modified: Date): Buffer {
   const block = Buffer.alloc(BLOCK);
   // A long name is split at a slash, which is not written.
@@ -116,7 +118,7 @@ export function header(name: string, size: number, modified: Date): Buffer {
     block.writeBigUInt64BE(BigInt(size), 128);
   }
   block.write(octal(Math.floor(modified.getTime() / 1_000), 11), 136, 'latin1');
-  block.write('0', 156); // a plain file
+  block.write('0', 156); // a regular file
   block.write('ustar\u000000', 257, 'latin1');
   block.write(prefix, 345);
   block.write(`${octal(checksum(block), 6)} `, 148, 'latin1');
@@ -125,12 +127,15 @@ export function header(name: string, size: number, modified: Date): Buffer {
 
 const octal = (value: number, digits: number): string => `${value.toString(8).padStart(digits, '0')}\0`;
 
-/** The sum of all bytes, those of the checksum itself taken as spaces. */
+/** The sum of all bytes; those of the checksum itself count as spaces. */
 function checksum(block: Buffer): number {
   return block.reduce((sum, byte, at) => sum + (at >= 148 && at < 156 ? 0x20 : byte), 0);
 }
 
-/** All members by name; only the headers are read. @throws BadBackup */
+/**
+ * All members by name. Reads only the headers.
+ * @throws BadBackup
+ */
 export async function readMembers(file: FileHandle): Promise<Map<string, Member>> {
   const members = new Map<string, Member>();
   const { size: end } = await file.stat();
@@ -155,7 +160,7 @@ async function readBlock(file: FileHandle, position: number, end: number): Promi
   return buffer;
 }
 
-/** Accepts what this program writes, and no other tar file. */
+/** Accepts only tar files as this program writes them. */
 function parseHeader(block: Buffer): { name: string; size: number } {
   const text = (from: number, to: number) => block.toString('latin1', from, to).replace(/\0.*$/s, '');
   if (text(257, 263) !== 'ustar') throw new BadBackup('It is not a backup of cdp');
@@ -168,7 +173,6 @@ function parseHeader(block: Buffer): { name: string; size: number } {
   return { name, size };
 }
 
-/** The content of a member. */
 export function readMember(path: string, { offset, size }: Member): Readable {
   // createReadStream has no empty range.
   return size === 0 ? Readable.from([]) : createReadStream(path, { start: offset, end: offset + size - 1 });

@@ -1,4 +1,4 @@
-/** Cuts records into batches that the service accepts, each record as the JSON that is sent. */
+/** Splits records into batches that the service accepts. Each record is in the JSON form in which it is sent. */
 import type { ErrorDetail } from '../contract/errors.js';
 import { LIMITS } from '../contract/limits.js';
 import { NotJsonError, toJson } from './json.js';
@@ -15,10 +15,10 @@ export interface IndexedRecord<Item> {
 const BRACKETS = 2;
 const utf8 = new TextEncoder();
 
-/** Bytes that a record takes in the body: UTF-8 and a comma. */
+/** The bytes of a record in the body: its UTF-8 and a comma. */
 const bytesOf = (json: string): number => utf8.encode(json).length + 1;
 
-/** Cuts by the number of records and the bytes of the body. The same records always make the same batches. */
+/** Limits the number of records and the bytes of the body. The same records always give the same batches. */
 export async function* cutBatches<Item extends { readonly json: string }>(
   items: RecordSource<Item>,
 ): AsyncGenerator<Item[], void> {
@@ -40,7 +40,7 @@ export async function* cutBatches<Item extends { readonly json: string }>(
   if (batch.length > 0) yield batch;
 }
 
-/** The records as JSON; those that cannot be sent go to `refuse`. */
+/** Converts the records to JSON; those that cannot be sent go to `refuse`. */
 export async function* toRecords<Item extends object>(
   source: RecordSource<Item>,
   refuse: (refused: { index: number; record: Item; errors: readonly ErrorDetail[] }) => Promise<void>,

@@ -217,14 +217,14 @@ export class CdpClient {
     return answer as QueryResult<Row>;
   }
 
-  /** The answer of {@link query} as JSON text, with all digits of its numbers. */
+  /** Returns the answer of {@link query} as JSON text, with all digits of its numbers. */
   async queryJson(text: string, params: readonly unknown[] = [], options: AsText<QueryOptions> = {}): Promise<string> {
     return this.#transport.text(sqlCall([text, params, options]).call);
   }
 
   /**
-   * The rows of a query of any size, one at a time, as fast as the caller takes them. Leaving the loop cancels the
-   * statement.
+   * Returns the rows of a query of any size, one at a time, as fast as the caller takes them. Leaving the loop cancels
+   * the statement.
    */
   async *sqlStream<Row = DefaultRow>(...query: SqlArguments<StreamOptions>): AsyncGenerator<Row, void> {
     const { call } = sqlCall(query);
@@ -232,8 +232,8 @@ export class CdpClient {
   }
 
   /**
-   * The same, each row as JSON text with all digits of its numbers; with `columns`, names and types are the first line.
-   * The generator returns the number of rows, or of rows affected.
+   * Returns each row of {@link sqlStream} as JSON text with all digits of its numbers. With `columns`, the first line
+   * contains the names and types. The generator returns the number of rows, or of affected rows.
    */
   async *sqlLines(
     text: string,
@@ -245,8 +245,8 @@ export class CdpClient {
   }
 
   /**
-   * The same for a program that shows a result: its columns, then its rows as JSON texts of arrays, with all digits of
-   * their numbers. The batches must be read to their end, left or aborted.
+   * Returns the result for display: its columns, then its rows as JSON texts of arrays, with all digits of their
+   * numbers. The caller must read the batches to their end, leave the loop or abort.
    */
   async sqlArrays(
     text: string,
@@ -257,7 +257,7 @@ export class CdpClient {
     return readArrays(await this.#open(call, 'application/x-ndjson'), call.signal);
   }
 
-  /** The result as the bytes of a CSV file with a header: an empty field is NULL, `""` the empty string. */
+  /** Returns the result as the bytes of a CSV file with a header: an empty field is NULL, `""` is the empty string. */
   async *sqlCsv(
     text: string,
     params: readonly unknown[] = [],
@@ -278,7 +278,7 @@ export class CdpClient {
     { signal, return: wanted, dryRun }: AlterOptions = {},
   ): Promise<Answer> {
     const query = [...(wanted === undefined ? [] : ['return=values']), ...(dryRun ? ['dry_run=true'] : [])].join('&');
-    // A change under a key is made once, however often it is sent.
+    // A key makes a change happen once, however often it is sent.
     const needsKey = method !== 'GET' && !dryRun;
     return this.#transport.json<Answer>({
       method,

@@ -1,9 +1,9 @@
-/** Several calls at a time over a source that yields items one by one. */
+/** Runs several calls at a time over a source that yields items one by one. */
 
 /**
- * Calls `handle` for each item of the source, up to `concurrency` at a time. Takes no further items once the signal
- * aborts or a call fails; calls that are running are waited for.
- * @returns whether the source came to its end
+ * Calls `handle` for each item of the source, up to `concurrency` at a time. After the signal aborts or a call fails,
+ * it takes no further items and waits for running calls.
+ * @returns whether the source was read to its end
  * @throws the first error of the source or of `handle`
  */
 export async function forEachConcurrently<Item>(

@@ -8,14 +8,14 @@ export interface DeleteOptions {
   /** Columns of a unique index. */
   by: string | readonly string[];
   idempotencyKey?: string;
-  /** Roll everything back; rows are only counted. */
+  /** Roll everything back, and only count the rows. */
   dryRun?: true;
   signal?: AbortSignal;
 }
 
 /**
- * Deletes the rows of 1 to 250 keys in one request.
- * @returns how many rows were deleted
+ * Deletes the rows with 1 to 250 keys in one request.
+ * @returns the number of deleted rows
  */
 export async function deleteBatch(
   transport: Transport,

@@ -1,4 +1,4 @@
-/** The client's only error class: what the service answered, or why there was no answer. */
+/** The client's only error class: the error that the service returned, or why there was no answer. */
 import type { ErrorCode, ErrorDetail, PostgresDetails } from '../contract/errors.js';
 import type { ValueCount } from '../contract/unconvertible-values.js';
 
@@ -41,9 +41,9 @@ export class CdpError extends Error {
   /** The number of all errors; `errors` may contain only the first ones. */
   readonly errorCount: number;
   readonly hint: string | undefined;
-  /** How many rows have values that cannot be converted, in the error `not_convertible` of `alterColumn`. */
+  /** The number of rows with values that cannot be converted, in the error `not_convertible` of `alterColumn`. */
   readonly rows: number | undefined;
-  /** The first ids of these rows, in order; none if the table has no column `id`. */
+  /** The first ids of these rows, in order; empty if the table has no column `id`. */
   readonly ids: readonly string[];
   /** Values that cannot be converted, most frequent first, if `alterColumn` was called with `return: 'values'`. */
   readonly values: readonly ValueCount[];
@@ -53,7 +53,7 @@ export class CdpError extends Error {
   readonly requestId: string | undefined;
   /** Seconds to wait before a retry, from the `Retry-After` header. */
   readonly retryAfter: number | undefined;
-  /** Rows of an insert that the service had acknowledged before the failure, in all its batches. */
+  /** The rows of an insert that the service acknowledged before the failure, over all batches. */
   readonly inserted: number;
 
   constructor(code: CdpErrorCode, message: string, details: CdpErrorDetails = {}) {

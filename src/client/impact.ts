@@ -1,7 +1,7 @@
-/** Adds up what several rehearsed requests would do. */
+/** Adds up the impact of several requests with `dryRun`. */
 import type { Impact } from '../contract/wire/rehearsal.js';
 
-/** @param sum of the requests before */
+/** @param sum of the earlier requests */
 export function addImpact(sum: Impact | undefined, impact: Impact): Impact {
   if (sum === undefined) return impact;
   const rows = byTable(sum.rows, impact.rows, (one, other) => ({

@@ -1,5 +1,5 @@
 /**
- * Inserts any number of records, in batches. A few batches are in flight at a time, each with its own idempotency key,
+ * Inserts any number of records in batches. A few batches are in flight at a time, each with its own idempotency key,
  * so that a retry stores nothing twice.
  */
 import type { ErrorDetail } from '../contract/errors.js';
@@ -12,20 +12,20 @@ import { addImpact } from './impact.js';
 import { partitionBatch } from './partition.js';
 import type { Transport } from './transport.js';
 
-/** What happens to existing rows with the same key, and to bad records. */
+/** How to treat existing rows with the same key, and bad records. */
 export interface StoreOptions {
   /** Columns of a unique index: a record with the key of an existing row changes that row instead of being refused. */
   onConflict?: string | readonly string[];
   /**
-   * `'merge'` (default): the columns in the record replace the row's. `'replace'`: the others also take their defaults.
-   * `'ignore'`: the row stays.
+   * `'merge'` (default): the record's columns replace the row's. `'replace'`: also sets all other columns to their
+   * defaults. `'ignore'`: the row does not change.
    */
   resolution?: Resolution;
   /**
-   * `'quarantine'`: the service stores the good records of a batch, and keeps the others in the project's quarantine.
+   * `'quarantine'`: the service stores the good records of a batch and keeps the others in the project's quarantine.
    */
   onError?: 'quarantine';
-  /** Roll everything back; rows are only counted. */
+  /** Roll everything back, and only count the rows. */
   dryRun?: true;
 }
 
@@ -38,7 +38,7 @@ export interface InsertProgress {
   ignored?: number;
   /** With `onError`. */
   quarantined?: number;
-  /** Batches that it has acknowledged. */
+  /** Batches that the service has acknowledged. */
   batches: number;
   /** Retried requests. */
   retries: number;
@@ -50,19 +50,19 @@ export interface RefusedRecord<Item> {
   /** 0-based position in the caller's whole input. */
   index: number;
   record: Item;
-  /** What is wrong with it. */
+  /** The record's errors. */
   errors: readonly ErrorDetail[];
 }
 
 export interface InsertOptions<Item> extends StoreOptions {
-  /** Batches in flight at a time. Default 4; with `onConflict` 1, so that the last record of a key wins. */
+  /** The most batches in flight at a time. Default 4; with `onConflict` 1, so that the last record of a key wins. */
   concurrency?: number;
-  /** `'ids'`: the result holds the id of every record. */
+  /** `'ids'`: the result contains the id of every record. */
   return?: 'ids';
   /** Called after each batch. */
   onProgress?: (progress: Readonly<InsertProgress>) => void;
   /**
-   * Called with each record that the service refuses; the other records of its batch are sent again. Without it, the
+   * Called for each record that the service refuses; the other records of its batch are sent again. Without it, the
    * first refused record ends the insert. Not with `onError`.
    */
   onRefused?: (refused: RefusedRecord<Item>) => void | Promise<void>;
@@ -70,20 +70,20 @@ export interface InsertOptions<Item> extends StoreOptions {
 }
 
 export interface InsertResult extends InsertProgress {
-  /** With `dryRun`: of all batches together. */
+  /** With `dryRun`: the impact of all batches together. */
   impact?: Impact;
   /** With `return: 'ids'`, by the position of the record in the input; null if it was refused. */
   ids?: (string | null)[];
 }
 
-/** Options for one batch, sent as it is. */
+/** Options for a single batch. */
 export interface BatchOptions extends StoreOptions {
   /**
    * 1 to 255 printable ASCII characters; default: a random one. For 24 hours, the same batch under the same key is
-   * stored once, even if several processes send it.
+   * stored only once, even if several processes send it.
    */
   idempotencyKey?: string;
-  /** `'ids'`: the result holds the id of every record. */
+  /** `'ids'`: the result contains the id of every record. */
   return?: 'ids';
   signal?: AbortSignal;
   /** Called before each retry. */
@@ -98,7 +98,7 @@ export interface BatchResult {
   ignored?: number;
   /** With `onError`. */
   quarantined?: number;
-  /** What is wrong with the first of them. */
+  /** The errors of the first quarantined records. */
   errors?: readonly ErrorDetail[];
   /** With `dryRun`. */
   impact?: Impact;
@@ -108,7 +108,7 @@ export interface BatchResult {
 
 /**
  * Sends 1 to 250 records in one request: all of them are stored, or none.
- * @throws TypeError if they are not an array; CdpError, `errors[].record` counting in the batch
+ * @throws TypeError if they are not an array; CdpError whose `errors[].record` is the position in the batch
  */
 export async function insertBatch<Item extends object>(
   transport: Transport,
@@ -136,7 +136,7 @@ export async function insertBatch<Item extends object>(
   };
 }
 
-/** The query of a batch, with its question mark. */
+/** The query string of a batch, with its question mark. */
 export function queryOf({ return: wanted, onConflict, resolution, onError, dryRun }: BatchOptions): string {
   const query = new URLSearchParams();
   if (wanted !== undefined) query.set('return', wanted);
@@ -164,11 +164,10 @@ const sendBatch = (
   });
 
 /**
- * Sends all records of the source to the table. It reads the source only when there is room for another batch. After a
- * failure it starts no new batch, and waits for those in flight; after an abort it does not, and they may still be
- * stored.
- * @throws TypeError if the source or an option is invalid; CdpError with `inserted`, and `errors[].record` counted in
- *   the whole input
+ * Sends all records of the source to the table. Reads the source only when another batch can start. After a failure,
+ * starts no new batch and waits for those in flight; after an abort, it does not wait, and they may still be stored.
+ * @throws TypeError if the source or an option is invalid; CdpError with `inserted`, whose `errors[].record` is the
+ * position in the whole input
  */
 export async function insertAll<Item extends object>(
   transport: Transport,
@@ -193,7 +192,7 @@ export async function insertAll<Item extends object>(
     if (!signal?.aborted) return insert.result;
     throw aborted(signal);
   } catch (error) {
-    // Closes the source at its next record; it may be waiting for one that never comes.
+    // Closes the source at its next record. Not awaited: that record may never come.
     void batches.return().catch(() => {});
     const { inserted } = insert.result;
     if (signal?.aborted) throw aborted(signal).with('The insert was aborted', { inserted });
@@ -205,11 +204,11 @@ export async function insertAll<Item extends object>(
 
 const isObject = (value: unknown): value is object => typeof value === 'object' && value !== null;
 
-/** A string is iterable, too, but its characters are not records. */
+/** A string is iterable, but its characters are not records. */
 const isSource = (source: unknown): boolean =>
   isObject(source) && (Symbol.iterator in source || Symbol.asyncIterator in source);
 
-/** For JavaScript programs: TypeScript reports this when compiling. */
+/** For JavaScript programs: TypeScript reports this at compile time. */
 function notRecords(given: unknown, wanted: string): TypeError {
   const hint = given instanceof Promise ? '; await it' : isObject(given) ? '; one record goes as [record]' : '';
   return new TypeError(`insert takes ${wanted}${hint}`);
@@ -261,8 +260,8 @@ class Insert<Item extends object> {
   }
 
   /**
-   * Sends a refused batch again without its bad records. @throws CdpError if no record caused it, or without
-   * `onRefused`
+   * Sends a refused batch again without its bad records.
+   * @throws CdpError if no record caused the error, or without `onRefused`
    */
   async #sendGood(error: CdpError, batch: readonly IndexedRecord<Item>[]): Promise<void> {
     const partition = this.#options.onRefused === undefined ? undefined : partitionBatch(error, batch.length);
@@ -289,7 +288,7 @@ class Insert<Item extends object> {
   }
 }
 
-/** The error with record numbers of the whole input, in its messages too. */
+/** The error with record numbers of the whole input, also in its messages. */
 function inInput<Item>(error: CdpError, batch: readonly IndexedRecord<Item>[]): CdpError {
   const indexOf = (record: number) => batch[record]?.index ?? record;
   const message = error.message.replace(RECORD, (_, record: string) => `Record ${indexOf(Number(record))}`);
@@ -307,7 +306,7 @@ const placeInInput = (place: ErrorDetail, record: number): ErrorDetail => ({
   record,
 });
 
-/** 128 random bits. Browsers have `randomUUID` on secure pages only. */
+/** 128 random bits. Browsers provide `randomUUID` only on secure pages. */
 export function newKey(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');

@@ -1,17 +1,17 @@
 /**
- * Values as JSON, none of them changed. `JSON.stringify` throws on a bigint and turns NaN, infinities and invalid dates
- * into null, which the service would store as NULL.
+ * Converts values to JSON without changing any. `JSON.stringify` throws on a bigint and turns NaN, infinities and
+ * invalid dates into null, which the service would store as NULL.
  */
 import { LIMITS } from '../contract/limits.js';
 
-/** JSON that is sent unchanged: a number with more digits than a double has, a record that was read as text. */
+/** JSON text that is sent unchanged: a number with more digits than a double, or a record that was read as text. */
 export class RawJson {
   constructor(readonly text: string) {}
 }
 
-/** A value that JSON lacks. */
+/** A value that JSON cannot represent. */
 export class NotJsonError extends TypeError {
-  /** @param member the outermost one that holds the value: a column, or a parameter as `$1` */
+  /** @param member the outermost member that contains the value: a column, or a parameter as `$1` */
   constructor(
     readonly reason: string,
     readonly member?: string,
@@ -20,14 +20,14 @@ export class NotJsonError extends TypeError {
   }
 }
 
-/** Marks a text as JSON. The service checks whether it is. */
+/** Marks a text as JSON, without checking it; the service does. */
 export const rawJson = (text: string): RawJson => new RawJson(text);
 
 /**
- * A bigint becomes its digits, NaN and the infinities the strings that FLOAT accepts, a Date its ISO text (by
- * `toJSON`). As in `JSON.stringify`, an undefined member is left out.
- * @throws NotJsonError for values that JSON lacks: undefined elsewhere, functions, symbols, invalid dates, nesting
- *   deeper than 100 levels (and so cycles), and objects whose values are not members: a Map, a Set, a Promise
+ * A bigint becomes its digits, NaN and infinities become the strings that FLOAT accepts, a Date becomes its ISO text
+ * (by `toJSON`). As in `JSON.stringify`, an undefined member is left out.
+ * @throws NotJsonError for values that JSON cannot represent: undefined elsewhere, functions, symbols, invalid dates,
+ * nesting deeper than 100 levels (and so cycles), and objects whose values are not members: a Map, a Set, a Promise
  */
 export function toJson(value: unknown, depth = 0): string {
   switch (typeof value) {
@@ -65,7 +65,7 @@ function objectToJson(value: object, depth: number): string {
   return `{${texts.join(',')}}`;
 }
 
-/** The same for a member of the outermost object, which the error names. */
+/** Like {@link toJson}, for a member of the outermost object; an error names it. */
 export function namedToJson(name: string, value: unknown, depth = 1): string {
   try {
     return toJson(value, depth);

@@ -1,8 +1,8 @@
-/** Divides a batch that the service refused into the bad records and those worth sending again. */
+/** Divides a refused batch into the bad records and those to send again. */
 import type { ErrorCode, ErrorDetail } from '../contract/errors.js';
 import type { CdpError, CdpErrorCode } from './error.js';
 
-/** Errors that a record causes although they may not name it. */
+/** Errors that a record can cause without being named. */
 const CAUSED_BY_A_RECORD: readonly CdpErrorCode[] = [
   'unique_violation',
   'constraint_violation',
@@ -11,7 +11,7 @@ const CAUSED_BY_A_RECORD: readonly CdpErrorCode[] = [
 ];
 
 export interface Partition {
-  /** The bad records by their position in the batch, from 0. */
+  /** The bad records, by their 0-based position in the batch. */
   refused: Map<number, ErrorDetail[]>;
   /** The batches to send instead, as positions in this one. */
   resend: number[][];
@@ -19,7 +19,7 @@ export interface Partition {
 
 /**
  * @param size number of records in the batch
- * @param more further codes that a record can cause
+ * @param more other codes that a record can cause
  * @returns undefined if no record caused the error
  */
 export function partitionBatch(

@@ -28,9 +28,9 @@ export interface QuarantineFilter {
 
 export interface ReplayOptions extends QuarantineFilter, Pick<StoreOptions, 'onConflict' | 'resolution' | 'dryRun'> {
   table: string;
-  /** New names of keys. */
+  /** New names for keys of the records. */
   rename?: Readonly<Record<string, string>>;
-  /** Values to replace in the records, or to add to them. */
+  /** Values that replace or extend those of the records. */
   set?: Readonly<Record<string, unknown>>;
   signal?: AbortSignal;
 }
@@ -39,15 +39,15 @@ export interface ReplayResult {
   inserted: number;
   updated: number;
   ignored: number;
-  /** They are still in the quarantine. */
+  /** Records that remain in the quarantine. */
   refused: number;
-  /** What is wrong with some of them. */
+  /** Errors of some of them. */
   errors: ReplayAnswer['errors'];
   /** With `dryRun`. */
   impact?: Impact;
 }
 
-/** Oldest first. */
+/** Yields the oldest records first. */
 export async function* readQuarantine(
   transport: Transport,
   filter: QuarantineFilter,
@@ -67,7 +67,7 @@ export async function* readQuarantine(
 }
 
 export interface DropOptions extends QuarantineFilter {
-  /** Instead of a filter: all of them. */
+  /** Deletes all of them; not with a filter. */
   all?: true;
   /** Only count them. */
   dryRun?: true;
@@ -90,7 +90,7 @@ export async function replayQuarantine(
       method: 'POST',
       path: `${PATH}/replay${dryRun ? '?dry_run=true' : ''}`,
       body: toJson({ ...body, ...(next === '' ? {} : { after: next }) }),
-      // A record that was stored has left the quarantine, so a retry does not store it again.
+      // A stored record leaves the quarantine, so a retry does not store it again.
       idempotent: true,
       signal,
     });
@@ -105,7 +105,7 @@ export async function replayQuarantine(
   return result;
 }
 
-/** @returns how many there were */
+/** @returns the number of deleted records */
 export async function dropQuarantine(
   transport: Transport,
   { dryRun, ...filter }: DropOptions,

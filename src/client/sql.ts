@@ -1,18 +1,20 @@
-/** SQL as a tagged template: every value becomes a parameter. Names need `identifier`; text cannot be spliced in. */
+/**
+ * SQL as a tagged template: every value becomes a parameter. Names need `identifier`; plain text cannot be inserted.
+ */
 import type { SqlAnswer, SqlBody } from '../contract/wire/sql.js';
 import { namedToJson, rawJson, toJson } from './json.js';
 import type { Call } from './transport.js';
 
 export interface QueryOptions extends Omit<SqlBody, 'sql' | 'params' | 'numbers' | 'columns'> {
-  /** `'string'`: every value of a bigint or numeric column is a string, with all its digits. */
+  /** `'string'`: every value of a bigint or numeric column is a string with all its digits. */
   numbers?: 'string';
-  /** `'bigint'`: every value of an INTEGER column is a bigint. Default: a number up to 2^53-1, a string beyond. */
+  /** `'bigint'`: every value of an INTEGER column is a bigint. Default: a number up to 2^53-1, a string above. */
   integers?: 'bigint';
   /** Roll everything back; the answer has `impact`. */
   dryRun?: true;
   /**
    * For SQL that writes: 1 to 255 printable ASCII characters. For 24 hours, the same request under the same key runs
-   * once, so that it is retried even if it may have run.
+   * once, so it can be retried even if it may have run.
    */
   idempotencyKey?: string;
   signal?: AbortSignal;
@@ -30,19 +32,19 @@ export type StreamOptions = Omit<QueryOptions, 'integers' | 'max_rows' | 'dryRun
 /** For rows as lines of JSON text. `columns: true`: the first line has their names, and types without modifiers. */
 export type LineOptions = AsText<StreamOptions> & Pick<SqlBody, 'columns'>;
 
-/** The answer to a query, its rows typed by the caller. */
+/** The answer to a query, with rows typed by the caller. */
 export interface QueryResult<Row> extends Omit<SqlAnswer, 'rows' | 'success'> {
   rows: Row[];
 }
 
 export type DefaultRow = Record<string, unknown>;
 
-/** What the tag `sql` made, or a text with its parameters `$1`, `$2`, …; then options. */
+/** A fragment from the tag `sql`, or a text and its parameters `$1`, `$2`, …; then options. */
 export type SqlArguments<Options> =
   | [query: SqlFragment, options?: Options | undefined]
   | [text: string, params?: readonly unknown[] | undefined, options?: Options | undefined];
 
-/** A piece of SQL: text around values. A value that is itself a fragment becomes part of the text. */
+/** A piece of SQL: texts and values. A value that is itself a fragment becomes part of the text. */
 export class SqlFragment {
   readonly #texts: readonly string[];
   readonly #values: readonly unknown[];
@@ -52,7 +54,7 @@ export class SqlFragment {
     this.#values = values;
   }
 
-  /** The text with `$1`, `$2`, … and their values. */
+  /** Returns the text with `$1`, `$2`, … and the parameters. */
   compile(params: unknown[] = []): { text: string; params: unknown[] } {
     let text = this.#texts[0] ?? '';
     this.#values.forEach((value, i) => {
@@ -64,7 +66,7 @@ export class SqlFragment {
   }
 }
 
-/** A fragment that runs once, when it is awaited: a promise that starts late. */
+/** A fragment that runs once, when it is awaited. */
 export class SqlQuery<Row> extends SqlFragment implements Promise<QueryResult<Row>> {
   readonly [Symbol.toStringTag] = 'SqlQuery';
   readonly #run: Run<Row>;
@@ -75,7 +77,7 @@ export class SqlQuery<Row> extends SqlFragment implements Promise<QueryResult<Ro
     this.#run = run;
   }
 
-  // The standard library's type of `then`.
+  // The property type of the standard library's `then`.
   readonly then: Promise<QueryResult<Row>>['then'] = (onFulfilled, onRejected) => {
     this.#result ??= this.#run(this);
     return this.#result.then(onFulfilled, onRejected);
@@ -89,9 +91,9 @@ export class SqlQuery<Row> extends SqlFragment implements Promise<QueryResult<Ro
 type Run<Row> = (query: SqlFragment) => Promise<QueryResult<Row>>;
 
 export interface SqlTag {
-  /** Runs when it is awaited. Inside another template it becomes part of that one. */
+  /** A query that runs when it is awaited. In another template, it becomes part of that one. */
   <Row = DefaultRow>(texts: TemplateStringsArray, ...values: unknown[]): SqlQuery<Row>;
-  /** The quoted name of a table or column. Names that are not literally in the template must go through this. */
+  /** Quotes the name of a table or column. Every name that is not written in the template must go through this. */
   identifier(name: string): SqlFragment;
 }
 
@@ -145,7 +147,7 @@ export function sqlCall([query, second, third]: SqlArguments<AsText<QueryOptions
     path: `/api/cdp/sql${dryRun ? '?dry_run=true' : ''}`,
     body: toJson({ sql, ...(params.length === 0 ? {} : { params: rawJson(`[${values}]`) }), ...options }),
     ...(idempotencyKey === undefined ? {} : { headers: { 'idempotency-key': idempotencyKey } }),
-    // Neither a read-only transaction nor a rehearsal changes anything.
+    // Neither a read-only transaction nor a dry run changes anything.
     idempotent: options.read_only === true || dryRun === true || idempotencyKey !== undefined,
     signal,
   };

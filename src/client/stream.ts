@@ -1,23 +1,23 @@
-/** Rows of a streamed answer as they arrive. The service waits while the caller works on one. */
+/** Reads the rows of a streamed answer as they arrive. While the caller processes a row, the service waits. */
 import type { ErrorBody } from '../contract/wire/failure.js';
 import { aborted, CdpError } from './error.js';
 import { fromBody, networkError } from './transport.js';
 
-/** The last line looks like this. A row may look like it too, but only the last line has nothing after it. */
+/** The last line begins like this. A row may, too, but only the last line has nothing after it. */
 const MAYBE_LAST = /^\{"(?:done|error)":/;
 
 export interface StreamEnd {
-  /** The number of rows, or of rows affected if the statement returns none. */
+  /** The number of rows, or of affected rows if the statement returns none. */
   readonly row_count: number;
   /** Postgres's command tag without its counts, if the stream began with its columns. */
   readonly type?: string;
 }
 
-/** Rows as JSON texts of arrays, with what their elements are. */
+/** Rows as JSON texts of arrays, and the columns of their elements. */
 export interface ArrayStream {
   /** The type is null if it is not built into Postgres; its values are then text. */
   readonly columns: { name: string; type: string | null }[];
-  /** Each batch has all rows that have arrived. Leaving the loop early cancels the statement. */
+  /** Each batch contains all rows that have arrived. Leaving the loop early cancels the statement. */
   readonly batches: AsyncGenerator<string[], StreamEnd, void>;
 }
 
@@ -25,7 +25,7 @@ export interface ArrayStream {
 export async function readArrays(response: Response, signal: AbortSignal | undefined): Promise<ArrayStream> {
   const batches = readBatches(response, signal, 1);
   const { value } = await batches.next();
-  // A stream without a line lacks its end too, so it was interrupted.
+  // A stream without a first line also lacks its last one, so it was interrupted: `readBatches` has thrown.
   const [first = '', ...rows] = value as string[];
   const { columns } = JSON.parse(first) as Pick<ArrayStream, 'columns'>;
   const rest = async function* () {
@@ -36,9 +36,9 @@ export async function readArrays(response: Response, signal: AbortSignal | undef
 }
 
 /**
- * The rows of an NDJSON answer, each as its JSON text. Leaving the loop early cancels the statement.
- * @param before how many lines are not rows
- * @returns the number of rows, or of rows affected if the statement returns none
+ * Yields the rows of an NDJSON answer as JSON text. Leaving the loop early cancels the statement.
+ * @param before the number of first lines that are not rows
+ * @returns the number of rows, or of affected rows if the statement returns none
  * @throws CdpError as {@link readBatches}
  */
 export async function* readLines(
@@ -63,8 +63,9 @@ export async function* readLines(
 
 /**
  * Ends without an error only if the result is complete.
- * @param before how many lines are not rows
- * @throws CdpError the error that the service wrote into the stream; network_error if the stream broke off; aborted
+ * @param before the number of first lines that are not rows
+ * @throws CdpError the error that the service wrote into the stream; network_error if the stream was interrupted;
+ * aborted
  */
 async function* readBatches(
   response: Response,
@@ -82,7 +83,7 @@ async function* readBatches(
       if (lines.length > 0) yield lines;
     }
   } catch (error) {
-    // The service may have written the reason before the connection broke.
+    // The service may have written the reason before the connection was lost.
     if (!(error instanceof CdpError) || error.code !== 'network_error') throw error;
     cause = error;
   }
@@ -99,7 +100,10 @@ interface Last {
   error?: ErrorBody;
 }
 
-/** The complete lines of each chunk. @throws CdpError network_error if the last line is not complete */
+/**
+ * Yields the complete lines of each chunk.
+ * @throws CdpError network_error if the last line is incomplete
+ */
 async function* linesIn(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<string[], void> {
   const decoder = new TextDecoder();
   let rest = '';
@@ -114,14 +118,13 @@ async function* linesIn(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<strin
   if (rest !== '') throw networkError('The last line is incomplete', undefined);
 }
 
-/** The rows as values. */
 export async function* readRows<Row>(response: Response, signal: AbortSignal | undefined): AsyncGenerator<Row, void> {
   for await (const line of readLines(response, signal)) yield JSON.parse(line) as Row;
 }
 
 /**
- * The bytes as they arrive. If the result is incomplete, the service breaks the chunked encoding, so a clean end is a
- * complete result.
+ * Yields the bytes as they arrive. If the result is incomplete, the service breaks the chunked encoding, so after a
+ * clean end the result is complete.
  * @throws CdpError network_error, aborted
  */
 export async function* readBytes(

@@ -1,18 +1,18 @@
-/** One HTTP call, with a time limit, and retried if a retry is safe. */
+/** Sends one HTTP request with a time limit, and retries it if that is safe. */
 import type { ErrorBody } from '../contract/wire/failure.js';
 import { unlessAborted } from './concurrency.js';
 import { aborted, CdpError, type CdpErrorCode } from './error.js';
 
 export interface ClientOptions {
-  /** Address of the service, such as `https://cdp.example`. */
+  /** The URL of the service, such as `https://cdp.example`. */
   url: string;
   /** A token of the project: `cdp_…`, or a JWT of your identity provider. */
   token: string;
   /** Default: the global one. */
   fetch?: typeof fetch;
-  /** Called before each attempt for further headers, such as a `traceparent`. */
+  /** Called before each attempt for additional headers, such as `traceparent`. */
   headers?: () => Record<string, string>;
-  /** Retries of one request before it counts as failed. Default 8, about 20 seconds in all. */
+  /** Retries before a request fails. Default 8, about 20 seconds in total. */
   maxRetries?: number;
   /**
    * Milliseconds for one attempt; for a stream, until it begins. Default 100,000, longer than the service itself takes.
@@ -23,7 +23,7 @@ export interface ClientOptions {
 export interface Call {
   method: 'GET' | 'POST' | 'PUT' | 'DELETE';
   path: string;
-  /** JSON. */
+  /** JSON text. */
   body?: string;
   headers?: Record<string, string>;
   /** Whether a second execution changes nothing: a read, or an insert with an idempotency key. */
@@ -32,18 +32,18 @@ export interface Call {
   onRetry?: () => void;
 }
 
-/** The service did nothing, so any call can be retried. */
+/** The service has done nothing, so any call can be retried. */
 const NOTHING_DONE: readonly CdpErrorCode[] = ['rate_limited', 'overloaded', 'table_busy', 'database_unavailable'];
 
-/** The service may have done it, so only an idempotent call can be retried. */
+/** The service may have executed the request, so only an idempotent call can be retried. */
 const OUTCOME_UNKNOWN: readonly CdpErrorCode[] = ['network_error', 'request_in_flight', 'outcome_unknown'];
 
-/** Answers of a proxy that could not reach the service, or lost the connection to it. */
+/** Responses of a proxy that could not reach the service, or lost its connection. */
 const GATEWAY_STATUSES: readonly number[] = [429, 502, 503, 504];
 
 const BACKOFF_MS = 250;
 const BACKOFF_MAX_MS = 8_000;
-/** A longer wait is not worth a retry. */
+/** If the service asks for a longer wait, the call fails. */
 const RETRY_AFTER_MAX_S = 60;
 
 export class Transport {
@@ -53,10 +53,13 @@ export class Transport {
   readonly #headers: () => Record<string, string>;
   readonly #maxRetries: number;
   readonly #timeoutMs: number;
-  /** The position of the last write, if its server has replicas: a bounded read that sends it sees the write. */
+  /** The position of the last write, if its server has replicas. A bounded read that sends it sees the write. */
   #position = '';
 
-  /** @throws TypeError if the URL is invalid or the token is missing, as when an environment variable is not set */
+  /**
+   * @throws TypeError if the URL is invalid or the token is missing, for instance because an environment variable is
+   * not set
+   */
   constructor({ url, token, fetch, headers, maxRetries = 8, timeoutMs = 100_000 }: ClientOptions) {
     if (!/^https?:\/\//i.test(url))
       throw new TypeError(`url: ${String(url)} is not a URL such as http://127.0.0.1:8080`);
@@ -70,17 +73,26 @@ export class Transport {
     this.#timeoutMs = timeoutMs;
   }
 
-  /** The answer's JSON. @throws CdpError */
+  /**
+   * Returns the JSON value of the response.
+   * @throws CdpError
+   */
   json<Answer>(call: Call): Promise<Answer> {
     return this.#send(call, async (response) => (await readJson(response)).value as Answer);
   }
 
-  /** The answer's JSON as text. @throws CdpError */
+  /**
+   * Returns the JSON text of the response.
+   * @throws CdpError
+   */
   text(call: Call): Promise<string> {
     return this.#send(call, async (response) => (await readJson(response)).text);
   }
 
-  /** The answer with its body unread; from here on, its reader must observe the signal. @throws CdpError */
+  /**
+   * Returns the response before its body is read. The reader of the body must observe the signal.
+   * @throws CdpError
+   */
   open(call: Call): Promise<Response> {
     return this.#send(call, (response) => Promise.resolve(response));
   }
@@ -132,7 +144,7 @@ export class Transport {
     }
   }
 
-  /** Browsers do not tell a page of another origin why a request failed. */
+  /** Browsers do not tell a page why a request to another origin failed. */
   #corsHint(): string {
     const { location } = globalThis as { location?: { origin: string } };
     if (location === undefined || location.origin === new URL(this.#base).origin) return '';
@@ -140,7 +152,7 @@ export class Transport {
   }
 }
 
-/** Positions of one server are the same up to their last dot, and sort as texts. */
+/** Positions of one server are equal up to their last dot, and sort as text. */
 const later = (known: string, next: string): string =>
   next === '' || (next < known && timelineOf(next) === timelineOf(known)) ? known : next;
 
@@ -151,13 +163,13 @@ export function networkError(what: string, cause: unknown): CdpError {
   return new CdpError('network_error', what + (why === '' ? '' : `: ${why}`), { cause });
 }
 
-/** Node's "fetch failed" says nothing; its cause says more: "connect ECONNREFUSED 127.0.0.1:8080". */
+/** Node's "fetch failed" says nothing; the cause does: "connect ECONNREFUSED 127.0.0.1:8080". */
 function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return '';
   // OpenSSL's own message is a line of numbers and file names.
   if ('code' in error && error.code === 'ERR_SSL_WRONG_VERSION_NUMBER')
     return 'the server does not use TLS; should the URL start with http://?';
-  // An AggregateError has an error for each address of a host, and no message.
+  // An AggregateError contains one error per address of a host, and no message.
   const [first] = error instanceof AggregateError ? (error.errors as unknown[]) : [];
   return reasonOf(error.cause) || reasonOf(first) || error.message.trim();
 }
@@ -176,7 +188,7 @@ async function errorIn(response: Response): Promise<CdpError> {
   return fromBody(value as ErrorBody | null, retryAfterOf(response)) ?? unexpected(response);
 }
 
-/** Undefined if the body is not an error of the service. */
+/** Returns undefined if the body is not an error of the service. */
 export function fromBody(body: ErrorBody | null, retryAfter?: number): CdpError | undefined {
   if (body?.success !== false || typeof body.error !== 'string') return undefined;
   return new CdpError(body.error, body.message, {
@@ -200,7 +212,7 @@ function unexpected(response: Response): CdpError {
   });
 }
 
-/** Seconds, or a date (RFC 9110, 10.2.3). */
+/** Parses seconds or a date (RFC 9110, 10.2.3). */
 function retryAfterOf(response: Response): number | undefined {
   const value = response.headers.get('retry-after');
   if (value === null) return undefined;
@@ -217,7 +229,7 @@ function mayRetry(error: CdpError, { idempotent }: Call): boolean {
 }
 
 /**
- * Exponential backoff with full jitter on top of `Retry-After`, so that many clients do not return at the same moment.
+ * `Retry-After` plus an exponential backoff with full jitter, so that many clients do not return at the same moment.
  */
 const delayMs = ({ retryAfter = 0 }: CdpError, retries: number): number =>
   retryAfter * 1_000 + Math.random() * Math.min(BACKOFF_MAX_MS, BACKOFF_MS * 2 ** retries);

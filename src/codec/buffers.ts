@@ -1,7 +1,7 @@
 /**
- * Buffers that their owner frees. V8 counts memory outside its heap, allocated since its last full collection, as
- * growth of the heap, even if it is already garbage. If each body or response allocates some, a full collection follows
- * every few hundred of them, and takes a third of the service's time.
+ * Buffers that their owner frees. V8 counts memory outside its heap that was allocated since its last full collection
+ * as growth of the heap, even if it is already garbage. If each body or response allocates some, V8 runs a full
+ * collection after every few hundred of them, which takes a third of the service's time.
  */
 import { MessageChannel } from 'node:worker_threads';
 
@@ -9,7 +9,7 @@ import { MessageChannel } from 'node:worker_threads';
 const nowhere = new MessageChannel().port1;
 nowhere.close();
 
-/** Smaller buffers are not worth the call: Node cuts them from a slab. */
+/** Smaller buffers are not worth the call: Node allocates them from its pool. */
 const MIN_FREED_BYTES = 4 * 1024;
 
 /** @returns a buffer of this size that {@link freeBuffer} can free, with the previous contents of its memory */
@@ -17,19 +17,19 @@ export function allocBuffer(size: number): Buffer {
   return size < MIN_FREED_BYTES ? Buffer.allocUnsafe(size) : Buffer.allocUnsafeSlow(size);
 }
 
-/** Later users find the buffer empty. Does nothing to a buffer that shares its memory with others. */
+/** Frees the memory; the buffer is then empty. Does nothing to a buffer that shares its memory with others. */
 export function freeBuffer({ length, buffer }: Uint8Array): void {
   if (length < MIN_FREED_BYTES || length < buffer.byteLength || !(buffer instanceof ArrayBuffer)) return;
   nowhere.postMessage(null, [buffer]);
 }
 
-/** Bytes that their owner frees once they are no longer read. */
+/** Bytes that their owner frees when they are no longer read. */
 export interface OwnedBuffer {
   readonly bytes: Buffer;
   free(): void;
 }
 
-/** A buffer that grows as chunks arrive: it takes at most twice their bytes, however small they are. */
+/** A buffer that grows as chunks arrive. It takes at most twice their bytes, however small they are. */
 export class GrowingBuffer implements OwnedBuffer {
   private buffer: Buffer;
   private length = 0;
@@ -60,7 +60,7 @@ export class GrowingBuffer implements OwnedBuffer {
   }
 }
 
-/** Bytes in several buffers, none of which has to grow or to be copied. */
+/** Bytes in several buffers, so that none has to grow or be copied. */
 export class BufferList {
   readonly buffers: Buffer[] = [];
   length = 0;
@@ -70,7 +70,7 @@ export class BufferList {
     this.length += buffer.length;
   }
 
-  /** All of it in one buffer. Empties the list. */
+  /** Returns all bytes in one buffer, and empties the list. */
   take(): OwnedBuffer {
     const bytes = this.join();
     return { bytes, free: () => freeBuffer(bytes) };
@@ -86,7 +86,7 @@ export class BufferList {
     return whole;
   }
 
-  /** After this the bytes must not be read. */
+  /** The bytes must not be read afterwards. */
   free(): void {
     for (const buffer of this.buffers) freeBuffer(buffer);
   }

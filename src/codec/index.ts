@@ -1,6 +1,6 @@
 /**
- * Bytes to bytes, without knowing what for: JSON batches to the rows of COPY, DataRow messages to JSON or CSV, and JSON
- * bodies without losing a digit. Import only from here.
+ * Converts bytes to bytes, without depending on their purpose: JSON batches to the rows of COPY, DataRow messages to
+ * JSON or CSV, and JSON bodies without losing a digit. Import only from here.
  */
 export { batchEncoder, type BatchEncoder } from './batch/batch-encoder.js';
 export { readCell } from './batch/cell.js';

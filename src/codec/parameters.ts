@@ -1,4 +1,6 @@
-/** Values of `$1`, `$2`, … as text for Postgres, by the types that Postgres itself gave the parameters. */
+/**
+ * Converts values of `$1`, `$2`, … to text for Postgres, by the types that Postgres has inferred for the parameters.
+ */
 import { EngineError } from '../contract/errors.js';
 import { counted } from '../contract/message-text.js';
 import { ErrorCollector } from '../contract/error-collector.js';
@@ -8,17 +10,17 @@ import { readArray, readJsonText } from './batch/nested.js';
 import type { JsonNode } from './json/nodes.js';
 import { scalarTypeName } from './results/types.js';
 
-/** json and jsonb: for them a JSON array stays JSON. */
+/** json and jsonb, for which a JSON array stays JSON. */
 const JSON_TYPES = new Set([114, 3802]);
 
-/** Making a Postgres array blocks the event loop; JSON text is passed on as it is. */
+/** Creating a Postgres array blocks the event loop; JSON text is passed on unchanged. */
 const MAX_ELEMENTS = 100_000;
 const TOO_MANY_ELEMENTS = `an array may hold at most ${MAX_ELEMENTS} values; send more as a parameter of type jsonb, or as records`;
 
 /**
- * Strings as they are, numbers with the digits that were sent, booleans, objects as JSON text, arrays as Postgres
- * arrays, or as JSON for a parameter of type json or jsonb.
- * @param textTypes names, by oid, of types that are not built in and cannot take an array
+ * Strings stay unchanged, numbers keep the digits that were sent, objects become JSON text, arrays become Postgres
+ * arrays, or JSON for a parameter of type json or jsonb.
+ * @param textTypes names, by oid, of types that are not built in and cannot hold an array
  * @throws EngineError invalid_request for a wrong number of values, invalid_value for text that Postgres cannot store
  */
 export function encodeParameters(

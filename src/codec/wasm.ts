@@ -1,18 +1,18 @@
-/** Programs of `assembly/` folders, compiled to WebAssembly. Each instance has a memory of its own. */
+/** Loads programs from `assembly/` folders that were compiled to WebAssembly. Each instance has its own memory. */
 import { readFileSync } from 'node:fs';
 
-/** As far as it is used here: Node's types do not declare it. */
+/** The part that is used here; Node's types do not declare it. */
 declare const WebAssembly: {
   readonly Module: new (bytes: Uint8Array) => object;
   readonly Instance: new (module: object, imports: object) => { readonly exports: unknown };
 };
 
-/** Addresses are bytes of its memory. */
+/** Addresses are offsets in its memory. */
 interface WasmExports {
   readonly memory: { readonly buffer: ArrayBuffer };
 }
 
-/** By file; each is compiled when it is first used. */
+/** By file; each is compiled at its first use. */
 const modules = new Map<string, object>();
 
 function moduleOf(file: URL): object {
@@ -27,12 +27,12 @@ export class WasmInstance<Exports extends WasmExports> {
   readonly exports: Exports;
   private memory = Buffer.alloc(0);
 
-  /** @param host what the program imports: `assembly/host.ts` */
+  /** @param host the imports of the program: `assembly/host.ts` */
   constructor(file: URL, host: Readonly<Record<string, unknown>>) {
     this.exports = new WebAssembly.Instance(moduleOf(file), { host }).exports as Exports;
   }
 
-  /** All of its memory. When that grows, this becomes another object, and the old one is empty. */
+  /** The whole memory. When it grows, this becomes another object, and the old one is empty. */
   get bytes(): Buffer {
     if (this.memory.length === 0) this.memory = Buffer.from(this.exports.memory.buffer);
     return this.memory;

@@ -1,10 +1,10 @@
-/** The words of the audit log: what was done, and by what kind of actor. */
+/** The vocabulary of the audit log: operations and kinds of actors. */
 
-/** What an entry can be about. One list for the writer, the filters and the docs. */
+/** The operations that an entry can record, for the writer, the filters and the docs. */
 export const AUDIT_OPERATIONS = [
   'create_table',
   'alter_table',
-  /** Its rows over the workers of a Citus cluster, or back. */
+  /** Distributes rows over the workers of a Citus cluster, or moves them back to the coordinator. */
   'distribute_table',
   'add_column',
   'alter_column',
@@ -20,15 +20,15 @@ export const AUDIT_OPERATIONS = [
   'read_quarantine',
   'replay_quarantine',
   'drop_quarantine',
-  /** Receipts of batches, looked up or settled. */
+  /** Reads or settles receipts of batches. */
   'receipts',
   /** Free SQL as the writer. */
   'sql',
-  /** Free SQL as the reader, which can change nothing. */
+  /** Free SQL as the reader, which cannot change anything. */
   'sql_read',
-  /** Any write with dry_run: it was rolled back. */
+  /** A write with dry_run, which was rolled back. */
   'rehearsal',
-  /** A message of MCP that called no tool; what a tool does has the word of its operation. */
+  /** An MCP message that calls no tool; a tool call is recorded as its operation. */
   'mcp',
   'project.create',
   'project.rename',
@@ -38,22 +38,22 @@ export const AUDIT_OPERATIONS = [
   'project.repair',
   'project.quota',
   'project.own_schemas',
-  /** To another server, when it has switched, or failed. */
+  /** A move to another server that has switched or failed. */
   'project.move',
   'project.plan_move',
   'project.list',
-  /** The project's Postgres server ended by itself, or was stopped since it filled the disk. */
+  /** The project's Postgres server exited unexpectedly, or the service stopped it because it filled the disk. */
   'project.crash',
   'project.backup',
-  /** The write-ahead log of its server is archived from now on, or no more. */
+  /** Starts or stops archiving the write-ahead log of the project's server. */
   'project.archive',
   'project.restore',
   'server.add',
-  /** Its status, labels, weight or bounds. */
+  /** Changes a server's status, labels, weight or limits. */
   'server.set',
   'server.remove',
   'server.check',
-  /** What was left there and belongs to no project is removed. */
+  /** Removes what a server holds that belongs to no project. */
   'server.clear',
   'server.list',
   'server.read',
@@ -64,42 +64,42 @@ export const AUDIT_OPERATIONS = [
   'token.create',
   'token.revoke',
   'token.list',
-  /** A token asked what it is. */
+  /** A token reads its own data. */
   'token.read',
-  /** The requests that run; one of them ended by an operator. */
+  /** Lists running requests; `request.cancel` ends one. */
   'request.list',
   'request.cancel',
-  /** A session of the Postgres port begins, or is refused. */
+  /** A session of the Postgres port has begun or was refused. */
   'session.open',
-  /** It has ended: with its length, and its bytes. */
+  /** A session has ended; the entry contains its duration and bytes. */
   'session.close',
   'audit.read',
-  /** Refused looks at /metrics; those that are served leave no entry. */
+  /** A refused read of /metrics; successful reads are not recorded. */
   'metrics',
-  /** An unknown caller: 401, on any route. */
+  /** An unknown caller: 401 on any route. */
   'authentication',
-  /** The service cleared away a project that a crash had left half made or half deleted. */
+  /** The service removed a project that a crash had left partly created or deleted. */
   'repair',
-  /** Entries that could not be written, with their number as `count`. */
+  /** Entries that could not be written; `count` is their number. */
   'audit.lost',
 ] as const;
 
 export type AuditOperation = (typeof AUDIT_OPERATIONS)[number];
 
 /**
- * `token`: of a project; `jwt`: of the identity provider; `admin`: an admin token; `command_line`: the program `cdp`;
- * `service`: the service by itself; `unknown`: a caller that could not be authenticated.
+ * `token`: a token of a project; `jwt`: a token of the identity provider; `admin`: an admin token; `command_line`: the
+ * program `cdp`; `service`: the service itself; `unknown`: a caller that could not be authenticated.
  */
 export const AUDIT_ACTORS = ['token', 'jwt', 'admin', 'command_line', 'service', 'unknown'] as const;
 
 export type AuditActor = (typeof AUDIT_ACTORS)[number];
 
-/** How much is recorded: everything, everything but inserts and reads, or nothing. */
+/** What is recorded: everything, everything except inserts and reads, or nothing. */
 export const AUDIT_MODES = ['all', 'changes', 'off'] as const;
 
 export type AuditMode = (typeof AUDIT_MODES)[number];
 
-/** What is kept of a statement: its SHA-256 alone, or its text as well. */
+/** What is recorded of a statement: only its SHA-256, or also its text. */
 export const AUDIT_STATEMENTS = ['hash', 'text'] as const;
 
 export type AuditStatements = (typeof AUDIT_STATEMENTS)[number];

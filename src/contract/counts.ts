@@ -1,4 +1,4 @@
-/** Counters by key, such as those of projects. One that is back at 0 takes no memory. */
+/** Counters by key, for instance by project. A counter at 0 takes no memory. */
 export class Counts {
   private readonly counts = new Map<string, number>();
 

@@ -1,11 +1,11 @@
-/** Finds the name that a misspelt one was probably meant to be, for the hints of errors. */
+/** Finds the name that a misspelled one was probably meant to be, for hints of errors. */
 
-/** Typing errors that are taken for such, at most. */
+/** With more typing errors than this, a name counts as a different one. */
 const MAX_ERRORS = 3;
 
 /**
- * The candidate with the fewest typing errors, or undefined where none is near: at most one error in three characters,
- * and never more than three. Case does not count, so `Email` finds `email`.
+ * Returns the candidate with the fewest typing errors, or undefined if none is close. A candidate is close if it has at
+ * most one error per three characters, and at most MAX_ERRORS. Case does not count, so `Email` finds `email`.
  */
 export function didYouMean(name: string, candidates: Iterable<string>): string | undefined {
   const wanted = name.toLowerCase();
@@ -22,10 +22,9 @@ export function didYouMean(name: string, candidates: Iterable<string>): string |
 }
 
 /**
- * Three rows of the table of distances, each from the diagonal's place less {@link MAX_ERRORS} to that place more,
- * between two places that are never reached: what lies further away has more errors. A project may have thousands of
- * names that are nearly the same, and the whole table for each of them would keep the event loop from others for a
- * minute.
+ * Three rows of the distance matrix. Each holds only the cells at most MAX_ERRORS from the diagonal, because all others
+ * have more errors, and a sentinel at each end. A project may have thousands of similar names; the whole matrix for
+ * each of them would block the event loop for a minute.
  */
 const FIRST = 1;
 const LAST = FIRST + 2 * MAX_ERRORS;
@@ -33,8 +32,9 @@ const DIAGONAL = FIRST + MAX_ERRORS;
 const rows = [1, 2, 3].map(() => new Uint8Array(LAST + 2)) as [Uint8Array, Uint8Array, Uint8Array];
 
 /**
- * Insertions, deletions, replacements and swaps of neighbours between two texts (optimal string alignment distance);
- * gives up with `limit + 1` as soon as there must be more than `limit`.
+ * Counts insertions, deletions, replacements and swaps of neighbors between two texts (optimal string alignment
+ * distance).
+ * @returns `limit + 1` if there are more than `limit`
  */
 function typingErrors(a: string, b: string, limit: number): number {
   const tooMany = limit + 1;

@@ -1,4 +1,4 @@
-/** Sizes on disk as operators write and read them: `500MB`, `10GB`; units as in Postgres, so that 1 GB has 1024 MB. */
+/** Sizes on disk as operators write and read them, such as `500MB` or `10GB`. As in Postgres, 1 GB is 1024 MB. */
 
 const MIB = 1024 * 1024;
 
@@ -8,15 +8,15 @@ const UNITS: readonly (readonly [string, number])[] = [
   ['MB', MIB],
 ];
 
-/** An empty project takes about half of it. With less, nothing could ever be written. */
+/** An empty project takes about half of this. With a smaller quota, nothing could ever be written. */
 const MIN_QUOTA = 16 * MIB;
 
-/** So that any sum with it is exact. */
+/** Keeps sums with a quota within safe integers. */
 const MAX_QUOTA = 1024 * MIB * MIB;
 
 /**
  * @returns bytes
- * @throws Error saying what is expected
+ * @throws Error that says what is expected
  */
 export function parseQuota(text: string): number {
   const [, digits, unit] = /^(\d{1,7})(MB|GB|TB)$/i.exec(text) ?? [];
@@ -28,7 +28,7 @@ export function parseQuota(text: string): number {
   return bytes;
 }
 
-/** The text that {@link parseQuota} takes, in the largest unit that keeps it exact. */
+/** The text that {@link parseQuota} accepts, in the largest unit that keeps it exact. */
 export function quotaText(bytes: number): string {
   const [name, factor] = UNITS.find(([, unit]) => bytes % unit === 0) ?? ['MB', MIB];
   return `${bytes / factor}${name}`;

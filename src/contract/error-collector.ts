@@ -1,26 +1,26 @@
-/** Collects every error of a request, so that one response names them all (contract sections 5 to 7). */
+/** Collects the errors of a request, so that one response lists them all (contract sections 5 to 7). */
 import { EngineError, type EngineErrorOptions, type ErrorCode, type ErrorDetail } from './errors.js';
 import { LIMITS } from './limits.js';
 import { counted } from './message-text.js';
 
-/** What an error says besides its places. */
+/** What an error contains besides its places. */
 type More = Pick<EngineErrorOptions, 'hint' | 'postgres' | 'cause'>;
 
 export class ErrorCollector {
   private readonly listed: ErrorDetail[] = [];
   private count = 0;
 
-  /** The first of them. */
+  /** The first places, at most `LIMITS.errorsListed`. */
   get places(): readonly ErrorDetail[] {
     return this.listed;
   }
 
-  /** How many there are in all. */
+  /** The number of all places. */
   get total(): number {
     return this.count;
   }
 
-  /** @param describe is called only for a place that will be listed: a hostile batch may have a million others. */
+  /** @param describe called only if the place will be listed: a hostile batch may have a million others */
   add(error: ErrorCode, describe: () => Omit<ErrorDetail, 'error'>): void {
     this.count += 1;
     if (this.listed.length < LIMITS.errorsListed) this.listed.push({ ...describe(), error });
@@ -28,7 +28,7 @@ export class ErrorCollector {
 
   /**
    * Adds the places that an error lists, or the error itself if it lists none.
-   * @param place of an error that lists none
+   * @param place used if the error lists none
    */
   addError({ code, message, hint, errors, errorCount }: EngineError, place: Pick<ErrorDetail, 'column'> = {}): void {
     const alone = { ...place, error: code, message, ...(hint === undefined ? {} : { hint }) };
@@ -38,16 +38,16 @@ export class ErrorCollector {
   }
 
   /**
-   * Returns if nothing is wrong.
-   * @throws EngineError with the first place's code, message and hint; `errors` holds the first 50 places, `errorCount`
-   *   counts all.
+   * Returns if there are no errors.
+   * @throws EngineError with the first place's code, message and hint; `errors` lists the first 50 places, `errorCount`
+   * counts all
    */
   throwIfAny(): void {
     const error = this.toError();
     if (error !== undefined) throw error;
   }
 
-  /** What {@link throwIfAny} throws; undefined if nothing is wrong. */
+  /** The error that {@link throwIfAny} throws; undefined if there is none. */
   toError(more: More = {}): EngineError | undefined {
     const [first] = this.listed;
     if (first === undefined) return undefined;
@@ -62,7 +62,10 @@ export class ErrorCollector {
   }
 }
 
-/** Runs every check. @throws EngineError that of the one that fails; if several do, one that lists all places */
+/**
+ * Runs every check.
+ * @throws EngineError the error of the check that fails; if several fail, one error that lists all places
+ */
 export function checkAll(...checks: readonly (() => void)[]): void {
   const thrown = checks.flatMap((check) => errorOf(check) ?? []);
   const [first, second] = thrown;
@@ -72,7 +75,7 @@ export function checkAll(...checks: readonly (() => void)[]): void {
   errors.throwIfAny();
 }
 
-/** What a check throws; undefined: nothing. */
+/** The error that a check throws; undefined if it throws none. */
 export function errorOf(check: () => void): EngineError | undefined {
   try {
     check();

@@ -1,10 +1,10 @@
 /**
- * The closed table of error codes (contract section 1), and the one error class that carries them: nothing else writes
- * a status of 400 or more. The error exit in `http/` turns an {@link EngineError} into the one response shape.
+ * The closed table of error codes (contract section 1), and the only error class that carries them. Nothing else sets a
+ * status of 400 or more. The error exit in `http/` turns an {@link EngineError} into the one response shape.
  */
 import type { UnconvertibleRows, ValueCount } from './unconvertible-values.js';
 
-/** One row: the HTTP status, what the code means, and what the caller should do. The docs repeat exactly this. */
+/** One row: the HTTP status, what the code means, and what the caller should do. The docs quote these texts. */
 interface ErrorRow {
   readonly status: number;
   readonly meaning: string;
@@ -260,17 +260,17 @@ export type ErrorCode = keyof typeof ERROR_CODES;
 export interface ErrorDetail {
   record?: number;
   column?: string;
-  /** Of a constraint of several columns, instead of `column`. */
+  /** The columns of a constraint that has several, instead of `column`. */
   columns?: string[];
   error: ErrorCode;
   message: string;
   hint?: string;
 }
 
-/** What Postgres said, without anything that belongs to the server (file, line, routine). */
+/** What Postgres reported, except internals of the server (file, line, routine). */
 export interface PostgresDetails {
   sqlstate: string;
-  /** 1-based, in characters of the statement that was sent. */
+  /** 1-based, in characters of the statement. */
   position?: number;
   table?: string;
   column?: string;
@@ -283,20 +283,23 @@ export type Dependency = 'database' | `server ${string}` | 'identity provider';
 
 export interface EngineErrorOptions {
   errors?: ErrorDetail[];
-  /** How many errors there are, if `errors` holds only the first of them. */
+  /** The number of all errors, if `errors` lists only the first. */
   errorCount?: number;
   hint?: string;
   postgres?: PostgresDetails;
   unconvertible?: UnconvertibleRows;
   values?: ValueCount[];
-  /** Seconds after which to try again; undefined: the default of the error exit; null: unknown. */
+  /** Seconds after which to retry; undefined: the default of the error exit; null: unknown. */
   retryAfter?: number | null;
-  /** What is unavailable, for a `database_unavailable`; default: the database; null: nothing, it only has to wait. */
+  /**
+   * What is unavailable, for a `database_unavailable`; default: the database; null: nothing, the caller only has to
+   * wait.
+   */
   dependency?: Dependency | null;
   cause?: unknown;
 }
 
-/** The one error that is thrown on purpose, anywhere; caught once, at the error exit of `http/`. */
+/** The only error that is thrown on purpose. It is caught once, at the error exit of `http/`. */
 export class EngineError extends Error {
   readonly code: ErrorCode;
   readonly errors: ErrorDetail[] | undefined;

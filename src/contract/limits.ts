@@ -1,25 +1,25 @@
 /**
- * The fixed limits of the specification (section 8) and of the contract. What an operator may change is in
- * `settings.ts`.
+ * The fixed limits of the specification (section 8) and of the contract. `settings.ts` has those that an operator may
+ * change.
  */
 export const LIMITS = {
   /** Records in one batch (specification 8). */
   recordsPerBatch: 250,
-  /** Columns declared through the API in one table, `id` not counted (contract 3, 5). */
+  /** Columns declared through the API in one table, not counting `id` (contract 3, 5). */
   columnsPerTable: 500,
-  /** Of Postgres itself (INDEX_MAX_KEYS). */
+  /** Postgres's own limit (INDEX_MAX_KEYS). */
   columnsPerIndex: 32,
   /** Values that one type change may map. */
   mappedValues: 1_000,
   /** Characters in a comment (contract 3). */
   commentCharacters: 2_000,
-  /** Bytes of a body after decoding (contract 6). */
+  /** Bytes of a body after decompression (contract 6). */
   bodyBytes: 10 * 1024 * 1024,
   /** Levels of nesting in any JSON body (contract 8). */
   jsonDepth: 100,
-  /** Places listed in `errors`; `error_count` says how many there are (contract 1). */
+  /** Places listed in `errors`; `error_count` counts all (contract 1). */
   errorsListed: 50,
-  /** Ids of rows that a type change would lose something of. */
+  /** Ids listed of rows from which a type change would lose something. */
   lostIdsListed: 5,
   /** Bytes of one SQL text (contract 7). */
   sqlBytes: 1024 * 1024,
@@ -31,13 +31,13 @@ export const LIMITS = {
   timeoutMsMax: 60_000,
   maxRowsDefault: 10_000,
   maxRowsMax: 100_000,
-  /** Bytes of the encoded rows of one answer, all statements together (contract 7). */
+  /** Bytes of the encoded rows of one answer, over all statements (contract 7). */
   resultBytes: 16 * 1024 * 1024,
-  /** Characters of an Idempotency-Key and hours it is kept (contract 6). */
+  /** Characters of an Idempotency-Key, and hours for which it is kept (contract 6). */
   idempotencyKeyCharacters: 255,
   idempotencyHours: 24,
   /** Keys in one query for receipts. */
   keysPerQuery: 1_000,
-  /** Bytes of results of free SQL that are kept under a key with their rows. */
+  /** Bytes up to which results of free SQL are kept under a key with their rows. */
   idempotencyAnswerBytes: 64 * 1024,
 } as const;

@@ -1,11 +1,11 @@
-/** Pieces of messages: what a caller sent, as far as a message repeats it, and numbers of things. */
+/** Parts of messages: quoted input of the caller, and counts. */
 
-/** Escaped, in quotes, and cut where it is longer than a name. */
+/** Escapes and quotes the text, and cuts it if it is longer than a name. */
 export function quoted(text: string, characters: number = 63): string {
   return JSON.stringify(cut(text, characters));
 }
 
-/** The beginning of a text that may be as long as the body. It does not end in half a surrogate pair. */
+/** Cuts a text, which may be as long as the body. Never ends in half of a surrogate pair. */
 export function cut(text: string, characters: number = 63): string {
   return text.length > characters ? `${text.slice(0, characters).replace(/[\ud800-\udbff]$/, '')}…` : text;
 }

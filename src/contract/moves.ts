@@ -1,17 +1,17 @@
 /** Moves of projects between servers. */
 
 /**
- * How a project moves. `copy`: while nobody writes. `stream`: while it is written to, so that writes have to wait for
- * what is left at the end; what cannot be streamed is copied.
+ * How a project moves. `copy`: writes are refused during the copy. `stream`: writes continue, and are refused only
+ * while the last changes are copied. What cannot be streamed is copied.
  */
 export const MOVE_MODES = ['copy', 'stream'] as const;
 export type MoveMode = (typeof MOVE_MODES)[number];
 
 /**
- * The steps of a move, in order: the target is made; rows are streamed, if it moves so; writes end; rows, or those that
- * are left, are copied; the copy is compared. With `switched` the project lives on the target, and the source is
- * dropped until the move is `done`. A failure before it is undone: the project stays where it was, and the target is
- * dropped.
+ * The states of a move, in order. The target is created; in mode `stream`, rows are streamed; writes are fenced off;
+ * the rows, or the remaining ones, are copied; the copy is verified. From `switched` on, the project lives on the
+ * target; the source is then dropped, and the move is `done`. A failure before `switched` is undone: the project stays
+ * where it was, and the target is dropped.
  */
 export const MOVE_STATES = [
   'preparing',
@@ -26,12 +26,12 @@ export const MOVE_STATES = [
 ] as const;
 export type MoveState = (typeof MOVE_STATES)[number];
 
-/** Of a move that has something left to do. */
+/** The states of a move that has not ended. */
 export const OPEN_STATES = MOVE_STATES.filter((state) => state !== 'done' && state !== 'undone');
 
 /**
- * `counts`: schema, numbers of rows, sequences. `full`: hashes of the rows of each table, in any order, and of large
- * objects, too.
+ * `counts`: compares the schema, numbers of rows and sequences. `full`: also compares hashes of the rows of each table,
+ * in any order, and of large objects.
  */
 export const VERIFICATIONS = ['counts', 'full'] as const;
 export type Verification = (typeof VERIFICATIONS)[number];

@@ -1,8 +1,8 @@
-/** What a table or column may be called (contract section 3). Names are never truncated, folded or repaired. */
+/** Valid names of tables and columns (contract section 3). Names are never truncated, folded or repaired. */
 export const NAME_PATTERN = '^[A-Za-z_][A-Za-z0-9_]{0,62}$';
 export const NAME_IN_WORDS = '1 to 63 ASCII letters, digits and underscores, the first one not a digit';
 
-/** What a project may be called (contract section 2). */
+/** Valid names of projects (contract section 2). */
 export const PROJECT_NAME_PATTERN = '^[a-z][a-z0-9-]{0,62}$';
 export const PROJECT_NAME_IN_WORDS = '1 to 63 lowercase ASCII letters, digits and hyphens, the first one a letter';
 

@@ -1,9 +1,9 @@
-/** An error as one line for an operator. */
+/** Formats an error for an operator, as one line. */
 import { EngineError } from './errors.js';
 
-/** What went wrong, in words for an operator, who may know what a caller over HTTP may not. */
+/** Includes causes, which a caller over HTTP must not see. */
 export function messageOf(error: unknown): string {
-  // What fails at each of a host's addresses comes as one error, which has nothing to say itself.
+  // If every address of a host fails, Node throws an AggregateError without a message of its own.
   if (error instanceof AggregateError) return error.errors.map(messageOf).join('; ');
   if (error instanceof EngineError && error.cause instanceof Error)
     return `${error.message}: ${messageOf(error.cause)}`;

@@ -1,7 +1,7 @@
-/** Patterns of texts in requests, and what they allow in words, for errors. */
+/** Patterns of texts in requests, and their descriptions for errors. */
 import { NAME_IN_WORDS, NAME_PATTERN, PROJECT_NAME_IN_WORDS, PROJECT_NAME_PATTERN } from './names.js';
 
-/** How many entries a page has, in a query. */
+/** The number of entries per page, in a query string. */
 export const PAGE_LIMIT = '^([1-9][0-9]{0,2}|1000)$';
 export const CODE = '^[a-z_]{1,40}$';
 export const ANY_TEXT = '^[^\\u0000]+$';
@@ -10,7 +10,7 @@ export const PRINTABLE_ASCII = '^[\\x20-\\x7e]+$';
 export const AUDIT_ID = '^[0-9]{1,15}-[0-9]{1,16}$';
 /** Where an instance reads the URL of a Postgres server. */
 export const URL_REFERENCE = '^(env:[A-Za-z_][A-Za-z0-9_]*|file:/[^\\u0000]+)$';
-/** Keys and values of labels. */
+/** A key or value of a label. */
 export const LABEL = '^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$';
 export const ABSOLUTE_PATH = '^/[^\\u0000]*$';
 
@@ -28,5 +28,5 @@ const IN_WORDS: Readonly<Record<string, string>> = {
   [PROJECT_NAME_PATTERN]: PROJECT_NAME_IN_WORDS,
 };
 
-/** What a text must be; undefined: the pattern is none of these. */
+/** Describes what a text must be; undefined for other patterns. */
 export const patternInWords = (pattern: string): string | undefined => IN_WORDS[pattern];

@@ -1,15 +1,14 @@
 /**
- * JSON Schemas (draft 7) with the static type of what they describe, so that no type is written twice: the few keywords
- * that the API needs. A library for all of them was most of the modules that a start had to read (decision 0034).
+ * JSON Schemas (draft 7) with the static type of the values they describe, so that no type is written twice. Contains
+ * only the keywords that the API needs: a library for all of them was most of the modules to load at startup (decision
+ * 0034).
  */
 
-/** Known to the compiler alone: the type of the values that a schema describes. */
+/** The type of the values that a schema describes. Exists only for the compiler. */
 declare const DESCRIBED: unique symbol;
-/**
- * Marks a property that may be missing, and holds its schema. A symbol, so that neither a validator nor JSON sees it.
- */
+/** Marks an optional property and holds its schema. It is a symbol, so that neither a validator nor JSON sees it. */
 export const OPTIONAL = Symbol('optional');
-/** Keywords for the OpenAPI document alone: a value that they exclude is refused with an error code of its own. */
+/** Keywords only for the OpenAPI document: a value that violates them is refused with an error code of its own. */
 export const DOCUMENTED = Symbol('documented');
 
 export interface Schema<T = unknown> {
@@ -31,15 +30,15 @@ type OptionalKey<P> = { [K in keyof P]: P[K] extends OptionalSchema ? K : never 
 type Described<P extends Properties> = Flat<
   { [K in Exclude<keyof P, OptionalKey<P>>]: Static<P[K]> } & { [K in OptionalKey<P>]?: Static<P[K]> }
 >;
-/** One object type, as a person would write it. */
+/** Turns an intersection into one object type. */
 type Flat<T> = { [K in keyof T]: T[K] };
 
 type Constant = string | number | boolean;
 
-/** Of an object that refuses fields which its schema does not name. */
+/** For an object that refuses fields not named in its schema. */
 export const STRICT = { additionalProperties: false };
 
-/** Makers of schemas. Each takes further keywords of JSON Schema last. */
+/** Functions that create schemas. The last argument of each adds keywords of JSON Schema. */
 export const Type = {
   String: (keywords: Keywords = {}): Schema<string> => ({ type: 'string', ...keywords }),
   Number: (keywords: Keywords = {}): Schema<number> => ({ type: 'number', ...keywords }),
@@ -67,13 +66,13 @@ export const Type = {
     items,
     ...keywords,
   }),
-  /** An object of any keys, whose values the schema describes. */
+  /** An object with any keys; the schema describes its values. */
   Record: <S extends Schema>(values: S, keywords: Keywords = {}): Schema<Record<string, Static<S>>> => ({
     type: 'object',
     additionalProperties: values,
     ...keywords,
   }),
-  /** An object; every property is required but for those that are {@link Type.Optional}. */
+  /** An object whose properties are required, except those marked {@link Type.Optional}. */
   Object: <P extends Properties>(properties: P, keywords: Keywords = {}): Schema<Described<P>> => {
     const required = Object.keys(properties).filter((name) => !(OPTIONAL in (properties[name] ?? {})));
     return { type: 'object', ...(required.length === 0 ? {} : { required }), properties, ...keywords };

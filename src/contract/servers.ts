@@ -1,13 +1,18 @@
-/** Postgres servers that projects live on. */
+/** Postgres servers on which projects live. */
 
-/** The server that the installation began with: that of `DATABASE_URL`, or the folder of embedded servers. */
+/** The server of the installation: that of `DATABASE_URL`, or the folder of embedded servers. */
 export const DEFAULT_SERVER = 'default';
 
-/** The name of the server that a project is on, as operators know it. @param added null: it is on that server */
+/**
+ * The operator's name for the server of a project.
+ * @param added null: the project is on the default server
+ */
 export const serverName = ({ server, added }: { server: string; added: object | null }): string =>
   added === null ? DEFAULT_SERVER : server;
 
-/** `closed` takes no new project. `draining` takes none either, and a rebalance moves its projects away. */
+/**
+ * A `closed` server accepts no new projects. Neither does a `draining` one, and a rebalance moves its projects away.
+ */
 export const SERVER_STATUSES = ['active', 'draining', 'closed'] as const;
 export type ServerStatus = (typeof SERVER_STATUSES)[number];
 
@@ -18,6 +23,6 @@ export type ServerEngine = (typeof SERVER_ENGINES)[number];
 export const SERVER_TENANCIES = ['shared', 'dedicated'] as const;
 export type ServerTenancy = (typeof SERVER_TENANCIES)[number];
 
-/** Where reads run: `strong` on the primary alone, `bounded` on a streaming replica if there is one. */
+/** Where reads run: `strong` only on the primary, `bounded` on a streaming replica if there is one. */
 export const CONSISTENCIES = ['strong', 'bounded'] as const;
 export type Consistency = (typeof CONSISTENCIES)[number];

@@ -1,6 +1,6 @@
 /**
  * The lexical structure of Postgres's SQL (manual, 4.1): where strings, comments, names and words begin and end. Never
- * fails, and takes time in proportion to the length of the text: what has no end goes to the end of the text.
+ * fails, and takes linear time. A token without an end extends to the end of the text.
  */
 
 export type TokenKind = 'comment' | 'string' | 'quoted' | 'word' | 'parameter' | 'number' | 'sign';
@@ -9,18 +9,18 @@ export interface Token {
   readonly kind: TokenKind;
   readonly from: number;
   readonly to: number;
-  /** The text ended before the comment, string or name did. */
+  /** The text ends before the comment, string or name does. */
   readonly isOpen: boolean;
 }
 
-/** @returns where what `opening` begins ends; -1 if the text ends first */
+/** @returns the end of the token that starts with `opening`; -1 if the text ends first */
 type End = (text: string, at: number, opening: string) => number;
 
-/** In the order in which they are tried. */
+/** Tried in this order. */
 const BEGINNINGS: readonly (readonly [TokenKind, RegExp, End?])[] = [
   ['comment', /--[^\n\r]*/y],
   ['comment', /\/\*/y, commentEnd],
-  // E'…' alone knows the backslash; U&'…', B'…' and X'…' end like '…'.
+  // The backslash escapes only in E'…'; U&'…', B'…' and X'…' end like '…'.
   ['string', /[eE]'/y, escapeStringEnd],
   ['string', /(?:[uU]&|[bBxX])?'/y, quoteEnd],
   ['quoted', /(?:[uU]&)?"/y, quoteEnd],
@@ -31,7 +31,7 @@ const BEGINNINGS: readonly (readonly [TokenKind, RegExp, End?])[] = [
   ['sign', /[^]/y],
 ];
 
-/** White space of scan.l; \v is in it since Postgres 16. */
+/** White space of scan.l; Postgres 16 added \v. */
 const SPACE = /[ \t\n\r\f\v]*/y;
 
 export function* tokensOf(text: string): Generator<Token, undefined> {
@@ -53,7 +53,7 @@ function tokenAt(text: string, from: number): Token {
   throw new Error('Every character begins a token');
 }
 
-/** Where a match that begins there ends; -1 if there is none. */
+/** The end of a match that begins at `at`; -1 if there is none. */
 function matchEnd(pattern: RegExp, text: string, at: number): number {
   pattern.lastIndex = at;
   return pattern.test(text) ? pattern.lastIndex : -1;
@@ -71,7 +71,7 @@ function commentEnd(text: string, start: number): number {
   return edge.lastIndex;
 }
 
-/** A doubled quote stands for itself. */
+/** A doubled quote stands for one quote. */
 function quoteEnd(text: string, start: number, opening: string): number {
   const quote = opening.slice(-1);
   let at = text.indexOf(quote, start);
@@ -79,7 +79,7 @@ function quoteEnd(text: string, start: number, opening: string): number {
   return at < 0 ? -1 : at + 1;
 }
 
-/** So does a quote behind a backslash. */
+/** A quote after a backslash or a doubled quote does not end the string. */
 function escapeStringEnd(text: string, start: number): number {
   for (let at = start; at < text.length; at++) {
     if (text[at] === '\\') at++;

@@ -1,10 +1,8 @@
-/** Texts that Postgres cannot store, wherever they come from (contract section 4). */
+/** Finds texts that Postgres cannot store (contract section 4). */
 
 const UNSTORABLE = /[\u0000\p{Surrogate}]/u;
 
-/**
- * Why Postgres cannot store a text: it holds U+0000 or half of a surrogate pair, which JSON can send as `\u` escapes.
- */
+/** Why Postgres cannot store a text: it contains U+0000 or a lone surrogate, which JSON can send as `\u` escapes. */
 export function unstorable(text: string): string | undefined {
   const found = UNSTORABLE.exec(text);
   if (found === null) return undefined;

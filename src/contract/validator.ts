@@ -1,21 +1,21 @@
-/** Values held against the schemas of the contract, by Ajv. */
+/** Validates values against the schemas of the contract with Ajv. */
 import { Ajv, type ErrorObject, type ValidateFunction } from 'ajv';
 import formats from 'ajv-formats';
 import type { Schema } from './schema.js';
 
-// It stops at the first error …
+// Stops at the first error …
 const first = new Ajv({ allErrors: false });
-// … and this one does not, which is work that a caller can make as large as it likes: it sees only small values.
+// … and this one finds all errors. A caller could make that arbitrarily expensive, so it gets only small values.
 const all = new Ajv({ allErrors: true });
 for (const ajv of [first, all]) formats.default(ajv);
 
-/** Values, and values in them, of what is looked through for all errors. */
+/** The most values, nested ones included, that are checked for all errors. */
 const MAX_VALUES = 10_000;
 
-/** What it was that a value was refused for, in Ajv's words; null where it is as described. */
+/** Returns Ajv's errors; null if the value is valid. */
 type Validator = (value: unknown) => ErrorObject[] | null;
 
-/** Compiled at the first use: most programs need only a few of all schemas, and none of them to start. */
+/** Compiles the schema at its first use: most programs need only a few schemas, and none at startup. */
 export function validator(schema: Schema): Validator {
   let compiled: ValidateFunction | undefined;
   return (value) => {
@@ -24,7 +24,7 @@ export function validator(schema: Schema): Validator {
   };
 }
 
-/** A validator that finds everything that is wrong with a value, unless it is large: then the first error. */
+/** Finds all errors of a value, or only the first if the value is large. */
 export function thoroughValidator(schema: Schema): Validator {
   const firstErrors = validator(schema);
   return (value) => {
@@ -35,7 +35,7 @@ export function thoroughValidator(schema: Schema): Validator {
   };
 }
 
-/** How many values it consists of; no more than one above {@link MAX_VALUES} are counted. */
+/** Counts the values that a value contains, up to one more than {@link MAX_VALUES}. */
 function valuesIn(value: unknown): number {
   const containers: unknown[] = [value];
   let count = 1;
@@ -49,7 +49,7 @@ function valuesIn(value: unknown): number {
   return count;
 }
 
-/** Whether a value is as the schema describes it, for the compiler too. */
+/** A type guard for values that match the schema. */
 export function describes<T>(schema: Schema<T>): (value: unknown) => value is T {
   const errorsOf = validator(schema);
   return (value): value is T => errorsOf(value) === null;

@@ -1,5 +1,6 @@
 /**
- * The users that Postgres runs as. Postgres refuses root, so if the service is root, servers run as unprivileged users.
+ * The users that run Postgres. Postgres refuses to run as root, so if the service is root, servers run as unprivileged
+ * users.
  */
 import { spawn } from 'node:child_process';
 import { lstat, stat } from 'node:fs/promises';
@@ -12,7 +13,6 @@ export interface Account {
   readonly gid: number;
 }
 
-/** The account of this process. */
 export function caller(): Account {
   if (process.getuid === undefined || process.getgid === undefined) {
     throw new Error(`There is no embedded Postgres for ${process.platform}. Set DATABASE_URL to a server of your own`);
@@ -23,8 +23,8 @@ export function caller(): Account {
 export const calledByRoot = (): boolean => caller().uid === 0;
 
 /**
- * The account for the server of a data directory: this process's own, unless that is root. Then it is the owner of the
- * directory; for a new directory the system's user `postgres`, or else `nobody`.
+ * The account for the server of a data directory: this process's own, unless that is root. Root uses the owner of the
+ * directory; for a new directory, the system's user `postgres`, or else `nobody`.
  */
 export async function accountFor(data: string): Promise<Account> {
   const owner = await stat(data).catch(() => undefined);
@@ -44,12 +44,12 @@ export async function accountFor(data: string): Promise<Account> {
   throw new Error('Postgres refuses to run as root, and this system has neither a user `postgres` nor `nobody`');
 }
 
-/** Whether the account can enter a folder through every folder above it. A process tries it, so ACLs count too. */
+/** Whether the account can enter a folder through all of its parents. A process tries it, so ACLs count, too. */
 export async function canEnter(account: Account, folder: string): Promise<boolean> {
   return (await run(account, '/bin/sh', ['-c', 'cd "$1"', 'sh', folder])).code === 0;
 }
 
-/** The environment of Postgres processes. Ours may hold tokens and passwords. */
+/** The environment of Postgres processes. The service's own may contain tokens and passwords. */
 export const ENVIRONMENT: Readonly<Record<string, string>> = {
   PATH: '/usr/local/bin:/usr/bin:/bin',
   LC_ALL: 'C',
@@ -89,20 +89,23 @@ export interface UidRange {
   readonly last: number;
 }
 
-/** Gives each project's server a user id of its own, so that code in one server cannot reach the files of another. */
+/** Gives each project's server its own user id, so that code in one server cannot access the files of another. */
 export class ProjectAccounts {
-  /** By server, for those that this process has made: their data directories may not exist yet. */
+  /** Ids by server, given by this process: the servers' data directories may not exist yet. */
   private readonly taken = new Map<string, number>();
 
-  /** @param folders whose entries belong to servers that exist, or that archived WAL */
+  /** @param folders with an entry for each existing server, or for each server with archived WAL */
   constructor(
     private readonly uids: UidRange,
     private readonly folders: readonly { readonly path: string; readonly below: string }[],
   ) {}
 
-  /** The lowest user id that no server, no archive and no process has. @throws Error if all are taken */
+  /**
+   * Returns the lowest user id that no server, archive or process uses.
+   * @throws Error if all are taken
+   */
   async take(server: string): Promise<Account> {
-    // A process that was left behind in a server must not share its user id with another server.
+    // A process that was left in a server must not share its user id with another server.
     const [owners, running] = await Promise.all([this.owners(), runningUids()]);
     // No `await` from here on, so that concurrent calls get different ids.
     const inUse = new Set([...owners, ...running, ...this.taken.values()]);
@@ -114,7 +117,7 @@ export class ProjectAccounts {
     throw new Error(`All user ids of the setting project-uids are in use (${this.uids.first} to ${this.uids.last})`);
   }
 
-  /** The server has been removed. */
+  /** Call this after the server has been removed. */
   release(server: string): void {
     this.taken.delete(server);
   }

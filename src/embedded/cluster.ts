@@ -1,4 +1,4 @@
-/** Makes data directories: with initdb, or as copies of a template. */
+/** Creates data directories with initdb, or as copies of a template. */
 import { chown, mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Account, caller, run } from './accounts.js';
@@ -6,7 +6,7 @@ import type { Binaries } from './binaries.js';
 import { SUPERUSER } from './config.js';
 
 /**
- * Collation by code point, built into Postgres: the order of text, and so every index over it, is the same on each
+ * Collation by code point, built into Postgres: the order of text, and so every index on it, is the same on each
  * machine and after each upgrade of the system (decision 0002).
  */
 const LOCALE = ['--encoding=UTF8', '--locale=C', '--locale-provider=builtin', '--builtin-locale=C.UTF-8'];
@@ -14,10 +14,10 @@ const LOCALE = ['--encoding=UTF8', '--locale=C', '--locale-provider=builtin', '-
 /** {@link LOCALE} for a backup's manifest. */
 export const DATABASE_LOCALE = { provider: 'builtin', name: 'C.UTF-8' };
 
-/** A WAL segment is 1 MB instead of 16, because most servers write little. */
+/** A WAL segment has 1 MB instead of 16, because most servers write little. */
 const SEGMENT_MB = 1;
 
-/** Runs initdb. Logins need no password: only the service can reach the socket. */
+/** Runs initdb. Logins need no password: only the service can access the socket. */
 export async function initializeCluster(
   data: string,
   account: Account,
@@ -31,15 +31,15 @@ export async function initializeCluster(
   await must(run(account, join(bin, 'initdb'), [...init, ...options, ...LOCALE]), 'initdb');
 }
 
-/** Copies the data directory of a stopped server, for an account. */
+/** Copies the data directory of a stopped server, and makes the account its owner. */
 export async function copyCluster(from: string, to: string, account: Account, durable: boolean): Promise<void> {
   await must(run(caller(), 'cp', ['-Rp', from, to]), 'cp');
   await giveTo(account, to, durable);
 }
 
 /**
- * Makes an account the owner of a data directory, if the caller is root, and flushes it: Postgres takes it for granted
- * that the files of a server that was shut down are on the disk.
+ * If the caller is root, makes an account the owner of a data directory. Also flushes the directory, because Postgres
+ * assumes that the files of a cleanly stopped server are on disk.
  */
 export async function giveTo(account: Account, data: string, durable = true): Promise<void> {
   const flush = durable ? ' && { sync -f "$1" 2>/dev/null || sync; }' : '';

@@ -1,21 +1,20 @@
-/** The configuration of a server, as text. It is written at every start, so a new release can change it. */
+/** The configuration of a server. It is written at every start, so that a new release can change it. */
 import type { ServerFolder } from './server-folder.js';
 
 export const SUPERUSER = 'cdp_service';
 export const PORT = 5432;
 
 /**
- * Who may log in (Postgres manual 20.1). Only the service can reach the socket, in a folder of mode 700. There is no
- * TCP.
+ * Who may log in (Postgres manual 20.1). Only the service can access the socket, whose folder has mode 700. TCP is off.
  */
 export const HBA = `\
 # TYPE  DATABASE  USER  METHOD
 local   all       all   trust
 `;
 
-/** What differs between servers. */
+/** The settings that differ between servers. */
 export interface ServerSize {
-  /** Concurrent logins, including three of the superuser. */
+  /** Concurrent logins, including three for superusers. */
   readonly maxConnections: number;
   readonly sharedBuffersMib: number;
   /** WAL between two checkpoints. */
@@ -34,7 +33,7 @@ export const CONTROL_SIZE: Omit<ServerSize, 'durable'> = {
   autovacuumNapSeconds: 60,
 };
 
-/** `postgresql.conf`. The log gets what the server itself reports. */
+/** `postgresql.conf`. The log receives only what the server itself reports. */
 export function serverConfig(folder: ServerFolder, size: ServerSize): string {
   const settings: Record<string, string> = {
     listen_addresses: '',
@@ -50,22 +49,22 @@ export function serverConfig(folder: ServerFolder, size: ServerSize): string {
     max_worker_processes: '0',
     max_logical_replication_workers: '0',
     max_wal_senders: '0',
-    max_replication_slots: '2', // for backups
+    max_replication_slots: '2', // for backups and streams
     io_method: 'sync',
     autovacuum_worker_slots: '3',
     autovacuum_max_workers: '2',
     autovacuum_naptime: `${size.autovacuumNapSeconds}s`,
     shared_buffers: `${size.sharedBuffersMib}MB`,
-    // Crash recovery first flushes all files: by one call instead of a thousand.
+    // Crash recovery first flushes all files. This uses one call instead of a thousand.
     ...(process.platform === 'linux' ? { recovery_init_sync_method: 'syncfs' } : {}),
-    // In the data directory: /dev/shm of a container is enough for some 60 servers only.
+    // In the data directory, because /dev/shm of a container suffices for only about 60 servers.
     dynamic_shared_memory_type: 'mmap',
     min_wal_size: '5MB',
     max_wal_size: `${size.maxWalSizeMib}MB`,
-    // If a backup falls behind, the backup fails, not the project.
+    // If a backup falls behind, the backup fails and the project continues.
     max_slot_wal_keep_size: `${4 * size.maxWalSizeMib}MB`,
-    wal_compression: 'pglz', // the only method this build has
-    max_notify_queue_pages: '4096', // 32 MB of unread notifications; beyond, NOTIFY fails
+    wal_compression: 'pglz', // the only method in this build
+    max_notify_queue_pages: '4096', // 32 MB of unread notifications; if they exceed it, NOTIFY fails
     temp_file_limit: '2GB', // per session
     jit: 'off',
     client_connection_check_interval: '1s',
@@ -103,5 +102,5 @@ export function serverConfig(folder: ServerFolder, size: ServerSize): string {
   ].join('\n');
 }
 
-/** A value of postgresql.conf (manual 19.1.2), in which a backslash escapes as in a C string. */
+/** A value for postgresql.conf (manual 19.1.2), where a backslash escapes as in a C string. */
 export const configValue = (value: string): string => `'${value.replace(/['\\]/g, '\\$&')}'`;

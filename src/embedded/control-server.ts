@@ -1,6 +1,6 @@
 /**
- * The server of the control database, and the lock of the process that owns the data folder: an advisory lock, which
- * ends with that process. A server that a killed service has left behind is adopted.
+ * The server of the control database. An advisory lock in it marks the process that owns the data folder, and ends with
+ * that process. A server that a killed service has left running is adopted.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ConnectionLost, PostgresError, Session, sql } from '../pg/index.js';
@@ -12,18 +12,18 @@ import { OtherPostmaster, startPostmaster } from './postmaster.js';
 import { stopPostmaster } from './processes.js';
 import type { Log } from './data-folder.js';
 
-/** The database that initdb makes. */
+/** The database that initdb creates. */
 const DATABASE = 'postgres';
 
-/** Held by the owner of the data folder while it runs (Postgres manual 13.3.5). */
+/** The owner of the data folder holds it while it runs (Postgres manual 13.3.5). */
 const OWNER_LOCK = 4_014_252_904;
 
 /** The name of an owner that runs until it is stopped. */
 export const SERVICE = 'cdp serve';
 
 /**
- * How long to wait for the owner: Postgres needs a moment to notice that a killed owner is gone, and commands are
- * short.
+ * How long to wait for the owner to end: Postgres takes a moment to detect that a killed owner is gone, and commands
+ * are short.
  */
 const OWNER_WAIT_MS = { forService: 3_000, forCommand: 10_000 };
 
@@ -31,12 +31,12 @@ const OWNER_WAIT_MS = { forService: 3_000, forCommand: 10_000 };
 const RETRY_MS = 10_000;
 const ATTEMPT_PAUSE_MS = 100;
 
-/** MiB of private memory for one process, which runs the service's own statements only. */
+/** MiB of private memory per process. The server runs only the service's own statements. */
 const BACKEND_MIB = 1_024;
 
 /** Another process owns the data folder. */
 export class DataFolderInUse extends Error {
-  /** @param other such as `cdp backup (process 4711)`; null: it has just started or ended */
+  /** @param other for example `cdp backup (process 4711)`; null: it has just started or ended */
   constructor(asking: string, other: string | null) {
     super(
       isService(asking) && isService(other)
@@ -70,7 +70,8 @@ export class ControlServer {
   }
 
   /**
-   * Starts the server of an existing data directory, or adopts it, and takes the data folder. @throws DataFolderInUse
+   * Starts the server of an existing data directory, or adopts it, and takes ownership of the data folder.
+   * @throws DataFolderInUse
    */
   static async open(
     folder: ServerFolder,
@@ -166,7 +167,7 @@ async function lockedSession(folder: ServerFolder, binaries: Binaries, pid: numb
 }
 
 /**
- * A service waits for the owner to end. A command does not: its caller asks the owner to do the work.
+ * A service waits for the owner to end. A command does not wait: its caller asks the owner to do the work.
  * @throws DataFolderInUse
  */
 async function takeLock(session: Session, owner: string): Promise<void> {
@@ -179,7 +180,7 @@ async function takeLock(session: Session, owner: string): Promise<void> {
   }
 }
 
-/** The lock's number is shown in two halves (Postgres manual 53.12, `pg_locks`). */
+/** pg_locks shows the lock's number in two halves (Postgres manual 53.12). */
 async function ownerNow(session: Session): Promise<string | null> {
   const [[name] = []] = await session.query(
     sql`SELECT application_name FROM pg_locks JOIN pg_stat_activity USING (pid)

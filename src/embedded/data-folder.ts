@@ -1,5 +1,6 @@
 /**
- * The folder of all embedded servers: `postgres` in the data folder, or a link of that name to a place they can reach.
+ * The folder of all embedded servers: `postgres` in the data folder, or a link with that name to a folder that the
+ * servers' accounts can access.
  */
 import { createHash, randomBytes } from 'node:crypto';
 import { chmod, chown, lstat, mkdir, realpath, rmdir, symlink } from 'node:fs/promises';
@@ -12,16 +13,19 @@ export type Log = (message: string, fields?: object) => void;
 export interface DataFolder {
   /** Absolute, without links. */
   readonly folder: string;
-  /** Who runs the control server, and every other server that has no account of its own. */
+  /** The account that runs the control server, and every server that has no account of its own. */
   readonly account: Account;
-  /** Who owns the folders around the data directories: this process, or if that is root the user who made them. */
+  /**
+   * The owner of the folders around the data directories: this process, or if that is root, the user who created them.
+   */
   readonly owner: Account;
-  /** For sockets: `folder`, or a private one below /tmp if the path would be too long. */
+  /** The folder for sockets: `folder`, or a private one in /tmp if the path would be too long. */
   readonly sockets: string;
 }
 
 /**
- * If the service runs as root: a folder for what Postgres's user cannot reach in the data folder or the installation.
+ * If the service is root, this folder is for files in the data folder or the installation that Postgres's user cannot
+ * access.
  */
 export const SYSTEM_FOLDER = '/var/lib/cdp-data-engine';
 
@@ -32,7 +36,10 @@ const serversIn = (dataDir: string): string => join(dataDir, 'postgres');
 /** False in a folder that no service has used. */
 export const hasServers = (dataDir: string): Promise<boolean> => exists(serversIn(dataDir));
 
-/** Finds the folder of the servers, or makes it. @throws Error that an operator can act on */
+/**
+ * Finds the folder of the servers, or creates it.
+ * @throws Error that an operator can act on
+ */
 export async function findDataFolder(dataDir: string, log: Log): Promise<DataFolder> {
   await makeFolder(dataDir, folderMode());
   const place = serversIn(await realpath(dataDir));
@@ -60,10 +67,13 @@ export async function findDataFolder(dataDir: string, log: Log): Promise<DataFol
   return { folder, account, owner, sockets: await socketFolder(folder, owner) };
 }
 
-/** Only the servers' accounts need to pass through root's folders. */
+/** If the owner is root, the servers' accounts need to pass through the folders. */
 export const folderMode = (): number => (calledByRoot() ? 0o711 : 0o700);
 
-/** The name is random: a data folder that was deleted and made again must not find the servers of the old one. */
+/**
+ * The name is random, so that a data folder that was deleted and created again does not find the servers of the old
+ * one.
+ */
 async function linkElsewhere(place: string, log: Log): Promise<void> {
   const clusters = join(SYSTEM_FOLDER, 'clusters');
   await ownFolder(SYSTEM_FOLDER, 0o755, caller());
@@ -75,7 +85,7 @@ async function linkElsewhere(place: string, log: Log): Promise<void> {
     log('Postgres cannot reach the data folder, so the databases are kept elsewhere', { link: place, folder });
   } catch (error) {
     await rmdir(folder);
-    if (!hasCode(error, 'EEXIST')) throw error; // another process has just made it
+    if (!hasCode(error, 'EEXIST')) throw error; // another process has just created it
   }
 }
 
@@ -96,8 +106,8 @@ async function socketFolder(folder: string, owner: Account): Promise<string> {
 }
 
 /**
- * Makes a folder with this mode and owner. A folder of the owner stays as it is; a link or another user's folder is
- * refused, because in /tmp anyone may have taken the name.
+ * Creates a folder with this mode and owner. An existing folder of the owner is left unchanged. A link or another
+ * user's folder is refused, because in /tmp anyone may have taken the name.
  */
 export async function ownFolder(path: string, mode: number, owner: Account): Promise<void> {
   await mkdir(path, { mode }).catch((error: unknown) => {

@@ -25,8 +25,8 @@ export class DiskReserve {
   ) {}
 
   /**
-   * Measuring begins at twice the reserve, so that the growth of each is known when the reserve is reached.
-   * @returns the one that has grown most; null if the reserve is still free, or none has grown
+   * Measuring begins at twice the reserve, so that the growth of each candidate is known when the reserve is reached.
+   * @returns the candidate that has grown most; null if the reserve is still free, or none has grown
    */
   async greatestGrowth(candidates: readonly Candidate[]): Promise<Growth | null> {
     const { bavail, bsize } = await statfs(this.folder);
@@ -53,7 +53,7 @@ export class DiskReserve {
   }
 }
 
-/** Bytes on disk of a folder and everything below it. */
+/** The size on disk of a folder and everything in it, in bytes. */
 export async function bytesIn(folder: string): Promise<number> {
   let bytes = 0;
   const entries = await readdir(folder, { withFileTypes: true }).catch((error: unknown) => {

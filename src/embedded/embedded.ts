@@ -13,20 +13,20 @@ import { startPostmaster } from './postmaster.js';
 import { findDataFolder, type Log, type DataFolder } from './data-folder.js';
 
 interface EmbeddedOptions extends FleetSettings {
-  /** Made if it is missing. */
+  /** Created if it is missing. */
   readonly dataDir: string;
-  /** The command that opens it, for the error message of others. */
+  /** The command that opens it, for error messages of other commands. */
   readonly owner: string;
   readonly log: Log;
-  /** Called before the control server starts, which leaves time for other work. */
+  /** Called before the control server starts; other work can run meanwhile. */
   readonly starting?: () => void;
 }
 
-/** What every new project's server contains. */
+/** The contents of every new project's server. */
 export interface Template {
-  /** If it changes, another template is made. */
+  /** If it changes, a new template is created. */
   readonly version: string;
-  /** Prepares a server that initdb has made. */
+  /** Prepares a server that initdb has created. */
   readonly prepare: (socket: Socket) => Promise<void>;
 }
 
@@ -35,12 +35,12 @@ export interface Embedded {
   readonly folder: string;
   readonly control: ControlServer;
   readonly binaries: Binaries;
-  /** Stops what an earlier service has left running, and manages the projects' servers. Call it once. */
+  /** Stops servers that an earlier service has left running, and manages the projects' servers. Call it once. */
   readonly openFleet: (template: Template, events: FleetEvents) => Promise<Fleet>;
 }
 
 /**
- * Starts the control server of the data folder, and makes it at the first start.
+ * Starts the control server of the data folder. Creates it at the first start.
  * @throws DataFolderInUse; Error that an operator can act on
  */
 export async function openEmbedded(options: EmbeddedOptions): Promise<Embedded> {
@@ -70,7 +70,7 @@ export async function openEmbedded(options: EmbeddedOptions): Promise<Embedded> 
   };
 }
 
-/** The data directory that new servers are copied from; made if it is missing or not of this version. */
+/** The data directory from which new servers are copied. Creates it if it is missing or has another version. */
 async function templateFolder(
   root: DataFolder,
   binaries: Binaries,
@@ -98,7 +98,7 @@ async function templateFolder(
   return folder.data;
 }
 
-/** Callers at the same time share one result; after a failure the next caller tries again. */
+/** Concurrent callers share one result; after a failure the next caller tries again. */
 function once<T>(make: () => Promise<T>): () => Promise<T> {
   let made: Promise<T> | null = null;
   return () => {

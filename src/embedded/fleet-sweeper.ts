@@ -1,4 +1,7 @@
-/** Checks the running servers of a fleet regularly: bounds their logs, stops idle ones, and one that fills the disk. */
+/**
+ * Checks the running servers of a fleet regularly: limits the size of their logs, and stops idle ones and one that
+ * fills the disk.
+ */
 import { join } from 'node:path';
 import { DiskReserve } from './disk-reserve.js';
 import { boundLog } from './postmaster.js';
@@ -8,20 +11,20 @@ import type { SupervisedServer } from './supervised-server.js';
 
 const INTERVAL_MS = 500;
 
-/** A server that was stopped to keep disk space free may not start again for this time. */
+/** How long a server that was stopped to keep disk space free may not start again. */
 const DISK_PAUSE_MS = 10_000;
 
 export interface SweeperSettings {
   /** Stops a server that has been idle for this time. */
   readonly idleStopMs: number;
-  /** Bytes of the disk that projects may not fill. */
+  /** Bytes of disk space that projects may not use. */
   readonly diskReserve: number;
 }
 
 export interface SweeperEvents {
   /**
    * Called before a running server is stopped.
-   * @returns false to let an idle one run on, for instance for autovacuum
+   * @returns false to keep an idle one running, for instance for autovacuum
    */
   beforeStop(id: string, idleMs: number): Promise<boolean>;
   /** A server was stopped because it grew while the disk was nearly full. */
@@ -31,7 +34,7 @@ export interface SweeperEvents {
 export class FleetSweeper {
   private readonly disk: DiskReserve;
   private readonly timer: NodeJS.Timeout;
-  /** Servers that may be about to stop. */
+  /** Servers for which `beforeStop` is running. */
   private readonly asking = new Set<string>();
   private sweeping = false;
 
@@ -60,7 +63,7 @@ export class FleetSweeper {
       }
       await this.keepReserve();
     } catch {
-      // The next sweep is soon.
+      // The next sweep tries again soon.
     } finally {
       this.sweeping = false;
     }

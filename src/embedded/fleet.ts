@@ -1,4 +1,4 @@
-/** The servers of all projects: copied from one template, started on demand as far as the machine allows. */
+/** The servers of all projects: copied from one template, and started on demand, as many as the machine can run. */
 import { randomBytes } from 'node:crypto';
 import { rm } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
@@ -33,40 +33,43 @@ import { FleetSweeper, type SweeperEvents, type SweeperSettings } from './fleet-
 
 export interface FleetSettings extends SweeperSettings {
   readonly size: ServerSize;
-  /** MiB of private memory that each process of a server may take. */
+  /** MiB of private memory that each process of a server may use. */
   readonly backendMib: number;
-  /** Servers that may run at once. */
+  /** The most servers that may run at once. */
   readonly maxServers: number;
-  /** Requests that may wait for the start of one server. */
+  /** The most requests that may wait for the start of one server. */
   readonly maxWaiting: number;
-  /** User ids for the servers, one each, if the service is root; null: all run as the control server does. */
+  /**
+   * If the service is root, a range of user ids, one per server; null: all servers run as the account of the control
+   * server.
+   */
   readonly uids: UidRange | null;
 }
 
 export interface FleetEvents extends SweeperEvents {
-  /** A server ended by itself, or did not start. */
+  /** A server exited unexpectedly, or did not start. */
   failed(id: string, reason: string, pauseMs: number): void;
 }
 
-/** How to reach a server as its superuser; `host` is the folder of its socket. */
+/** How to connect to a server as its superuser; `host` is the folder of its socket. */
 export interface Socket {
   readonly host: string;
   readonly port: number;
   readonly user: string;
 }
 
-/** A server that does not answer is stopped after this time without `beforeStop`. */
+/** After this time, a server is stopped even if `beforeStop` has not returned. */
 const BEFORE_STOP_MS = 2_000;
 
-/** The database that initdb creates, even if it was renamed (pg_database.dat of Postgres). */
+/** The oid of the database that initdb creates, even if it was renamed (pg_database.dat of Postgres). */
 const DATABASE_OID = '5';
 
-/** One project takes at most half of the memory, and an equal share of busy processors. */
+/** A project may use half of the memory, and gets an equal share of busy processors. */
 const GROUP_LIMITS = { cpuWeight: 100, memoryMaxBytes: Math.floor(memoryBytes() / 2), pidsMax: 256 };
 
 class ProjectServer extends SupervisedServer {
   postmaster: Postmaster | null = null;
-  /** It counts toward `maxServers` and is starting, not waiting for its turn. */
+  /** It counts toward `maxServers`. A starting server without it still waits for its turn. */
   hasRoom = false;
 }
 
@@ -78,7 +81,7 @@ export class Fleet {
   private closing = false;
   private preparing: Promise<unknown> = Promise.resolve();
 
-  /** @param template returns the data directory that new servers are copied from, and makes it if it is missing */
+  /** @param template returns the data directory from which new servers are copied, and creates it if it is missing */
   constructor(
     private readonly data: DataFolder,
     private readonly binaries: Binaries,
@@ -97,33 +100,33 @@ export class Fleet {
     this.sweeper = new FleetSweeper(data, this.servers, settings, events);
   }
 
-  /** Stops the servers that an earlier service left behind. Only requests that need one of them wait for that. */
+  /** Stops the servers that an earlier service has left running. Only requests that need one of them wait. */
   async stopLeftBehind(): Promise<void> {
     for (const found of await findPostmasters(this.data.folder)) {
       const [place, id = ''] = relative(this.data.folder, found.data).split(sep);
       const stop = () => stopPostmaster(found.pid, found.data);
       if (place === PROJECTS) this.of(id).awaitEnd(stop());
-      // The server of a template that was being built.
+      // A template was being built on this server.
       else if (place !== CONTROL) void stop().catch(() => {});
     }
-    // So that it is ready for the next new project.
+    // Makes the template available for the next new project.
     this.preparing = this.template().catch(() => {});
   }
 
-  /** A new id: short, so that the paths of sockets stay short. */
+  /** A new id. It is short, so that paths of sockets are. */
   static newId = (): string => randomBytes(6).toString('hex');
 
-  /** The folder of archived WAL, with a folder for each server's id. Some of these servers are gone. */
+  /** The folder of archived WAL, with a subfolder for each server's id. Some of these servers may no longer exist. */
   get archives(): string {
     return join(this.data.folder, ARCHIVE);
   }
 
-  /** Whether there is a server of this id, running or not. */
+  /** Whether a server with this id exists, running or not. */
   has(id: string): Promise<boolean> {
     return exists(join(this.data.folder, projectFolder(id)));
   }
 
-  /** Servers that run, start or stop now. */
+  /** The number of servers that are running, starting or stopping. */
   get running(): number {
     return [...this.servers.values()].filter(
       ({ state, hasRoom }) => state === 'running' || state === 'stopping' || (state === 'starting' && hasRoom),
@@ -134,7 +137,7 @@ export class Fleet {
     return this.servers.get(id)?.state === 'running';
   }
 
-  /** Whether a postmaster of this process id runs now. */
+  /** Whether the fleet started a postmaster with this process id. */
   isPostmaster(pid: number): boolean {
     // That of a server which has ended may belong to another program now.
     return [...this.servers.values()].some(({ state, postmaster }) => state === 'running' && postmaster?.pid === pid);
@@ -154,8 +157,8 @@ export class Fleet {
   }
 
   /**
-   * Makes a new server from the template. It is started on demand.
-   * @returns bytes of its database
+   * Creates a new server from the template. It is started on demand.
+   * @returns the bytes of its database
    */
   async create(id: string): Promise<number> {
     const template = await this.template();
@@ -164,19 +167,22 @@ export class Fleet {
     return bytesIn(join(data, 'base', DATABASE_OID));
   }
 
-  /** Makes the folder of a new server without a data directory, which the caller makes. */
+  /** Creates the folder of a new server without a data directory, which the caller creates. */
   async createEmpty(id: string): Promise<ServerFolder> {
     const folder = serverFolder(this.data, projectFolder(id), await this.accounts?.take(id));
     await makeServerFolder(folder);
     return folder;
   }
 
-  /** The folder of a server that exists. @throws Error if there is none */
+  /**
+   * The folder of an existing server.
+   * @throws Error if it does not exist
+   */
   folderOf(id: string): Promise<ServerFolder> {
     return existingServerFolder(this.data, projectFolder(id));
   }
 
-  /** Stops a server, and removes all its files. Any step may have been done before. */
+  /** Stops a server, and removes all of its files. Can be repeated after a partial removal. */
   async remove(id: string): Promise<void> {
     await this.of(id).close();
     const folder = await this.folderOf(id).catch(() => serverFolder(this.data, projectFolder(id)));
@@ -187,12 +193,12 @@ export class Fleet {
     this.accounts?.release(id);
   }
 
-  /** Stops one server, for instance because its settings change; the next request starts it again. */
+  /** Stops a server, for instance to change its settings; the next request starts it again. */
   stop(id: string): Promise<void> {
     return this.servers.get(id)?.stop() ?? Promise.resolve();
   }
 
-  /** Stops a server if it has no users now. */
+  /** Stops a server that has no users. */
   async stopIfUnused(id: string): Promise<void> {
     const server = this.servers.get(id);
     if (server?.users === 0) await server.stop();
@@ -227,7 +233,7 @@ export class Fleet {
       const options = { config: serverConfig(folder, size), backendMib, exclusive: true };
       const postmaster = await startPostmaster(folder, this.binaries, options, signal);
       server.postmaster = postmaster;
-      // Without a group of its own the server runs all the same.
+      // Without its own group, the server still runs.
       await this.cgroups?.add(id, postmaster.pid, GROUP_LIMITS).catch(() => {});
       const stop = async () => {
         await postmaster.stop();
@@ -237,7 +243,10 @@ export class Fleet {
     });
   }
 
-  /** At `maxServers`, the server that has been idle for the longest time is stopped. @throws EngineError overloaded */
+  /**
+   * If `maxServers` run, stops the server that has been idle for longest.
+   * @throws EngineError overloaded
+   */
   private async makeRoomFor(server: ProjectServer): Promise<void> {
     if (this.closing) throw new EngineError('database_unavailable', 'The service is being stopped');
     while (this.running >= this.settings.maxServers) {

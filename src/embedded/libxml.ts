@@ -1,6 +1,6 @@
 /**
- * Which libxml2 the embedded Postgres uses. The package bundles 2.9.4, which crashes on deeply nested XPath; the
- * system's is used instead if it is newer. Linux only.
+ * Chooses the libxml2 of the embedded Postgres. The package bundles 2.9.4, which crashes on deeply nested XPath; a
+ * newer version of the system replaces it. Linux only.
  */
 import { readFile, realpath } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -9,7 +9,7 @@ import { readProc } from './proc.js';
 
 const NAME = 'libxml2.so.2';
 
-/** Debian and Ubuntu; Fedora and SUSE; Arch. libxml2 2.14 has another file name, and is not compatible. */
+/** Debian and Ubuntu; Fedora and SUSE; Arch. libxml2 2.14 has another file name and is not compatible. */
 const FOLDERS = [`/usr/lib/${process.arch === 'arm64' ? 'aarch64' : 'x86_64'}-linux-gnu`, '/usr/lib64', '/usr/lib'];
 
 /** The first version that limits the recursion of XPath. */
@@ -17,8 +17,7 @@ export const BOUNDED = '2.9.11';
 
 /**
  * @param native folder of the programs' package
- * @returns variables for the environment of Postgres, which replace this one library (ld.so(8)); null if there is no
- *   newer one
+ * @returns environment variables that replace this one library (ld.so(8)); null if the system has no newer version
  */
 export async function newerLibxml(
   native: string,
@@ -34,14 +33,14 @@ export async function newerLibxml(
   return null;
 }
 
-/** The version that a process has loaded, and its file; null if the system does not say. */
+/** The version and the file that a process has loaded; null if unknown. */
 export async function loadedLibxml(pid: number): Promise<{ version: string; path: string } | null> {
   const path = /\S*\/libxml2\.so\.2\S*$/m.exec(await readProc(`${pid}/maps`))?.[0];
   const version = path === undefined ? null : await versionOf(path);
   return path === undefined || version === null ? null : { version, path };
 }
 
-/** From the name of the file, `libxml2.so.2.9.14`, or from `xmlParserVersion` in it, `20904`. */
+/** Reads the version from the file name, `libxml2.so.2.9.14`, or from `xmlParserVersion` in the file, `20904`. */
 async function versionOf(path: string): Promise<string | null> {
   const [, named] = /\.so\.(\d+\.\d+\.\d+)$/.exec(path) ?? [];
   if (named !== undefined) return named;

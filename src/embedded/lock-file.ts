@@ -1,4 +1,4 @@
-/** `postmaster.pid`, Postgres's lock on a data directory, which names the postmaster and its state. */
+/** `postmaster.pid`, Postgres's lock on a data directory, which contains the process id and state of the postmaster. */
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isMissing, readSmallFile } from '../files.js';
@@ -25,17 +25,17 @@ export async function readLockFile(folder: ServerFolder): Promise<LockFile | und
   return { pid: Number.parseInt(lines[0] ?? ''), status: lines[7]?.trim() ?? '' };
 }
 
-/** The postmaster that serves the data directory; undefined if there is none. */
+/** The postmaster of the data directory; undefined if there is none. */
 export async function findPostmaster(folder: ServerFolder): Promise<number | undefined> {
   const { pid } = (await readLockFile(folder)) ?? {};
   return pid !== undefined && (await serves(pid, folder.data)) ? pid : undefined;
 }
 
 /**
- * Removes what keeps Postgres from starting: a postmaster or backends that outlived their service, and lock files whose
- * process id belongs to another process now. A lock file whose process is gone stays: Postgres learns from it about
- * shared memory.
- * @returns whether there was anything
+ * Removes everything that prevents Postgres from starting: a postmaster or backends that outlived their service, and
+ * lock files whose process id now belongs to another process. A lock file whose process is gone stays: from it Postgres
+ * finds shared memory.
+ * @returns whether there was anything to remove
  */
 export async function removeLeftovers(folder: ServerFolder): Promise<boolean> {
   const running = await findPostmaster(folder);

@@ -6,31 +6,35 @@ import { hasCode } from '../files.js';
 import { cpuMs, readProc } from './proc.js';
 
 /**
- * Others get nine times as much of a processor that both want. At 19 it would be 68 times: honest queries would starve.
+ * If a normal process wants the same processor, it gets nine times as much. At 19 it would get 68 times as much, and
+ * honest queries would starve.
  */
 export const LOW_PRIORITY_NICE = 10;
 
-/** Processor time in one request after which its process gets the low priority. */
+/** Processor time within one request after which its process gets the low priority. */
 const GREEDY_MS = 100;
 
 /** Only root could raise the priority again, so the connection is replaced after this time. */
 const KEPT_MS = 5_000;
 
-/** Without CAP_SYS_ADMIN the kernel sets the niceness of one autogroup in 0.1 s, on the whole machine. */
+/** Without CAP_SYS_ADMIN, the kernel lets only one autogroup per 0.1 s change its niceness, on the whole machine. */
 const AUTOGROUP_RETRY_MS = 110;
 const AUTOGROUP_RETRIES = 30;
 
-/** A connection's process: the same object for the same connection. */
+/** The process of a connection. Each connection has its own object. */
 interface Backend {
   readonly processId: number;
 }
 
 export class Niceness {
-  /** When each process with the low priority got it. */
+  /** When each process got the low priority. */
   private readonly lowered = new WeakMap<Backend, number>();
   private autogroups: Promise<boolean> | undefined;
 
-  /** @param isChild whether a process is a child of one of our postmasters now: its id may belong to anything */
+  /**
+   * @param isChild whether a process is a child of one of the service's postmasters now; another program may have its
+   * id
+   */
   constructor(private readonly isChild: (pid: number) => boolean | Promise<boolean>) {}
 
   /** @returns true if the connection has had the low priority for a while, and should be closed after its request */
@@ -39,7 +43,7 @@ export class Niceness {
     return since !== undefined && performance.now() - since > KEPT_MS;
   }
 
-  /** @returns a function to be called repeatedly while a request runs, which lowers the priority of its process */
+  /** @returns a function to call repeatedly while a request runs; it lowers the priority of a busy process */
   watch(backend: Backend): () => Promise<void> {
     let first: number | null = null;
     return async () => {
@@ -52,7 +56,7 @@ export class Niceness {
     };
   }
 
-  /** @returns false if the process is not ours, or its priority may not be changed */
+  /** @returns false if the process does not belong to the service, or its priority may not be changed */
   async lower(pid: number): Promise<boolean> {
     if (process.platform !== 'linux' || !(await this.isChild(pid))) return false;
     try {
@@ -79,8 +83,8 @@ export class Niceness {
   }
 
   /**
-   * If so, niceness counts only within an autogroup, and each Postgres process, which begins a session, has its own
-   * (sched(7)).
+   * With autogroups, niceness counts only within an autogroup, and each Postgres process has its own, because it begins
+   * a session (sched(7)).
    */
   private hasAutogroups(): Promise<boolean> {
     this.autogroups ??= readProc('sys/kernel/sched_autogroup_enabled').then((text) => text.trim() === '1');

@@ -1,4 +1,4 @@
-/** One postmaster: its start in a session of its own, until it accepts connections, and its end. */
+/** One postmaster: starts it in its own session, waits until it accepts connections, and stops it. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { type FileHandle, constants, open, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -12,40 +12,40 @@ import { limited } from './process-limits.js';
 import { removeLeftovers, findPostmaster, readLockFile } from './lock-file.js';
 import { endOrphans, postmasterArguments, stopPostmaster } from './processes.js';
 
-/** A postmaster that accepts connections, and is a child of this process. */
+/** A child of this process that accepts connections. */
 export interface Postmaster {
   readonly pid: number;
   /**
-   * Resolves when the server has ended, with the reason: `exit code 1`, `client backend was terminated by signal 11`.
+   * Resolves after the server has exited, with the reason: `exit code 1`, `client backend was terminated by signal 11`.
    */
   readonly ended: Promise<string>;
-  /** Stops the server: transactions are rolled back, connections closed. */
+  /** Stops the server: rolls back transactions and closes connections. */
   stop(): Promise<void>;
 }
 
-/** Another postmaster had the data directory; meanwhile it may have ended. */
+/** Another postmaster had the data directory; it may have exited since. */
 export class OtherPostmaster extends Error {}
 
 interface StartOptions {
   /** `postgresql.conf` as text. */
   readonly config: string;
-  /** MiB of private memory that each of its processes may take. */
+  /** MiB of private memory that each of its processes may use. */
   readonly backendMib: number;
-  /** Only this process may run the server: if it already runs, it is stopped. */
+  /** Only this process may run the server: a postmaster that is already running is stopped. */
   readonly exclusive: boolean;
 }
 
 const POLL_MS = 5;
 
-/** How often to try if a dead server has left something in the way. */
+/** The most attempts while leftovers of a dead server prevent the start. */
 const ATTEMPTS = 3;
 
 /**
- * Starts a server and waits until it accepts connections, for as long as a recovery takes. Leftovers of a dead server
- * are removed only if the start fails: a lock file whose pid belongs to another process now, or a backend that outlived
- * its postmaster.
+ * Starts a server and waits until it accepts connections, however long its recovery takes. Leftovers of a dead server
+ * are removed only if the start fails: a lock file whose process id now belongs to another process, or a backend that
+ * outlived its postmaster.
  * @param signal aborted: the server is stopped instead
- * @throws OtherPostmaster; Error; both with the end of Postgres's log
+ * @throws OtherPostmaster, Error; both with the end of Postgres's log
  */
 export async function startPostmaster(
   folder: ServerFolder,
@@ -89,12 +89,12 @@ async function tryStart(
   return { pid, ended, stop: () => stopPostmaster(pid, folder.data) };
 }
 
-/** Postgres's words if the lock file names a process that runs (miscinit.c of Postgres). */
+/** Postgres's message if the lock file names a running process (miscinit.c of Postgres). */
 const FOUND_OTHER = /FATAL: {2}lock file "postmaster\.pid" already exists/;
 
 const CLEAN_END = 'exit code 0';
 
-/** In its first moments the process does not yet have the command line of a postmaster. */
+/** Repeated, because at first the process does not have the command line of a postmaster. */
 async function stopStarting(child: ChildProcess, folder: ServerFolder): Promise<void> {
   while (!hasEnded(child)) {
     await stopPostmaster(child.pid as number, folder.data);
@@ -102,7 +102,7 @@ async function stopStarting(child: ChildProcess, folder: ServerFolder): Promise<
   }
 }
 
-/** Detached: our end and Ctrl-C in our terminal do not affect it, and it does not keep this process alive. */
+/** Detached: it survives this process and a Ctrl-C in its terminal, and does not keep this process alive. */
 async function spawnPostmaster(folder: ServerFolder, binaries: Binaries, backendMib: number) {
   const log = await openLog(folder);
   try {
@@ -116,7 +116,7 @@ async function spawnPostmaster(folder: ServerFolder, binaries: Binaries, backend
       detached: true,
       stdio: ['ignore', log.fd, log.fd],
     });
-    // Without a delay: a server that finds another one running ends within milliseconds.
+    // Listens at once: a server that finds another one running exits within milliseconds.
     const exited = new Promise<string>((resolve) => {
       child.once('exit', (code, signal) => resolve(signal === null ? `exit code ${code}` : `ended by ${signal}`));
     });
@@ -130,7 +130,7 @@ async function spawnPostmaster(folder: ServerFolder, binaries: Binaries, backend
 
 const hasEnded = (child: ChildProcess): boolean => child.exitCode !== null || child.signalCode !== null;
 
-/** @returns false if it has ended, or `signal` is aborted */
+/** @returns false if it has exited, or `signal` is aborted */
 async function isReady(folder: ServerFolder, child: ChildProcess, signal: AbortSignal | undefined): Promise<boolean> {
   for (let pause = POLL_MS; !hasEnded(child) && !signal?.aborted; pause = Math.min(pause * 1.2, 100)) {
     const lock = await readLockFile(folder);
@@ -140,12 +140,12 @@ async function isReady(folder: ServerFolder, child: ChildProcess, signal: AbortS
   return false;
 }
 
-/** Size limit of the log of one server. */
+/** The size limit of a server's log. */
 const LOG_LIMIT_BYTES = 8 * 1024 * 1024;
 
 /**
- * Opens the log for the server, and truncates it if it exceeds its limit, even while the server appends to it. A link
- * is not followed: this may be root in another user's folder.
+ * Opens the log for the server, and truncates it if it exceeds its limit, even while the server appends to it. Does not
+ * follow a link, because this process may be root in another user's folder.
  */
 async function openLog(folder: ServerFolder): Promise<FileHandle> {
   const { O_RDWR, O_APPEND, O_CREAT, O_NOFOLLOW } = constants;
@@ -155,7 +155,7 @@ async function openLog(folder: ServerFolder): Promise<FileHandle> {
   return file;
 }
 
-/** Keeps the log of a running server within its limit. Out of memory, Postgres logs 15 MB a second. */
+/** Keeps the log of a running server within its limit. When out of memory, Postgres logs 15 MB per second. */
 export async function boundLog(folder: ServerFolder): Promise<void> {
   await (await openLog(folder)).close();
 }
@@ -169,8 +169,8 @@ async function logSince(folder: ServerFolder, start: number): Promise<string> {
 }
 
 /**
- * Postgres's words when one of its processes dies. The rest of the log is not passed on: it may contain a project's
- * data.
+ * Postgres's messages about the end of one of its processes. The rest of the log is kept back: it may contain a
+ * project's data.
  */
 const CRASH = /^\S+ \S+ \S+ \[\d+\] LOG: {2}((?:[a-z ]{1,40}) )\(PID \d+\) (was terminated by signal \d+)/;
 const PANIC = /^\S+ \S+ \S+ \[\d+\] PANIC:/;

@@ -1,6 +1,4 @@
-/**
- * What the system says about processes: from /proc on Linux (proc(5)), elsewhere from `ps`. A dead process has nothing.
- */
+/** Information about processes, from /proc on Linux (proc(5)), elsewhere from `ps`. It is empty for a dead process. */
 import { execFile } from 'node:child_process';
 import { readdir, readFile } from 'node:fs/promises';
 import { promisify } from 'node:util';
@@ -9,19 +7,19 @@ import { hasCode } from '../files.js';
 interface Process {
   readonly pid: number;
   readonly parent: number;
-  /** The command line, or the title that a Postgres process gave itself; arguments are joined by a space. */
+  /** The command line, or the title that a Postgres process has set; arguments are joined by a space. */
   readonly command: string;
 }
 
 const isLinux = process.platform === 'linux';
 
-/** USER_HZ, 100 wherever Linux runs on x86 and ARM (time(7)). */
+/** USER_HZ is 100 on Linux for x86 and ARM (time(7)). */
 const TICK_MS = 10;
 
-/** A file below /proc; empty if the process is gone, or the system has no /proc. */
+/** A file in /proc; empty if the process has exited, or the system has no /proc. */
 export const readProc = (path: string): Promise<string> => readFile(`/proc/${path}`, 'utf8').catch(() => '');
 
-/** Every process of the machine. */
+/** All processes of the machine. */
 export async function processes(): Promise<Process[]> {
   if (!isLinux) {
     const { stdout } = await promisify(execFile)('ps', ['-axww', '-o', 'pid=,ppid=,command=']);
@@ -43,12 +41,12 @@ export async function commandLine(pid: number): Promise<string> {
   return shown?.stdout.trim() ?? '';
 }
 
-/** 0 if the process is gone. */
+/** 0 if the process has exited. */
 export async function parentOf(pid: number): Promise<number> {
   return Number((await statOf(pid))[1] ?? 0);
 }
 
-/** Processor time that a process has used; null if it is gone. */
+/** The processor time that a process has used; null if it has exited. */
 export async function cpuMs(pid: number): Promise<number | null> {
   const [user, system] = (await statOf(pid)).slice(11, 13).map(Number);
   return user === undefined || system === undefined ? null : (user + system) * TICK_MS;
@@ -60,7 +58,7 @@ async function statOf(pid: number): Promise<string[]> {
   return stat === '' ? [] : stat.slice(stat.lastIndexOf(')') + 2).split(' ');
 }
 
-/** The user ids of all processes of the machine; none without /proc. */
+/** The user ids of all processes on the machine; empty without /proc. */
 export async function runningUids(): Promise<number[]> {
   if (!isLinux) return [];
   const statuses = await Promise.all((await allPids()).map((pid) => readProc(`${pid}/status`)));
@@ -68,14 +66,15 @@ export async function runningUids(): Promise<number[]> {
 }
 
 /**
- * A soft limit of a process (getrlimit(2)), such as `Max open files`; Infinity: none; null if the system does not say.
+ * A soft limit of a process (getrlimit(2)), such as `Max open files`; Infinity: no limit; null: the system does not
+ * report it.
  */
 export async function softLimit(pid: number | 'self', name: string): Promise<number | null> {
   const value = new RegExp(`^${name} +(\\S+)`, 'm').exec(await readProc(`${pid}/limits`))?.[1];
   return value === undefined ? null : value === 'unlimited' ? Infinity : Number(value);
 }
 
-/** Whether the system knows the process id. True for a zombie too, whose command line is empty. */
+/** Whether the process id exists. It does for a zombie, too, whose command line is empty. */
 export function isAlive(pid: number): boolean {
   try {
     return process.kill(pid, 0);

@@ -1,7 +1,7 @@
 /**
- * Limits of the operating system for the processes of an embedded server (setrlimit(2)), and the defaults that follow
- * from the machine's memory. `work_mem` is a setting of the session, so Postgres cannot bound its memory itself; beyond
- * RLIMIT_DATA it reports 53200.
+ * Limits of the operating system for the processes of an embedded server (setrlimit(2)), and defaults derived from the
+ * machine's memory. A session can change `work_mem`, so Postgres itself cannot limit its memory; above RLIMIT_DATA it
+ * reports 53200.
  */
 import { totalmem } from 'node:os';
 import { softLimit } from './proc.js';
@@ -9,25 +9,25 @@ import { softLimit } from './proc.js';
 const MIB = 1024 * 1024;
 
 /**
- * Postgres checks its recursion against `max_stack_depth` (2 MB), but not everywhere, and its libraries not at all. A
- * process that exceeds its stack crashes the server, so there is a margin.
+ * Postgres checks its recursion against `max_stack_depth` (2 MB), but not everywhere, and its libraries do not check at
+ * all. A process that exceeds its stack crashes the server, so there is a margin.
  */
 const STACK_MIB = 256;
 
-/** A project runs at most 8 statements at once (contract section 8), which together may take half of the memory. */
+/** A project runs at most 8 statements at once (contract section 8), which together may use half of the memory. */
 const SHARE = 1 / 16;
 
-/** Enough for a statement under Postgres's own defaults. */
+/** Enough for a statement with Postgres's own defaults. */
 const MIN_MIB = 160;
 
 /**
- * An idle connection keeps 3.5 MiB after a few inserts, more after free SQL. All of them may take this share of the
- * memory …
+ * An idle connection keeps 3.5 MiB after a few inserts, more after free SQL. All of them together may use this share of
+ * the memory …
  */
 const IDLE_MIB = 4;
 const IDLE_SHARE = 1 / 6;
 
-/** … but each request that may run at once needs one, and more processes than these are unexpected. */
+/** … but each request that may run at once needs one, and no machine is expected to need more than this. */
 const MIN_CONNECTIONS = 80;
 const MAX_CONNECTIONS = 1_000;
 
@@ -42,7 +42,7 @@ export function defaultBackendMemory(): number {
   return Math.max(MIN_MIB, Math.floor((memoryBytes() * SHARE) / MIB));
 }
 
-/** The memory of the machine, or of the container if that has a limit. */
+/** The memory of the machine, or of the container if it has a limit. */
 export function memoryBytes(): number {
   const constrained = process.constrainedMemory();
   // 0, or more than the machine has: no limit.
@@ -51,7 +51,7 @@ export function memoryBytes(): number {
 
 /**
  * A command that runs a program under these limits, which its children inherit. RLIMIT_DATA counts private writable
- * memory, without the stack: under RLIMIT_AS a stack could not grow, and the process would crash. Only Linux enforces
+ * memory without the stack: under RLIMIT_AS a stack could not grow, and the process would crash. Only Linux enforces
  * it.
  * @param backendMib memory of each process; a new one has 3 MiB
  */
@@ -66,11 +66,11 @@ interface Limits {
   readonly stackMib: number;
   /** Infinity: none. */
   readonly dataMib: number;
-  /** The stack is as large as {@link limited} asks for. */
+  /** Whether the stack is as large as {@link limited} requests. */
   readonly hasFullStack: boolean;
 }
 
-/** @returns null if the process is gone, or the system does not say (macOS) */
+/** @returns null if the process has exited, or the system does not report it (macOS) */
 export async function limitsOf(pid: number): Promise<Limits | null> {
   const [stack, data] = await Promise.all([softLimit(pid, 'Max stack size'), softLimit(pid, 'Max data size')]);
   if (stack === null || data === null) return null;

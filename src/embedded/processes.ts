@@ -1,5 +1,6 @@
 /**
- * The Postgres processes of a data folder. A process id is trusted only if the command line is that of our postmaster.
+ * The Postgres processes of a data folder. A process id is trusted only if its command line is that of the service's
+ * postmaster.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { hasCode } from '../files.js';
@@ -28,7 +29,7 @@ const STOP_STEPS = [
   ['SIGKILL', 5_000],
 ] as const;
 
-/** Stops the postmaster of a data directory and waits until it is gone. Committed data is always safe. */
+/** Stops the postmaster of a data directory and waits until it has exited. Committed data is always safe. */
 export async function stopPostmaster(pid: number, data: string): Promise<void> {
   for (const [signal, waitMs] of STOP_STEPS) {
     if (!(await serves(pid, data))) return;
@@ -43,9 +44,9 @@ export async function stopPostmaster(pid: number, data: string): Promise<void> {
 }
 
 /**
- * Kills the remaining processes of a server whose postmaster has died: a busy backend outlives it, and blocks the next
+ * Kills the remaining processes of a server whose postmaster has died: a busy backend outlives it and prevents the next
  * start.
- * @returns whether there was anything
+ * @returns whether there was any such process
  */
 export async function endOrphans({ data, clusterName }: ServerFolder): Promise<boolean> {
   const deadline = performance.now() + 5_000;
@@ -61,7 +62,7 @@ export async function endOrphans({ data, clusterName }: ServerFolder): Promise<b
   }
 }
 
-/** The postmasters that run on data directories below a folder. */
+/** The running postmasters of data directories in a folder. */
 export async function findPostmasters(folder: string): Promise<{ pid: number; data: string }[]> {
   return (await processes()).flatMap(({ pid, command }) => {
     const data = directoryIn(command);
@@ -73,6 +74,6 @@ function signalTo(pid: number, signal: NodeJS.Signals): void {
   try {
     process.kill(pid, signal);
   } catch (error) {
-    if (!hasCode(error, 'ESRCH')) throw error; // else it has ended by itself
+    if (!hasCode(error, 'ESRCH')) throw error; // otherwise it has exited by itself
   }
 }

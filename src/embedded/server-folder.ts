@@ -7,23 +7,21 @@ import type { Account } from './accounts.js';
 import { type DataFolder, folderMode, ownFolder } from './data-folder.js';
 import { isAlive } from './proc.js';
 
-/** Configuration and log belong to the service, `data` and `socketDir` to the server's account. */
+/** Configuration and log belong to the service; `data` and `socketDir` belong to the server's account. */
 export interface ServerFolder {
   readonly root: string;
   /** Postgres's data directory, mode 700. */
   readonly data: string;
   readonly config: string;
   readonly hba: string;
-  /**
-   * Files with further settings, if they exist: of a recovery, of the WAL archive, of a move, and the operator's own.
-   */
+  /** Files with further settings, if they exist: for a recovery, the WAL archive, a stream, and the operator's own. */
   readonly ownSettings: readonly string[];
   readonly log: string;
   readonly socketDir: string;
   /** Postgres's `cluster_name`, with which the title of each of its processes begins. */
   readonly clusterName: string;
   readonly account: Account;
-  /** Who owns the folders. */
+  /** The owner of the folders. */
   readonly owner: Account;
 }
 
@@ -33,7 +31,7 @@ export const RECOVERY_SETTINGS = 'recovery-settings.conf';
 /** In the folder of a server whose WAL is archived. */
 export const ARCHIVE_SETTINGS = 'archive.conf';
 
-/** In the folder of a server whose project moves away by a stream. */
+/** In the folder of a server whose project is being moved by a stream. */
 export const STREAM_SETTINGS = 'stream.conf';
 
 /**
@@ -44,7 +42,10 @@ export const PROJECTS = 'projects';
 export const ARCHIVE = 'archive';
 export const projectFolder = (id: string): string => join(PROJECTS, id);
 
-/** @param name in the data folder: `control`, `projects/<id>`. @param account default: that of the control server */
+/**
+ * @param name in the data folder: `control`, `projects/<id>`
+ * @param account default: that of the control server
+ */
 export function serverFolder(all: DataFolder, name: string, account: Account = all.account): ServerFolder {
   const root = join(all.folder, name);
   return {
@@ -61,21 +62,24 @@ export function serverFolder(all: DataFolder, name: string, account: Account = a
     ],
     log: join(root, 'postgres.log'),
     socketDir: join(all.sockets, name, 'socket'),
-    // The hash tells apart the servers of several data folders, which have the same names.
+    // The hash distinguishes servers in several data folders, which have the same names.
     clusterName: `cdp-${basename(name)}-${createHash('sha256').update(root).digest('hex').slice(0, 8)}`,
     account,
     owner: all.owner,
   };
 }
 
-/** The folder of a server that exists, which runs as the owner of its data directory. @throws Error if there is none */
+/**
+ * The folder of an existing server, which runs as the owner of its data directory.
+ * @throws Error if it does not exist
+ */
 export async function existingServerFolder(all: DataFolder, name: string): Promise<ServerFolder> {
   const folder = serverFolder(all, name);
   const { uid, gid } = await lstat(folder.data);
   return { ...folder, account: { uid, gid } };
 }
 
-/** Makes everything except the data directory. */
+/** Creates everything except the data directory. */
 export async function makeServerFolder({ root, socketDir, account, owner }: ServerFolder): Promise<void> {
   const around = [dirname(root), root, dirname(dirname(socketDir)), dirname(socketDir)];
   for (const folder of around) await ownFolder(folder, folderMode(), owner);
@@ -83,8 +87,8 @@ export async function makeServerFolder({ root, socketDir, account, owner }: Serv
 }
 
 /**
- * Builds a folder under another name and renames it, so that `target` is either absent or complete. One of two
- * concurrent builders wins; the next builder removes what a killed one has left.
+ * Builds a folder under another name and renames it, so that `target` is either absent or complete. Of two concurrent
+ * builders one wins. What a killed builder has left is removed by the next one.
  */
 export async function buildFolder(target: string, fill: (folder: string) => Promise<void>): Promise<void> {
   const prefix = `.new-${basename(target)}-`;
@@ -102,14 +106,14 @@ export async function buildFolder(target: string, fill: (folder: string) => Prom
   }
 }
 
-/** The process id in the name may belong to another program now, so age counts as well. */
+/** The process id in the name may belong to another program now, so the age counts, too. */
 async function removeUnfinished(parent: string, prefix: string): Promise<void> {
   const tenMinutesAgo = Date.now() - 600_000;
   for (const name of (await readdir(parent)).filter((entry) => entry.startsWith(prefix))) {
     const folder = join(parent, name);
     const made = (await lstat(folder).catch(() => undefined))?.mtimeMs ?? 0;
     const isBeingBuilt = isAlive(Number.parseInt(name.slice(prefix.length))) && made > tenMinutesAgo;
-    // An initdb may still be writing.
+    // Errors are ignored: an initdb may still be writing.
     if (!isBeingBuilt) await rm(folder, { recursive: true, force: true, maxRetries: 8 }).catch(() => undefined);
   }
 }

@@ -1,36 +1,43 @@
 /**
- * One Postgres server under supervision: started on demand, stopped when idle, restarted with a backoff. One change of
- * state runs at a time, so a request that arrives during a stop waits for its end and starts the server again.
+ * One Postgres server under supervision: started on demand, stopped when idle, restarted with a backoff. Only one
+ * change of state runs at a time, so a request that arrives during a stop waits for its end and starts the server
+ * again.
  */
 import { EngineError } from '../contract/errors.js';
 
 type ServerState = 'stopped' | 'starting' | 'running' | 'stopping';
 
 export interface Running {
-  /** Resolves with the reason when the server has ended. */
+  /** Resolves with the reason when the server has exited. */
   readonly ended: Promise<string>;
   stop(): Promise<void>;
 }
 
 interface Supervision {
-  /** Resolves when the server accepts connections. @param signal aborted: the server is stopped instead */
+  /**
+   * Resolves when the server accepts connections.
+   * @param signal aborted: the server is stopped instead
+   */
   start(signal: AbortSignal): Promise<Running>;
-  /** The server ended by itself, or did not start. @param pauseMs until it may be started again */
+  /**
+   * The server exited unexpectedly, or did not start.
+   * @param pauseMs until it may start again
+   */
   failed(reason: string, pauseMs: number): void;
 }
 
-/** After this time running, earlier failures no longer count. */
+/** After running for this time, earlier failures no longer count. */
 const STABLE_MS = 60_000;
 
-/** The pause after the second failure in a row; it doubles with each further one. */
+/** The pause after the second consecutive failure; it doubles with each further one. */
 const FIRST_PAUSE_MS = 250;
 const LONGEST_PAUSE_MS = 30_000;
 
 export class SupervisedServer {
   state: ServerState = 'stopped';
-  /** Number of requests, backups and others that need it now. */
+  /** The number of requests, backups and others that need the server now. */
   users = 0;
-  /** When it lost its last user, by `performance.now()`. */
+  /** When the last user released it, by `performance.now()`. */
   idleSince = performance.now();
   private running: Running | null = null;
   private runningSince = 0;
@@ -41,7 +48,7 @@ export class SupervisedServer {
   private pauseReason = '';
   private closed = false;
 
-  /** @param maxWaiting users that may wait for a start */
+  /** @param maxWaiting the most users that may wait for a start */
   constructor(
     private readonly supervision: Supervision,
     private readonly maxWaiting: number,
@@ -49,7 +56,7 @@ export class SupervisedServer {
 
   /**
    * Keeps the server running until {@link release}.
-   * @returns undefined if it runs already; else resolves when it does
+   * @returns undefined if it is running; otherwise a promise that resolves when it is
    * @throws EngineError database_unavailable, overloaded; nothing needs to be released then
    */
   acquire(): Promise<void> | undefined {
@@ -68,7 +75,8 @@ export class SupervisedServer {
   }
 
   /**
-   * Stops it, or aborts its start. Its users lose their connections; those who wait for the start begin another one.
+   * Stops the server, or aborts its start. Its users lose their connections; users that wait for the start begin
+   * another one.
    */
   async stop(): Promise<void> {
     if (this.state === 'running') this.begin('stopping', () => this.end());
@@ -76,19 +84,22 @@ export class SupervisedServer {
     await this.change.catch(() => {});
   }
 
-  /** Stops it for good: it cannot be started again. */
+  /** Stops the server for good: it cannot start again. */
   async close(): Promise<void> {
     this.closed = true;
     await this.stop();
   }
 
-  /** Refuses starts for this time. @param reason for the error message: `has stopped unexpectedly` */
+  /**
+   * Refuses starts for this time.
+   * @param reason for the error message, such as `has stopped unexpectedly`
+   */
   pause(ms: number, reason: string): void {
     this.startAfter = Math.max(this.startAfter, performance.now() + ms);
     this.pauseReason = reason;
   }
 
-  /** Starts only after the end of a process that an earlier service has left. */
+  /** Starts only after a process that an earlier service has left has exited. */
   awaitEnd(end: Promise<void>): void {
     this.begin('stopping', () => end.finally(() => (this.state = 'stopped')));
   }
@@ -104,7 +115,7 @@ export class SupervisedServer {
   private begin(state: ServerState, change: () => Promise<void>): void {
     this.state = state;
     this.change = change();
-    // Callers that await it get the error.
+    // Callers that await the change get the error.
     this.change.catch(() => {});
   }
 
@@ -122,7 +133,7 @@ export class SupervisedServer {
       state = 'running';
       void running.ended.then((reason) => this.hasEnded(running, reason));
     } catch (error) {
-      // The waiting callers find it stopped, and start it again.
+      // The waiting callers find the server stopped, and start it again.
       if (signal.aborted) return;
       if (error instanceof EngineError) throw error;
       this.fail(error);
@@ -158,7 +169,7 @@ export class SupervisedServer {
     if (performance.now() - this.runningSince > STABLE_MS) this.failures = 0;
   }
 
-  /** There is no pause after one crash, and a longer one after each further crash. */
+  /** No pause after one failure, and a longer one after each further failure. */
   private fail(cause: unknown): void {
     this.failures++;
     const pause = this.failures < 2 ? 0 : Math.min(FIRST_PAUSE_MS * 2 ** (this.failures - 2), LONGEST_PAUSE_MS);

@@ -4,9 +4,12 @@ import { FileError } from '../import/file-error.js';
 
 export interface ParquetColumn {
   readonly element: SchemaElement;
-  /** @param json the JSON text of a value that is not null @returns undefined if the type cannot hold the value */
+  /**
+   * @param json the JSON text of a value that is not null
+   * @returns undefined if the type cannot hold the value
+   */
   readonly toValue: (json: string) => unknown;
-  /** Values are bytes of JSON, which the writer must not encode again. */
+  /** The values are bytes of JSON, which the writer must not encode again. */
   readonly isJson?: boolean;
 }
 
@@ -32,7 +35,7 @@ function hexBytes(hex: string): Uint8Array {
   return bytes;
 }
 
-/** By the API's name of the type. */
+/** Keyed by the API's name of the type. */
 const KINDS: Readonly<Record<string, readonly [Kind, (json: string) => unknown]>> = {
   INTEGER: [{ type: 'INT64' }, toBigInt],
   integer: [{ type: 'INT32' }, toNumber],
@@ -49,7 +52,7 @@ const KINDS: Readonly<Record<string, readonly [Kind, (json: string) => unknown]>
   json: [JSON_TEXT, bytesOf],
 };
 
-/** Types outside the table become text, as the service writes it; arrays become JSON. */
+/** Types outside the table become text, as in the service's JSON; arrays become JSON. */
 export function parquetColumn(name: string, type: string): ParquetColumn {
   const [kind, toValue] =
     KINDS[type] ?? decimal(type) ?? (type.endsWith('[]') ? [JSON_TEXT, bytesOf] : [STRING, textOf]);
@@ -63,7 +66,7 @@ export function parquetColumn(name: string, type: string): ParquetColumn {
 /** The most decimal digits that fit in 16 bytes. */
 const DECIMAL_DIGITS = 38;
 
-/** Such as `numeric(10,2)`. Without a precision each value may have its own scale. */
+/** For types such as `numeric(10,2)`. Without a precision, each value may have its own scale. */
 function decimal(type: string): readonly [Kind, (json: string) => unknown] | undefined {
   const [, precision, scale] = (/^numeric\((\d+),(\d+)\)$/.exec(type) ?? []).map(Number);
   if (precision === undefined || scale === undefined || precision > DECIMAL_DIGITS || scale > precision)

@@ -1,6 +1,6 @@
 /**
- * Writes the rows of a query as a Parquet file, one row group after another: memory does not grow with the number of
- * rows.
+ * Writes the rows of a query as a Parquet file, one row group at a time, so that memory does not grow with the number
+ * of rows.
  */
 import { ByteWriter, type ColumnSource, ParquetWriter } from 'hyparquet-writer';
 import type { CdpClient } from '../client/client.js';
@@ -50,7 +50,7 @@ export async function* parquetRows(
     if (rows % GROUP.rows === 0 || characters >= GROUP.characters) yield writeGroup();
   }
   if (characters > 0) yield writeGroup();
-  // Columns of JSON bytes need this mark for readers that know only the older form.
+  // Readers that know only the older form need this annotation for columns of JSON bytes.
   writer.schema = schema.map((element) =>
     'logical_type' in element && element.logical_type?.type === 'JSON'
       ? { ...element, converted_type: 'JSON' }

@@ -1,5 +1,6 @@
 /**
- * The records of all files in turn, as batches. The same plan and files always make the same batches, in every process.
+ * Divides the records of all files, in order, into batches. The same plan and files give the same batches in every
+ * process.
  */
 import { cutBatches } from '../client/batches.js';
 import { FileError } from './file-error.js';
@@ -8,7 +9,7 @@ import type { ImportPlan, PlannedFile } from './plan.js';
 import type { ImportFile, ReadOptions, Source } from './source.js';
 
 export interface Batch {
-  /** From 0, over all files. */
+  /** The number of the batch, from 0, over all files. */
   readonly number: number;
   readonly file: string;
   readonly records: readonly EncodedRecord[];
@@ -19,8 +20,8 @@ export class BatchReader {
   private bytesBefore = 0;
 
   /**
-   * @param files those of the plan, in its order
-   * @param opened files that are already open; the others are opened in turn
+   * @param files in the order of the plan
+   * @param opened files that are already open; the others are opened when their turn comes
    */
   constructor(
     private readonly plan: ImportPlan,
@@ -28,7 +29,7 @@ export class BatchReader {
     private readonly opened: readonly (Source | undefined)[] = [],
   ) {}
 
-  /** How much of the files has been read, from 0 to 1; null if their size is unknown. */
+  /** The part of the files that has been read, from 0 to 1; null if their size is unknown. */
   get share(): number | null {
     const sizes = this.plan.files.map(({ identity }) => (identity === null ? NaN : Number.parseInt(identity)));
     const total = sizes.reduce((sum, size) => sum + size, 0);
@@ -56,7 +57,7 @@ export class BatchReader {
   }
 }
 
-/** @throws FileError if the file has changed since its identity was taken */
+/** @throws FileError if the file has changed since its identity was determined */
 export async function requireUnchanged(file: ImportFile, identity: string | null): Promise<void> {
   if ((await file.identity()) === identity) return;
   throw new FileError(
@@ -65,7 +66,7 @@ export async function requireUnchanged(file: ImportFile, identity: string | null
   );
 }
 
-/** @throws FileError if the file has changed since it was planned */
+/** @throws FileError if the file has changed since the plan was made */
 async function openPlanned(file: ImportFile, { format, identity }: PlannedFile, reading: ReadOptions): Promise<Source> {
   await requireUnchanged(file, identity);
   return file.open({

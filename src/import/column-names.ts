@@ -1,4 +1,4 @@
-/** Names of columns for the fields of a file, without need of quotes in SQL: `Score (0-10)` becomes `score_0_10`. */
+/** Derives names of columns from the fields of a file. SQL need not quote them: `Score (0-10)` becomes `score_0_10`. */
 import { NAME_PATTERN } from '../contract/names.js';
 
 const NAME = new RegExp(NAME_PATTERN);
@@ -7,7 +7,7 @@ const NAME_CHARACTERS = 63;
 /** System columns of Postgres, and the service's own (contract section 3). */
 const RESERVED = new Set(['id', 'xmin', 'xmax', 'cmin', 'cmax', 'ctid', 'tableoid']);
 
-/** Letters that are more than an ASCII letter with a mark. */
+/** Letters that are not just an ASCII letter with a diacritic. */
 const LETTERS: Readonly<Record<string, string>> = {
   ß: 'ss',
   æ: 'ae',
@@ -20,8 +20,8 @@ const LETTERS: Readonly<Record<string, string>> = {
 };
 
 /**
- * Postgres's reserved words, which need quotes as a column name; `user` without them is a function (manual, appendix
- * C).
+ * Postgres's reserved words, which must be quoted as a column name. `user` without quotes is a function (manual,
+ * appendix C).
  */
 export const RESERVED_WORDS: ReadonlySet<string> = new Set(
   (
@@ -35,10 +35,10 @@ export const RESERVED_WORDS: ReadonlySet<string> = new Set(
   ).split(' '),
 );
 
-/** Whether SQL needs the name in quotes. */
+/** Whether SQL must quote the name. */
 export const needsQuotes = (name: string): boolean => RESERVED_WORDS.has(name) || /[A-Z]/.test(name);
 
-/** A name as a person would write it in SQL; '' if nothing of the field's name can be part of one. */
+/** A name as a person would write it in SQL; '' if nothing of the field's name is usable. */
 function simplified(field: string): string {
   const name = field
     .toLowerCase()
@@ -46,23 +46,23 @@ function simplified(field: string): string {
     .normalize('NFKD')
     .replace(/\p{M}/gu, '')
     .replace(/[^a-z0-9_]+/g, '_');
-  // Underscores at the ends stay only if the field has them.
+  // Leading and trailing underscores stay only if the field has them.
   const bare = /^_/.test(field) ? name : name.replace(/^_+/, '');
   return /_$/.test(field) ? bare : bare.replace(/_+$/, '');
 }
 
-/** `firstName` as `first_Name`, `HTTPServer` as `HTTP_Server`. */
+/** Turns `firstName` into `first_Name`, and `HTTPServer` into `HTTP_Server`. */
 export const withWordsApart = (field: string): string =>
   field.replace(/([\p{Ll}\p{N}])(?=\p{Lu})|(\p{Lu})(?=\p{Lu}\p{Ll})/gu, '$1$2_');
 
 export interface NameOptions {
-  /** Keeps a name that is already possible. */
+  /** Keeps a name that is already valid. */
   keep: boolean;
-  /** The field `id` holds ids of records, so it may keep its name. */
+  /** The field `id` contains ids of records, so it may keep its name. */
   hasIds: boolean;
 }
 
-/** A name for each field, in order. No two differ only by case, and none is reserved. */
+/** Returns a name for each field, in order. No two differ only by case, and none is reserved. */
 export function columnNames(fields: readonly string[], { keep, hasIds }: NameOptions): string[] {
   const taken = new Set<string>();
   return fields.map((field, i) => {
@@ -80,7 +80,7 @@ export function columnNames(fields: readonly string[], { keep, hasIds }: NameOpt
   });
 }
 
-/** The column for a field: the one of the same name, or ignoring case, or by its simplified name. */
+/** The column for a field: the one with the same name, or the same ignoring case, or the same simplified name. */
 export function matchingColumn(field: string, columns: readonly string[]): string | undefined {
   if (columns.includes(field)) return field;
   const folded = field.toLowerCase();

@@ -1,6 +1,6 @@
 /**
- * Records of delimited text (RFC 4180, with any delimiter and any line end). It distinguishes an empty field from `""`,
- * which the npm parsers do slowly or not at all (docs/decisions/0026).
+ * Reads records of delimited text (RFC 4180, with any delimiter and line end). Distinguishes an empty field from `""`,
+ * which npm parsers do slowly or not at all (docs/decisions/0026).
  */
 import { FileError } from './file-error.js';
 
@@ -8,7 +8,7 @@ import { FileError } from './file-error.js';
 export type Cell = string | null;
 
 export interface CsvRecord {
-  /** 1-based number of its first line. */
+  /** The 1-based number of its first line. */
   readonly line: number;
   readonly cells: readonly Cell[];
 }
@@ -17,28 +17,28 @@ export interface CsvRecord {
 export const fitsHeader = (cells: readonly Cell[], fields: number): boolean =>
   cells.length >= fields && (cells.length === fields || cells.slice(fields).every((cell) => cell === null));
 
-/** A larger record means a quote or bracket that is not closed. */
+/** A larger record means that a quote or bracket is not closed. */
 export const RECORD_CHARACTERS = 16 * 1024 * 1024;
 
 const QUOTE = 0x22;
 const LF = 0x0a;
 
 export interface CsvOptions {
-  /** One character. */
+  /** A single character. */
   delimiter: string;
-  /** Whether quotes enclose fields; if not, they are text. */
+  /** Whether quotes enclose fields; otherwise they are text. */
   hasQuotes: boolean;
-  /** Escapes a quote or itself within quotes, as a second quote always does. */
+  /** Escapes a quote or itself within quotes. A doubled quote always does, too. */
   escape?: string;
-  /** Line number of the first record in the file. */
+  /** The line number of the first record in the file. */
   firstLine: number;
 }
 
 const BACKSLASH = `If a quote within quotes is written \\": --escape '\\'. `;
 
 /**
- * Blank lines are skipped, unless the records have one field: then they are NULL.
- * @throws FileError naming the line if a quote is not closed, or is followed by text
+ * Skips blank lines, unless the records have only one field: then they are NULL.
+ * @throws FileError that names the line if a quote is not closed, or is followed by text
  */
 export async function* csvRecords(
   text: AsyncIterable<string> | Iterable<string>,
@@ -48,9 +48,9 @@ export async function* csvRecords(
   const { delimiter, hasQuotes } = options;
   const { quoted, unquoted, unescaped } = patternsFor(options);
   let line = options.firstLine;
-  /** Begins with a record. */
+  /** The unread text, which begins with a record. */
   let rest = '';
-  /** Length of `rest` at which to read it again, so that a long record is not read again for every chunk. */
+  /** The length of `rest` from which to read it again, so that a long record is not read again for every chunk. */
   let enough = 0;
   let fields = 0;
 
@@ -62,7 +62,7 @@ export async function* csvRecords(
     );
   };
 
-  /** The record at `start`, and where the next one begins; undefined if the record has not arrived completely. */
+  /** The record at `start`, and the start of the next one; undefined if the record has not arrived completely. */
   const recordAt = (start: number, isLast: boolean): { cells: Cell[]; next: number } | undefined => {
     const cells: Cell[] = [];
     for (let at = start; ;) {
@@ -72,7 +72,7 @@ export async function* csvRecords(
       const isWhole = pattern.test(rest);
       if (!isWhole && isLast) fail('a quote is not closed', start, at);
       const end = pattern.lastIndex;
-      // More of the value may follow; or of the line end, which can be two characters.
+      // More of the value may follow, or the second character of the line end.
       if (!isWhole || (!isLast && end + 1 >= rest.length)) return undefined;
       cells.push(isQuoted ? unescaped(rest.slice(at + 1, end - 1)) : end === at ? null : rest.slice(at, end));
       const after = rest.charAt(end);
@@ -109,7 +109,7 @@ export async function* csvRecords(
   yield* complete(true);
 }
 
-/** Patterns for a value at a position. An escape before any character but a quote or itself is text, as in Postgres. */
+/** Patterns for a value at a position. As in Postgres, an escape is text unless a quote or another escape follows. */
 function patternsFor({ delimiter, escape }: CsvOptions) {
   const own = escape === undefined ? '' : escapedInPattern(escape);
   const pair = own === '' ? '""' : `""|${own}["${own}]`;
@@ -123,7 +123,7 @@ function patternsFor({ delimiter, escape }: CsvOptions) {
   };
 }
 
-/** The character as itself in a regular expression. */
+/** The character, escaped for a regular expression. */
 export const escapedInPattern = (character: string): string => character.replace(/[^\w\s]/, '\\$&');
 
 export function countOf(text: string, character: string, from = 0, to = text.length): number {

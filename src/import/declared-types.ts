@@ -1,4 +1,7 @@
-/** Types that NDJSON declares in its first line, as an export with types and the API with `columns` write it. */
+/**
+ * Reads types that NDJSON declares in its first line, in the format of an export with types and of the API with
+ * `columns`.
+ */
 import { COLUMN_TYPES, type ColumnType } from '../contract/column-types.js';
 import { isJson } from './json-records.js';
 
@@ -7,7 +10,8 @@ const DECLARATION = /^\s*(\{"columns":\[\{"name":".*)/;
 
 /**
  * @param head the beginning of the file, or all of it
- * @returns undefined if the first line is a record. If the type of a field is not one of the API, its values decide
+ * @returns undefined if the first line is a record; in the map, undefined for a type that is not one of the API's,
+ * which the values then determine
  */
 export function typesInFirstLine(head: string): ReadonlyMap<string, ColumnType | undefined> | undefined {
   const line = DECLARATION.exec(head)?.[1] ?? '';

@@ -1,8 +1,8 @@
-/** Bytes to text. Bytes that are not text in the encoding are an error, never replaced. */
+/** Decodes bytes to text. Invalid bytes are an error and never replaced. */
 import { FileError } from './file-error.js';
 import { countOf } from './csv-reader.js';
 
-/** Common files that are not text: their first bytes, what they are, what to do. */
+/** Common files that are not text: their first bytes, what they are, and what to do. */
 const BINARY_FILES: readonly (readonly [string, string, string])[] = [
   ['504b0304', 'a ZIP archive', 'Extract it; or if it is an Excel workbook: --format xlsx'],
   ['d0cf11e0', 'a spreadsheet', 'Save it as CSV'],
@@ -30,14 +30,14 @@ const MARKUP: readonly (readonly [RegExp, string, string])[] = [
   [/^\s*<\?xml\b/i, 'XML', 'Convert it to CSV or NDJSON'],
 ];
 
-/** The magic number of a tar archive and its offset. */
+/** The magic number of a tar archive, and its offset. */
 const TAR = { at: 257, magic: 'ustar' };
 
 const LF = 0x0a;
 
 type Decoder = InstanceType<typeof TextDecoder>;
 
-/** @throws FileError if there is no such encoding */
+/** @throws FileError if the encoding does not exist */
 export function decoderFor(encoding: string): Decoder {
   try {
     return new TextDecoder(encoding, { fatal: true });
@@ -48,14 +48,14 @@ export function decoderFor(encoding: string): Decoder {
 
 /**
  * @param decoder default: the one that the first bytes indicate
- * @throws FileError naming the line if a byte does not belong to the encoding
+ * @throws FileError that names the line if a byte is invalid in the encoding
  */
 export async function* decode(
   bytes: AsyncIterable<Uint8Array>,
   decoder: Decoder | undefined,
   path: string,
 ): AsyncGenerator<string, void> {
-  /** Number of the line in which the chunk begins. */
+  /** The number of the line in which the chunk begins. */
   let line = 1;
   let chunk: Uint8Array = new Uint8Array();
   let text = '';
@@ -96,11 +96,11 @@ function detectEncoding(first: Uint8Array, path: string): Decoder {
 
 /**
  * @param line number of the line in which the chunk begins
- * @param chunk holds the invalid bytes
+ * @param chunk contains the invalid bytes
  */
 function invalidBytes(path: string, encoding: string, line: number, chunk: Uint8Array): FileError {
   if (encoding !== 'utf-8') return new FileError(`${path} is not ${encoding}`, 'Set its encoding with --encoding');
-  // The chunk may begin within a character.
+  // The chunk may begin in the middle of a character.
   let start = Math.max(
     0,
     chunk.findIndex((byte) => (byte & 0xc0) !== 0x80),
@@ -110,7 +110,7 @@ function invalidBytes(path: string, encoding: string, line: number, chunk: Uint8
     start = end + 1;
     line++;
   }
-  // With `stream`, since Node 20 otherwise decodes it as ISO 8859-1, without “quotes” and €.
+  // With `stream`, because otherwise Node 20 decodes it as ISO 8859-1, without “quotes” and €.
   const shown = new TextDecoder('windows-1252').decode(chunk.subarray(start, end === -1 ? undefined : end), {
     stream: true,
   });

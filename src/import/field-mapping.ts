@@ -1,4 +1,4 @@
-/** The column for each field of the files, with its name and type, and the columns that the table lacks. */
+/** Maps each field of the files to a column with its name and type, and finds the columns that the table lacks. */
 import type { ColumnType } from '../contract/column-types.js';
 import type { Table } from '../contract/wire/tables.js';
 import { columnNames, matchingColumn, needsQuotes, withWordsApart } from './column-names.js';
@@ -12,25 +12,25 @@ export interface Mapping {
   readonly field: string;
   /** null: the field is left out. */
   readonly column: string | null;
-  /** The column that it would have without `--rename`. */
+  /** The column that the field would have without `--rename`. */
   readonly automatic?: string;
   /** A type of the API or of Postgres; null if unknown. */
   readonly type: string | null;
   /** Whether FLOAT would hold its integers, too. */
   readonly fitsDouble?: boolean;
-  /** If the dates of this field can be read in one order only. */
+  /** Set if the field's dates are valid in only one order. */
   readonly dates?: DateOrder;
-  /** If its numbers are times. */
+  /** Set if the field's numbers are times. */
   readonly epoch?: EpochDigits;
-  /** Why this column and type. */
+  /** The reason for this column and type. */
   readonly reason?: string;
 }
 
-/** What a person asks of the columns. */
+/** The user's options for columns. */
 export interface MappingOptions {
   /** By the name of the field or of the column. */
   types?: ReadonlyMap<string, RequestedType>;
-  /** From the name of a field, or of the column that it would get, to the name of its column. */
+  /** From the name of a field, or of its default column, to the name of its column. */
   rename?: ReadonlyMap<string, string>;
   snakeCase?: boolean;
   keepNames?: boolean;
@@ -67,9 +67,9 @@ export function mapFields(
     const column = rename?.get(automatic) ?? rename?.get(field) ?? automatic;
     used.add(column);
     if (inference.isEmpty && isComplete) {
-      // The result of a delimiter at the end of each line.
+      // Caused by a delimiter at the end of each line.
       if (field === '') return { field, column: null, type: null, reason: 'no name, no values' };
-      // An object in some records, and null in others.
+      // The field is an object in some records, and null in others.
       if (flatten && fields.some(({ name }) => name.startsWith(`${field}_`)))
         return { field, column: null, type: null, reason: 'only null and objects' };
     }
@@ -77,7 +77,7 @@ export function mapFields(
     const inferred = declared ?? (inference.isEmpty ? null : inference.type);
     const actual = table?.columns.find(({ name }) => name === column)?.type;
     const { dates, fitsDouble } = inference;
-    // An existing table does not tell the order of day and month.
+    // An existing table does not show the order of day and month.
     const isUnread =
       actual === 'TIMESTAMP' && epoch === undefined && (inference.type === 'TEXT' || dates !== undefined);
     const reason =
@@ -99,7 +99,7 @@ export function mapFields(
   });
 }
 
-/** Leaves out the fields that the person names, by the name of the field or of the column. */
+/** Leaves out the fields that the user names, by the name of the field or of the column. */
 export const withoutSkipped = (mappings: readonly Mapping[], skip: readonly string[]): Mapping[] =>
   mappings.map((mapping) =>
     namesOf(mapping).some((name) => skip.includes(name)) ? { field: mapping.field, column: null, type: null } : mapping,
@@ -122,7 +122,7 @@ interface MappedFile {
   mappings: Mapping[];
 }
 
-/** Gives a column that several files have one type that holds the values of all of them. */
+/** If several files have a column, gives it one type that holds the values of all of them. */
 export function withCommonTypes<File extends MappedFile>(files: readonly File[]): File[] {
   const isJson = files.every(({ format }) => !hasCells(format.kind));
   const byColumn = new Map<string, Mapping[]>();

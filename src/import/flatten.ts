@@ -1,8 +1,8 @@
-/** Nested objects as members of their record, named by their path: `address_city`. Values stay as they are written. */
+/** Replaces nested objects by members of their record, named by their path: `address_city`. Values are not changed. */
 import { FileError } from './file-error.js';
 import { type JsonRecord, membersOf, requireFewFields } from './json-records.js';
 
-/** @throws FileError if two paths have the same name, in one record or in two */
+/** @throws FileError if two paths give the same name, in one record or in two */
 export async function* flattened(records: AsyncIterable<JsonRecord>, label: string): AsyncGenerator<JsonRecord, void> {
   /** By name. */
   const paths = new Map<string, string>();

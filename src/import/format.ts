@@ -1,4 +1,4 @@
-/** The format of a file: by its content, or by its name if the content does not tell. */
+/** Detects the format of a file by its content, or by its name if the content is not sufficient. */
 import { type Cell, csvRecords } from './csv-reader.js';
 import { isJson } from './json-records.js';
 
@@ -9,16 +9,16 @@ export const FORMATS = ['csv', 'tsv', 'ndjson', 'json', ...BINARY_FORMATS] as co
 export type FileFormat = (typeof FORMATS)[number];
 
 export interface Format {
-  /** `json` is an array, or objects of any number of lines. */
+  /** `json` is an array, or a sequence of objects that may span several lines. */
   kind: 'delimited' | 'ndjson' | 'json' | (typeof BINARY_FORMATS)[number];
-  /** One character; '' if there is none. */
+  /** A single character; '' if there is none. */
   delimiter: string;
 }
 
-/** Whether its records are cells in the order of a header, rather than JSON objects. */
+/** Whether records are cells in the order of a header, rather than JSON objects. */
 export const hasCells = (kind: Format['kind']): boolean => kind === 'delimited' || kind === 'xlsx';
 
-/** What is known about the format in advance. */
+/** Options for the format. */
 export interface FormatOptions {
   format?: FileFormat;
   delimiter?: string;
@@ -50,7 +50,7 @@ function kindOf(name: string, head: string): FileFormat {
   return /\.(tsv|tab)$/i.test(name) ? 'tsv' : 'csv';
 }
 
-/** For an empty file. */
+/** Used for an empty file. */
 export const isJsonByName = (name: string, { format }: FormatOptions): boolean =>
   format === undefined ? /\.(?:ndjson|jsonl|json)$/i.test(name) : format === 'ndjson' || format === 'json';
 
@@ -60,7 +60,7 @@ function hasLineOfJson(head: string): boolean {
   return others.length === 0 || isJson(first);
 }
 
-/** The delimiter that cuts the first lines into the same number of fields, and into the most of them. */
+/** The delimiter that splits the first lines into equal numbers of fields, and into the most fields. */
 async function detectDelimiter(head: string, isAll: boolean, options: FormatOptions): Promise<string> {
   let best = { delimiter: ',', score: 0 };
   for (const delimiter of DELIMITERS) {
@@ -99,7 +99,7 @@ const DELIMITER_NAMES: Readonly<Record<string, string>> = {
   '|': 'bars',
 };
 
-/** For messages: `text delimited by commas`. */
+/** For messages, such as `text delimited by commas`. */
 export function formatName({ kind, delimiter }: Format): string {
   if (kind === 'ndjson') return 'NDJSON';
   if (kind === 'json') return 'JSON';

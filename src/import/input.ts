@@ -1,16 +1,16 @@
-/** The bytes of a file, wherever it is, and their unpacked text. */
+/** The bytes of a file from any place, and their uncompressed text. */
 import { decode, decoderFor } from './decode.js';
 
 export interface Input {
-  /** For messages. */
+  /** The name in messages. */
   readonly label: string;
-  /** Without `.gz`; its ending may tell the format. */
+  /** The file's name without `.gz`; its extension may show the format. */
   readonly name: string;
-  /** Bytes of the file as it is stored; null if it can be read only once: standard input, a pipe. */
+  /** The stored size in bytes; null if the file can be read only once: standard input, a pipe. */
   readonly size: number | null;
-  /** How many of them have been read. */
+  /** How many of these bytes have been read. */
   readonly bytesRead: () => number;
-  /** Stops reading, even while waiting for someone to type. */
+  /** Stops reading, even while waiting for input from a terminal. */
   readonly close: () => void;
 }
 
@@ -21,16 +21,19 @@ export interface TextInput extends Input {
 type Bytes = AsyncGenerator<Uint8Array, void>;
 
 export interface OpenedBytes extends Omit<Input, 'name' | 'bytesRead'> {
-  /** The file's name as it is, or its path. */
+  /** The file's unchanged name, or its path. */
   readonly path: string;
   readonly bytes: AsyncIterable<Uint8Array>;
-  /** Unpacks gzip. @throws Error if it is broken */
+  /**
+   * Decompresses gzip.
+   * @throws Error if it is invalid
+   */
   readonly gunzip: (packed: Bytes) => AsyncIterable<Uint8Array>;
 }
 
 /**
  * @param encoding default: UTF-8, or UTF-16 if the file begins with a byte order mark
- * @throws FileError if there is no such encoding
+ * @throws FileError if the encoding does not exist
  */
 export function textInput(
   { path, label, size, bytes, gunzip, close }: OpenedBytes,
@@ -54,7 +57,7 @@ export function textInput(
   };
 }
 
-/** Gzip is recognised by its first two bytes (RFC 1952). */
+/** Recognizes gzip by its first two bytes (RFC 1952). */
 async function* unpacked(bytes: Bytes, gunzip: OpenedBytes['gunzip']): Bytes {
   const { value: first, done } = await bytes.next();
   if (done) return;

@@ -1,32 +1,32 @@
 /**
- * The state of each batch of an import, as lines that are only appended, so that a later process can resume exactly
- * where this one ended (docs/decisions/0026). Each line is kept before anything is done that depends on it.
+ * The state of each batch of an import, as lines that are only appended. A later process can resume exactly where this
+ * one ended (docs/decisions/0026). Each line is saved before any action that depends on it.
  */
 import { LIMITS } from '../contract/limits.js';
 import type { ImportPlan } from './plan.js';
 
-/** Changes when the lines do, or when batches are cut, encoded or named differently. */
+/** Incremented if the lines change, or if batches are divided, encoded or named differently. */
 export const JOURNAL_FORMAT = 5;
 
-/** Shorter than the service keeps keys, to allow for differing clocks and for retries. */
+/** Shorter than the time for which the service keeps keys, to allow for clock differences and retries. */
 const KEYS_VALID_MS = (LIMITS.idempotencyHours - 1) * 3_600_000;
 
 export interface ImportHeader {
-  /** Random; the idempotency keys begin with it. */
+  /** Random; the idempotency keys contain it. */
   id: string;
   begun: string;
   plan: ImportPlan;
 }
 
-/** What is sent in one request: a batch, or after it was refused, a part of it. */
+/** The records of one request: a batch, or after a refusal a part of it. */
 export interface Part {
-  /** Within the batch; 0 is the whole batch. */
+  /** Unique within the batch; 0 is the whole batch. */
   id: number;
   /** Positions in the batch; null for all. */
   positions: readonly number[] | null;
 }
 
-/** A batch that has been split. */
+/** A batch that was split. */
 interface OpenBatch {
   nextId: number;
   parts: readonly Part[];
@@ -49,7 +49,7 @@ export type JournalLine =
 
 export abstract class Journal<Header extends ImportHeader = ImportHeader> {
   readonly totals = { inserted: 0, updated: 0, ignored: 0, refused: 0, quarantined: 0 };
-  /** Every batch below this one is done. */
+  /** All batches below this one are done. */
   private doneBelow = 0;
   private readonly done = new Set<number>();
   private readonly split = new Map<number, OpenBatch>();
@@ -58,7 +58,7 @@ export abstract class Journal<Header extends ImportHeader = ImportHeader> {
 
   protected constructor(readonly header: Header) {}
 
-  /** Keeps a line, and takes effect once it is kept. */
+  /** Saves a line, and applies it after that. */
   protected abstract add(line: JournalLine): void | Promise<void>;
 
   /** Batches that may be stored although the service has forgotten their keys: sent a day ago and never answered. */
@@ -67,7 +67,7 @@ export abstract class Journal<Header extends ImportHeader = ImportHeader> {
     return sent.filter(({ sentAt }) => Date.now() - sentAt > KEYS_VALID_MS);
   }
 
-  /** Rows inserted or updated. */
+  /** The number of inserted or updated rows. */
   get stored(): number {
     return this.totals.inserted + this.totals.updated;
   }

@@ -1,11 +1,12 @@
 /**
- * Records of JSON as text, so that no digit is lost: one per line, the items of an array, or objects of several lines.
+ * Reads records of JSON as text, so that no digit is lost: one per line, the items of an array, or objects that span
+ * several lines.
  */
 import { FileError } from './file-error.js';
 import { RECORD_CHARACTERS } from './csv-reader.js';
 
 export interface JsonRecord {
-  /** 1-based number of its first line. */
+  /** The 1-based number of its first line. */
   readonly line: number;
   readonly text: string;
 }
@@ -24,7 +25,7 @@ const NAME = new RegExp(String.raw`[\s,]*(${STRING})\s*:\s*`, 'y');
 const SCALAR = new RegExp(String.raw`${STRING}|[^\s,"{}[\]]+`, 'y');
 const STRING_OR_BRACKET = new RegExp(String.raw`${STRING}|[{}[\]]`, 'g');
 
-/** The members of a JSON object, each value as it is written; undefined if the text is not a JSON object. */
+/** The members of a JSON object with their values as written; undefined if the text is not a JSON object. */
 export function membersOf(text: string): [name: string, value: string][] | undefined {
   if (!/^\s*\{/.test(text) || !isJson(text)) return undefined;
   const members: [string, string][] = [];
@@ -42,7 +43,10 @@ export function membersOf(text: string): [name: string, value: string][] | undef
 /** A table has at most 500 columns, but fields may be left out. */
 const MAX_FIELDS = 10_000;
 
-/** @param count number of different fields @throws FileError */
+/**
+ * @param count number of different fields
+ * @throws FileError if there are more than {@link MAX_FIELDS}
+ */
 export function requireFewFields(count: number, line: number): void {
   if (count <= MAX_FIELDS) return;
   throw new FileError(
@@ -66,7 +70,7 @@ function endOfValue(text: string, start: number): number {
   return STRING_OR_BRACKET.lastIndex;
 }
 
-/** Such a record is usually an object around all records. */
+/** A record of this size is usually an object that contains all records. */
 const tooLarge = (path: string, line: number): FileError =>
   new FileError(
     `${path}, line ${line}: a record does not end within ${RECORD_CHARACTERS / 2 ** 20} MiB`,
@@ -102,8 +106,8 @@ const isOpen = (unit: number): boolean => unit === 0x7b || unit === OPEN_BRACKET
 const isClose = (unit: number): boolean => unit === 0x7d || unit === 0x5d;
 
 /**
- * The items of an array; or, if the text begins with an object, objects one after another, each of any number of lines.
- * Only cuts between them; whether an item is JSON is for its reader to check.
+ * Reads the items of an array, or if the text begins with an object, a sequence of objects that may span several lines.
+ * Only splits the text; the reader of an item checks whether it is JSON.
  * @throws FileError if the text is neither
  */
 export async function* jsonItems(text: AsyncIterable<string>, path: string): AsyncGenerator<JsonRecord, void> {

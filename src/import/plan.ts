@@ -1,6 +1,6 @@
 /**
- * The plan of an import: how each file is read and which columns its fields go to. It stays the same until the import
- * ends.
+ * The plan of an import: how to read each file, and which column each field goes to. It does not change during the
+ * import.
  */
 import { didYouMean } from '../contract/did-you-mean.js';
 import { LIMITS } from '../contract/limits.js';
@@ -23,7 +23,7 @@ import type { FileRecord, ImportFile, ReadOptions, Source } from './source.js';
 
 export interface PlannedFile {
   path: string;
-  /** Recognises the unchanged file; null if it can be read only once. */
+  /** Changes if the file does; null if it can be read only once. */
   identity: string | null;
   format: Format;
   mappings: Mapping[];
@@ -48,7 +48,7 @@ export interface PlanOptions extends ReadOptions, MappingOptions {
   addColumns?: boolean;
   /** Names of fields or columns to leave out. */
   skip?: readonly string[];
-  /** Records to infer types from; default: all, if columns are to be created. */
+  /** The number of records from which to infer types; default: all, if columns will be created. */
   sample?: number;
 }
 
@@ -57,7 +57,7 @@ const SAMPLE_FOR_EXISTING_COLUMNS = 10_000;
 
 /**
  * @param table undefined if it does not exist yet
- * @param storing how the records will be stored
+ * @param storing how to store the records
  * @throws FileError
  */
 export async function planImport(
@@ -118,7 +118,7 @@ export async function planImport(
   return { plan, warnings, first, opened };
 }
 
-/** @throws FileError if no record has fields; for an existing table, a file without records is fine */
+/** @throws FileError if no record has fields; for an existing table, a file without records is allowed */
 function requireFields(
   { input: { label } }: Source,
   path: string,
@@ -136,7 +136,7 @@ function requireFields(
   throw new FileError(`${label}: no record is a JSON object`, hint);
 }
 
-/** @throws FileError if most records would be refused, since the first line is not their header */
+/** @throws FileError if most records would be refused, because the first line is not their header */
 function requireHeaderOfMost({ input: { label } }: Source, { fields, otherWidth }: Scan): void {
   if (otherWidth === undefined) return;
   const { fields: width, line } = otherWidth;
@@ -146,7 +146,7 @@ function requireHeaderOfMost({ input: { label } }: Source, { fields, otherWidth 
   );
 }
 
-/** @throws FileError if two fields would go to one column, which only `--rename` can cause */
+/** @throws FileError if two fields would go to the same column, which only `--rename` can cause */
 function requireDistinct({ input: { label } }: Source, mappings: readonly Mapping[]): void {
   for (const [i, { field, column }] of mappings.entries()) {
     const other = mappings.slice(0, i).find((each) => column !== null && each.column === column);
@@ -159,7 +159,8 @@ function requireDistinct({ input: { label } }: Source, mappings: readonly Mappin
 }
 
 /**
- * A misspelt name would import a field that should be left out. Files without any fields may lack the names.
+ * Refuses unknown names: a misspelled name would import a field that should be left out. If no file has fields, all
+ * names are allowed.
  * @param mappings of all files
  * @throws FileError
  */
@@ -176,7 +177,7 @@ function requireKnown(option: string, names: readonly string[], mappings: readon
   );
 }
 
-/** @throws FileError if the first record would be lost as names of new columns */
+/** @throws FileError if the first record would be lost because it would name new columns */
 function requireHeader({ header, input: { label } }: Source, found: Scan, reading: ReadOptions): void {
   if (header === undefined || reading.columns !== undefined || !looksLikeRecord(found.fields)) return;
   const before = (found.first[0]?.line ?? 2) - 1;
@@ -206,7 +207,7 @@ function warningsFor({ input: { label } }: Source, { lineOfBackslashN: line }: S
   return line === undefined ? [] : [`${label}: \\N in line ${line} is read as text. If it means NULL: --null '\\N'`];
 }
 
-/** Whether every name of the header could be a value below it. Years may be names. */
+/** Whether every name of the header could be a value of its column. Years may be names. */
 function looksLikeRecord(fields: readonly Field[]): boolean {
   const typed = fields.filter(({ inference }) => !inference.isEmpty && inference.type !== 'TEXT');
   return (
@@ -214,7 +215,7 @@ function looksLikeRecord(fields: readonly Field[]): boolean {
   );
 }
 
-/** The member with an array of objects, if the file is one object, as many APIs return it. */
+/** If the file is one object, as many APIs return it: the member with an array of objects. */
 function memberWithRecords({ first: [only, second], isComplete }: Scan): string | undefined {
   if (only === undefined || second !== undefined || !isComplete) return undefined;
   return membersOf(only.text ?? '')?.find(([, value]) => /^\[\s*\{/.test(value))?.[0];

@@ -1,15 +1,15 @@
-/** The outcome of batches that were sent so long ago that a repeat could store them twice. */
+/** Finds the outcome of batches that were sent so long ago that a retry could store them twice. */
 import type { CdpClient } from '../client/client.js';
 import { LIMITS } from '../contract/limits.js';
 import type { Journal, Part } from './journal.js';
 
-/** By how much the clocks of the service and of this machine may differ. */
+/** The largest difference expected between the clocks of the service and of this machine. */
 const CLOCKS_DIFFER_MS = 3_600_000;
 
 /**
- * Asks for the receipts of the journal's outdated batches, and marks the stored ones as done. A receipt does not say
- * how many rows were updated, ignored or quarantined.
- * @returns how many batches remain in doubt: they have no receipt, and were sent before receipts go back
+ * Requests the receipts of the journal's outdated batches, and marks the stored ones as done. A receipt does not
+ * contain the numbers of rows that were updated, ignored or quarantined.
+ * @returns the number of batches that remain in doubt: they have no receipt, and are older than any receipt
  */
 export async function settleOutdated(client: CdpClient, journal: Journal, table: string): Promise<number> {
   const parts = journal.outdated.flatMap(({ batch, sentAt }) =>

@@ -1,6 +1,6 @@
 /**
- * Records of a file as the JSON that is sent. A value that does not fit its column goes as text, for the service to
- * reject.
+ * Encodes records of a file as JSON for a request. A value that does not fit its column is sent as text, so that the
+ * service rejects it.
  */
 import type { ErrorDetail } from '../contract/errors.js';
 import { counted } from '../contract/message-text.js';
@@ -16,13 +16,13 @@ import { cellEncoder, type Notation } from './values.js';
 export interface EncodedRecord {
   readonly line: number;
   readonly json: string;
-  /** Why it cannot be sent; `json` then holds what could be read, for a person to correct. */
+  /** Why it cannot be sent; `json` then contains what could be read, for the user to correct. */
   readonly problem?: ErrorDetail;
   /** The same as an object, if `json` is not one: a file of refused records must be importable. */
   readonly object?: string;
 }
 
-/** A member of such an object. No table has a column of this name, so it cannot be imported by mistake. */
+/** The member of such an object. No table has a column with this name, so it cannot be imported by mistake. */
 const AS_READ = '(fields as read)';
 
 export type Encoder = (record: FileRecord) => EncodedRecord;
@@ -57,7 +57,7 @@ function cellEncoders(mappings: readonly Mapping[], notation: Notation): Encoder
     for (let i = 0; i < columns.length; i++) {
       const { column, isJsonb, key, toJson } = columns[i] as (typeof columns)[number];
       const cell = cells[i] as string | null;
-      // Without an id, the service makes one.
+      // Without an id, the service generates one.
       if (column === null || (cell === null && column === 'id')) continue;
       if (cell !== null && isJsonb && !isJson(cell)) {
         problem ??= { column, error: 'invalid_value', message: `Column "${column}" takes JSON, and this is not JSON` };
@@ -87,7 +87,7 @@ function jsonEncoder(mappings: readonly Mapping[]): Encoder {
   };
 }
 
-/** @param json a number, or one in quotes; anything else stays as it is */
+/** @param json a number, possibly in quotes; other values are not changed */
 function timeOf(json: string, epoch: EpochDigits): string {
   const time = epochTimestamp(json.replace(/^"(.*)"$/, '$1'), epoch);
   return time === undefined ? json : JSON.stringify(time);

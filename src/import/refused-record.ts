@@ -1,6 +1,5 @@
 /**
- * A refused record, and its line in the file of such records. After corrections that file can be imported
- * (`source.ts`).
+ * A refused record, and its line in the file of such records. A user can correct that file and import it (`source.ts`).
  */
 import type { ErrorDetail } from '../contract/errors.js';
 import type { EncodedRecord } from './record-encoder.js';
@@ -10,10 +9,10 @@ export interface RefusedRecord {
   errors: readonly ErrorDetail[];
 }
 
-/** The message without the position in its batch, which means nothing to a person. */
+/** The message without the position in its batch, which means nothing to a user. */
 export const messageIn = ({ message }: ErrorDetail): string => message.replace(/^Record \d+(?:: |, )/, '');
 
-/** NDJSON. `record` is what was sent, or would have been. */
+/** A line of NDJSON. `record` is the JSON that was or would have been sent. */
 export function refusedLine(file: string, { record: { line, json, object = json }, errors }: RefusedRecord): string {
   const shown = errors.map((place) => {
     const { column, error, hint } = place;

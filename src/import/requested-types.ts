@@ -1,4 +1,4 @@
-/** What `--types` takes: the types of the API, and numbers that count from 1970, which become TIMESTAMP. */
+/** The types that `--types` accepts: those of the API, and numbers that count from 1970, which become TIMESTAMP. */
 import { COLUMN_TYPES, type ColumnType } from '../contract/column-types.js';
 
 /** The number of digits below the second. */

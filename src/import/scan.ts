@@ -1,4 +1,4 @@
-/** The first reading of a file: its fields and the types of their values, from all records or a sample. */
+/** The first reading of a file: determines its fields and the types of their values, from all records or a sample. */
 import type { ColumnType } from '../contract/column-types.js';
 import { fitsHeader } from './csv-reader.js';
 import type { Notation } from './values.js';
@@ -9,7 +9,7 @@ import { TypeInference } from './type-inference.js';
 
 export interface Field {
   readonly name: string;
-  /** If the file says so. */
+  /** Set if the file declares it. */
   readonly type?: ColumnType;
   readonly inference: TypeInference;
 }
@@ -17,30 +17,33 @@ export interface Field {
 export interface Scan {
   /** In order; for JSON, those that occurred. */
   readonly fields: readonly Field[];
-  /** Whether all records were used for the types. */
+  /** Whether the types are inferred from all records. */
   readonly isComplete: boolean;
   /** The first few records. */
   readonly first: readonly FileRecord[];
-  /** If more than half of the records have the same number of fields, and it is not that of the header. */
+  /** Set if more than half of the records have the same number of fields, and it differs from the header's. */
   readonly otherWidth: { readonly fields: number; readonly line: number } | undefined;
   /** The first line with `\N`, which Postgres and MySQL write for NULL. */
   readonly lineOfBackslashN: number | undefined;
-  /** All records, if the file can be read only once; otherwise the file is closed. */
+  /** All records, if the file can be read only once; otherwise undefined, and the file is closed. */
   readonly records: AsyncGenerator<FileRecord, void> | undefined;
 }
 
-/** Limits for input that can be read only once, which is kept in memory. */
+/** Limits for input that can be read only once, because it is kept in memory. */
 const KEPT = { records: 10_000, characters: 16 * 1024 * 1024 };
 const FIRST = 3;
 
-/** What shows the progress of a scan. @returns ends the showing */
+/**
+ * Shows the progress of a scan.
+ * @returns a function that ends this
+ */
 export type Watch = (label: string, progress: () => { rows: number; share: number | null }) => () => void;
 
 export interface ScanOptions {
   notation: Notation;
-  /** Number of records to infer types from. */
+  /** The number of records from which to infer types. */
   sample: number;
-  /** Also read the other records, so that a file that is broken there is rejected before any of it is sent. */
+  /** Also reads the other records, so that a file with an error there is rejected before any of it is sent. */
   toTheEnd: boolean;
   watch: Watch;
 }
@@ -91,7 +94,7 @@ class FieldProfile {
   private readonly candidates: ReturnType<typeof candidatesFor>;
   private readonly columns: Field[] | undefined;
   private readonly members = new Map<string, Field>();
-  /** By the number of fields, if it is not that of the header. */
+  /** By the number of fields, if it differs from the header's. */
   private readonly otherWidths = new Map<number, { count: number; line: number }>();
   private count = 0;
 

@@ -1,4 +1,4 @@
-/** Sends batches, each part under its own idempotency key. The good records of a refused batch are sent again. */
+/** Sends batches, each part under its own idempotency key. Sends the good records of a refused batch again. */
 import type { CdpClient } from '../client/client.js';
 import { CdpError } from '../client/error.js';
 import type { StoreOptions } from '../client/insert.js';
@@ -13,9 +13,9 @@ export interface Split {
   batch: Batch;
   part: Part;
   refused: readonly RefusedRecord[];
-  /** What is sent instead, as positions in the batch. */
+  /** The parts to send instead, as positions in the batch. */
   into: number[][];
-  /** What the service answered; undefined if the records could not even be sent. */
+  /** The service's error; undefined if the records could not even be sent. */
   cause: CdpError | undefined;
 }
 
@@ -25,11 +25,11 @@ export interface SenderOptions {
   storing: StoreOptions;
   /** Aborts requests in flight. */
   signal: AbortSignal;
-  /** Keeps the refused records, and the split in the journal, before any of its parts is sent. */
+  /** Saves the refused records, and the split in the journal, before any of its parts is sent. */
   onSplit: (split: Split) => void | Promise<void>;
 }
 
-/** Records go as text. If the service cannot read one, it does not say which. */
+/** Records are sent as text. If the service cannot read one, it does not report which. */
 const CAUSED_BY_TEXT = ['invalid_json', 'payload_too_large'] as const;
 
 export class BatchSender {
@@ -40,7 +40,10 @@ export class BatchSender {
     private readonly options: SenderOptions,
   ) {}
 
-  /** Sends the parts that are not done in the journal. @throws CdpError; the errors of the journal */
+  /**
+   * Sends the parts that are not done in the journal.
+   * @throws CdpError; the errors of the journal
+   */
   async send(batch: Batch): Promise<void> {
     const { journal } = this;
     const [first] = journal.partsOf(batch.number);

@@ -1,4 +1,4 @@
-/** A file as a sequence of records; and how text becomes one. */
+/** Reads a file as a sequence of records. */
 import { FileError } from './file-error.js';
 import { type Cell, csvRecords } from './csv-reader.js';
 import type { Notation } from './values.js';
@@ -21,11 +21,11 @@ export interface ReadOptions extends FormatOptions, Notation {
   encoding?: string;
   /** Names of the fields, if the file has no header. */
   columns?: readonly string[];
-  /** Lines before the header or the first record. */
+  /** The number of lines before the header or the first record. */
   skipLines: number;
-  /** Of a workbook; default: the first. */
+  /** The sheet of a workbook; default: the first. */
   sheet?: string;
-  /** Make nested objects of JSON fields of their own. */
+  /** Turns the members of nested objects into fields. */
   flatten?: boolean;
   /** Values that also mean NULL. */
   null?: readonly string[];
@@ -36,24 +36,27 @@ export interface Source {
   readonly format: Format;
   /** A name for each cell; undefined if the records are JSON. */
   readonly header: readonly string[] | undefined;
-  /** Of each field, if the file says so; undefined if the values decide. */
+  /** The type of each field, if the file declares it; undefined if the values determine it. */
   readonly types?: ReadonlyMap<string, ColumnType | undefined>;
   readonly records: AsyncGenerator<FileRecord, void>;
 }
 
 const HEAD_CHARACTERS = 64 * 1024;
 
-/** The file of an import, wherever it is. */
+/** A file to import, from any place. */
 export interface ImportFile {
   /** Its path or name. */
   readonly path: string;
-  /** Recognises the unchanged file; begins with its size in bytes. null if it can be read only once. */
+  /** Changes if the file does, and begins with its size in bytes. null if the file can be read only once. */
   identity(): Promise<string | null>;
   /** @throws FileError if it cannot be read in its format */
   open(options: ReadOptions): Promise<Source>;
 }
 
-/** Text as records. Closes the input if it fails. @throws FileError if it cannot be read in its format */
+/**
+ * Reads text as records. Closes the input if this fails.
+ * @throws FileError if it cannot be read in its format
+ */
 export async function openText(input: TextInput, options: ReadOptions): Promise<Source> {
   try {
     return await sourceOf(input, options);
@@ -72,7 +75,7 @@ async function sourceOf(input: TextInput, options: ReadOptions): Promise<Source>
     if (!isJsonByName(input.name, options)) throw new FileError(`${label} is empty`);
     return { input, format: { kind: 'ndjson', delimiter: '' }, header: undefined, records: jsonLines(text, label) };
   }
-  // Spreadsheets declare their delimiter in a first line.
+  // Spreadsheet programs declare their delimiter in a first line.
   const declared = /^sep=(.)\r?\n/i.exec(head);
   const delimiter = options.delimiter ?? declared?.[1];
   const format = await detectFormat(input.name, head, isAll, {
@@ -106,7 +109,10 @@ async function sourceOf(input: TextInput, options: ReadOptions): Promise<Source>
   return sourceOfCells(input, format, rows, options);
 }
 
-/** @param rows the first has the names of the fields, unless the options do @throws FileError if no field has a name */
+/**
+ * @param rows the first one contains the names of the fields, unless the options do
+ * @throws FileError if no field has a name
+ */
 export async function sourceOfCells(
   input: Input,
   format: Format,
@@ -129,7 +135,7 @@ async function headerOf(rows: AsyncGenerator<FileRecord, void>, label: string): 
   );
 }
 
-/** The beginning of the text, and all of it. */
+/** The beginning of the text, and the whole text. */
 async function peek(
   text: AsyncGenerator<string, void>,
 ): Promise<{ head: string; isAll: boolean; text: AsyncGenerator<string, void> }> {
@@ -169,10 +175,10 @@ async function* withNulls(
   }
 }
 
-/** The beginning of a file of refused records (`refused-record.ts`), however a program formats it. */
+/** The beginning of a file of refused records (`refused-record.ts`), in any JSON formatting. */
 const REFUSED_FILE = /^\s*\{\s*"file"\s*:\s*"(?:[^"\\]|\\.)*"\s*,\s*"line"\s*:\s*\d+\s*,\s*"record"\s*:/;
 
-/** Of such a file, only `record` is read. An object without it was added by someone, and is a record. */
+/** Reads only `record` of each line. An object without it was added by the user, and is itself a record. */
 async function* correctedRecords(refused: AsyncIterable<JsonRecord>): AsyncGenerator<JsonRecord, void> {
   for await (const { line, text } of refused) {
     const record = membersOf(text)?.find(([name]) => name === 'record');

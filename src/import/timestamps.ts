@@ -1,6 +1,6 @@
 /**
- * Dates and times as files write them, converted to RFC 3339, the only form that the service accepts (contract section
- * 4).
+ * Converts dates and times from their formats in files to RFC 3339, the only format that the service accepts (contract
+ * section 4).
  */
 import { isDate } from '../contract/calendar.js';
 
@@ -9,7 +9,7 @@ export const DATE_ORDERS = ['dmy', 'mdy'] as const;
 
 export type DateOrder = (typeof DATE_ORDERS)[number];
 
-/** As the service accepts it. */
+/** The form that the service accepts. */
 const RFC_3339 =
   /^(\d{4})-(\d\d)-(\d\d)(?:[Tt ](?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,80})?(?:[Zz]|[+-](?:0\d|1[0-5]):[0-5]\d)?)?$/;
 
@@ -17,7 +17,7 @@ const CLOCK = String.raw`(?:,? ?[Tt]?(?<hour>\d{1,2}):(?<minute>\d\d)(?::(?<seco
 const ZONE = String.raw`(?: ?(?:Z|UTC|GMT|(?<sign>[+-])(?<zoneHour>\d\d)(?::?(?<zoneMinute>\d\d))?))?)?`;
 const withClock = (date: string): RegExp => new RegExp(`^${date}${CLOCK}${ZONE}$`);
 
-/** These can be read in only one way. */
+/** Forms with only one meaning. */
 const UNAMBIGUOUS = [
   withClock(String.raw`(?<year>\d{4})(?<separator>[-/])(?<month>\d{1,2})\k<separator>(?<day>\d{1,2})`),
   withClock(String.raw`(?<day>\d{1,2})(?<separator>[- ])(?<name>[A-Za-z]{3,9})\.?\k<separator>(?<year>\d{4})`),
@@ -35,7 +35,7 @@ MONTHS.push('november', 'december');
 export function parseTimestamp(text: string, order?: DateOrder): string | undefined {
   const bare = text.trim();
   if (isTimestamp(bare)) return bare;
-  // Most texts end here.
+  // Most texts are excluded here.
   if (bare.length < 8 || bare.length > 128 || !/\d{4}/.test(bare)) return undefined;
   const forms = order === undefined ? UNAMBIGUOUS : [...UNAMBIGUOUS, ORDERED[order]];
   for (const form of forms) {
@@ -45,7 +45,7 @@ export function parseTimestamp(text: string, order?: DateOrder): string | undefi
   return undefined;
 }
 
-/** Whether the text is written like a time, but no order of day and month makes it one: `31/31/2024`. */
+/** Whether the text has the form of a time, but is not one with either order of day and month: `31/31/2024`. */
 export function isImpossibleTime(text: string): boolean {
   const bare = text.trim();
   if (bare.length > 128) return false;
@@ -54,7 +54,7 @@ export function isImpossibleTime(text: string): boolean {
   return found.length > 0 && found.every((groups) => rfc3339(groups) === undefined);
 }
 
-/** Whether the service accepts it as it is. */
+/** Whether the service accepts it unchanged. */
 export function isTimestamp(text: string): boolean {
   const [, year, month, day] = RFC_3339.exec(text) ?? [];
   return year !== undefined && isDay(Number(year), Number(month), Number(day));
@@ -87,17 +87,17 @@ const hourOf = (hour: number, half: string): number =>
   hour < 1 || hour > 12 ? NaN : (hour % 12) + (half.toLowerCase() === 'p' ? 12 : 0);
 
 const JSON_NUMBER = /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/;
-/** As many digits as RFC_3339 above takes of a fraction. */
+/** The most fractional digits that RFC_3339 above accepts. */
 const FRACTION_DIGITS = 80;
-/** The seconds of the years 1 to 9999. */
+/** The first and the last second of the years 1 to 9999. */
 const [FIRST_SECOND, LAST_SECOND] = [-62_135_596_800, 253_402_300_799];
-/** More digits are beyond them. */
+/** A number with more digits is outside of these. */
 const SECOND_DIGITS = 15;
 
 /**
  * The time this long after the beginning of 1970, with all digits.
- * @param below how many digits of the number, before its point, are below the second
- * @returns undefined if the text is not a number, or the year is not one from 1 to 9999
+ * @param below the number of digits before the decimal point that are below the second
+ * @returns undefined if the text is not a number, or the year is not from 1 to 9999
  */
 export function epochTimestamp(text: string, below: number): string | undefined {
   const [, sign, whole, fraction = '', exponent = '0'] = JSON_NUMBER.exec(text) ?? [];
@@ -111,7 +111,7 @@ export function epochTimestamp(text: string, below: number): string | undefined 
   const seconds = (sign === '-' ? -size : size) - (isBefore ? 1 : 0);
   if (seconds < FIRST_SECOND || seconds > LAST_SECOND) return undefined;
   const time = new Date(seconds * 1_000).toISOString().slice(0, 'YYYY-MM-DDTHH:MM:SS'.length);
-  // The fraction counts from the second before.
+  // The fraction counts from the preceding second.
   const shown = isBefore ? String(10n ** BigInt(rest.length) - BigInt(rest)).padStart(rest.length, '0') : rest;
   return `${time}${shown === '' ? '' : `.${shown}`}Z`;
 }

@@ -1,4 +1,4 @@
-/** The types that a column of text may have, in order of preference, and the options that would allow another one. */
+/** The types that a column of text may have, in order of preference, and the options that would allow other ones. */
 import type { ColumnType } from '../contract/column-types.js';
 import { isJson } from './json-records.js';
 import { isExactDouble, isInteger, type Notation, type NumberNotation, numberReader, parseBoolean } from './values.js';
@@ -8,9 +8,9 @@ export interface Candidate {
   readonly type: ColumnType;
   readonly matches: (text: string) => boolean;
   readonly dates?: DateOrder;
-  /** A mistake that does not speak against the type. */
+  /** A mistake that does not exclude the type. */
   readonly isMistake?: (text: string) => boolean;
-  /** Only a hint, never chosen: the command-line options that would make it possible, or a reason why none does. */
+  /** Only a hint, never chosen: the command-line options that would allow it, or a reason why none does. */
   readonly hint?: { readonly options?: string; readonly text: string };
 }
 
@@ -29,7 +29,7 @@ function numbers(notation: NumberNotation): Candidate[] {
   ];
 }
 
-/** The simpler ones first. */
+/** Simpler ones first. */
 const NOTATIONS: readonly NumberNotation[] = [
   { decimal: '.' },
   { decimal: '.', thousands: ',' },
@@ -44,7 +44,7 @@ const numbersInOtherNotations = (current: NumberNotation): Candidate[] =>
     (notation) => numbers(notation).map((candidate) => withOptions(candidate, optionsFor(notation, current))),
   );
 
-/** All options about numbers, so that they can replace those of the command. */
+/** All options for numbers, so that they can replace those of the command. */
 function optionsFor({ decimal, thousands }: NumberNotation, current: NumberNotation): string {
   return [
     ...(decimal === '.' && current.decimal === '.' ? [] : [`--decimal ${decimal}`]),
@@ -64,7 +64,7 @@ const DIGITS_IN_GROUPS = String.raw`[-+]?\d[\d.,'’\s]*`;
 const WITH_UNIT = new RegExp(`^[-+(]?${CURRENCY} ?${DIGITS_IN_GROUPS}\\)?$|^${DIGITS_IN_GROUPS}(?:%|${CURRENCY})$`);
 const SHORT_YEAR = /^\d{1,2}([-/.])\d{1,2}\1\d{2}(?:[ T].*)?$/;
 
-/** No option reads these. */
+/** No option makes these readable. */
 const UNREADABLE: readonly Candidate[] = [
   { type: 'TEXT', matches: (text) => WITH_UNIT.test(text.trim()), hint: { text: 'numbers with a unit' } },
   { type: 'TEXT', matches: (text) => SHORT_YEAR.test(text.trim()), hint: { text: 'a year of two digits' } },

@@ -1,4 +1,7 @@
-/** The type of a column: the first candidate that holds every value without losing a digit; or TEXT, and why. */
+/**
+ * Infers the type of a column: the first candidate that holds every value without losing a digit, or TEXT, with a
+ * reason.
+ */
 import type { ColumnType } from '../contract/column-types.js';
 import { isUuid } from '../contract/uuid.js';
 import { isExactDouble, isInteger } from './values.js';
@@ -9,12 +12,12 @@ import { type Candidate, NOT_FINITE } from './type-candidates.js';
 const DIGITS = /^[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
 /** What programs write for a missing value. */
 const NO_VALUE = /^(?:na|n\/a|#n\/a|null|nil|none|nan|\\n|-+|\.|\?|unknown)$/i;
-/** Every notation reads these as both types of numbers, which saves most of the work. */
+/** In every notation, these are valid for both types of numbers, which avoids most of the work. */
 const SHORT_INTEGER = /^(?:0|-?[1-9]\d{0,14})$/;
 
 /** A candidate with more different exceptions is dropped. */
 const MAX_EXCEPTIONS = 3;
-/** The records of up to this many mistakes are refused; with more, the column is TEXT. */
+/** The records with up to this many mistakes are refused; with more, the column is TEXT. */
 const MAX_MISTAKES = 3;
 const SHOWN_CHARACTERS = 40;
 
@@ -23,7 +26,7 @@ interface Score {
   readonly candidate: Candidate;
   /** Different values, each with its first line. */
   readonly exceptions: Map<string, number>;
-  /** How many values these are, repeated ones included. */
+  /** The number of these values, including repeated ones. */
   count: number;
   readonly mistakes: { readonly value: string; readonly line: number }[];
 }
@@ -36,7 +39,7 @@ export class TypeInference {
   private scores: Score[];
   /** The first number that no numeric type holds with all its digits. */
   private inexact: string | undefined;
-  /** Strings in JSON that stand for numbers that JSON lacks, or that many programs would round. */
+  /** The number of JSON strings for numbers that JSON lacks, or that many programs would round. */
   private quotedNumbers = 0;
 
   constructor(candidates: readonly Candidate[]) {
@@ -62,7 +65,7 @@ export class TypeInference {
     if (this.areDigits) this.addDigits(text.trim());
   }
 
-  /** @param json a JSON value as it is written */
+  /** @param json a JSON value as written */
   addJson(json: string, line: number): void {
     if (json === 'null') return;
     this.count++;
@@ -70,7 +73,7 @@ export class TypeInference {
     this.areUuids &&= string !== undefined && isUuid(string);
     if (string !== undefined) {
       this.areDigits = false;
-      // "12" in quotes is meant as text. But a time is always a string, and so are some numbers of a column of numbers.
+      // "12" in quotes is meant as text. But a time is always a string, and so are some numbers in a column of numbers.
       const isLarge = isInteger(string) && !Number.isSafeInteger(Number(string));
       const fits = { TIMESTAMP: isTimestamp(string), INTEGER: isLarge, FLOAT: NOT_FINITE.test(string) };
       if (isLarge || fits.FLOAT) this.quotedNumbers++;
@@ -86,7 +89,7 @@ export class TypeInference {
     }
   }
 
-  /** Without values, the column may have any type. */
+  /** Whether there are no values, so that the column may have any type. */
   get isEmpty(): boolean {
     return this.count === 0;
   }
@@ -95,7 +98,7 @@ export class TypeInference {
     return this.hasDocuments ? 'JSONB' : (this.best?.candidate.type ?? 'TEXT');
   }
 
-  /** How to read the dates, if their order must be known. */
+  /** The order of the dates, if it must be known. */
   get dates(): Candidate['dates'] {
     return this.best?.candidate.dates;
   }
@@ -110,12 +113,12 @@ export class TypeInference {
     return this.count > 0 && this.areUuids;
   }
 
-  /** Whether the text could be one more value without making the type TEXT. */
+  /** Whether the text could be another value without making the type TEXT. */
   matches(text: string): boolean {
     return this.matching.some(({ hint, matches }) => hint === undefined && matches(text));
   }
 
-  /** Why it is TEXT although it looks like something else; or what does not fit its type. */
+  /** Why the type is TEXT although the values look like another type; or which values do not fit the type. */
   get reason(): string | undefined {
     if (this.isEmpty) return 'no values';
     const { best } = this;
@@ -133,7 +136,7 @@ export class TypeInference {
     return near === undefined ? undefined : describeExceptions(near);
   }
 
-  /** The candidates that match every value, but for a few mistakes. */
+  /** The candidates that match every value, except for a few mistakes. */
   private get matching(): Candidate[] {
     return this.matchingScores.map(({ candidate }) => candidate);
   }
@@ -146,7 +149,7 @@ export class TypeInference {
     if (this.isEmpty) return undefined;
     const [first, ...others] = this.matchingScores.filter(({ candidate }) => candidate.hint === undefined);
     if (this.quotedNumbers === this.count) return undefined;
-    // Dates that can be read in both orders are read in neither.
+    // Dates that are valid in both orders are not dates.
     const isAmbiguous =
       first?.candidate.dates !== undefined && others.some(({ candidate }) => candidate.dates !== undefined);
     return isAmbiguous ? undefined : first;
@@ -179,7 +182,7 @@ export class TypeInference {
 const shortened = (text: string): string =>
   text.length > SHOWN_CHARACTERS ? `${text.slice(0, SHOWN_CHARACTERS)}…` : text;
 
-/** Leaves out hints that need the options of an earlier one and more. */
+/** Leaves out hints with all the options of an earlier one and more. */
 function simplest(hints: readonly NonNullable<Candidate['hint']>[]): string {
   const needsMore = (options: string | undefined, i: number): boolean =>
     hints.slice(0, i).some((earlier) => options !== undefined && `${options} `.startsWith(`${earlier.options} `));

@@ -1,4 +1,4 @@
-/** Cells of delimited text as JSON values: numbers with all their digits, booleans, times. */
+/** Converts cells of delimited text to JSON values: numbers with all their digits, booleans, times. */
 import { escapedInPattern } from './csv-reader.js';
 import { isJson } from './json-records.js';
 import type { EpochDigits } from './requested-types.js';
@@ -13,9 +13,9 @@ export interface Notation extends NumberNotation {
 }
 
 export interface NumberNotation {
-  /** Between the whole part and the fraction. */
+  /** Separates the whole part from the fraction. */
   decimal: '.' | ',';
-  /** Between groups of three digits, if there are any. */
+  /** Separates groups of three digits, if there are any. */
   thousands?: string;
 }
 
@@ -26,7 +26,7 @@ const BARE_FRACTION = /^-?\.\d+(?:[eE][+-]?\d+)?$/;
 const VARIANTS: Readonly<Record<string, string>> = { ' ': '[ \u00a0\u202f]', "'": "['’]" };
 
 /**
- * Reads a number; undefined if the text is not one. Leading zeros and a plus sign make it text: zip codes and telephone
+ * Reads a number; undefined if the text is not one. Leading zeros or a plus sign make it text: zip codes and telephone
  * numbers.
  */
 export function numberReader({ decimal, thousands }: NumberNotation): (text: string) => string | undefined {
@@ -50,13 +50,13 @@ const INTEGER = /^-?(?:0|[1-9]\d*)$/;
 const MAX_INTEGER = 2n ** 63n - 1n;
 const MIN_INTEGER = -(2n ** 63n);
 
-/** Whether the text is an integer of 64 bits. */
+/** Whether the text is a 64-bit integer. */
 export function isInteger(text: string): boolean {
   if (!INTEGER.test(text) || text === '-0') return false;
   return text.length < 19 || (BigInt(text) <= MAX_INTEGER && BigInt(text) >= MIN_INTEGER);
 }
 
-/** Every double keeps this many digits. */
+/** Every double preserves this many digits. */
 const SAFE_DIGITS = 15;
 
 /** Whether the text is a number that a double holds with all its digits. */
@@ -77,7 +77,10 @@ function scientific(number: string): string {
     : `${significant}e${Number(exponent) - fraction.length + digits.length - significant.length}`;
 }
 
-/** @param type a type of the API or of Postgres @returns the function from a cell's text to its JSON */
+/**
+ * @param type a type of the API or of Postgres
+ * @returns a function from a cell's text to its JSON
+ */
 export function cellEncoder(type: string, notation: Notation): (text: string) => string {
   const { epoch } = notation;
   if (epoch !== undefined) {
@@ -98,7 +101,7 @@ export function cellEncoder(type: string, notation: Notation): (text: string) =>
     case 'json':
       return (text) => (isJson(text) ? text : JSON.stringify(text));
     default:
-      // Exports write arrays as JSON; Postgres reads other text as an array of its own notation.
+      // Exports write arrays as JSON; Postgres reads other text as an array in its own notation.
       if (type.endsWith('[]')) return (text) => (/^\s*\[/.test(text) && isJson(text) ? text : JSON.stringify(text));
       return (text) => JSON.stringify(text);
   }

@@ -1,15 +1,15 @@
-/** The address of a Postgres server: where it is, and what a login of any role needs there. */
+/** The address of a Postgres server, and everything that a login needs. */
 import { connect, type OnReadOpts, type Socket } from 'node:net';
 import type { ConnectionOptions } from 'node:tls';
 import { parse as parseConnectionString } from 'pg-connection-string';
 import { type Host, Hosts } from './hosts.js';
 
-/** What one login needs. */
+/** Options of one login. */
 export interface LoginOptions {
   /** Host name, IP address, or the folder of a Unix socket. */
   host: string;
   port: number;
-  /** If the URL names more than one host; then `host` and `port` are those of the first. */
+  /** Set if the URL names more than one host; `host` and `port` are then those of the first. */
   hosts?: Hosts;
   /** Refuse a standby. */
   needsPrimary?: boolean;
@@ -22,19 +22,19 @@ export interface LoginOptions {
   application_name?: string;
   /** Default: UTF8. */
   client_encoding?: string;
-  /** For the whole login. */
+  /** The limit for the whole login. */
   connectionTimeoutMillis: number;
-  /** Time without traffic after which the system checks whether the other side is still there (TCP keep-alive). */
+  /** Time without traffic after which the system checks whether the other side still responds (TCP keep-alive). */
   keepAliveMs?: number;
 }
 
-/** Where a server is, and the service's own role on it. `database` is the control database. */
+/** The address of a server, and the service's role on it. `database` is the control database. */
 export type ServerAddress = Omit<LoginOptions, 'options' | 'application_name' | 'client_encoding'>;
 
 const CONNECT_TIMEOUT_MS = 5_000;
 const KEEP_ALIVE_MS = 10_000;
 
-/** Options of a URL that have an effect. All others are refused, because an operator would rely on them. */
+/** Options of a URL that have an effect. Others are refused, because an operator would rely on them. */
 const OPTIONS = new Set([
   'host',
   'port',
@@ -50,23 +50,23 @@ const OPTIONS = new Set([
   'connect_timeout',
 ]);
 
-/** Modes that pg-connection-string reads as `verify-full`, with a warning on standard error. */
+/** pg-connection-string treats these modes as `verify-full` and prints a warning to standard error. */
 const VERIFYING = /([?&]sslmode=)(?:prefer|require|verify-ca)(?=&|$)/;
 
 /**
- * Values of `target_session_attrs` (Postgres manual 34.1.2) that suit a service that writes. Each of them means the
- * primary.
+ * Values of `target_session_attrs` (Postgres manual 34.1.2) that suit a service that writes. All of them mean the
+ * primary here.
  */
 const TARGETS = ['any', 'primary', 'read-write'];
 
-/** Several hosts between user and path. A placeholder replaces them while the rest is parsed. */
+/** Several hosts between the user and the path. A placeholder replaces them while the rest is parsed. */
 const AUTHORITY = /^(\w+:\/\/(?:[^/?#]*@)?)([^@/?#]*,[^@/?#]*)/;
 const SEVERAL = 'several.invalid';
 
 /**
  * @param url `postgres://user:password@host:port,host:port/database?sslmode=…`
- * @param source where it was found, for errors
- * @throws Error naming what is missing, never repeating the url: it holds a password
+ * @param source where the URL was found, for errors
+ * @throws Error that names what is missing, but never repeats the URL, which contains a password
  */
 export function addressOfUrl(url: string, source = 'DATABASE_URL'): ServerAddress {
   try {
@@ -107,7 +107,7 @@ function readUrl(url: string): ServerAddress {
   };
 }
 
-/** @throws Error that says which option, or which file that one names, cannot be used */
+/** @throws Error that names the option, or the file in an option, that cannot be used */
 function parse(url: string): ReturnType<typeof parseConnectionString> {
   const query = url.includes('?') ? url.slice(url.indexOf('?')) : '';
   const unknown = [...new URLSearchParams(query).keys()].filter((name) => !OPTIONS.has(name));
@@ -123,13 +123,13 @@ function parse(url: string): ReturnType<typeof parseConnectionString> {
   }
 }
 
-/** `host:port`, `host`, `[::1]:port` */
+/** `host:port`, `host` or `[::1]:port`. */
 function hostOf(text: string): Host {
   const [, host = '', port = ''] = /^(\[.*\]|[^:]*)(?::(.*))?$/.exec(text) ?? [];
   return { host: decodeURIComponent(host.replace(/^\[(.*)\]$/, '$1')), port: portOf(port) };
 }
 
-/** `host=h1,h2&port=5432,5433`; one port stands for all. */
+/** `host=h1,h2&port=5432,5433`; a single port applies to all hosts. */
 function hostsOf(hosts: string, ports: string): Host[] {
   const [names, numbers] = [hosts.split(','), ports.split(',')];
   if (numbers.length > 1 && numbers.length !== names.length) {
@@ -144,7 +144,7 @@ function portOf(text: string): number {
   return port;
 }
 
-/** @param seconds as in the URL; 0 means the default (in libpq: no limit) */
+/** @param seconds from the URL; 0 means the default (in libpq: no limit) */
 function connectTimeout(seconds: string | undefined): number {
   if (seconds === undefined) return CONNECT_TIMEOUT_MS;
   if (!/^\d+$/.test(seconds)) throw new Error('DATABASE_URL: connect_timeout must be a number of seconds');
@@ -152,8 +152,8 @@ function connectTimeout(seconds: string | undefined): number {
 }
 
 /**
- * `-c` options for the start of a connection. They become the session's defaults, which RESET ALL and DISCARD ALL
- * return to, and they override what `ALTER ROLE … SET` or `ALTER DATABASE … SET` left behind.
+ * `-c` options for the start of a connection. They become the session's defaults, to which RESET ALL and DISCARD ALL
+ * return, and override those that `ALTER ROLE … SET` or `ALTER DATABASE … SET` left.
  */
 export function startupOptions(settings: Readonly<Record<string, string>>): string {
   return Object.entries(settings)
@@ -161,7 +161,7 @@ export function startupOptions(settings: Readonly<Record<string, string>>): stri
     .join(' ');
 }
 
-/** A socket that is about to connect: TCP, or the Unix socket in the folder. */
+/** A connecting socket: TCP, or the Unix socket in the folder. */
 export function connectTo({ host, port }: Pick<ServerAddress, 'host' | 'port'>, onread?: OnReadOpts): Socket {
   const place = host.startsWith('/') ? { path: `${host}/.s.PGSQL.${port}` } : { host, port };
   return connect({ ...place, ...(onread === undefined ? {} : { onread }) });

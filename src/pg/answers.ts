@@ -1,11 +1,10 @@
-/** What Postgres sends back for the statements of a pipeline. */
+/** Collects Postgres's answers to the statements of a pipeline. */
 import type { MessageHandler } from './framing.js';
 import { BACKEND, readTag, readTextRow } from './messages.js';
 
-/** A row as Postgres's text. */
+/** A row in text format. */
 export type Row = (string | null)[];
 
-/** The result of one step. */
 export interface Result {
   /** Command tag, for instance `INSERT 0 250`. */
   readonly tag: string;
@@ -25,7 +24,7 @@ export class Answers {
     else if (type === BACKEND.emptyQuery) this.ended('');
   };
 
-  /** What comes after the last step belongs to the reset. */
+  /** Results after the last step belong to the reset. */
   private ended(tag: string): void {
     if (this.results.length < this.count) this.results.push({ tag, rows: this.rows });
     this.rows = [];

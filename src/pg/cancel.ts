@@ -1,12 +1,12 @@
-/** Cancels what runs on one connection, over another one (Postgres manual 54.2.8). */
+/** Cancels the statement of one connection over another one (Postgres manual 54.2.8). */
 import { connectTo } from './address.js';
 import type { LoggedIn } from './login.js';
 import { cancelMessage } from './messages.js';
 
-/** A cancel request that takes longer does not arrive. */
+/** If a cancel request takes longer, the server is considered unreachable. */
 const CANCEL_MS = 500;
 
-/** Only the statement's own outcome shows whether it worked. Never rejects. */
+/** Never rejects. Only the statement's own outcome shows whether the cancellation worked. */
 export function cancel({
   address,
   processId,

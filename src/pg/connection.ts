@@ -1,7 +1,7 @@
 /**
- * One logged-in connection as a queue of requests. A request is written up to one Sync, or one Query message; several
- * may be on their way, and the server answers them in order (Postgres manual 54.2.4). `session.ts` says what is
- * written.
+ * A logged-in connection as a queue of requests. A request ends with one Sync, or is one Query message. Several
+ * requests may be in flight, and the server answers them in order (Postgres manual 54.2.4). `session.ts` decides what
+ * to write.
  */
 import type { Socket } from 'node:net';
 import { AnswerTimeout, CommitNotReplicated, ConnectionLost, MessageTooLarge, PostgresError } from './errors.js';
@@ -19,13 +19,13 @@ import {
 } from './messages.js';
 
 interface RequestOptions {
-  /** Gets the rows; without it, they are messages like all others. */
+  /** Receives the rows; without it, rows are handled like other messages. */
   readonly takeRows?: RowTaker;
   /** The request contains a COPY … FROM STDIN and its data. */
   readonly copies?: boolean;
   /** The session is clean after the request: it ends with a reset, or provably leaves nothing. */
   readonly endsClean?: boolean;
-  /** The statement is canceled and the connection destroyed if the answer takes longer; 0: no limit. */
+  /** If the answer takes longer, the statement is canceled and the connection destroyed; 0: no limit. */
   readonly timeoutMs?: number;
 }
 
@@ -37,51 +37,50 @@ interface Request extends RequestOptions {
   error: PostgresError | CommitNotReplicated | null;
 }
 
-/** Limits of a connection. */
 export interface ConnectionLimits {
-  /** Longest row of a result or of COPY, in bytes. */
+  /** The longest row of a result or of COPY, in bytes. */
   readonly maxRowBytes?: number;
-  /** For every request that sets no limit itself; 0: none. */
+  /** For requests without a limit of their own; 0: no limit. */
   readonly timeoutMs?: number;
 }
 
 /** Default limit for the bytes of a row. */
 const LONGEST_ROW = 64 * 1024 * 1024;
-/** Bytes of any other message: errors and notices, which statements write. */
+/** Limit for any other message, such as errors and notices, which statements can create. */
 const LONGEST_MESSAGE = 8 * 1024 * 1024;
 
-/** After the Terminate message Postgres has this long to close the connection. */
+/** After the Terminate message, Postgres has this long to close the connection. */
 const CLOSE_MS = 5_000;
 
-/** Parts of a write below this length are joined: copying them costs less than one more part. */
+/** Parts of a write that are shorter are joined: copying them costs less than writing one more part. */
 const LARGE_PART = 16 * 1024;
 
-/** For a COPY … FROM STDIN that no data can follow. */
+/** Ends a COPY … FROM STDIN for which there is no data. */
 const NO_COPY = Buffer.concat([copyFail('COPY is not possible here'), SYNC]);
 
 /** Status byte of ReadyForQuery: no transaction block is open. */
 const IDLE = 0x49; // 'I'
 
 /**
- * The field `F` of a notice from syncrep.c: the wait for a synchronous standby was canceled, and Postgres reports the
- * commit as a success all the same (Postgres manual 27.2.8). No text that a statement raises contains a zero byte.
+ * The field `F` of a notice from syncrep.c: the wait for a synchronous standby was canceled, and Postgres nevertheless
+ * reports the commit as a success (Postgres manual 27.2.8). A text from a statement cannot contain a zero byte.
  */
 const FROM_SYNCREP = Buffer.from('\0Fsyncrep.c\0');
 
 const isRow = (type: number): boolean => type === BACKEND.dataRow || type === BACKEND.copyData;
 
 export abstract class Connection {
-  /** Of the server process; `pg_stat_activity.pid`. */
+  /** The server process; `pid` in `pg_stat_activity`. */
   readonly processId: number;
-  /** A transaction block is open, as of the last answer. */
+  /** Whether a transaction block was open at the last answer. */
   inTransaction = false;
-  /** Requests that the server has answered. */
+  /** The number of requests that the server has answered. */
   answers = 0;
   /** As the server reports it; a statement may have changed it. */
   clientEncoding = 'UTF8';
-  /** The server was a standby at the login, and no longer is. */
+  /** The server was a standby at login, and has been promoted since. */
   wasPromoted = false;
-  /** Nothing that may have left a trace was sent since the last reset. */
+  /** Nothing that can leave a trace has been sent since the last reset. */
   isClean = false;
   private readonly socket: Socket;
   private readonly timeoutMs: number;
@@ -107,8 +106,8 @@ export abstract class Connection {
       try {
         if (!framing.feed(bytes, end)) this.destroy(new MessageTooLarge());
       } catch (error) {
-        // The reader of the rows stopped, or has a bug, which must not end the process. The rest of the stream cannot
-        // be read any more.
+        // The reader of the rows has stopped, or has a bug, which must not end the process. The rest of the stream
+        // cannot be read any more.
         this.destroy(error as Error);
       }
     });
@@ -120,7 +119,7 @@ export abstract class Connection {
     return this.closedBy !== null;
   }
 
-  /** The server owes an answer, and reading is not paused. */
+  /** Whether the server owes an answer, and reading is not paused. */
   get isAwaiting(): boolean {
     return this.closedBy === null && this.requests.length > 0 && !this.socket.isPaused();
   }
@@ -134,7 +133,7 @@ export abstract class Connection {
     this.closeListener = listener;
   }
 
-  /** Stops reading, so that Postgres stops sending: back-pressure for a slow reader. */
+  /** Stops reading, and so Postgres stops sending: back-pressure for a slow reader. */
   pause(): void {
     this.socket.pause();
   }
@@ -144,9 +143,9 @@ export abstract class Connection {
   }
 
   /**
-   * Asks Postgres, on a connection of its own, to cancel what is running (Postgres manual 54.2.8). It may take effect
-   * after the statement has ended, so a canceled session must not be used again. Only the statement's own outcome shows
-   * whether it worked. Never rejects.
+   * Sends a cancel request over a new connection (Postgres manual 54.2.8). It may take effect after the statement has
+   * ended, so a canceled session must not be used again. Only the statement's own outcome shows whether it worked.
+   * Never rejects.
    */
   cancel(): Promise<void> {
     return cancel(this.loggedIn);
@@ -154,7 +153,7 @@ export abstract class Connection {
 
   /**
    * Sends Terminate.
-   * @returns when the server has closed the connection, and with it has released the session's locks
+   * @returns when the server has closed the connection and released the session's locks
    */
   close(): Promise<void> {
     const { socket } = this;
@@ -172,23 +171,23 @@ export abstract class Connection {
     });
   }
 
-  /** Hands the connection over to the caller, who reads and closes it. Nothing may be in progress. */
+  /** Hands the connection over to the caller, which then reads and closes it. No request may be in progress. */
   handOver(): LoggedIn {
     this.closeListener = null;
     this.end(new ConnectionLost('The connection was handed over'));
     return this.loggedIn;
   }
 
-  /** Closes at once; everything in progress is rejected with `error`. */
+  /** Closes the connection at once; requests in progress are rejected with `error`. */
   destroy(error: Error): void {
     this.end(error);
     this.socket.destroy();
   }
 
   /**
-   * Writes a request in one go.
+   * Writes a request at once.
    * @param parts messages, the last of which is a Sync or a Query
-   * @param onMessage gets the answers to them, except those that the queue itself handles
+   * @param onMessage receives the answers, except those that the queue itself handles
    * @throws the first PostgresError among the answers, CommitNotReplicated, ConnectionLost
    */
   protected request(
@@ -207,7 +206,7 @@ export abstract class Connection {
   }
 
   /**
-   * Writes more of the last request, which had no Sync yet.
+   * Writes more of the last request, which has had no Sync yet.
    * @returns when the server accepts more; false: it does not, and the request fails
    */
   protected async more(parts: readonly Uint8Array[]): Promise<boolean> {
@@ -227,13 +226,13 @@ export abstract class Connection {
     return this.closedBy === null && request.error === null;
   }
 
-  /** A backend that waits for a lock or a standby does not notice that its client has gone. */
+  /** Cancels first: a backend that waits for a lock or a standby does not notice that its client has gone. */
   private timedOut(): void {
     void this.cancel();
     this.destroy(new AnswerTimeout());
   }
 
-  /** Small parts are joined, large ones are not copied. */
+  /** Joins small parts, and does not copy large ones. */
   private write(parts: readonly Uint8Array[]): void {
     this.socket.cork();
     let small: Uint8Array[] = [];
@@ -271,7 +270,7 @@ export abstract class Connection {
         return;
       }
       case BACKEND.notice:
-        // All other notices are dropped.
+        // All other notices are ignored.
         if (current !== undefined && buffer.subarray(start, end).includes(FROM_SYNCREP)) {
           current.error ??= new CommitNotReplicated();
         }
@@ -279,12 +278,12 @@ export abstract class Connection {
       case BACKEND.error:
         return this.receiveError(current, PostgresError.fromFields(readErrorFields(buffer, start, end)));
       default:
-        // Otherwise the answer is late; the connection is about to be closed.
+        // Without a request, the answer is late; the connection is about to be closed.
         if (current !== undefined) this.receiveAnswer(current, type, buffer, start, end);
     }
   }
 
-  /** A FATAL error is followed by the end of the connection, not by ReadyForQuery. */
+  /** After a FATAL error, the server closes the connection and sends no ReadyForQuery. */
   private receiveError(current: Request | undefined, error: PostgresError): void {
     if (error.isFatal || current === undefined) this.destroy(error);
     else current.error ??= error;
@@ -295,12 +294,12 @@ export abstract class Connection {
       this.inTransaction = buffer[start] !== IDLE;
       this.settle(current);
     } else if (type === BACKEND.copyInResponse) {
-      // In copy-in mode the server has discarded our Sync (Postgres manual 54.2.6): send it again.
+      // In copy-in mode the server has discarded the Sync (Postgres manual 54.2.6), so send it again.
       if (!current.copies) this.socket.write(NO_COPY);
     } else current.onMessage(type, buffer, start, end);
   }
 
-  /** Its ReadyForQuery has come. */
+  /** Call this when ReadyForQuery has arrived. */
   private settle(request: Request): void {
     const { error } = request;
     clearTimeout(request.timer);

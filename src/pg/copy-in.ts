@@ -1,19 +1,19 @@
 /** The messages of COPY … FROM STDIN. */
 import { COPY_DONE, copyDataHeader } from './messages.js';
 
-/** Before the first row in binary: signature, flags, length of an absent extension (Postgres manual, COPY). */
+/** Precedes the rows in binary format: signature, flags, length of an absent extension (Postgres manual, COPY). */
 const BINARY_HEADER = Buffer.from('PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0', 'latin1');
-/** After the last one. */
+/** Follows the rows in binary format. */
 const BINARY_TRAILER = Buffer.from([0xff, 0xff]);
 
 /**
- * Bytes of one CopyData message, which need not end at the end of a row. Postgres reads a whole message into memory,
- * and reports progress after each one, so long data is sent in several.
+ * The size of a CopyData message, which need not end with a row. Postgres reads a whole message into memory and reports
+ * progress after each, so long data is sent in several.
  */
 const MESSAGE_BYTES = 64 * 1024;
 
 /**
- * The messages after `COPY … FROM STDIN` that bring its rows.
+ * The messages with the rows for `COPY … FROM STDIN`.
  * @param rows in one format, without COPY's header and trailer
  */
 export function copyMessages(rows: readonly Uint8Array[], isBinary: boolean): Uint8Array[] {

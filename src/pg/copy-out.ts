@@ -1,41 +1,44 @@
-/** Buffers what COPY … TO STDOUT sends for a slower reader. */
+/** Buffers the rows of COPY … TO STDOUT for a slower reader. */
 
-/** The sender of the rows, which can be paused. */
+/** The sender of the rows. It can be paused. */
 interface Sender {
   pause(): void;
   unpause(): void;
 }
 
-/** Bytes of rows that are handed on together. */
+/** The bytes of rows that are passed on together. */
 const PART_BYTES = 64 * 1024;
-/** Parts that may wait before the sender is paused. */
+/** The most parts that may wait before the sender is paused. */
 const MOST_PARTS = 16;
 
 export class CopiedRows implements AsyncIterable<Buffer> {
   private part: Buffer = Buffer.allocUnsafe(PART_BYTES);
   private filled = 0;
   private readonly parts: Buffer[] = [];
-  /** undefined: more will come; null: all rows have come. */
+  /** undefined: more rows will come; null: all rows have arrived. */
   private ended: Error | null | undefined;
   private wake = (): void => {};
 
   constructor(private readonly sender: Sender) {}
 
-  /** Copies the row in `buffer` from `start` to `end`. */
+  /** Copies the row that `buffer` contains between `start` and `end`. */
   add(buffer: Buffer, start: number, end: number): void {
     if (this.filled + end - start > PART_BYTES) this.handOn();
     if (end - start > PART_BYTES) this.push(Buffer.from(buffer.subarray(start, end)));
     else this.filled += buffer.copy(this.part, this.filled, start, end);
   }
 
-  /** @param error null: all rows have come */
+  /** @param error null: all rows have arrived */
   end(error: Error | null): void {
     this.handOn();
     this.ended = error;
     this.wake();
   }
 
-  /** The rows in parts of 64 KiB and single longer rows; a row is never split. @throws the error of {@link end} */
+  /**
+   * The rows in parts of 64 KiB; a longer row is a part of its own. A row is never split.
+   * @throws the error of {@link end}
+   */
   async *[Symbol.asyncIterator](): AsyncGenerator<Buffer, void, void> {
     for (;;) {
       const parts = this.parts.splice(0);

@@ -1,4 +1,4 @@
-/** What can go wrong between a client and Postgres: Postgres says no, or the connection is lost. */
+/** Errors between a client and Postgres: Postgres reports one, or the connection is lost. */
 import { asOnOneServer, isOfWorker } from './shard-errors.js';
 import { SQLSTATE } from './sqlstate.js';
 
@@ -12,7 +12,7 @@ export class PostgresError extends Error {
       detail?: string | undefined;
       hint?: string | undefined;
       position?: number | undefined;
-      /** The position in a statement that the caller's function ran, and that statement's text. */
+      /** The position in a statement that the caller's function ran, and the text of that statement. */
       internalPosition?: number | undefined;
       internalQuery?: string | undefined;
       where?: string | undefined;
@@ -21,7 +21,10 @@ export class PostgresError extends Error {
       column?: string | undefined;
       dataType?: string | undefined;
       constraint?: string | undefined;
-      /** The file of Postgres's source that raised it: independent of the server's language, and not for callers. */
+      /**
+       * The source file of Postgres that raised the error. It does not depend on the server's language, and callers
+       * must not see it.
+       */
       source?: string | undefined;
       line?: string | undefined;
       routine?: string | undefined;
@@ -31,7 +34,7 @@ export class PostgresError extends Error {
     this.name = 'PostgresError';
   }
 
-  /** From the fields of an ErrorResponse (Postgres manual 54.8). */
+  /** @param sent the fields of an ErrorResponse (Postgres manual 54.8) */
   static fromFields(sent: ReadonlyMap<string, string>): PostgresError {
     const fields = asOnOneServer(sent);
     const numberIn = (field: string) => {
@@ -61,18 +64,18 @@ export class PostgresError extends Error {
     );
   }
 
-  /** A Citus coordinator passed it on from a worker. */
+  /** Whether a Citus coordinator passed the error on from a worker. */
   get isOfWorker(): boolean {
     return isOfWorker(this.fields.routine);
   }
 
-  /** The server ends the connection after it. */
+  /** Whether the server closes the connection after this error. */
   get isFatal(): boolean {
     return this.severity === 'FATAL' || this.severity === 'PANIC';
   }
 }
 
-/** An administrator ended the connection (admin_shutdown); what ran on it was rolled back. */
+/** An administrator ended the connection (admin_shutdown); its transaction was rolled back. */
 export const isShutdown = (error: unknown): error is PostgresError =>
   error instanceof PostgresError && error.sqlstate === SQLSTATE.ADMIN_SHUTDOWN;
 
@@ -86,9 +89,9 @@ export class CommitNotReplicated extends Error {
   }
 }
 
-/** The connection broke, was closed, or could not be opened. */
+/** The connection was interrupted or closed, or could not be opened. */
 export class ConnectionLost extends Error {
-  /** Of a system error that caused it: `ECONNREFUSED`, … */
+  /** The code of the system error that caused it, such as `ECONNREFUSED`. */
   readonly code: string | undefined;
 
   constructor(message: string, options: { cause?: unknown } = {}) {
@@ -98,23 +101,25 @@ export class ConnectionLost extends Error {
   }
 }
 
-/** No reachable host is the primary. */
+/** None of the reachable hosts is the primary. */
 export class NoPrimary extends ConnectionLost {}
 
-/** The time limit of a request passed without an answer. The connection is closed, since its state is unknown. */
+/** A request was not answered within its time limit. The connection is closed, because its state is unknown. */
 export class AnswerTimeout extends ConnectionLost {
   constructor() {
     super('Postgres did not answer in time');
   }
 }
 
-/** A row or another message is longer than allowed; the connection is closed because the rest of it is still coming. */
+/**
+ * A row or another message is longer than allowed. The connection is closed, because the rest of it is still to come.
+ */
 export class MessageTooLarge extends Error {
   constructor() {
     super('A row or a message from Postgres is too large');
   }
 }
 
-/** What arrived is not Postgres's protocol, so nothing after it can be read either. */
+/** The bytes are not Postgres's protocol, so nothing after them can be read, either. */
 export const protocolViolation = (): ConnectionLost =>
   new ConnectionLost('Postgres sent something that is not its protocol');

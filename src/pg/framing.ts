@@ -1,21 +1,21 @@
-/** Cuts the byte stream from Postgres into messages: type byte, int32 length, body (Postgres manual 54.7). */
+/** Splits the byte stream from Postgres into messages: type byte, int32 length, body (Postgres manual 54.7). */
 import { protocolViolation } from './errors.js';
 import { BACKEND, MESSAGE_HEADER } from './messages.js';
 
-/** `body` lies in `buffer` between `start` and `end`; it is valid only until the handler returns. */
+/** The body is in `buffer` between `start` and `end`; it is valid only until the handler returns. */
 export type MessageHandler = (type: number, buffer: Buffer, start: number, end: number) => void;
 
 /**
- * Gets DataRow messages: a complete one begins at `start`, and more messages may follow up to `end`. It takes at least
- * one of them.
- * @returns the offset of the first message not taken
+ * Receives DataRow messages: a complete one begins at `start`, and more messages may follow up to `end`. It must take
+ * at least one.
+ * @returns the offset of the first message that it has not taken
  */
 export type RowTaker = (buffer: Buffer, start: number, end: number) => number;
 
-/** Called when a message's header has arrived, before its body is kept: false abandons the stream. */
+/** Called when the header of a message has arrived, before its body is buffered; false stops the reading. */
 type SizeCheck = (type: number, length: number) => boolean;
 
-/** A local constant, since an imported one would be looked up for each message. */
+/** A local constant, because an imported one would be looked up for each message. */
 const HEADER = MESSAGE_HEADER;
 const NOTHING: Buffer = Buffer.alloc(0);
 
@@ -24,7 +24,7 @@ export class Framing {
   private pending: Buffer = NOTHING;
   private filled = 0;
 
-  /** @param takeRows without it, rows are messages like all others */
+  /** @param takeRows without it, rows are handled like other messages */
   constructor(
     private readonly onMessage: MessageHandler,
     private readonly accepts: SizeCheck,
@@ -32,9 +32,9 @@ export class Framing {
   ) {}
 
   /**
-   * Takes `chunk[0, end)`, which may change as soon as the call returns.
-   * @returns false if the stream was abandoned; nothing may be fed afterwards
-   * @throws ConnectionLost for bytes that are not a message, with the same consequence
+   * Processes `chunk[0, end)`, which may change as soon as the call returns.
+   * @returns false if the reading was stopped; nothing may be fed afterwards
+   * @throws ConnectionLost for bytes that are not a message; nothing may be fed afterwards
    */
   feed(chunk: Buffer, end = chunk.length): boolean {
     let from = 0;
@@ -49,7 +49,10 @@ export class Framing {
     return true;
   }
 
-  /** Hands out each whole message of `chunk[at, end)`. @returns where the incomplete rest begins; -1 if abandoned */
+  /**
+   * Passes on each complete message in `chunk[at, end)`.
+   * @returns the start of the incomplete rest; -1 if the reading was stopped
+   */
   private cut(chunk: Buffer, at: number, end: number): number {
     while (end - at >= HEADER) {
       const type = chunk[at] as number;
@@ -66,8 +69,8 @@ export class Framing {
   }
 
   /**
-   * Messages almost always arrive whole; an incomplete one is completed in a buffer of exactly its size.
-   * @returns how much of the chunk it has taken; -1 if abandoned
+   * Messages almost always arrive complete. The rest of an incomplete one is appended to a buffer of exactly its size.
+   * @returns how many bytes of the chunk it has taken; -1 if the reading was stopped
    */
   private complete(chunk: Buffer, end: number): number {
     let from = this.take(chunk, 0, end, HEADER);
@@ -85,7 +88,10 @@ export class Framing {
     return from;
   }
 
-  /** Fills `pending` up to `wanted` bytes. @returns the position after the bytes taken */
+  /**
+   * Fills `pending` up to `wanted` bytes.
+   * @returns the position after the bytes taken
+   */
   private take(chunk: Buffer, from: number, end: number, wanted: number): number {
     if (this.filled >= wanted) return from;
     if (this.pending.length < wanted) {
@@ -103,14 +109,17 @@ export class Framing {
 /** Letters, and the digits of ParseComplete, BindComplete and CloseComplete. */
 const isType = (type: number): boolean => (type >= 0x41 && type <= 0x7a) || (type >= 0x31 && type <= 0x33);
 
-/** The length counts itself, so below 4 it is invalid; at -1 or less, reading would never advance. */
+/** The length includes itself, so it is invalid below 4; at -1 or less, reading would never advance. */
 function validSize(type: number, bytes: Buffer, at: number): number {
   const size = messageSize(bytes, at);
   if (size < HEADER || !isType(type)) throw protocolViolation();
   return size;
 }
 
-/** The size of the message at `at`, including its type. Faster than readInt32BE, which matters for each row. */
+/**
+ * The size of the message at `at`, including its type. Faster than readInt32BE, which matters because it runs for each
+ * row.
+ */
 export function messageSize(bytes: Buffer, at: number): number {
   const length =
     ((bytes[at + 1] as number) << 24) |

@@ -1,4 +1,7 @@
-/** The hosts of a cluster, one of which is the primary: where a login begins, and which sessions a failover ends. */
+/**
+ * The hosts of a cluster, one of which is the primary: which one a login tries first, and which sessions a failover
+ * ends.
+ */
 import { ConnectionLost } from './errors.js';
 
 export interface Host {
@@ -6,27 +9,27 @@ export interface Host {
   readonly port: number;
 }
 
-/** A session of the cluster, at one of its hosts. */
+/** A session at one of the hosts. */
 interface Destroyable {
   destroy(reason: Error): void;
 }
 
 export class Hosts {
-  /** Where the last login succeeded. */
+  /** The host at which the last login succeeded. */
   private current: Host | undefined;
   private readonly sessions = new Map<Destroyable, Host>();
 
   constructor(readonly list: readonly Host[]) {}
 
-  /** In the order in which a login tries them: first the one that the last login found. */
+  /** The hosts in the order in which a login tries them, beginning with that of the last login. */
   inTurn(): Host[] {
     const at = this.current === undefined ? 0 : this.list.indexOf(this.current);
     return [...this.list.slice(at), ...this.list.slice(0, at)];
   }
 
   /**
-   * A login found the primary. If it has moved to another host, the sessions at the former one end: that host is down,
-   * or must not be written to, and queries about its backends would go to the new one.
+   * Call this when a login has found the primary. If the primary has changed, the sessions at the former host are
+   * destroyed: that host is down or must not be written to, and queries about its backends would go to the new one.
    */
   found(host: Host): void {
     if (host === this.current) return;
@@ -36,7 +39,7 @@ export class Hosts {
     }
   }
 
-  /** Until {@link closed}. */
+  /** Call {@link closed} when the session has ended. */
   opened(session: Destroyable, { host, port }: Host): void {
     this.sessions.set(session, { host, port });
   }

@@ -1,4 +1,4 @@
-/** The one Postgres client of the code base. It knows nothing of projects, HTTP, or what rows mean. */
+/** The only Postgres client of the code base. It does not depend on projects, HTTP, or the meaning of rows. */
 export { addressOfUrl, type LoginOptions, type ServerAddress, startupOptions } from './address.js';
 export type { Result, Row } from './answers.js';
 export { cancel } from './cancel.js';

@@ -1,7 +1,7 @@
 /**
- * Opens a connection and logs in: TLS, password by SCRAM-SHA-256, MD5 or as it is, start-up parameters (Postgres manual
- * 54.2.1). The result is the bare socket of a session that is ready for its first query; `connection.ts` takes over
- * there.
+ * Opens a connection and logs in: TLS, password by SCRAM-SHA-256, MD5 or in cleartext, startup parameters (Postgres
+ * manual 54.2.1). The result is the socket of a session that is ready for its first query; `connection.ts` then takes
+ * over.
  */
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
@@ -23,26 +23,27 @@ import {
 import { MECHANISM, Scram } from './scram.js';
 import { SQLSTATE } from './sqlstate.js';
 
-/** Gets the bytes that arrived: `bytes[0, end)`, valid until the call returns. */
+/** Receives the bytes `bytes[0, end)`, which are valid until the call returns. */
 type ReadListener = (bytes: Buffer, end: number) => void;
 
 export interface LoggedIn {
   readonly address: ServerAddress;
   readonly socket: Socket;
   readonly processId: number;
-  /** The secret that a cancel request must contain. */
+  /** The secret key for a cancel request. */
   readonly secretKey: Buffer;
-  /** The settings that the server reported (ParameterStatus). */
+  /** The settings that the server has reported (ParameterStatus). */
   readonly parameters: ReadonlyMap<string, string>;
-  /** From now on arriving bytes go to `listener`, and the socket emits no `data` events. */
+  /** From now on, received bytes go to `listener`, and the socket emits no `data` events. */
   read(listener: ReadListener): void;
 }
 
 /**
- * With several hosts, it takes the first that lets it in and is the primary. Each gets its share of the time.
+ * With several hosts, uses the first one that accepts the login and is the primary. Each gets an equal share of the
+ * time.
  * @param signal aborts the login
  * @throws PostgresError if the server refuses (28P01, 53300, 57P03 …); ConnectionLost if it cannot be reached;
- *   NoPrimary
+ * NoPrimary
  */
 export async function logIn(options: LoginOptions, signal?: AbortSignal): Promise<LoggedIn> {
   const { hosts } = options;
@@ -55,7 +56,7 @@ export async function logIn(options: LoginOptions, signal?: AbortSignal): Promis
       hosts.found(host);
       return loggedIn;
     } catch (error) {
-      // A server that refuses is up; the other ones would refuse as well.
+      // A server that refuses the login is up, and the other ones would refuse it, too.
       if (signal?.aborted || (error instanceof PostgresError && error.sqlstate !== SQLSTATE.CANNOT_CONNECT_NOW))
         throw error;
       reasons.push(error instanceof NoPrimary ? error.message : `${nameOf(host)}: ${reasonOf(error)}`);
@@ -68,7 +69,7 @@ async function logInAt(options: LoginOptions, signal?: AbortSignal): Promise<Log
   signal?.throwIfAborted();
   const transport = options.ssl || !READS_ONE_AT_A_TIME ? ownBufferSocket(options) : sharedBufferSocket(options);
   const { socket: plain } = transport;
-  /** The first failure, which the socket's own error must not hide. */
+  /** The first failure, which the socket's own error must not replace. */
   let reason: Error | undefined;
   const giveUp = (error: Error) => {
     reason ??= error;
@@ -106,14 +107,14 @@ const asLost = (error: unknown): unknown =>
 const reasonOf = (error: unknown): string =>
   error instanceof AggregateError ? error.errors.map(reasonOf).join(', ') : (error as Error).message;
 
-/** Postgres answers with one letter whether it speaks TLS. More bytes come from an attacker in between. */
+/** Postgres answers with one letter whether it supports TLS. More bytes would come from an attacker in between. */
 async function encrypted(socket: Socket, { host, ssl }: LoginOptions): Promise<Socket> {
   socket.write(SSL_REQUEST);
   const [answer] = (await Promise.race([once(socket, 'data'), closed(socket)])) as [Buffer];
   if (answer.length !== 1) throw protocolViolation();
   if (answer.toString('latin1') !== 'S') throw new ConnectionLost('The server does not support TLS connections');
   const servername = isIP(host) === 0 ? { servername: host } : {};
-  // Without its name or address Node would expect the certificate of localhost.
+  // Without a name or address, Node would expect a certificate for localhost.
   const secure = connectTls({ host, ...servername, ...(typeof ssl === 'object' ? ssl : {}), socket });
   secure.on('error', () => {});
   await Promise.race([once(secure, 'secureConnect'), closed(secure)]);
@@ -132,7 +133,7 @@ interface Reply {
 
 const LONGEST_REPLY = 64 * 1024;
 
-/** The messages of a login, one at a time. */
+/** Reads the messages of a login one at a time. */
 class Replies {
   private readonly arrived: Reply[] = [];
   private failure: Error | null = null;
@@ -260,12 +261,12 @@ function ownBufferSocket(address: LoginOptions): ReadableSocket {
 
 const READ_BYTES = 128 * 1024;
 
-/** Windows gets its buffer before any bytes arrive, so several connections would share one. */
+/** On Windows, a read gets its buffer before any bytes arrive, so several connections would share one. */
 const READS_ONE_AT_A_TIME = process.platform !== 'win32';
 
 /**
- * Holds the bytes that arrive on any connection while its listener runs. Otherwise Node makes a new buffer for every
- * read, and for large results collecting that garbage takes a tenth of the time.
+ * Holds the bytes received on any connection while its listener runs. Otherwise Node would allocate a buffer for every
+ * read, and for large results collecting this garbage takes a tenth of the time.
  */
 const readBuffer = Buffer.allocUnsafeSlow(READ_BYTES);
 
@@ -273,7 +274,7 @@ const readBuffer = Buffer.allocUnsafeSlow(READ_BYTES);
 function sharedBufferSocket(address: LoginOptions): ReadableSocket {
   let listener: ReadListener | null = null;
   const callback = (size: number, bytes: Uint8Array): boolean => {
-    // Messages of the login are kept.
+    // Messages of the login are copied, because they are read later.
     if (listener === null) return socket.push(Buffer.from(bytes.subarray(0, size)));
     listener(readBuffer, size);
     return true;

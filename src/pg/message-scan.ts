@@ -1,26 +1,26 @@
 /**
- * Follows a stream of messages on its way between two others: it looks at their headers, and hands out the bodies of a
- * few types. It copies and keeps nothing else.
+ * Scans a stream of messages that passes through: it reads their headers, and passes on the bodies of a few types. It
+ * copies nothing else.
  */
 import { messageSize } from './framing.js';
 import { MESSAGE_HEADER } from './messages.js';
 
-/** The most bytes of a body that are handed out: the first ones of a longer body. */
+/** The most bytes of a body that are passed on; the rest of a longer one is ignored. */
 const KEPT = 64 * 1024;
 
 export class MessageScan {
-  /** The type of the last message, complete or under way. */
+  /** The type of the last message, complete or incomplete. */
   lastType = 0;
   private readonly header = Buffer.alloc(MESSAGE_HEADER);
   private headerFilled = 0;
-  /** Bytes of the message under way that are still to come. */
+  /** The number of bytes that the current message still lacks. */
   private left = 0;
   /** Parts of a wanted body that arrives in pieces. */
   private parts: Buffer[] | null = null;
   private kept = 0;
 
   /**
-   * @param wanted types whose bodies are handed out
+   * @param wanted types whose bodies are passed on
    * @param onMessage called when such a message is complete; `body` is valid until it returns
    */
   constructor(
@@ -28,12 +28,12 @@ export class MessageScan {
     private readonly onMessage: (type: number, body: Buffer) => void,
   ) {}
 
-  /** No message is under way. */
+  /** Whether the stream is between two messages. */
   get isBetween(): boolean {
     return this.left === 0 && this.headerFilled === 0;
   }
 
-  /** Takes `chunk[0, end)`. */
+  /** Scans `chunk[0, end)`. */
   feed(chunk: Buffer, end = chunk.length): void {
     let at = this.finishPending(chunk, end);
     while (end - at >= MESSAGE_HEADER) {
@@ -53,7 +53,7 @@ export class MessageScan {
     this.headerFilled += chunk.copy(this.header, this.headerFilled, at, end);
   }
 
-  /** @returns where the next message begins, or the end */
+  /** @returns the start of the next message, or the end */
   private finishPending(chunk: Buffer, end: number): number {
     let at = 0;
     if (this.headerFilled > 0) {

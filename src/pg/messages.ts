@@ -1,8 +1,8 @@
-/** The messages of the protocol as bytes (Postgres manual 54.7): builds those to send, and reads those that arrive. */
+/** Builds and parses the messages of the protocol (Postgres manual 54.7). */
 import { protocolViolation } from './errors.js';
 import type { Param, Statement } from './sql.js';
 
-/** Bytes of any message before its body: type and length. */
+/** The bytes before the body of a message: type and length. */
 export const MESSAGE_HEADER = 5;
 
 export function int32(...values: number[]): Buffer {
@@ -13,7 +13,7 @@ export function int32(...values: number[]): Buffer {
 
 const sizeOf = (parts: readonly Buffer[]): number => parts.reduce((sum, part) => sum + part.length, 0);
 
-/** The header of a body of this length. */
+/** The header for a body of this length. */
 function header(type: string, length: number): Buffer {
   const bytes = Buffer.allocUnsafe(MESSAGE_HEADER);
   bytes.write(type, 0, 'latin1');
@@ -26,23 +26,23 @@ export const message = (type: string, ...parts: Buffer[]): Buffer =>
   Buffer.concat([header(type, sizeOf(parts)), ...parts]);
 
 /**
- * Parse; parameter types are left to Postgres.
+ * Parse; Postgres infers the types of parameters.
  * @param name of the prepared statement; '' is the unnamed one
  * @throws Error for U+0000, which would end the text early: a bug in the caller
  */
 export function parse(text: string, name = ''): Buffer {
   if (text.includes('\0')) throw new Error('SQL text with U+0000');
-  // At the end, an int16: no types of parameters follow.
+  // The final int16: no parameter types follow.
   return message('P', Buffer.from(`${name}\0${text}\0\0\0`));
 }
 
 /**
- * Bind a prepared statement to the unnamed portal. `resultFormats` has one code per result column (0 text, 1 binary),
- * or is empty for text throughout.
+ * Binds a prepared statement to the unnamed portal. `resultFormats` has one code per result column (0 text, 1 binary);
+ * if empty, all are text.
  */
 export function bind(params: readonly Param[], resultFormats: readonly number[] = [], name = ''): Buffer {
   const encoded = params.map((value) => (typeof value === 'string' ? Buffer.from(value, 'utf8') : value));
-  // No format codes: all are text.
+  // Without format codes, all are text.
   const formats = params.some((value) => value instanceof Uint8Array)
     ? params.map((value) => Number(value instanceof Uint8Array))
     : [];
@@ -67,14 +67,14 @@ export function bind(params: readonly Param[], resultFormats: readonly number[] 
 /** Execute the unnamed portal; `maxRows` 0 means all. */
 export const execute = (maxRows = 0): Buffer => message('E', Buffer.from('\0'), int32(maxRows));
 
-/** Parse, Bind and Execute of an unnamed statement, its rows as text. */
+/** Parse, Bind and Execute of an unnamed statement, with rows in text format. */
 export const runUnnamed = ({ text, params }: Statement): Buffer =>
   Buffer.concat([parse(text), bind(params), EXECUTE_ALL]);
 
-/** Close of a prepared statement. */
+/** Closes a prepared statement. */
 export const closeStatement = (name: string): Buffer => message('C', Buffer.from(`S${name}\0`));
 
-/** The head of a CopyData message; `length` bytes of data follow it. */
+/** The header of a CopyData message; `length` bytes of data follow it. */
 export const copyDataHeader = (length: number): Buffer => header('d', length);
 
 export const DESCRIBE_STATEMENT = message('D', Buffer.from('S\0'));
@@ -86,10 +86,10 @@ export const copyFail = (reason: string): Buffer => message('f', Buffer.from(`${
 
 export const EXECUTE_ALL = execute();
 
-/** A simple query: any number of statements without parameters, and a Sync of its own. */
+/** A simple query: any number of statements without parameters. It needs no Sync. */
 export const simpleQuery = (text: string): Buffer => message('Q', Buffer.from(`${text}\0`));
 
-/** Also carries the answers of SCRAM. */
+/** Also carries the messages of SCRAM. */
 export const passwordMessage = (text: string): Buffer => message('p', Buffer.from(text));
 
 export const saslInitialResponse = (mechanism: string, first: string): Buffer =>
@@ -103,17 +103,17 @@ const PROTOCOL_VERSION = int32(3 << 16);
 
 export const SSL_REQUEST = untyped(int32(80877103));
 
-/** StartupMessage; parameters without a value are left out. */
+/** StartupMessage; parameters without a value are omitted. */
 export function startup(parameters: Readonly<Record<string, string | undefined>>): Buffer {
   const pairs = Object.entries(parameters).filter(([, value]) => value !== undefined && value !== '');
   return untyped(PROTOCOL_VERSION, Buffer.from(`${pairs.flat().join('\0')}\0\0`));
 }
 
-/** CancelRequest (Postgres manual 54.2.8), sent on a connection of its own. */
+/** CancelRequest (Postgres manual 54.2.8), sent on a separate connection. */
 export const cancelMessage = (processId: number, secretKey: Buffer): Buffer =>
   untyped(int32(80877102, processId), secretKey);
 
-/** First bytes of the backend messages that a session understands. */
+/** Type bytes of the backend messages that a session handles. */
 export const BACKEND = {
   authentication: 0x52, // 'R'
   commandComplete: 0x43, // 'C'
@@ -130,7 +130,7 @@ export const BACKEND = {
   rowDescription: 0x54, // 'T'
 } as const;
 
-/** First bytes of the messages of a client. */
+/** Type bytes of a client's messages. */
 export const FRONTEND = {
   bind: 0x42, // 'B'
   close: 0x43, // 'C'
@@ -148,28 +148,29 @@ export const FRONTEND = {
   terminate: 0x58, // 'X'
 } as const;
 
-/*
- * The messages read below share their memory with others, and the bytes after `end` may belong to other sessions.
- * Nothing is read from there, even if a message gives wrong lengths.
- */
+/* The messages read below share a buffer with others, and the bytes after `end` may belong to other sessions. They are
+   never read, even if a message contains wrong lengths. */
 
-/** Where the NUL of a string is. @throws ConnectionLost if there is none */
+/**
+ * The position of a string's NUL.
+ * @throws ConnectionLost if there is none
+ */
 function stringEnd(buffer: Buffer, start: number, end: number): number {
   const stop = buffer.indexOf(0, start);
   if (stop < 0 || stop >= end) throw protocolViolation();
   return stop;
 }
 
-/** A NUL-terminated string and the offset after it. */
+/** A NUL-terminated string, and the offset after it. */
 function cString(buffer: Buffer, start: number, end: number): [text: string, next: number] {
   const stop = stringEnd(buffer, start, end);
   return [buffer.toString('utf8', start, stop), stop + 1];
 }
 
-/** Limit for each field of an error: a statement can make one of any length. */
+/** Limit for each field of an error, because a statement can make a field of any length. */
 const FIELD_BYTES = 8 * 1024;
 
-/** ErrorResponse fields by their one-letter code (Postgres manual 54.8), the longest ones cut. */
+/** The fields of an ErrorResponse by their one-letter codes (Postgres manual 54.8). Long ones are cut. */
 export function readErrorFields(buffer: Buffer, start: number, end: number): Map<string, string> {
   const fields = new Map<string, string>();
   for (let at = start; at < end && buffer[at] !== 0;) {
@@ -182,14 +183,14 @@ export function readErrorFields(buffer: Buffer, start: number, end: number): Map
   return fields;
 }
 
-/** A result column as RowDescription describes it. */
+/** A result column, as in RowDescription. */
 export interface FieldDescription {
   name: string;
   /** The table's column that it shows; both are 0 if it shows none. */
   tableOid: number;
   columnNumber: number;
   typeOid: number;
-  /** Bytes; negative if they vary. */
+  /** In bytes; negative if it varies. */
   typeSize: number;
   typeModifier: number;
 }
@@ -220,7 +221,7 @@ export function readParameterOids(buffer: Buffer, start: number, end: number): n
   return Array.from({ length: count }, (_, i) => buffer.readUInt32BE(start + 2 + 4 * i));
 }
 
-/** A DataRow with every field as text. */
+/** A DataRow with every field in text format. */
 export function readTextRow(buffer: Buffer, start: number, end: number): (string | null)[] {
   const count = buffer.readUInt16BE(start);
   const row: (string | null)[] = [];
@@ -236,7 +237,6 @@ export function readTextRow(buffer: Buffer, start: number, end: number): (string
   return row;
 }
 
-/** CommandComplete's tag without its NUL. */
 export function readTag(buffer: Buffer, start: number, end: number): string {
   return buffer.toString('utf8', start, end - 1);
 }

@@ -1,17 +1,19 @@
-/** A few sessions of one role, for short queries: lent one at a time, opened when needed, closed when idle. */
+/**
+ * A few sessions of one role for short queries. They are lent one at a time, opened on demand, and closed when idle.
+ */
 import type { Result, Row } from './answers.js';
 import { AnswerTimeout, ConnectionLost } from './errors.js';
 import type { PipelineOptions, Session, Step } from './session.js';
 import type { Statement } from './sql.js';
 
 interface PoolOptions {
-  /** Sessions at most. */
+  /** The most sessions. */
   readonly max: number;
-  /** Idle sessions that stay open. */
+  /** The number of idle sessions that stay open. */
   readonly kept?: number;
-  /** Closes the others after they have been idle for this long. */
+  /** Closes the other ones after they have been idle for this long. */
   readonly idleMs: number;
-  /** How long to wait for a session while all are in use. */
+  /** How long to wait for a session if all are in use. */
   readonly waitMs: number;
 }
 
@@ -21,21 +23,20 @@ interface Waiting {
 }
 
 export class Pool {
-  /** The last one used is lent first. */
+  /** The session used last is lent first. */
   private readonly idle: { readonly session: Session; readonly timer: NodeJS.Timeout }[] = [];
   private readonly waiting: Waiting[] = [];
-  /** Open, or being opened. */
+  /** The number of sessions that are open or being opened. */
   private count = 0;
   private closing = false;
 
-  /** @param connect opens a session */
   constructor(
     private readonly connect: () => Promise<Session>,
     private readonly options: PoolOptions,
   ) {}
 
   /**
-   * Lends a session until `work` is done; if it is in a transaction then, it is closed.
+   * Lends a session for the duration of `work`. If it is in a transaction afterwards, it is closed.
    * @throws what `connect` throws, ConnectionLost if none becomes free in time; what `work` throws
    */
   async use<T>(work: (session: Session) => Promise<T>): Promise<T> {
@@ -51,12 +52,18 @@ export class Pool {
     }
   }
 
-  /** One statement, its rows. @throws PostgresError, ConnectionLost */
+  /**
+   * Runs a statement and returns its rows.
+   * @throws PostgresError, ConnectionLost
+   */
   query(statement: Statement, options?: PipelineOptions): Promise<Row[]> {
     return this.use((session) => session.query(statement, options));
   }
 
-  /** Several in one round trip. @throws PostgresError, ConnectionLost */
+  /**
+   * Runs several steps in one round trip.
+   * @throws PostgresError, ConnectionLost
+   */
   run(steps: readonly Step[], options?: PipelineOptions): Promise<Result[]> {
     return this.use((session) => session.run(steps, options));
   }
@@ -132,7 +139,7 @@ export class Pool {
     this.freed();
   }
 
-  /** A waiting caller opens one instead. */
+  /** A waiting caller opens a session instead. */
   private freed(): void {
     this.count--;
     const next = this.waiting.shift();

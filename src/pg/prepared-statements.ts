@@ -1,17 +1,18 @@
-/** The statements that one session has prepared on its server, and the messages that run them. */
+/** The statements that a session has prepared on its server, and the messages that run them. */
 import { randomBytes } from 'node:crypto';
 import type { Statement } from './sql.js';
 import { bind, closeStatement, EXECUTE_ALL, parse } from './messages.js';
 
 /**
- * Limits of their number and their texts: one that names all columns of a table may have a hundred thousand characters.
+ * Limits for the number and the texts of statements: one that names all columns of a table may have a hundred thousand
+ * characters.
  */
 const MOST = 100;
 const MAX_CHARACTERS = 512 * 1024;
 
 interface Prepared {
   readonly name: string;
-  /** The messages that run it without parameters, after their first use. */
+  /** The messages that run it without parameters, kept after their first use. */
   run: Buffer | null;
 }
 
@@ -19,18 +20,18 @@ const runNamed = (name: string, params: Statement['params']): Buffer =>
   Buffer.concat([bind(params, [], name), EXECUTE_ALL]);
 
 export class PreparedStatements {
-  /** By their text, the oldest first. */
+  /** By text, the oldest first. */
   private readonly known = new Map<string, Prepared>();
   /**
-   * A trigger that runs between two of them could replace the second with a statement of its own, by DEALLOCATE and
-   * PREPARE. So names are random, and projects cannot read pg_prepared_statements (migration 009 of projects).
+   * A trigger that runs between two statements could replace the second by DEALLOCATE and PREPARE. So names are random,
+   * and projects cannot read pg_prepared_statements (migration 009 of projects).
    */
   private readonly prefix = randomBytes(12).toString('base64url');
   private count = 0;
-  /** In all texts. */
+  /** The characters of all texts. */
   private characters = 0;
 
-  /** @returns the messages that run a statement, after those that prepare it if that was not done before */
+  /** @returns the messages that run a statement, preceded by those that prepare it if necessary */
   run({ text, params }: Statement): Buffer[] {
     const messages: Buffer[] = [];
     const prepared = this.known.get(text) ?? this.prepare(text, messages);
@@ -39,7 +40,7 @@ export class PreparedStatements {
     return messages;
   }
 
-  /** @param messages gets those that prepare the statement */
+  /** @param messages receives the messages that prepare the statement */
   private prepare(text: string, messages: Buffer[]): Prepared {
     for (const oldest of this.known.keys()) {
       if (this.known.size < MOST && this.characters + text.length <= MAX_CHARACTERS) break;
@@ -53,8 +54,8 @@ export class PreparedStatements {
   }
 
   /**
-   * @returns the messages that close them on the server. After an error it is unknown which of them exist there;
-   *   closing one that does not exist is harmless
+   * @returns the messages that close the statements on the server. After an error, some of them may not exist there;
+   * closing those is harmless
    */
   forget(...texts: readonly string[]): Buffer[] {
     return texts.flatMap((text) => {
@@ -66,9 +67,9 @@ export class PreparedStatements {
     });
   }
 
-  /** The server has forgotten all of them. */
+  /** Call this if the server has closed all of them. */
   clear(): void {
-    // Clearing an empty map makes a new table for it.
+    // Clearing an empty map would allocate a new table.
     if (this.known.size > 0) this.known.clear();
     this.characters = 0;
   }

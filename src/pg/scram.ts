@@ -10,7 +10,7 @@ const GS2_HEADER = 'n,,';
 
 const hmac = (key: Buffer, text: string) => createHmac('sha256', key).update(text).digest();
 
-/** One login. Postgres takes the user from the start-up message. */
+/** One login. Postgres takes the user from the startup message. */
 export class Scram {
   private readonly nonce = randomBytes(18).toString('base64');
   private serverSignature: Buffer | null = null;
@@ -38,7 +38,7 @@ export class Scram {
     return `${final},p=${Buffer.from(clientKey.map((byte, i) => byte ^ (signature[i] ?? 0))).toString('base64')}`;
   }
 
-  /** @throws ConnectionLost if the server does not know the password itself */
+  /** @throws ConnectionLost if the server cannot prove that it knows the password */
   verify(serverFinal: string): void {
     const signature = Buffer.from(attributes(serverFinal).v ?? '', 'base64');
     const expected = this.serverSignature;
@@ -46,7 +46,7 @@ export class Scram {
   }
 }
 
-/** `r=…,s=…`. */
+/** Parses `r=…,s=…`. */
 const attributes = (text: string): Partial<Record<string, string>> =>
   Object.fromEntries(text.split(',').map((pair) => [pair.slice(0, 1), pair.slice(2)]));
 

@@ -17,7 +17,8 @@ export const backendKeyData = (processId: number, secretKey: Buffer): Buffer =>
   message('K', int32(processId), secretKey);
 
 /**
- * Offers protocol 3.0 to a client that asked for a later one. @param options that the client asked for; all are unknown
+ * Offers protocol 3.0 to a client that requests a later version.
+ * @param options those that the client requests; all are unknown
  */
 export const negotiateVersion = (options: readonly string[]): Buffer =>
   message('v', int32(3 << 16, options.length), text(...options));
@@ -37,13 +38,16 @@ export function errorResponse({ severity, sqlstate, message: said, hint }: Error
   return message('E', text(...fields), Buffer.alloc(1));
 }
 
-/** The body of a PasswordMessage without its zero byte; null: it is another message. */
+/** The body of a PasswordMessage without its zero byte; null for another message. */
 export function readPassword(type: number, body: Buffer): string | null {
   if (type !== FRONTEND.password || body.indexOf(0) !== body.length - 1) return null;
   return body.toString('utf8', 0, body.length - 1);
 }
 
-/** The strings at the beginning of a client's message. @throws Error if one has no end */
+/**
+ * The strings at the beginning of a client's message.
+ * @throws Error if one is not terminated
+ */
 export function readStrings(body: Buffer, count: number): string[] {
   const strings: string[] = [];
   let at = 0;

@@ -1,6 +1,6 @@
 /**
- * A session of one role in one database, in the extended query protocol. All that can be sent at once is written at
- * once, up to one Sync; rows come as text, or as the bytes of their DataRow messages.
+ * A session of one role in one database, in the extended query protocol. Everything up to a Sync is written at once.
+ * Rows arrive in text format, or as the bytes of their DataRow messages.
  */
 import type { LoginOptions } from './address.js';
 import { Answers, type Result, type Row } from './answers.js';
@@ -35,30 +35,30 @@ import { fixed, ROLLBACK, type Statement } from './sql.js';
 /** One step of a pipeline: a statement, or a COPY … FROM STDIN with its data. */
 export interface Step extends Statement {
   readonly data?: readonly Uint8Array[];
-  /** Format of the data, which is only the rows. Default: text. */
+  /** The format of the data, which contains only rows. Default: text. */
   readonly format?: 'binary';
 }
 
 export interface PipelineOptions {
-  /** The session keeps the statements prepared, for pipelines that use the same texts. */
+  /** Keeps the statements prepared in the session, for pipelines that use the same texts. */
   readonly prepared?: boolean;
   /**
-   * Ends with a reset of the session; the last step must end the transaction. A failed reset is not reported, but
-   * leaves the session not {@link Connection.isClean}.
+   * Ends with a reset of the session; the last step must end the transaction. A failed reset is not reported, but then
+   * the session is not {@link Connection.isClean}.
    */
   readonly reset?: boolean;
-  /** The session is destroyed if the answer takes longer. */
+  /** If the answer takes longer, the session is destroyed. */
   readonly timeoutMs?: number;
 }
 
 export interface Outcome {
-  /** Results of the completed steps, in order. What they did is not necessarily committed. */
+  /** Results of the completed steps, in order. Their changes may not be committed. */
   readonly results: Result[];
-  /** What ended the pipeline early. */
+  /** The error that ended the pipeline early. */
   readonly error: Error | null;
 }
 
-/** What Postgres says about a statement before it runs. */
+/** What Postgres knows about a statement before it runs. */
 export interface Described {
   /** Type oids of `$1`, `$2`, … */
   parameterOids: number[];
@@ -69,7 +69,8 @@ export interface Described {
 const DISCARD_ALL = fixed('DISCARD ALL');
 
 /**
- * DISCARD ALL keeps the seed of random(): without a new one, this request could choose the next one's random numbers.
+ * DISCARD ALL keeps the seed of random(). Without a new one, this request could determine the next one's random
+ * numbers.
  */
 const resetMessages = (): Buffer =>
   Buffer.concat([runUnnamed(DISCARD_ALL), runUnnamed(fixed(`SET seed = ${Math.random().toFixed(15)}`))]);
@@ -90,9 +91,9 @@ export class Session extends Connection {
 
   /**
    * Runs steps in order in one round trip. Without BEGIN they are one transaction, which ends with the last (Postgres
-   * manual 54.2.4). The first error skips the rest. COPY's data goes out without waiting for CopyInResponse; if the
-   * command or one before it fails, the server discards it.
-   * @returns never rejects: the outcome says how far it got
+   * manual 54.2.4). After the first error, the server skips the rest. The data of a COPY is sent without waiting for
+   * CopyInResponse; if the command or an earlier step fails, the server discards it.
+   * @returns the outcome; never rejects
    */
   async pipeline(steps: readonly Step[], options: PipelineOptions = {}): Promise<Outcome> {
     const { prepared = false, reset = false, timeoutMs } = options;
@@ -119,8 +120,8 @@ export class Session extends Connection {
   }
 
   /**
-   * Like {@link pipeline}, but returns results.
-   * @throws PostgresError of the failing statement, ConnectionLost
+   * Like {@link pipeline}, but returns only the results.
+   * @throws PostgresError of the failed statement, ConnectionLost
    */
   async run(steps: readonly Step[], options?: PipelineOptions): Promise<Result[]> {
     const { results, error } = await this.pipeline(steps, options);
@@ -128,13 +129,20 @@ export class Session extends Connection {
     return results;
   }
 
-  /** One statement, its rows. @throws PostgresError, ConnectionLost */
+  /**
+   * Runs a statement and returns its rows.
+   * @throws PostgresError, ConnectionLost
+   */
   async query(statement: Statement, options?: PipelineOptions): Promise<Row[]> {
     const [result] = await this.run([statement], options);
     return result?.rows ?? [];
   }
 
-  /** One statement. @returns the number of rows in its command tag; 0 if none. @throws PostgresError, ConnectionLost */
+  /**
+   * Runs a statement.
+   * @returns the number of rows in its command tag; 0 if it has none
+   * @throws PostgresError, ConnectionLost
+   */
   async change(statement: Statement, options?: PipelineOptions): Promise<number> {
     const [result] = await this.run([statement], options);
     return readCommandTag(result?.tag ?? '').count ?? 0;
@@ -142,7 +150,7 @@ export class Session extends Connection {
 
   /**
    * Runs COPY … TO STDOUT. The server waits for the reader of the rows.
-   * @returns the rows in parts, none of which ends within a row. A reader that stops early destroys the session
+   * @returns the rows in parts that end with a row; a reader that stops early destroys the session
    * @throws PostgresError, ConnectionLost, MessageTooLarge
    */
   async *copyOut(statement: Statement): AsyncGenerator<Buffer, void, void> {
@@ -165,9 +173,9 @@ export class Session extends Connection {
 
   /**
    * Runs COPY … FROM STDIN.
-   * @param data is read only as fast as the server takes it
+   * @param data read only as fast as the server takes it
    * @returns the number of rows
-   * @throws PostgresError, ConnectionLost; what `data` throws. No row is stored then
+   * @throws PostgresError, ConnectionLost; what `data` throws; no row is stored then
    */
   async copyIn(statement: Statement, data: AsyncIterable<Uint8Array>): Promise<number> {
     const answers = new Answers(1);
@@ -186,17 +194,15 @@ export class Session extends Connection {
   }
 
   /**
-   * Any number of statements in one text, in one transaction unless they say otherwise; rows are dropped. A simple
-   * query (Postgres manual 54.2.3).
+   * Runs any number of statements in one text by a simple query (Postgres manual 54.2.3), in one transaction unless
+   * they say otherwise. Ignores their rows.
    * @throws PostgresError, ConnectionLost
    */
   async script(text: string): Promise<void> {
     await this.request([simpleQuery(text)], ignore);
   }
 
-  /**
-   * Removes everything that statements left behind in the session: an open transaction, and prepared statements too.
-   */
+  /** Removes everything that statements left in the session, including an open transaction and prepared statements. */
   async reset(): Promise<void> {
     const rollback = this.inTransaction ? [runUnnamed(ROLLBACK)] : [];
     this.prepared.clear();
@@ -205,7 +211,7 @@ export class Session extends Connection {
 
   /**
    * Runs `before`, then parses and describes a statement, in one round trip.
-   * @throws PostgresError of the statement that failed, ConnectionLost
+   * @throws PostgresError of the failed statement, ConnectionLost
    */
   async describe(text: string, before: readonly Statement[] = []): Promise<Described> {
     let described: Described = { parameterOids: [], columns: null };
@@ -219,8 +225,8 @@ export class Session extends Connection {
   }
 
   /**
-   * Runs what {@link describe} has parsed.
-   * @param maxRows the portal is suspended after this many; 0: all
+   * Runs the statement that {@link describe} has parsed.
+   * @param maxRows the portal is suspended after this many rows; 0: all rows
    * @returns the command tag; null if the portal is suspended
    * @throws PostgresError, ConnectionLost, MessageTooLarge
    */
@@ -233,14 +239,14 @@ export class Session extends Connection {
     return this.fetchRows([bind(params, formats), execute(maxRows), SYNC], takeRows);
   }
 
-  /** Continues a suspended portal, inside the same transaction. */
+  /** Continues a suspended portal in the same transaction. */
   fetchMore(maxRows: number, takeRows: RowTaker): Promise<string | null> {
     return this.fetchRows([execute(maxRows), SYNC], takeRows);
   }
 
   /**
-   * Parses, describes and runs a statement without parameters in one round trip; its rows come in text format. Only for
-   * a statement that provably leaves nothing in the session: a clean session stays clean.
+   * Parses, describes and runs a statement without parameters in one round trip, with rows in text format. Only for a
+   * statement that provably leaves nothing in the session: a clean session stays clean.
    * @param describe called before the first row
    * @returns the command tag
    * @throws PostgresError, ConnectionLost
@@ -270,22 +276,22 @@ export class Session extends Connection {
     return tag;
   }
 
-  /** An unprepared statement stays unnamed, so that it leaves nothing in the session. */
+  /** A statement that is not prepared is unnamed, so it leaves nothing in the session. */
   private messagesOf(step: Step, prepared: boolean): Uint8Array[] {
     const run = prepared ? this.prepared.run(step) : [runUnnamed(step)];
     return step.data === undefined ? run : [...run, ...copyMessages(step.data, step.format === 'binary')];
   }
 
-  /** After an error it is unknown which statements the server has prepared. */
+  /** After an error, it is unknown which statements the server has prepared. */
   private async forget(steps: readonly Step[]): Promise<void> {
     const closing = this.prepared.forget(...steps.map(({ text }) => text));
-    // The caller gets the pipeline's error, not this one.
+    // The caller gets the pipeline's error instead of this one.
     if (!this.closed) await this.request([...closing, SYNC], ignore).catch(ignore);
   }
 }
 
 /**
- * One short-lived session.
+ * Runs `work` in a short-lived session.
  * @param signal aborted: closes the connection at once, even while it waits
  * @throws PostgresError, ConnectionLost; the signal's reason; what `work` throws
  */

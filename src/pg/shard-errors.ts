@@ -1,17 +1,22 @@
 /**
  * Errors that a Citus coordinator passes on from a worker. They name shards (`customers_pkey_102010`) and lack the
- * fields for table and constraint; those of a COPY or an INSERT … SELECT lack their SQLSTATE too. This file turns them
- * into the error of a table on one server, as far as the message allows (`ReportResultError`, `ReportCopyError` in
- * Citus's sources).
+ * fields for table and constraint; those of a COPY or an INSERT … SELECT also lack their SQLSTATE. This file converts
+ * them to the error that a table on one server would cause, as far as the message allows (`ReportResultError`,
+ * `ReportCopyError` in Citus's sources).
  */
 import { SQLSTATE } from './sqlstate.js';
 
-/** The functions of Citus that pass on a worker's error (field R of an ErrorResponse). No SQL can claim their names. */
+/**
+ * The functions of Citus that pass on a worker's error (field R of an ErrorResponse). No SQL can imitate their names.
+ */
 const REPORTERS = new Set(['ReportResultError', 'ReportCopyError', 'ReportConnectionError']);
 
 export const isOfWorker = (routine: string | undefined): boolean => REPORTERS.has(routine ?? '');
 
-/** Names that always end in a shard's number. A check's does only if it was added after the table was distributed. */
+/**
+ * Names that always end with a shard's number. The name of a check does so only if the check was added after the table
+ * was distributed.
+ */
 const NUMBERED =
   /\b(?:(?:relation|table|index|unique constraint|exclusion constraint|foreign key constraint) "[^"]+_(\d{5,})"|check constraint "[^"]+_(\d{5,})" of relation)/g;
 
@@ -29,11 +34,11 @@ const VIOLATIONS: readonly (readonly [RegExp, string])[] = [
   [/^conflicting key value violates exclusion constraint "(?<n>.+)"$/, '23P01'],
 ];
 
-/** The connection to a worker broke under a statement; Citus has no SQLSTATE for it. */
+/** The connection to a worker was lost during a statement. Citus has no SQLSTATE for this. */
 const BROKEN = 'failure on connection marked as essential';
 const CONNECTION_FAILURE = '08006';
 
-/** @param fields of an ErrorResponse, by their letters (Postgres manual 55.8) */
+/** @param fields of an ErrorResponse, by their one-letter codes (Postgres manual 54.8) */
 export function asOnOneServer(fields: ReadonlyMap<string, string>): ReadonlyMap<string, string> {
   const message = fields.get('M') ?? '';
   if (fields.get('C') === SQLSTATE.INTERNAL_ERROR && message.startsWith(BROKEN)) {

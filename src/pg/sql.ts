@@ -1,13 +1,13 @@
 /**
- * SQL as text with parameters. The safe way is the short one: in sql`…${value}…` every value becomes a parameter,
- * `ident()` quotes a name, and a bare string cannot be spliced in. Text that is not a constant of this code base
- * enters only through {@link callerSql}.
+ * SQL as text with parameters. The safe way is the shortest: in sql`…${value}…` every value becomes a parameter,
+ * `ident()` quotes a name, and a plain string cannot be inserted. Text that is not a constant of this code base enters
+ * only through {@link callerSql}.
  */
 
-/** The value of a parameter, in text format; bytes are in the binary format of its type. */
+/** A parameter's value in text format; bytes are in the binary format of its type. */
 export type Param = string | Uint8Array | null;
 
-/** A statement and its parameters, as the extended query protocol takes them. */
+/** A statement and its parameters, for the extended query protocol. */
 export interface Statement {
   readonly text: string;
   readonly params: readonly Param[];
@@ -20,7 +20,7 @@ export const BEGIN = fixed('BEGIN');
 export const COMMIT = fixed('COMMIT');
 export const ROLLBACK = fixed('ROLLBACK');
 
-/** Runs as it is, or becomes part of a larger one. */
+/** A piece of SQL that can run on its own or become part of a larger one. */
 class Fragment implements Statement {
   private flat: Statement | null = null;
 
@@ -46,18 +46,18 @@ export type { Fragment, Raw };
 type Scalar = string | number | boolean | bigint | Date | Buffer | null;
 type SqlValue = Fragment | Raw | Scalar | readonly Scalar[];
 
-/** A piece of SQL; values become `$n`, fragments and identifiers are inlined. */
+/** Creates a piece of SQL: values become `$n`, fragments and identifiers are inlined. */
 export function sql(strings: TemplateStringsArray, ...values: SqlValue[]): Fragment {
   return new Fragment(strings, values);
 }
 
-/** A quoted identifier (Postgres manual 4.1.1). The only character that needs care is the double quote. */
+/** A quoted identifier (Postgres manual 4.1.1). Only double quotes need to be escaped. */
 export function ident(...path: string[]): Raw {
   return new Raw(path.map((name) => `"${name.replaceAll('"', '""')}"`).join('.'));
 }
 
 /**
- * A quoted string literal, for statements that take no parameters (COMMENT, CREATE ROLE, ALTER ROLE). Correct under any
+ * A quoted string literal, for statements that take no parameters (COMMENT, CREATE ROLE, ALTER ROLE). Correct for every
  * `standard_conforming_strings`: a backslash switches to the E'' form (Postgres manual 4.1.2.2).
  */
 export function literal(value: string): Raw {
@@ -65,13 +65,13 @@ export function literal(value: string): Raw {
   return new Raw(value.includes('\\') ? ` E'${quoted.replaceAll('\\', '\\\\')}'` : `'${quoted}'`);
 }
 
-/** Fragments with a separator between them. */
+/** Joins fragments with a separator. */
 export function join(parts: readonly (Fragment | Raw)[], separator = ', '): Fragment {
   const strings = parts.length === 0 ? [''] : ['', ...parts.slice(1).map(() => separator), ''];
   return new Fragment(strings, parts);
 }
 
-/** Text that comes from the catalog (a type's name by `format_type`) or from a table of constants in this code base. */
+/** Text from the catalog (a type's name by `format_type`) or from a table of constants in this code base. */
 export function trusted(text: string): Raw {
   return new Raw(text);
 }
@@ -97,7 +97,7 @@ function flatten(fragment: Fragment): Statement {
   return { text: textOf(fragment), params };
 }
 
-/** A value as Postgres reads it in text format. */
+/** A value in Postgres's text format. */
 function encoded(value: Scalar | readonly Scalar[]): string | null {
   if (value === null) return null;
   if (value instanceof Date) return value.toISOString();

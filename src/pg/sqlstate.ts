@@ -1,6 +1,6 @@
 /**
- * SQLSTATEs that the service knows, by the names of the Postgres manual (appendix A). What they mean to a caller:
- * `tenancy/engine-error.ts`.
+ * SQLSTATEs that the code uses, by their names in the Postgres manual (appendix A). `tenancy/engine-error.ts` maps them
+ * to codes for callers.
  */
 export const SQLSTATE = {
   PROTOCOL_VIOLATION: '08P01',

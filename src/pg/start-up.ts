@@ -1,8 +1,9 @@
 /**
- * What a client sends before a session: packets without a type byte (Postgres manual 54.2.1, 54.2.8 to 54.2.11, 54.7).
+ * Packets that a client sends before a session, which have no type byte (Postgres manual 54.2.1, 54.2.8 to 54.2.11,
+ * 54.7).
  */
 
-/** The limit of Postgres (MAX_STARTUP_PACKET_LENGTH). */
+/** Postgres's own limit (MAX_STARTUP_PACKET_LENGTH). */
 const LONGEST_START_UP = 10_000;
 
 const CODE = { cancel: 80877102, ssl: 80877103, gss: 80877104 } as const;
@@ -15,8 +16,8 @@ export type StartUp =
   | { readonly kind: 'unsupported'; readonly version: string };
 
 /**
- * @param bytes all that has arrived
- * @returns the size of the first packet; null: its length has not arrived yet
+ * @param bytes all bytes that have arrived
+ * @returns the size of the first packet; null if its length has not arrived yet
  * @throws Error if this cannot be a packet
  */
 export function startUpSize(bytes: Buffer): number | null {
@@ -26,7 +27,10 @@ export function startUpSize(bytes: Buffer): number | null {
   return size;
 }
 
-/** @param packet a whole one, its length included. @throws Error if it is malformed */
+/**
+ * @param packet complete, including its length
+ * @throws Error if it is malformed
+ */
 export function readStartUp(packet: Buffer): StartUp {
   const code = packet.readInt32BE(4);
   if (code === CODE.ssl || code === CODE.gss) {

@@ -1,4 +1,4 @@
-/** What happens before a session: start-up packets, TLS, the token as password (Postgres manual 54.2.1). */
+/** The steps before a session: startup packets, TLS, the token as password (Postgres manual 54.2.1). */
 import { once } from 'node:events';
 import type { Socket } from 'node:net';
 import { type SecureContext, TLSSocket } from 'node:tls';
@@ -19,13 +19,13 @@ import {
 /** A JWT may have a few thousand bytes. */
 const LONGEST_PASSWORD = 16 * 1024;
 
-/** The first byte of a TLS handshake, which clients of Postgres 17 and later may start without asking. */
+/** The first byte of a TLS handshake, which clients of Postgres 17 and later may start without a request. */
 const TLS_HANDSHAKE = 0x16;
 
 /** The protocol's name in TLS (RFC 7301). */
 const ALPN = 'postgresql';
 
-/** What a client asks for, and its socket. */
+/** A client's request, and its socket. */
 interface StartupRequest {
   readonly socket: Socket;
   readonly startUp: Extract<StartUp, { kind: 'start-up' | 'cancel' }>;
@@ -34,7 +34,7 @@ interface StartupRequest {
 export interface Encryption {
   /** null: there is no certificate. */
   readonly tls: SecureContext | null;
-  /** Without TLS, clients on other machines are refused. */
+  /** Whether clients on other machines are refused without TLS. */
   readonly requiresTls: boolean;
 }
 
@@ -44,7 +44,7 @@ export class BufferedSocket {
 
   constructor(readonly socket: Socket) {}
 
-  /** All bytes that have arrived and were not taken. */
+  /** Takes all bytes that have arrived. */
   rest(): Buffer {
     const { bytes } = this;
     this.bytes = Buffer.alloc(0);
@@ -52,8 +52,9 @@ export class BufferedSocket {
   }
 
   /**
+   * Takes a piece.
    * @param size the length of the next piece; null: more bytes are needed
-   * @throws Error if the client leaves, and what `size` throws
+   * @throws Error if the client disconnects, and what `size` throws
    */
   async take(size: (bytes: Buffer) => number | null): Promise<Buffer> {
     for (;;) {
@@ -67,7 +68,7 @@ export class BufferedSocket {
     }
   }
 
-  /** Without taking it. */
+  /** Returns the first byte without taking it. */
   async firstByte(): Promise<number> {
     if (this.bytes.length === 0) this.bytes = await nextChunk(this.socket);
     return this.bytes[0] as number;
@@ -76,7 +77,7 @@ export class BufferedSocket {
 
 class ClientDisconnected extends Error {}
 
-/** The next bytes, with the socket paused again. */
+/** Reads the next bytes, then pauses the socket again. */
 async function nextChunk(socket: Socket): Promise<Buffer> {
   const over = new AbortController();
   const { signal } = over;
@@ -100,8 +101,9 @@ async function nextChunk(socket: Socket): Promise<Buffer> {
 }
 
 /**
- * Reads up to the start-up packet, or a cancel request, with TLS if the client asks for it.
- * @throws SessionError to tell the client; Error if there is nothing to tell
+ * Reads up to the startup packet or a cancel request, with TLS if the client requests it.
+ * @throws SessionError to send to the client
+ * @throws Error if there is nothing to send
  */
 export async function negotiate(
   client: BufferedSocket,
@@ -116,7 +118,7 @@ export async function negotiate(
     onSecured(current);
   };
   if (encryption.tls !== null && (await current.firstByte()) === TLS_HANDSHAKE) await secure(true);
-  // One question about TLS and one about GSS, in any order.
+  // One request for TLS and one for GSS, in any order.
   for (const asked = new Set<string>(); ;) {
     const startUp = readStartUp(await current.take(startUpSize));
     if (startUp.kind === 'ssl' || startUp.kind === 'gss') {
@@ -143,10 +145,10 @@ export async function negotiate(
 }
 
 /**
- * @param isAtOnce the client has begun the handshake without a question
+ * @param isAtOnce the client has begun the handshake without a request
  * @throws Error for bytes before the answer, which an attacker outside the encryption may have sent (CVE-2021-23214);
- *   and, like Postgres 17, for a direct handshake without the protocol's name: a browser may have meant another port
- *   (ALPACA)
+ * also, as in Postgres 17, for a direct handshake without the protocol's name: a browser may have meant another port
+ * (ALPACA)
  */
 async function secured(
   client: BufferedSocket,
@@ -170,7 +172,10 @@ async function secured(
   return new BufferedSocket(tls);
 }
 
-/** Asks for the token. @throws SessionError, Error */
+/**
+ * Requests the token.
+ * @throws SessionError, Error
+ */
 export async function askPassword(client: BufferedSocket): Promise<string> {
   client.socket.write(ASK_CLEARTEXT_PASSWORD);
   const message = await client.take((bytes) => {

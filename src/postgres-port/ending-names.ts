@@ -1,14 +1,15 @@
 /**
- * Remembers which of a client's prepared statements and portals end a transaction: a client may parse a COMMIT in one
- * group of messages and execute it in a later one.
+ * Tracks which prepared statements and portals of a client end a transaction: a client may parse a COMMIT in one group
+ * of messages and execute it in a later one.
  */
 import { SessionError } from '../engine/sessions/session-error.js';
 
-/** Limit of the names to remember. */
+/** The most names to track. */
 const MOST_NAMES = 1_000;
 
 /**
- * Postgres cuts longer names at 63 bytes, and reads other characters by the encoding: two names may be the same to it.
+ * Postgres cuts longer names at 63 bytes, and other characters depend on the encoding: Postgres might treat two
+ * different names as the same.
  */
 const NAME = /^[\x01-\x7f]{0,63}$/;
 
@@ -41,8 +42,8 @@ export class EndingNames {
   }
 
   /**
-   * @param hasFailed after an error Postgres ignores the rest of a group: a name may have kept its old meaning
-   * @throws SessionError if there are too many
+   * @param hasFailed after an error, Postgres ignores the rest of the group, so a name may have kept its old meaning
+   * @throws SessionError if there are too many names
    */
   endGroup(hasFailed: boolean): void {
     const { statements, portals } = this.names;

@@ -1,11 +1,11 @@
-/** Unfinished logins: each has a time limit, and a flood of them pushes out only the oldest. */
+/** Logins that are not finished. Each has a time limit, and a flood of them evicts only the oldest. */
 import type { Socket } from 'node:net';
 import { Counts } from '../contract/counts.js';
 import { networkOf } from '../engine/access/wrong-tokens.js';
 
 const LOGIN_MS = 10_000;
 
-/** Limits: in total, and from one network (the same as for wrong tokens). */
+/** Limits in total and per network (the same networks as for wrong tokens). */
 const MOST = 1_000;
 const MOST_OF_NETWORK = 200;
 
@@ -14,10 +14,10 @@ export class HalfOpenLogins {
   private readonly open = new Map<Socket, string>();
   private readonly counts = new Counts();
 
-  /** @param late called before a login is cut off */
+  /** @param late called before a login is aborted */
   constructor(private readonly late: () => void) {}
 
-  /** @returns call it when the login is over */
+  /** @returns a function to call when the login has ended */
   begin(socket: Socket): () => void {
     const network = networkOf(socket.remoteAddress ?? '');
     this.open.set(socket, network);
@@ -31,7 +31,7 @@ export class HalfOpenLogins {
     };
   }
 
-  /** Cuts off all. */
+  /** Aborts all logins. */
   close(): void {
     for (const socket of this.open.keys()) socket.destroy();
   }

@@ -1,6 +1,6 @@
 /**
- * The port that speaks Postgres's protocol: a client logs in with a token, and then has a connection of its project's
- * own role to itself (docs/decisions/0038-postgres-port.md).
+ * The port for Postgres's protocol: a client logs in with a token, and then has its own connection with the project's
+ * role (docs/decisions/0038-postgres-port.md).
  */
 import { randomBytes, randomInt, timingSafeEqual } from 'node:crypto';
 import { once } from 'node:events';
@@ -28,11 +28,11 @@ interface PostgresPortSettings {
   readonly port: number;
   /** PEM; null: no TLS. */
   readonly certificate: { readonly cert: Buffer; readonly key: Buffer } | null;
-  /** Clients on other machines may connect without TLS. */
+  /** Whether clients on other machines may connect without TLS. */
   readonly allowsPlain: boolean;
 }
 
-/** How a session is named in a cancel request. */
+/** Identifies a session in a cancel request. */
 interface Key {
   readonly secretKey: Buffer;
   readonly session: ClientSession;
@@ -70,7 +70,7 @@ export class PostgresPort {
     });
   }
 
-  /** @throws Error if the port cannot be opened, or the certificate not be read */
+  /** @throws Error if the port cannot be opened, or the certificate cannot be read */
   static async listen(engine: Engine, sessions: Sessions, settings: PostgresPortSettings): Promise<PostgresPort> {
     const port = new PostgresPort(engine, sessions, settings);
     port.server.listen(settings.port, settings.host);
@@ -108,7 +108,7 @@ export class PostgresPort {
         client.socket.write(negotiateVersion(settings.protocolOptions));
       }
       const token = await askPassword(client);
-      // From here on the limits of sessions apply.
+      // From here on, the limits for sessions apply.
       loggedIn();
       await this.session(client, settings, token, address);
     } catch (error) {
@@ -147,7 +147,8 @@ export class PostgresPort {
   }
 
   /**
-   * Not Postgres's own key: it would tell a project about others on a shared server, and two servers may use the same.
+   * Not Postgres's own key: it would tell a project about others on a shared server, and two servers may use the same
+   * key.
    */
   private newKey(session: ClientSession): [processId: number, secretKey: Buffer] {
     let processId;
@@ -158,7 +159,7 @@ export class PostgresPort {
     return [processId, secretKey];
   }
 
-  /** Like Postgres, it sends no answer, whether the session exists or not. */
+  /** As in Postgres, there is no answer, whether or not the session exists. */
   private cancel(processId: number, secretKey: Buffer): void {
     const found = this.keys.get(processId);
     if (found?.secretKey.length === secretKey.length && timingSafeEqual(found.secretKey, secretKey)) {

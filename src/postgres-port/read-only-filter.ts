@@ -1,17 +1,17 @@
 /**
- * Between Postgres and a client that logged in as `reader`: keeps the session READ ONLY. A session begins with
- * default_transaction_read_only = on, and Postgres lets no transaction become READ WRITE after its first query. So a
- * write would need another transaction that begins READ WRITE, or a statement that changes the mode by itself.
+ * Keeps the session of a client that has logged in as `reader` READ ONLY. A session begins with
+ * default_transaction_read_only = on, and Postgres does not let a transaction become READ WRITE after its first query.
+ * So a write would need another transaction that begins READ WRITE, or a statement that changes the mode by itself.
  * Therefore:
  *
- * 1. Each SQL text is classified before it is passed on. A text that raises an error replaces one that may change the
- * mode.
- * 2. A group of messages (a Query, or extended messages up to a Sync) holds one transaction. After the message that
+ * 1. Each SQL text is classified before it is passed on. If it may change the mode, a text that raises an error
+ * replaces it.
+ * 2. A group of messages (a Query, or extended messages up to a Sync) contains one transaction. After the message that
  * ends it, no message that would begin another one is passed on.
  * 3. A group waits until Postgres has answered the previous one (ReadyForQuery). Before that, Postgres reports a
  * changed default (ParameterStatus), and then the session ends.
  *
- * Why this is enough: docs/decisions/0038-postgres-port.md.
+ * docs/decisions/0038-postgres-port.md explains why this is sufficient.
  */
 import type { Classification, Rejection } from '../engine/sessions/classify.js';
 import { SessionError } from '../engine/sessions/session-error.js';
@@ -33,11 +33,11 @@ interface Message {
   readonly bytes: Buffer;
 }
 
-/** The group of messages that is under way. */
+/** The current group of messages. */
 interface Group {
   /** Its first message was passed on. */
   hasBegun: boolean;
-  /** Its last message was passed on, and ReadyForQuery has not come. */
+  /** Its last message was passed on, and ReadyForQuery has not arrived. */
   isComplete: boolean;
   /** The message that ends its transaction was passed on. */
   hasEndedTransaction: boolean;
@@ -57,19 +57,19 @@ const newGroup = (): Group => ({
 
 export class ReadOnlyFilter {
   private readonly framing: Framing;
-  /** Messages of the client that have not been passed on. */
+  /** Messages from the client that have not been passed on. */
   private readonly incoming: Message[] = [];
-  /** Messages to Postgres, to be written together. */
+  /** Messages to Postgres that will be written together. */
   private outgoing: Buffer[] = [];
   private group = newGroup();
   private readonly endingNames = new EndingNames();
-  /** Settings of the session, as Postgres has reported them. */
+  /** Settings of the session, as reported by Postgres. */
   private readonly reported: Map<string, string>;
   private isPassingOn = false;
   private isPaused = false;
 
   /**
-   * @param write to Postgres
+   * @param write sends bytes to Postgres
    * @param fail ends the session
    * @param pause stops (true) or resumes (false) reading from the client
    */
@@ -95,7 +95,7 @@ export class ReadOnlyFilter {
     BACKEND.readyForQuery,
   ]);
 
-  /** Takes bytes of the client. */
+  /** Processes bytes from the client. */
   onClientData(chunk: Buffer): void {
     try {
       if (!this.framing.feed(chunk)) return this.fail(tooLong());
@@ -106,7 +106,7 @@ export class ReadOnlyFilter {
     this.applyBackpressure();
   }
 
-  /** @param body only the beginning of a long message */
+  /** @param body of a long message only the beginning */
   onServerMessage(type: number, body: Buffer): void {
     if (type === BACKEND.error) this.group.hasFailed = true;
     else if (type === BACKEND.parameterStatus) {
@@ -115,9 +115,7 @@ export class ReadOnlyFilter {
     } else if (type === BACKEND.readyForQuery) this.endGroup();
   }
 
-  /**
-   * The context of an error that the filter caused would show its code, so that becomes a field that clients ignore.
-   */
+  /** The context of an error from the filter would show its code, so it becomes a field that clients ignore. */
   hideContext(chunk: Buffer): void {
     const at = this.group.isRefused ? chunk.indexOf(CONTEXT) : -1;
     if (at >= 0) chunk[at + 1] = UNKNOWN_FIELD;
@@ -162,7 +160,10 @@ export class ReadOnlyFilter {
     this.isPaused = isPaused;
   }
 
-  /** @throws SessionError, which ends the session; Error if the message is malformed */
+  /**
+   * @throws SessionError, which ends the session
+   * @throws Error if the message is malformed
+   */
   private pass({ type, bytes }: Message): Promise<void> | void {
     const body = bytes.subarray(MESSAGE_HEADER);
     switch (type) {
@@ -197,7 +198,7 @@ export class ReadOnlyFilter {
     this.group.hasBegun = this.group.isComplete = true;
   }
 
-  /** Each of these begins a transaction if there is none: Parse, Bind and Describe evaluate constants too. */
+  /** Each of these begins a transaction if there is none: Parse, Bind and Describe evaluate constants, too. */
   private passExtended(type: number, body: Buffer, bytes: Buffer): Promise<void> | void {
     if (this.group.hasEndedTransaction) throw notLast();
     this.group.hasBegun = true;
@@ -248,7 +249,10 @@ export class ReadOnlyFilter {
   }
 }
 
-/** The text of a message, which ends with its zero byte. @throws Error */
+/**
+ * The text of a message, which ends with the message's zero byte.
+ * @throws Error if it does not
+ */
 function textOf(body: Buffer): string {
   if (body.indexOf(0) !== body.length - 1) throw new Error('A message of the client is malformed');
   return body.toString('utf8', 0, body.length - 1);
@@ -260,10 +264,10 @@ function raising({ sqlstate, message, hint }: Rejection): string {
   return `DO LANGUAGE plpgsql $cdp$ BEGIN RAISE EXCEPTION USING ERRCODE = '${sqlstate}', MESSAGE = ${text(message)}${withHint}; END $cdp$`;
 }
 
-/** The field W of an ErrorResponse, as {@link raising} causes it. */
+/** The field W of an ErrorResponse that {@link raising} causes. */
 const CONTEXT = Buffer.from('\0WPL/pgSQL function inline_code_block line 1 at RAISE\0');
 
-/** Postgres has no such field, and clients ignore those that they do not know (Postgres manual 54.8). */
+/** Postgres has no such field, and clients ignore unknown ones (Postgres manual 54.8). */
 const UNKNOWN_FIELD = 0x77; // 'w'
 
 const NO_CALLS: Rejection = { sqlstate: '0A000', message: 'the user reader cannot send FunctionCall messages' };

@@ -1,4 +1,4 @@
-/** Passes bytes between a client and its connection to Postgres, each way as fast as the receiver reads. */
+/** Relays bytes between a client and its connection to Postgres, each way as fast as the receiver reads. */
 import type { Socket } from 'node:net';
 import type { ClientSession } from '../engine/sessions/client-session.js';
 import { SessionError } from '../engine/sessions/session-error.js';
@@ -7,7 +7,7 @@ import { PostgresError } from '../pg/index.js';
 import { BACKEND, errorResponse, MessageScan, readErrorFields, TERMINATE } from '../pg/protocol.js';
 import { ReadOnlyFilter } from './read-only-filter.js';
 
-/** How long a client has to read why its session ends. */
+/** How long a client may take to read why its session ends. */
 const LINGER_MS = 2_000;
 
 const ERRORS: ReadonlySet<number> = new Set([BACKEND.error]);
@@ -165,7 +165,7 @@ export class SessionRelay {
 export const fatal = ({ sqlstate, message, hint }: SessionError) =>
   ({ severity: 'FATAL', sqlstate, message, hint }) as const;
 
-/** @param body only the beginning of a long error: a zero byte ends the field that is cut off */
+/** @param body of a long error only the beginning: a zero byte ends the field that is cut off */
 function asError(body: Buffer): PostgresError {
   const fields = Buffer.concat([body, Buffer.alloc(1)]);
   return PostgresError.fromFields(readErrorFields(fields, 0, fields.length));

@@ -1,4 +1,4 @@
-/** The settings of a session that a client may give in its start-up packet. */
+/** The settings of a session that a client may specify in its startup packet. */
 import { SessionError } from '../engine/sessions/session-error.js';
 
 export interface StartUpSettings {
@@ -6,18 +6,18 @@ export interface StartUpSettings {
   readonly database: string;
   readonly applicationName: string;
   readonly settings: Record<string, string>;
-  /** Options of the protocol: the service supports none. */
+  /** Options of the protocol; the service supports none. */
   readonly protocolOptions: string[];
 }
 
 const NAME = /^[a-z_][a-z0-9_.]*$/;
 
 const REFUSED = new Set([
-  // They choose the session's role, which the token decides.
+  // They would change the session's role, which the token determines.
   ...['role', 'session_authorization', 'replication'],
-  // The backend would sleep, for up to half an hour, after the login had timed out and released its slot.
+  // The backend would sleep for up to half an hour, after the login had timed out and released its slot.
   'post_auth_delay',
-  // It loads code into the backend, and a library that does not exist ends the login.
+  // It loads code into the backend, and a library that does not exist makes the login fail.
   'local_preload_libraries',
 ]);
 
@@ -51,7 +51,7 @@ export function startUpSettings(parameters: ReadonlyMap<string, string>): StartU
   return { user, database, applicationName, settings: Object.fromEntries(settings), protocolOptions };
 }
 
-/** `-c name=value --name=value`, with backslashes before spaces (Postgres manual, libpq `options`). */
+/** Parses `-c name=value --name=value`, with backslashes before spaces (Postgres manual, libpq `options`). */
 function commandLine(options: string): [name: string, value: string][] {
   const words = (options.match(/(?:\\[^]|[^\s\\])+/g) ?? []).map((word) => word.replace(/\\([^])/g, '$1'));
   const settings: [string, string][] = [];

@@ -22,16 +22,17 @@ export async function ensureRoles(
 }
 
 /**
- * A member of a role may see and end its sessions without being a superuser. To change the role, Postgres 16 requires
- * the ADMIN option, which only a creator that is not a superuser gets: not one that was a superuser then, nor one on a
- * server upgraded since.
+ * Makes the service a member of both roles, so that it can see and end their sessions. To change a role, Postgres 16
+ * and later require the ADMIN option. They give it to the creator of a role, unless that is a superuser; earlier
+ * versions give it to nobody. In both of these cases the service grants it to itself, because it may lose the superuser
+ * attribute, or the server may be upgraded.
  */
 async function joinRoles(session: Session, { writer, reader }: Pick<Placement, 'writer' | 'reader'>): Promise<void> {
-  const [[hasNoOption] = []] = await session.query(
+  const [[needsAdminOption] = []] = await session.query(
     sql`SELECT rolsuper OR current_setting('server_version_num')::integer < 160000
         FROM pg_roles WHERE rolname = current_user`,
   );
-  const option = hasNoOption === 't' ? sql`WITH ADMIN OPTION` : sql``;
+  const option = needsAdminOption === 't' ? sql`WITH ADMIN OPTION` : sql``;
   await session.query(sql`GRANT ${ident(writer)}, ${ident(reader)} TO CURRENT_USER ${option}`);
 }
 

@@ -1,14 +1,14 @@
-/** Where values stand along an axis, and which of them are written there. */
+/** Positions of values on an axis, and its ticks. */
 import { nice, ticks as numberTicks } from 'd3-array';
 import { utcTickInterval, utcTicks } from 'd3-time';
 
 export interface Axis {
-  /** Pixels, from the start of the axis. */
+  /** Pixels from the start of the axis. */
   readonly at: (value: number) => number;
   readonly ticks: readonly { readonly value: number; readonly label: string }[];
 }
 
-/** From the lowest to the highest value, widened to round numbers if `isRound`. */
+/** An axis from the lowest to the highest value, extended to round numbers if `isRound`. */
 export function numberAxis(
   [low, high]: readonly [number, number],
   pixels: number,
@@ -22,7 +22,7 @@ export function numberAxis(
   return { at, ticks: numberTicks(start, end, wanted).map((value) => ({ value, label: numberLabel(value) })) };
 }
 
-/** A value alone gets room on both sides. */
+/** Room on both sides of a single value. */
 const around = (value: number): [number, number] => [
   value - (Math.abs(value) || 1) / 2,
   value + (Math.abs(value) || 1) / 2,
@@ -67,7 +67,7 @@ const minute = written({ hour: '2-digit', minute: '2-digit' });
 const second = written({ hour: '2-digit', minute: '2-digit', second: '2-digit' });
 const millisecond = written({ minute: '2-digit', second: '2-digit', fractionalSecondDigits: 3 });
 
-/** No finer than the steps between ticks; where a larger unit begins, that one. */
+/** Labels a tick no more finely than the step between ticks; where a larger unit begins, shows that unit. */
 function timeLabel(date: Date, step: number): string {
   const time = Number(date);
   if (step >= 300 * DAY || (step >= 28 * DAY && date.getUTCMonth() === 0)) return year.format(date);

@@ -1,4 +1,4 @@
-/** A result as a chart: what is drawn can be chosen, read value by value, and saved as a file. */
+/** A result as a chart. The user can change what it draws, read single values, and save it as a file. */
 import './chart.css';
 import { useSignal } from '@preact/signals';
 import { useEffect, useLayoutEffect, useMemo, useRef } from 'preact/hooks';
@@ -16,7 +16,7 @@ import { saveChart } from './save-chart.js';
 
 interface ChartViewProps {
   readonly result: Result;
-  /** null: as suggested. */
+  /** null: the suggested choice. */
   readonly kept: ChartChoice | null;
   readonly onChoose: (choice: ChartChoice) => void;
 }
@@ -26,7 +26,7 @@ export function ChartView({ result, kept, onChoose }: ChartViewProps) {
   const chosen = useSignal(-1);
   const svg = useRef<SVGSVGElement>(null);
   const room = useSignal({ width: 0, height: 0 });
-  // Rows arrive in the thousands; those that a chart can draw are soon all there.
+  // Rows arrive in the thousands; those that a chart can draw arrive soon.
   const rows = result.rowCount.value;
   const choice = useMemo(() => choiceFor(result, kept), [result, rows, kept]);
   const plot = useMemo(() => plotOf(result, choice), [result, rows, choice]);
@@ -102,7 +102,7 @@ function measured(text: string): number {
   return context.measureText(text).width;
 }
 
-/** The cells that a mark stands for, as they arrived; of several rows their sum. */
+/** The cells behind a mark, as they arrived; for several rows their sum. */
 function described(result: Result, choice: ChartChoice, { mark }: Spot, y: string): string {
   const [row = 0] = mark.rows;
   const cells = result.cells(row);

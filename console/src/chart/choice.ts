@@ -1,38 +1,38 @@
-/** What a chart shows of a result: suggested by the types of its columns, then changed by the person. */
+/** What a chart draws of a result. The types of the columns suggest it; the user may change it. */
 import { type Cell, isJsonType, isNull, isNumeric, textOf } from '../results/cells.js';
 import type { Result, ResultColumn } from '../results/result.js';
 
 export const KINDS = ['line', 'bar', 'point'] as const;
 export type ChartKind = (typeof KINDS)[number];
 
-/** Columns by their names, so that a choice can be kept with a query. */
+/** Refers to columns by name, so that a choice can be saved with a query. */
 export interface ChartChoice {
   readonly kind: ChartKind;
-  /** null: the number of the row. */
+  /** null: the row number. */
   readonly x: string | null;
   readonly y: readonly string[];
-  /** The column whose values are drawn as a series each. */
+  /** Each value of this column becomes a series. */
   readonly series: string | null;
 }
 
-/** What a tab remembers of its chart. */
+/** A tab's settings for its chart. */
 export interface ChartState {
   readonly isShown: boolean;
-  /** null: as suggested. */
+  /** null: the suggested choice. */
   readonly choice: ChartChoice | null;
 }
 
-/** How values are placed along an axis. */
+/** The kind of positions on an axis. */
 export type Scale = 'time' | 'number' | 'category';
 
 export function scaleOf(type: string): Scale {
   if (type.endsWith('[]')) return 'category';
   if (/^(timestamp|date)\b/i.test(type)) return 'time';
-  // Postgres writes money with its currency, which is no number.
+  // Postgres writes money with its currency, so the text is not a number.
   return isNumeric(type) && !/^money/i.test(type) ? 'number' : 'category';
 }
 
-/** The columns that a choice can name: of several with one name, the first. */
+/** The columns that a choice can name. Of several columns with the same name, it is the first. */
 export const namedColumns = ({ columns }: Pick<Result, 'columns'>): ResultColumn[] =>
   [...new Map(columns.toReversed().map((column) => [column.name, column])).values()].toReversed();
 
@@ -43,7 +43,7 @@ const KEY = /(^|_)id$/i;
 const SAMPLE = 1_000;
 export const SERIES_AT_MOST = 8;
 
-/** The choice that is kept, as far as the result has its columns; else the suggestion. */
+/** The saved choice, if the result has all of its columns; otherwise the suggestion. */
 export function choiceFor(result: Result, kept: ChartChoice | null): ChartChoice {
   const names = new Set(result.columns.map(({ name }) => name));
   const values = new Set(valueColumns(result).map(({ name }) => name));
@@ -53,7 +53,7 @@ export function choiceFor(result: Result, kept: ChartChoice | null): ChartChoice
   return fits ? kept : suggested(result);
 }
 
-/** A line over time, bars over categories, points for two numbers; one number alone is a line over its rows. */
+/** A line over time, bars over categories, points for two numbers. A single number is a line over its rows. */
 function suggested(result: Result): ChartChoice {
   const columns = namedColumns(result);
   const of = (scale: Scale) => columns.filter(({ type }) => scaleOf(type) === scale);
@@ -61,7 +61,7 @@ function suggested(result: Result): ChartChoice {
   const numbers = preferred(of('number'), (column) => !isKey(column));
   const categories = preferred(of('category'), (column) => !isKey(column) && isReadable(column.type));
   const [time] = of('time');
-  // A key is no quantity, but a place to draw one at.
+  // A key is not a quantity, but can be a position.
   const byNumber = numbers.length < 2 ? undefined : isKey(numbers[1]) ? numbers[1] : numbers[0];
   const x = time ?? categories[0] ?? byNumber;
   const y = numbers.find((column) => column !== x);
@@ -70,7 +70,7 @@ function suggested(result: Result): ChartChoice {
   return { kind, x: x?.name ?? null, y: y === undefined ? [] : [y.name], series: series?.name ?? null };
 }
 
-/** Those that are liked better first. */
+/** Preferred columns first. */
 const preferred = (columns: ResultColumn[], isLiked: (column: ResultColumn) => boolean): ResultColumn[] => [
   ...columns.filter(isLiked),
   ...columns.filter((column) => !isLiked(column)),
@@ -78,7 +78,7 @@ const preferred = (columns: ResultColumn[], isLiked: (column: ResultColumn) => b
 
 const isReadable = (type: string): boolean => !isJsonType(type) && !/^(uuid|bytea)\b|\[\]$/i.test(type);
 
-/** Whether a column has few values, and rows of one x are told apart by them. */
+/** Whether a column has few values, and distinguishes the rows with the same x. */
 function divides(result: Result, column: ResultColumn, x: ResultColumn | undefined): boolean {
   if (x === undefined) return false;
   const [at, atX] = [result.columns.indexOf(column), result.columns.indexOf(x)];

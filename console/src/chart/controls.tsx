@@ -1,4 +1,4 @@
-/** What a chart draws: its kind, and the columns for its axes and colors. */
+/** Controls for a chart: its kind, and the columns for its axes and colors. */
 import type { Result } from '../results/result.js';
 import { type ChartChoice, KINDS, namedColumns, SERIES_AT_MOST, valueColumns } from './choice.js';
 
@@ -53,12 +53,12 @@ interface PickProps {
   readonly label: string;
   readonly value: string | null;
   readonly names: readonly string[];
-  /** What no column is called; undefined if there must be one. */
+  /** The label for no column; undefined if a column is required. */
   readonly none: string | undefined;
   readonly onPick: (name: string | null) => void;
 }
 
-/** Options by their index: a column may be named as anything. */
+/** Identifies options by index, because a column may have any name. */
 const Pick = ({ label, value, names, none, onPick }: PickProps) => (
   <label class="chart-pick">
     <span class="quiet">{label}</span>

@@ -1,4 +1,4 @@
-/** A plot as paths and texts of a given size: few elements, however many marks. */
+/** Converts a plot to paths and texts for a given size: few elements, even for many marks. */
 import { extent } from 'd3-array';
 import type { ChartKind } from './choice.js';
 import { type Axis, numberAxis, timeAxis } from './axes.js';
@@ -9,7 +9,7 @@ export interface Text {
   readonly x: number;
   readonly y: number;
   readonly anchor: 'start' | 'middle' | 'end';
-  /** Turned by a quarter of a right angle and more, to stand beside its neighbors. */
+  /** Rotated, so that neighboring labels do not overlap. */
   readonly isTilted?: boolean;
 }
 
@@ -18,7 +18,7 @@ export interface Stroke {
   readonly series: number;
 }
 
-/** A mark that can be pointed at. */
+/** A mark that the user can select. */
 export interface Spot {
   readonly x: number;
   readonly y: number;
@@ -32,7 +32,7 @@ export interface Drawing {
   readonly grid: string;
   readonly base: string;
   readonly texts: readonly Text[];
-  /** Names of the series with a swatch of their color before them; none for a single series. */
+  /** Names of the series, each after a swatch of its color; empty for a single series. */
   readonly legend: readonly (Text & { readonly series: number })[];
   readonly strokes: readonly Stroke[];
   readonly spots: readonly Spot[];
@@ -43,7 +43,7 @@ interface Labels {
   readonly y: string;
 }
 
-/** @param measure the width of a text in pixels */
+/** @param measure returns the width of a text in pixels */
 export function drawingOf(
   plot: Plot,
   kind: ChartKind,
@@ -112,7 +112,7 @@ export function drawingOf(
 
 const px = (n: number): string => n.toFixed(1);
 
-/** Bars stand on zero. */
+/** Bars start at zero. */
 function axisOfValues({ series }: Plot, kind: ChartKind, pixels: number): Axis {
   const values = series.flatMap(({ marks }) => marks.map(({ y }) => y).filter((y) => !Number.isNaN(y)));
   if (kind === 'bar' || values.length === 0) values.push(0);
@@ -124,7 +124,7 @@ interface Places {
   readonly axis: Axis;
   readonly isTilted: boolean;
   readonly barWidth: number;
-  /** Pixels beside its place at which a bar of this series stands. */
+  /** The offset of a series' bars from their position, in pixels. */
   readonly offset: (series: number) => number;
 }
 
@@ -136,7 +136,7 @@ function axisOfPlaces(plot: Plot, kind: ChartKind, pixels: number, measure: (tex
   const isCategory = plot.scale === 'category';
   const gap = isCategory ? 1 : smallestGap(places);
   const [low = 0, high = 0] = isCategory ? [0, plot.categories.length - 1] : [places[0], places.at(-1)];
-  // Half a step on both sides, in which the first and the last bar stand.
+  // Half a step on both sides, for the first and the last bar.
   const margin = kind === 'bar' || isCategory ? gap / 2 : 0;
   const domain = [low - margin, high + margin] as const;
   const bare = plot.scale === 'time' ? timeAxis(domain, pixels, 88) : numberAxis(domain, pixels, 80, false);
@@ -149,7 +149,7 @@ function axisOfPlaces(plot: Plot, kind: ChartKind, pixels: number, measure: (tex
   return { axis, isTilted, barWidth, offset: (series) => (series - (groups - 1) / 2) * barWidth };
 }
 
-/** Every one, or as many as stand side by side. */
+/** All categories, or as many as fit next to each other. */
 function categoryTicks(categories: readonly string[], room: number, step: number): Axis['ticks'] {
   const each = Math.max(1, Math.ceil(room / step));
   return categories.map((label, value) => ({ label, value })).filter(({ value }) => value % each === 0);
@@ -167,7 +167,7 @@ function lines(marks: readonly Mark[], x: (value: number) => number, y: (value: 
   for (const mark of marks) {
     if (Number.isNaN(mark.y)) isBroken = true;
     else {
-      // A line of no length, with round ends, shows a value between two gaps.
+      // A zero-length line with round ends shows a value between two gaps.
       d += isBroken ? `M${px(x(mark.x))} ${px(y(mark.y))}h0` : `L${px(x(mark.x))} ${px(y(mark.y))}`;
       isBroken = false;
     }
@@ -195,7 +195,7 @@ function legendOf({ series }: Plot, width: number, measure: (text: string) => nu
   });
 }
 
-/** As much of a text as fits. */
+/** Cuts a text to the width. */
 function cut(text: string, pixels: number, measure: (text: string) => number): string {
   const short = text.length > 80 ? `${text.slice(0, 80)}…` : text;
   if (measure(short) <= pixels) return short;

@@ -1,4 +1,4 @@
-/** The drawing, in which pointer and arrow keys go from value to value: for screen readers, a slider over them. */
+/** The drawing. The pointer and the arrow keys move from value to value; for screen readers it is a slider. */
 import type { Signal } from '@preact/signals';
 import type { Ref } from 'preact';
 import type { ChartKind } from './choice.js';
@@ -9,9 +9,9 @@ interface FigureProps {
   readonly kind: ChartKind;
   readonly title: string;
   readonly svg: Ref<SVGSVGElement>;
-  /** The index of the spot that is read; -1: none. */
+  /** The index of the selected spot; -1: none. */
   readonly chosen: Signal<number>;
-  /** What it says. */
+  /** The text of its value. */
   readonly value: string | undefined;
 }
 
@@ -88,7 +88,7 @@ export function Figure({ drawing, kind, title, svg, chosen, value }: FigureProps
 
 const colorOf = (series: number): string => `var(--series-${series + 1})`;
 
-/** Along a series by left and right, to the next one by up and down. */
+/** Left and right move along a series, up and down to another series. */
 function moved(spots: readonly Spot[], from: number, key: string): number | undefined {
   const last = spots.length - 1;
   const at = spots[from];
@@ -123,7 +123,7 @@ function moved(spots: readonly Spot[], from: number, key: string): number | unde
 function nearest(spots: readonly Spot[], x: number, y: number): number {
   let [best, least] = [-1, Infinity];
   for (const [i, spot] of spots.entries()) {
-    // What is above or below counts less: people point at a time or a category.
+    // The vertical distance counts less: people point at a time or a category.
     const distance = Math.hypot(spot.x - x, (spot.y - y) / 4);
     if (distance < least) [best, least] = [i, distance];
   }

@@ -1,4 +1,4 @@
-/** The rows of a result as series of marks. Numbers are rounded here, for drawing alone. */
+/** Converts the rows of a result to series of marks. Numbers are rounded here, for drawing only. */
 import { type Cell, isNull, textOf } from '../results/cells.js';
 import { count, counted } from '../parts/numbers.js';
 import type { Result } from '../results/result.js';
@@ -9,7 +9,7 @@ export interface Mark {
   readonly x: number;
   /** NaN: a gap. */
   readonly y: number;
-  /** Of the result: those that the mark stands for. */
+  /** The rows of the result that the mark represents. */
   readonly rows: readonly number[];
 }
 
@@ -24,11 +24,11 @@ export interface Plot {
   readonly scale: Scale;
   readonly categories: readonly string[];
   readonly series: readonly Series[];
-  /** What is not as it seems: what was left out or added up. */
+  /** Messages about what was left out or added up. */
   readonly notes: readonly string[];
 }
 
-/** Rows that are read for a chart, and categories that it has. */
+/** The most rows that are read for a chart, and the most categories. */
 export const DRAWN = { rows: 10_000, categories: 200 } as const;
 
 export function plotOf(result: Result, choice: ChartChoice): Plot {
@@ -104,19 +104,24 @@ export function plotOf(result: Result, choice: ChartChoice): Plot {
   };
 }
 
-/** NULL and what is no finite number are NaN. */
+/** NULL and everything that is not a finite number become NaN. */
 function numberOf(cell: Cell): number {
   const number = isNull(cell) ? NaN : Number(cell.startsWith('"') ? textOf(cell, '') : cell);
   return Number.isFinite(number) ? number : NaN;
 }
 
-/** Milliseconds; a timestamp without a time zone is placed as if it were UTC. Infinite ones, and those BC, are NaN. */
+/**
+ * Returns milliseconds. A timestamp without time zone is placed as if it were UTC. Infinite and BC timestamps are NaN.
+ */
 function timeOf(text: string): number {
   const [day = '', time] = text.split(/[ T]/);
   return Date.parse(time === undefined ? day : `${day}T${time.replace(/Z?$/, 'Z')}`);
 }
 
-/** One mark for each place: a bar is as high as its rows together. Marks of one place need not be neighbors. */
+/**
+ * Combines marks with the same position into one, because a bar shows the sum of its rows. These marks need not be
+ * consecutive.
+ */
 function addedUp(marks: readonly Mark[]): Mark[] {
   const places = new Map<number, { x: number; y: number; rows: number[] }>();
   for (const { x, y, rows } of marks) {

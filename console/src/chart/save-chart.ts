@@ -1,7 +1,7 @@
-/** A chart as a file that needs nothing of the page: its colors are those that are shown. */
+/** Saves a chart as a file that does not depend on the page. It has the colors currently shown. */
 import { offerFile } from '../parts/offer-file.js';
 
-/** Pixels of the picture for each of the page. */
+/** Pixels of the picture per pixel of the page. */
 const SHARPNESS = 2;
 
 export async function saveChart(svg: SVGSVGElement, title: string, format: 'svg' | 'png'): Promise<void> {

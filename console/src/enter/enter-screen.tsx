@@ -1,6 +1,6 @@
 /**
- * The log-in screen: a token is typed or pasted. It stays in memory, or in this tab's sessionStorage if the person says
- * so.
+ * The login screen, where the user types or pastes a token. It stays in memory, or on request in this tab's
+ * sessionStorage.
  */
 import './enter.css';
 import { useSignal } from '@preact/signals';
@@ -28,7 +28,7 @@ export function EnterScreen() {
     }
   };
 
-  // Before the page is painted: whoever types at once must not type beside the field.
+  // Before the page is painted, so that the first characters typed go to the field.
   useLayoutEffect(() => {
     document.title = 'Console';
     const token = rememberedToken();

@@ -1,4 +1,4 @@
-/** A file that a person dropped, as an import reads it. */
+/** A file that the user has dropped, for an import. */
 import { FileError } from '../../../src/import/file-error.js';
 import { textInput } from '../../../src/import/input.js';
 import { type ImportFile, openText } from '../../../src/import/source.js';
@@ -21,13 +21,13 @@ export const browserFile = (file: File): ImportFile => ({
 
 const HEAD = 16 * 1024;
 
-/** Size, modification time and the beginning as it is: without HTTPS, browsers have no hashes. */
+/** Size, modification time and the first bytes: without HTTPS, browsers provide no hashes. */
 async function identityOf(file: File): Promise<string> {
   const head = await file.slice(0, HEAD).arrayBuffer();
   return `${file.size} ${file.lastModified} ${new TextDecoder('windows-1252').decode(head)}`;
 }
 
-/** @throws FileError for the formats that only the command reads */
+/** @throws FileError for formats that only the command can read */
 async function requireText(file: File): Promise<void> {
   const magic = new TextDecoder('windows-1252').decode(await file.slice(0, 4).arrayBuffer());
   const isWorkbook = magic === 'PK\x03\x04' && /\.xls[xm]$/i.test(file.name);
@@ -76,11 +76,11 @@ async function* gunzipped(packed: Bytes, name: string): Bytes {
   }
 }
 
-/** What is parsed at once takes some milliseconds. */
+/** Parsing this many bytes takes a few milliseconds. */
 const PIECE_BYTES = 64 * 1024;
 const BUSY_MS = 12;
 
-/** Gives the browser a turn after a while, so that the page stays responsive. */
+/** Yields to the browser from time to time, so that the page stays responsive. */
 async function* inPieces(stream: ReadableStream<Uint8Array>): Bytes {
   const reader = stream.getReader();
   let turn = performance.now();
@@ -101,7 +101,7 @@ async function* inPieces(stream: ReadableStream<Uint8Array>): Bytes {
   }
 }
 
-/** Unlike a timer, it is not slowed down when another tab is shown. */
+/** Unlike a timer, this is not throttled in a background tab. */
 function nextTurn(): Promise<void> {
   return new Promise((resolve) => {
     const { port1, port2 } = new MessageChannel();

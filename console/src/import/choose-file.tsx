@@ -1,4 +1,4 @@
-/** The beginning: a place for a file, and the imports that were not finished. */
+/** The first step: choosing a file, or continuing an unfinished import. */
 import { useSignal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import { Field } from '../parts/fields.js';
@@ -40,7 +40,7 @@ export function ChooseFile({ onFile, onJob }: ChooseFileProps) {
   );
 }
 
-/** Pasted rows are a file like any other. Without a time, the same rows are the same file. */
+/** Pasted rows become a file. Without a time, the same rows are the same file. */
 export const pastedFile = (text: string): File => new File([text], 'pasted.txt', { lastModified: 0 });
 
 function PasteDialog({ onFile, onClose }: Pick<ChooseFileProps, 'onFile'> & { onClose: () => void }) {

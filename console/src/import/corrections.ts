@@ -1,4 +1,4 @@
-/** Refused records as cells that a person can correct, and back. */
+/** Converts refused records to cells that the user can correct, and back. */
 import { signal } from '@preact/signals';
 import type { Mapping } from '../../../src/import/field-mapping.js';
 import { isJson, membersOf } from '../../../src/import/json-records.js';
@@ -14,15 +14,15 @@ export interface RefusedColumn {
   readonly type: string | null;
 }
 
-/** A record to send; or what is wrong with a cell before it is sent. */
+/** A record to send, or an error found in a cell before sending. */
 export type Corrected = { record: EncodedRecord } | { column: string; message: string };
 
 export class Corrections {
-  /** What was typed, by the row's id and the column. */
+  /** The text that the user typed, by the row's id and the column. */
   readonly typed = signal<ReadonlyMap<string, ReadonlyMap<string, string>>>(new Map());
-  /** Of all fields, in their order. */
+  /** Mappings of all fields, in the fields' order. */
   private readonly mappings: readonly Mapping[];
-  /** In the order in which they were first wrong: these come first. */
+  /** Columns with errors, in the order in which these were found; they are shown first. */
   private readonly wrong = new Set<string>();
   private readonly others = new Set<string>();
   private readonly seen = new Set<string>();
@@ -32,7 +32,7 @@ export class Corrections {
     this.mappings = journal.header.plan.files[0]?.mappings ?? [];
   }
 
-  /** Those with something wrong, then the others. */
+  /** Columns with errors, then the others. */
   columns(): readonly RefusedColumn[] {
     for (const { id, record, errors } of this.journal.refused.values()) {
       if (this.seen.has(id)) continue;
@@ -50,11 +50,11 @@ export class Corrections {
     return this.known;
   }
 
-  /** The JSON text of a cell; undefined if the record does not give one. */
+  /** The JSON text of a cell; undefined if the record does not contain it. */
   jsonOf({ record }: RefusedRow, column: string): string | undefined {
     const members = membersIn(record);
     if (members !== undefined) return members.get(column);
-    // Cells that do not fit the header, as far as they go.
+    // Cells that do not fit the header are shown as far as possible.
     const cell = record.json.startsWith('[')
       ? cellsOf(record.json)[this.mappings.findIndex((mapping) => mapping.column === column)]
       : undefined;
@@ -62,7 +62,7 @@ export class Corrections {
     return isNull(cell) ? cell : this.encoded(column, this.mappingOf(column)?.type ?? null, asTyped(cell));
   }
 
-  /** As a person types it: nothing for NULL, `""` for the empty text. */
+  /** The text as a user types it: empty for NULL, `""` for the empty text. */
   textOf(row: RefusedRow, column: string): string {
     return this.typed.value.get(row.id)?.get(column) ?? asTyped(this.jsonOf(row, column));
   }
@@ -87,12 +87,12 @@ export class Corrections {
     this.typed.value = left;
   }
 
-  /** What is not an object, such as a line with a field too many, is sent only once a person has put it right. */
+  /** A record that is not an object, such as a line with too many fields, must be corrected before it can be sent. */
   canSend(row: RefusedRow): boolean {
     return this.typed.value.has(row.id) || membersIn(row.record) !== undefined;
   }
 
-  /** The record as it is now, in the forms of the file: the same rules as for its cells. */
+  /** Returns the corrected record. The file's formats apply to typed text, as for its cells. */
   corrected(row: RefusedRow): Corrected {
     const typed = this.typed.value.get(row.id) ?? new Map<string, string>();
     const members: string[] = [];
@@ -107,7 +107,7 @@ export class Corrections {
     return { record: { line: row.record.line, json: `{${members.join(',')}}` } };
   }
 
-  /** NDJSON that can be imported once it is corrected. */
+  /** Returns NDJSON that can be corrected and imported. */
   toLines(rows: readonly RefusedRow[]): string {
     const file = this.journal.header.plan.files[0]?.path ?? '';
     return rows.map(({ record, errors }) => refusedLine(file, { record, errors })).join('');
@@ -129,7 +129,9 @@ export class Corrections {
     return this.mappings.find((mapping) => mapping.column === column);
   }
 
-  /** undefined: the member is left out, so that the service makes an id, and columns that do not exist are gone. */
+  /**
+   * undefined: the member is omitted, so that the service generates an id, or a column that does not exist disappears.
+   */
   private encoded(column: string, type: string | null, text: string): string | undefined {
     if (text === '') return column === 'id' || type === null ? undefined : 'null';
     if (text === '""') return '""';

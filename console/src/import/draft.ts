@@ -1,6 +1,5 @@
 /**
- * A file that was chosen: how it is read, and which column each of its fields goes to. Nothing is sent before a person
- * agrees.
+ * A chosen file: how to read it, and which column each of its fields goes to. Nothing is sent before the user agrees.
  */
 import { computed, type Signal, signal } from '@preact/signals';
 import { CdpError, type StoreOptions, type Table } from '../../../src/client/index.js';
@@ -13,11 +12,11 @@ import type { FileRecord, ImportFile } from '../../../src/import/source.js';
 import { membersOf } from '../../../src/import/json-records.js';
 import { entered, may } from '../session.js';
 
-/** What a person decides about a field. */
+/** The user's choices for a field. */
 export interface Choice {
   readonly isTaken: boolean;
   readonly column: string;
-  /** A type of the API, or one of the epochs; for a column that exists, its own. */
+  /** A type of the API, or one of the epochs; an existing column keeps its type. */
   readonly type: string;
 }
 
@@ -30,12 +29,12 @@ export class Draft {
   readonly existing = signal<Table | undefined>(undefined);
   readonly planned = signal<Planned | null>(null);
   readonly error = signal<unknown>(null);
-  /** Rows read so far; null: not reading. */
+  /** The rows read so far; null if no file is being read. */
   readonly reading = signal<{ rows: number; share: number | null } | null>(null);
   readonly choices = signal<readonly Choice[]>([]);
-  /** What a person has changed of the guesses, by the name of the field: it outlives another way to read the file. */
+  /** The user's changes to the guesses, by field name. They survive a change of the reading options. */
   private readonly corrected = new Map<string, Partial<Choice>>();
-  /** What a person chose for records whose key a row has, and for those that are refused. */
+  /** The user's choices for records with an existing key, and for refused records. */
   readonly wantedStoring = signal<StoreOptions>({});
   /** The columns of each unique index of the table. */
   private readonly uniqueIndexes = signal<readonly (readonly string[])[]>([]);
@@ -53,7 +52,7 @@ export class Draft {
     return this.planned.value?.plan.files[0]?.mappings ?? [];
   }
 
-  /** Reads the file as the options say. */
+  /** Reads the file with the current options. */
   async read(): Promise<void> {
     const run = ++this.run;
     const isStale = () => run !== this.run;
@@ -92,7 +91,7 @@ export class Draft {
     }
   }
 
-  /** Treats the first line as a record, whose fields then need names; or as the header again. */
+  /** Treats the first line as a record, whose fields then need names, or as the header again. */
   async setHeader(isHeader: boolean): Promise<void> {
     const { columns: _, ...others } = this.options.value;
     if (isHeader) this.options.value = others;
@@ -115,7 +114,7 @@ export class Draft {
     return corrections === undefined ? guess : this.changed(guess, corrections);
   }
 
-  /** A column that exists has its own type; only its times may be written as numbers. */
+  /** An existing column keeps its type; only its times may be numbers. */
   private changed(choice: Choice, change: Partial<Choice>): Choice {
     const next = { ...choice, ...change };
     const own = this.typeOf(next.column);
@@ -123,12 +122,12 @@ export class Draft {
     return own === undefined || isEpoch ? next : { ...next, type: own };
   }
 
-  /** Of a column that exists. */
+  /** The type of an existing column. */
   typeOf(column: string): string | undefined {
     return this.existing.value?.columns.find(({ name }) => name === column)?.type;
   }
 
-  /** What is wrong with the choice for a field, so that nothing can be sent. */
+  /** An error in the choice for a field, which prevents sending; '' if there is none. */
   problemOf(field: number): string {
     const choice = this.choices.value[field];
     if (choice === undefined || !choice.isTaken) return '';
@@ -152,7 +151,7 @@ export class Draft {
       this.choices.value.every((_, i) => this.problemOf(i) === ''),
   );
 
-  /** The columns that have to be created. */
+  /** The columns that the import must create. */
   readonly newColumns = computed(() => {
     const missing = this.choices.value.filter(
       ({ isTaken, column }) => isTaken && column !== 'id' && this.typeOf(column) === undefined,
@@ -163,20 +162,20 @@ export class Draft {
     }));
   });
 
-  /** Keys by which a row can be found: those of which the file has every column. */
+  /** Keys that can identify a row: those of which the file has every column. */
   readonly keys = computed(() => {
     const taken = new Set(this.choices.value.flatMap(({ isTaken, column }) => (isTaken ? [column] : [])));
     return this.uniqueIndexes.value.filter((columns) => columns.every((column) => taken.has(column)));
   });
 
-  /** What was chosen, as far as the file allows it. */
+  /** The user's choices, as far as they apply to the file. */
   readonly storing = computed((): StoreOptions => {
     const { onConflict, resolution = 'merge', ...others } = this.wantedStoring.value;
     const key = this.keys.value.find((columns) => columns.join() === [onConflict].flat().join());
     return key === undefined ? others : { ...others, onConflict: key, resolution };
   });
 
-  /** The plan with what the person chose. */
+  /** The plan with the user's choices. */
   get plan(): ImportPlan {
     const { plan } = this.planned.value as Planned;
     const mappings = this.mappings.map((mapping, i) => {
@@ -195,7 +194,7 @@ export class Draft {
     return { ...plan, storing: this.storing.value, files: plan.files.map((file) => ({ ...file, mappings })) };
   }
 
-  /** The first values of a field, as the file has them. */
+  /** The first values of a field, as written in the file. */
   samplesOf(field: number): (string | null)[] {
     const name = this.mappings[field]?.field ?? '';
     return (this.planned.value?.first[0] ?? []).map((record) => sampleOf(record, field, name));
@@ -240,7 +239,7 @@ async function findTable(name: string): Promise<Table | undefined> {
   }
 }
 
-/** Of indexes that hold for every row, and of columns rather than expressions. */
+/** Indexes that apply to every row and contain only columns, not expressions. */
 async function uniqueIndexesOf(table: string): Promise<readonly (readonly string[])[]> {
   const indexes = await entered().client.indexes(table);
   return indexes.flatMap(({ unique, partial, valid, columns }) => {

@@ -1,4 +1,4 @@
-/** The fields of the file: their first values, and the column and type that each goes to. */
+/** The fields of the file: their first values, and the column and type of each. */
 import { REQUESTED_TYPES } from '../../../src/import/requested-types.js';
 import { oneLine } from '../results/cells.js';
 import type { Draft } from './draft.js';
@@ -93,7 +93,7 @@ function FieldRow({ draft, field }: { draft: Draft; field: number }) {
 function TypeChoice({ draft, field, name, isNew }: { draft: Draft; field: number; name: string; isNew: boolean }) {
   const { type, column, isTaken } = draft.choices.value[field] ?? { type: 'TEXT', column: '', isTaken: false };
   const own = draft.typeOf(column);
-  // A column that exists has its type; only its times may be written as numbers.
+  // An existing column keeps its type; only its times may be numbers.
   const types = isNew ? REQUESTED_TYPES : own === 'TIMESTAMP' ? [own, ...EPOCHS] : undefined;
   if (types === undefined) return <span class="mono fields-own">{own ?? type}</span>;
   return (

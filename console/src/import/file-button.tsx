@@ -1,4 +1,4 @@
-/** A button that asks for a file. */
+/** A button that opens a file chooser. */
 import type { ComponentChildren } from 'preact';
 
 interface FileButtonProps {
@@ -16,7 +16,7 @@ export const FileButton = ({ class: name, label, onFile, children }: FileButtonP
       aria-label={label}
       onChange={({ currentTarget }) => {
         const file = currentTarget.files?.[0];
-        // The same file can be chosen again.
+        // Allows choosing the same file again.
         currentTarget.value = '';
         if (file !== undefined) onFile(file);
       }}

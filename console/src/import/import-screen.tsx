@@ -1,4 +1,4 @@
-/** Import: a file is chosen, its columns are looked at, its records are sent, and what was refused is corrected. */
+/** Import: the user chooses a file, checks its columns, sends its records, and corrects refused ones. */
 import './import.css';
 import { effect, signal, useSignal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
@@ -12,10 +12,10 @@ import { StoredJournal } from './stored-journal.js';
 import type { ScreenProps } from '../screens.js';
 import { session } from '../session.js';
 
-/** It goes on while other screens are shown. */
+/** It continues while other screens are shown. */
 const current = signal<Draft | ImportJob | null>(null);
 
-// Another token is another project.
+// Another token may belong to another project.
 effect(() => {
   if (session.value !== null) return;
   current.peek()?.leave();
@@ -45,7 +45,7 @@ export function ImportScreen({ path: [table] }: ScreenProps) {
   };
 
   useEffect(() => {
-    // Of the whole page: as a rule nothing has the focus.
+    // On the whole page, because usually nothing has the focus.
     const paste = ({ target, clipboardData }: ClipboardEvent) => {
       const isOfField = target instanceof HTMLInputElement || target instanceof HTMLTextAreaElement;
       if (isOfField || current.peek() instanceof ImportJob) return;

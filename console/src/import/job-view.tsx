@@ -1,4 +1,4 @@
-/** An import on its way: how far it is, and what a person can do about it. */
+/** The progress of an import, and its controls. */
 import { useSignal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
 import { Icon } from '../parts/icon.js';
@@ -28,7 +28,7 @@ export function JobView({ job, onClose }: { job: ImportJob; onClose: () => void 
   const state = job.state.value;
   const isMoving = state === 'running' || state === 'pausing';
   const rate = useRate(job, isMoving);
-  // While batches are stored, the numbers are shown anew by the clock.
+  // While batches are being stored, a timer refreshes the numbers.
   const version = isMoving ? journal.changes.peek() : journal.changes.value;
   const refused = journal.refused.size;
   const isOver = state === 'done' || state === 'correcting';
@@ -135,10 +135,10 @@ function JobActions({ job, onClose }: { job: ImportJob; onClose: () => void }) {
   );
 }
 
-/** Rates are averages of this time. */
+/** The period over which rates are averaged. */
 const WINDOW_MS = 10_000;
 
-/** Shows the numbers anew while they move; the rows a second, and about how long the rest takes. */
+/** Refreshes the numbers while they change. Returns the rows per second, and about how long the rest takes. */
 function useRate(job: ImportJob, isMoving: boolean): { rows: number; left: string | null } {
   const tick = useSignal(0);
   const past = useRef<{ at: number; rows: number; share: number }[]>([]);
@@ -153,7 +153,7 @@ function useRate(job: ImportJob, isMoving: boolean): { rows: number; left: strin
     }, TICK_MS);
     return () => clearInterval(timer);
   }, [isMoving]);
-  // Read, so that the numbers are shown with it.
+  // Subscribes to the timer.
   void tick.value;
   const [first, last] = [past.current[0], past.current.at(-1)];
   if (first === undefined || last === undefined || last.at === first.at) return { rows: 0, left: null };

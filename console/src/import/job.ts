@@ -1,4 +1,4 @@
-/** An import that is being sent. It goes on while other screens are shown, and can be paused, resumed and corrected. */
+/** A running import. It continues while other screens are shown, and can be paused, resumed and corrected. */
 import { signal } from '@preact/signals';
 import { cutBatches } from '../../../src/client/batches.js';
 import { forEachConcurrently } from '../../../src/client/concurrency.js';
@@ -14,26 +14,28 @@ import { Corrections } from './corrections.js';
 import type { StoredJournal } from './stored-journal.js';
 
 /**
- * `waiting`: for its file, which the browser gave away when the tab was closed. `correcting`: all is sent, and refused
- * records are left.
+ * `waiting`: needs its file, to which the browser lost access when the tab was closed. `correcting`: everything has
+ * been sent, and refused records remain.
  */
 export type State = 'waiting' | 'running' | 'pausing' | 'paused' | 'failed' | 'correcting' | 'done';
 
-/** Beyond these the import pauses, since a person should look first. They bound its memory, too. */
+/**
+ * With more refused records the import pauses, because the user should look at them first. This also limits its memory.
+ */
 const REFUSED = { records: 10_000, characters: 16 * 1024 * 1024 };
 
 /**
- * Browsers open six connections to a host; two are left for other screens. With a key one, so that its last record
- * wins.
+ * Browsers open at most six connections to a host; two remain for other screens. With a key only one batch is sent at a
+ * time, so that the last record of a key wins.
  */
 const batchesAtOnce = ({ onConflict }: StoreOptions): number => (onConflict === undefined ? 4 : 1);
 
 export class ImportJob {
   readonly state = signal<State>('waiting');
   readonly error = signal<unknown>(null);
-  /** How much of the file has been read, from 0 to 1. */
+  /** The part of the file that has been read, from 0 to 1. */
   readonly share = signal(0);
-  /** Whether corrected records are on their way. */
+  /** Whether corrected records are being sent. */
   readonly isSending = signal(false);
   readonly corrections: Corrections;
   private file: ImportFile | undefined;
@@ -58,7 +60,7 @@ export class ImportJob {
     if (journal.isAtEnd) this.state.value = this.stateAtEnd();
   }
 
-  /** Whether the import waits for a person, because too many records were refused. */
+  /** Whether the import waits for the user because too many records were refused. */
   get isFull(): boolean {
     return this.journal.refused.size >= REFUSED.records || this.journal.refusedCharacters >= REFUSED.characters;
   }
@@ -67,12 +69,12 @@ export class ImportJob {
     return this.journal.header.plan.files[0]?.path ?? '';
   }
 
-  /** @throws FileError if the import was not begun with this file */
+  /** @throws FileError if the import was started with another file */
   requireFile(file: ImportFile): Promise<void> {
     return requireUnchanged(file, this.journal.header.plan.files[0]?.identity ?? null);
   }
 
-  /** Sends what the journal does not have as done. Ends when that is all, or the import is paused, or fails. */
+  /** Sends everything that is not done in the journal. Ends when all is sent, or the import is paused or fails. */
   async run(file = this.file): Promise<void> {
     if (this.state.value === 'running') return;
     const { journal } = this;
@@ -125,7 +127,7 @@ export class ImportJob {
     this.stop.abort();
   }
 
-  /** Sends records that were refused once more, as they are now. */
+  /** Sends refused records again in their corrected form. */
   async sendAgain(ids: readonly string[], records: readonly EncodedRecord[]): Promise<void> {
     this.isSending.value = true;
     try {
@@ -150,7 +152,7 @@ export class ImportJob {
     if (this.journal.isAtEnd) await this.end();
   }
 
-  /** Ends at once; what is in flight may still be stored, and the journal stays. */
+  /** Ends the import at once. Batches in flight may still be stored, and the journal stays. */
   leave(): void {
     this.stop.abort();
     this.abort.abort();
@@ -179,7 +181,7 @@ export class ImportJob {
   }
 
   private show(reader: BatchReader): void {
-    // After a pause the file is read again from its beginning.
+    // After a pause, the file is read again from its beginning.
     this.share.value = Math.max(this.share.value, reader.share ?? 0);
   }
 }

@@ -1,4 +1,6 @@
-/** What an import would do: how the file is read, and the column and type of each field, all of it to correct. */
+/**
+ * The plan of an import: how to read the file, and the column and type of each field. The user can change all of it.
+ */
 import { useSignal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import { Field, useCommitted } from '../parts/fields.js';
@@ -158,7 +160,7 @@ function TargetNote({ draft: { existing, planned, newColumns } }: { draft: Draft
   );
 }
 
-/** What is sent before the first record. */
+/** The requests that are sent before the first record. */
 function requestsOf({ table, existing, newColumns, planned }: Draft): ApiRequest[] {
   if (planned.value === null) return [];
   const path = '/api/cdp/schema/table';

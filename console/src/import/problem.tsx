@@ -1,4 +1,4 @@
-/** Why something did not work, and what to do, in the words of the screen. */
+/** Shows an error and what to do about it, in terms of the screen. */
 import { CdpError } from '../../../src/client/index.js';
 import { FileError } from '../../../src/import/file-error.js';
 import { inConsole } from './words.js';

@@ -1,18 +1,18 @@
-/** How the file is read, if the guesses from its content are wrong. */
+/** Options for reading the file, for cases where the guesses from its content are wrong. */
 import type { FileFormat } from '../../../src/import/format.js';
 import type { PlanOptions } from '../../../src/import/plan.js';
 import type { DateOrder } from '../../../src/import/timestamps.js';
 import { Check, Choice, Field, useCommitted } from '../parts/fields.js';
 import type { Draft } from './draft.js';
 
-/** In place of undefined, which a select cannot have. */
+/** Represents undefined, which a select cannot hold. */
 const GUESS = '';
 
 export function ReadOptionsForm({ draft }: { draft: Draft }) {
   const { options } = draft;
   const { format, delimiter, quotes, skipLines, columns, encoding, decimal, thousands, dates, flatten } = options.value;
   const nulls = options.value.null;
-  /** @param change undefined: as the file shows */
+  /** @param change undefined: guess from the file */
   const set = (change: { [Name in keyof PlanOptions]?: PlanOptions[Name] | undefined }) => {
     const all = Object.entries({ ...options.value, ...change }).filter(([, value]) => value !== undefined);
     options.value = Object.fromEntries(all) as unknown as PlanOptions;

@@ -1,4 +1,4 @@
-/** A cell of a refused record, with what is wrong below it. */
+/** A cell of a refused record, with its errors below. */
 import type { ErrorDetail } from '../../../src/contract/errors.js';
 import type { Corrections } from './corrections.js';
 import type { RefusedRow } from './stored-journal.js';
@@ -10,9 +10,9 @@ interface RefusedCellProps {
   readonly column: string;
   readonly colIndex: number;
   readonly width: number;
-  /** What is wrong with what was typed. */
+  /** An error in the typed text. */
   readonly found: string | undefined;
-  /** To the same cell of another record. */
+  /** Moves to the same cell of another record. */
   readonly onMove: (by: 1 | -1) => void;
 }
 
@@ -61,10 +61,10 @@ export function RefusedCell({ id, corrections, row, column, colIndex, width, fou
   );
 }
 
-/** The message without the name of the column, which stands above. */
+/** The message without the name of the column, which is shown above. */
 const messageInCell = ({ message }: ErrorDetail): string => message.replace(/^column "[^"]*": /i, '');
 
-/** What is wrong with a record as a whole, and the record if it has no cells that could be shown. */
+/** Errors of a record as a whole, and the record if it has no cells to show. */
 export function RefusedNote({ row: { record, errors }, left }: { row: RefusedRow; left: number }) {
   const messages = errors.filter(({ column }) => column === undefined).map(({ message }) => message);
   if (messages.length === 0) return null;

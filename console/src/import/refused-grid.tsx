@@ -1,6 +1,6 @@
 /**
- * Refused records: each wrong cell is red, says what is wrong, and is corrected in its place. Only the visible rows
- * exist.
+ * Refused records: each wrong cell is red, shows its errors, and can be corrected in place. Only visible rows are
+ * rendered.
  */
 import './refused.css';
 import { useSignal } from '@preact/signals';
@@ -20,12 +20,12 @@ const NARROW = 184;
 const WIDE = 240;
 const LINE = 72;
 
-/** @param version changes with the records */
+/** @param version changes when the records do */
 export function RefusedGrid({ job, version }: { job: ImportJob; version: number }) {
   const { journal, corrections } = job;
   const scroller = useRef<HTMLDivElement>(null);
   const id = useId();
-  /** What is wrong before anything is sent, by the row's id. */
+  /** Errors found before sending, by the row's id. */
   const found = useSignal<ReadonlyMap<string, { column: string; message: string }>>(new Map());
   const rows = useMemo(
     () => [...journal.refused.values()].sort((a, b) => a.record.line - b.record.line),

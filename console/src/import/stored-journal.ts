@@ -1,4 +1,4 @@
-/** The journal of an import in this browser: which batches are stored, and which records wait to be corrected. */
+/** The journal of an import in this browser: which batches are stored, and which records must be corrected. */
 import { signal } from '@preact/signals';
 import { newKey } from '../../../src/client/insert.js';
 import type { ErrorDetail } from '../../../src/contract/errors.js';
@@ -12,14 +12,14 @@ import { addHeader, addLine, allHeaders, readLines, removeLines } from './stored
 
 export interface Header extends ImportHeader {
   readonly format: number;
-  /** Id of the project. */
+  /** The project's id. */
   readonly project: string;
   readonly table: string;
 }
 
-/** A record that was refused and waits for a person. */
+/** A refused record that the user must correct or discard. */
 export interface RefusedRow {
-  /** Of the batch, and the position in it. */
+  /** The number of the batch, and the position in it. */
   readonly id: string;
   readonly record: EncodedRecord;
   readonly errors: readonly ErrorDetail[];
@@ -27,30 +27,30 @@ export interface RefusedRow {
 
 type Line =
   | (JournalLine & { refusedRows?: readonly RefusedRow[] })
-  /** Refused records are sent again, as a batch of its own. */
+  /** Refused records are sent again as a separate batch. */
   | { corrected: number; ids: readonly string[]; records: readonly EncodedRecord[] }
   | { discarded: readonly string[] }
-  /** Every batch of the file is done. */
+  /** All batches of the file are done. */
   | { atEnd: true };
 
-/** Batches of corrected records have numbers from here on, above those of any file. */
+/** Numbers of batches with corrected records start here, above those of any file. */
 const CORRECTIONS = 1_000_000_000;
 
 export class StoredJournal extends Journal<Header> {
   readonly refused = new Map<string, RefusedRow>();
-  /** Changes with what is above. */
+  /** Changes when the fields above do. */
   readonly changes = signal(0);
-  /** Characters of the refused records. */
+  /** Total characters of the refused records. */
   refusedCharacters = 0;
   isAtEnd = false;
-  /** Of each batch of corrected records that is not done. */
+  /** The records of each batch of corrections that is not done. */
   private readonly corrections = new Map<number, readonly EncodedRecord[]>();
   private nextCorrection = CORRECTIONS;
   private lineCount = 0;
 
   private constructor(
     header: Header,
-    /** Whether this browser keeps the journal, so that the import can be resumed. */
+    /** Whether this browser has saved the journal, so that the import can be resumed. */
     readonly isKept: boolean,
   ) {
     super(header);
@@ -67,7 +67,7 @@ export class StoredJournal extends Journal<Header> {
     return new StoredJournal(header, isKept);
   }
 
-  /** Those of this project that are not done, the latest first. */
+  /** The unfinished journals of this project, the newest first. */
   static async unfinished(): Promise<StoredJournal[]> {
     const project = entered().project?.id ?? '';
     const own = (await allHeaders<Header>()).filter(
@@ -85,7 +85,7 @@ export class StoredJournal extends Journal<Header> {
     );
   }
 
-  /** Nothing is left to send or to correct. */
+  /** Whether nothing is left to send or to correct. */
   get isFinished(): boolean {
     return this.isAtEnd && this.refused.size === 0 && this.corrections.size === 0;
   }
@@ -104,7 +104,10 @@ export class StoredJournal extends Journal<Header> {
     await this.add({ split: batch.number, part: part.id, into, refused: refused.length, refusedRows });
   }
 
-  /** Call this before they are sent. @returns the number of their batch */
+  /**
+   * Call this before the records are sent.
+   * @returns the number of their batch
+   */
   async addCorrection(ids: readonly string[], records: readonly EncodedRecord[]): Promise<number> {
     const number = this.nextCorrection++;
     await this.add({ corrected: number, ids, records });

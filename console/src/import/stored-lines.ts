@@ -5,7 +5,7 @@ const HEADERS = 'headers';
 const LINES = 'lines';
 let opening: Promise<IDBDatabase> | undefined;
 
-/** @throws DOMException if this browser keeps nothing, as in some private windows */
+/** @throws DOMException if this browser stores nothing, as in some private windows */
 function opened(): Promise<IDBDatabase> {
   opening ??= open();
   return opening;
@@ -39,7 +39,7 @@ export async function readLines<Line>(id: string): Promise<Line[]> {
   return (await settled((await opened()).transaction(LINES).objectStore(LINES).getAll(linesOf(id)))) as Line[];
 }
 
-/** @throws DOMException if there is a line of that number: another tab writes the same journal */
+/** @throws DOMException if a line with this number exists: another tab is writing the same journal */
 export async function addLine(id: string, number: number, line: object): Promise<void> {
   const transaction = (await opened()).transaction(LINES, 'readwrite');
   const written = new Promise<void>((resolve, reject) => {

@@ -1,4 +1,4 @@
-/** What becomes of records whose key a row has already, and of those that the service refuses. */
+/** How to treat records whose key exists already, and records that the service refuses. */
 import type { StoreOptions } from '../../../src/client/index.js';
 import { Choice } from '../parts/fields.js';
 import type { Draft } from './draft.js';

@@ -1,4 +1,4 @@
-/** What the options of `cdp import`, which advice names, are called in the console. */
+/** Labels in the console for options of `cdp import` that advice mentions. */
 const LABELS: Readonly<Record<string, string>> = {
   columns: 'First line',
   dates: 'Dates',
@@ -18,7 +18,7 @@ const LABELS: Readonly<Record<string, string>> = {
   types: 'Type',
 };
 
-/** `--dates dmy` as `“Dates” dmy`. */
+/** Turns `--dates dmy` into `“Dates” dmy`. */
 export const inConsole = (advice: string): string =>
   advice.replace(/--([a-z][a-z-]*)/g, (flag, name: string) => {
     const label = LABELS[name];

@@ -1,4 +1,4 @@
-/** The admin API: what the screens of an operator ask for, and the requests that their forms send. */
+/** The admin API: the requests of the operator's screens and forms. */
 import type { AuditAnswer } from '../../../src/contract/wire/audit.js';
 import type { MovePlanAnswer, MovesAnswer, PlannedMove, RebalanceAnswer } from '../../../src/contract/wire/moves.js';
 import type { Project, ProjectsAnswer } from '../../../src/contract/wire/projects.js';
@@ -53,7 +53,7 @@ export const activateProject = (project: string): ApiRequest => ({
   path: pathOf(project, 'activate'),
 });
 
-/** @param now ends what still runs */
+/** @param now aborts requests that are still running */
 export const deactivateProject = (project: string, now: boolean): ApiRequest => ({
   method: 'POST',
   path: `${pathOf(project, 'deactivate')}${now ? '?now=true' : ''}`,
@@ -87,11 +87,11 @@ export const cancelRequest = (project: string, id: string): ApiRequest => ({
   path: pathOf(project, 'requests', id),
 });
 
-/** The last 100, the newest first. */
+/** The last 100 moves, the newest first. */
 export const listMoves = async (): Promise<MovesAnswer['moves']> =>
   (await send<MovesAnswer>({ method: 'GET', path: `${ADMIN}/moves` })).moves;
 
-/** What a rebalance would move now. */
+/** The moves that a rebalance would make now. */
 export const planRebalance = async (): Promise<readonly PlannedMove[]> =>
   (await send<RebalanceAnswer>({ method: 'GET', path: `${ADMIN}/rebalance` })).moves;
 

@@ -1,4 +1,4 @@
-/** Who did what: the audit log with its filters, which are part of the address, a page at a time. */
+/** The audit log, one page at a time. Its filters are part of the URL. */
 import './operate.css';
 import { AUDIT_OPERATIONS } from '../../../src/contract/audit.js';
 import type { AuditEntry } from '../../../src/contract/wire/audit.js';

@@ -1,4 +1,4 @@
-/** All that the API says of one thing, by its names. */
+/** All fields of an object of the API, by their names. */
 export const Facts = ({ of }: { of: object }) => (
   <dl class="facts-list">
     {flat(of).map(([name, value]) => (
@@ -10,7 +10,7 @@ export const Facts = ({ of }: { of: object }) => (
   </dl>
 );
 
-/** Without what is null; `facts.version` for what is within. */
+/** Skips null, and names nested fields like `facts.version`. */
 const flat = (of: object, path = ''): [string, string][] =>
   (Object.entries(of) as [string, string | number | boolean | object | null][]).flatMap(([name, value]) => {
     if (value === null) return [];

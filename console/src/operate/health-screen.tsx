@@ -1,4 +1,4 @@
-/** How the service does: small charts of its metrics for as long as the page is open. */
+/** The health of the service: small charts of its metrics while the page is open. */
 import './operate.css';
 import { useSignal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
@@ -11,7 +11,7 @@ import { Sparkline } from './sparkline.js';
 const EVERY_MS = 2_000;
 /** Five minutes. */
 const ROOM = 150;
-/** The 99th percentile of fewer would jump. */
+/** The 99th percentile of fewer samples would fluctuate. */
 const WINDOW = 15;
 
 const REQUESTS = 'cdp_http_requests_total';

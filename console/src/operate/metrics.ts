@@ -1,16 +1,16 @@
-/** The service's metrics: Prometheus's text format, and what happened between two looks at them. */
+/** Reads the service's metrics in Prometheus's text format, and computes the changes between two samples. */
 import { entered, watchedFetch } from '../session.js';
 
-/** The values of each metric by its labels, as they are written. */
+/** The values of each metric, by its labels as written. */
 export type Metrics = ReadonlyMap<string, ReadonlyMap<string, number>>;
 
-/** A look, and when it was taken on the clock of `performance.now()`. */
+/** A sample, and its time by `performance.now()`. */
 export interface Look {
   readonly at: number;
   readonly metrics: Metrics;
 }
 
-/** @throws Error for people */
+/** @throws Error with a message for the user */
 export async function look(): Promise<Look> {
   const headers = { authorization: `Bearer ${entered().token}` };
   const response = await watchedFetch('/metrics', { headers }).catch(() => {
@@ -34,7 +34,7 @@ export function read(text: string): Metrics {
   return metrics;
 }
 
-/** The sum over all labels that match; undefined: there is no such metric. */
+/** The sum over all matching labels; undefined if the metric does not exist. */
 export function total({ metrics }: Look, name: string, labels = /(?:)/): number | undefined {
   const values = metrics.get(name);
   if (values === undefined) return undefined;
@@ -43,15 +43,15 @@ export function total({ metrics }: Look, name: string, labels = /(?:)/): number 
   return sum;
 }
 
-/** The growth of a counter in a second. A service that has started again counts from 0. */
+/** The growth of a counter per second. After a restart of the service, it counts from 0. */
 export function rate(before: Look, after: Look, name: string, labels?: RegExp): number {
   const [from = 0, to = 0] = [total(before, name, labels), total(after, name, labels)];
   return ((to >= from ? to - from : to) * 1_000) / (after.at - before.at);
 }
 
 /**
- * A quantile of what was observed between two looks, by the upper bounds of a histogram's buckets, as Prometheus
- * estimates it; null: nothing was.
+ * A quantile of the observations between two samples, estimated from a histogram's buckets as in Prometheus; null if
+ * there were none.
  */
 export function quantile(before: Look, after: Look, name: string, share: number): number | null {
   const bounds = new Map<number, number>();
@@ -80,5 +80,5 @@ export function quantile(before: Look, after: Look, name: string, share: number)
   return lower;
 }
 
-/** Not the files of this page, nor the looks themselves. */
+/** Excludes requests for the files of this page and for metrics. */
 export const OF_API = /route="\/api\//;

@@ -1,4 +1,4 @@
-/** A project moves to another server: what prevents it is shown first. */
+/** A form that moves a project to another server. It shows first what prevents the move. */
 import { useSignal } from '@preact/signals';
 import type { Server } from '../../../src/contract/wire/servers.js';
 import { ActionForm } from '../parts/action-form.js';
@@ -11,7 +11,7 @@ import { moveProject, planMove } from './admin-api.js';
 interface MoveFormProps {
   readonly project: string;
   readonly from: string;
-  /** The first choice. */
+  /** The default choice. */
   readonly to?: string | undefined;
   readonly servers: readonly Server[];
   readonly onClose: () => void;

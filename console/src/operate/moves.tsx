@@ -1,4 +1,4 @@
-/** Moves of projects between servers: those that a rebalance would make, those that run, and the last that ended. */
+/** Moves of projects between servers: those that a rebalance would make, running ones, and the last ones that ended. */
 import type { Move, PlannedMove } from '../../../src/contract/wire/moves.js';
 import type { Server } from '../../../src/contract/wire/servers.js';
 import { ActionForm } from '../parts/action-form.js';
@@ -15,7 +15,7 @@ import { Status } from './status.js';
 
 const EVERY_MS = 3_000;
 
-/** Until these are over, a move can be canceled. */
+/** In these states, a move can be canceled. */
 const BEFORE_SWITCH = ['preparing', 'fencing', 'copying', 'verifying'];
 
 export function Moves({ servers }: { servers: readonly Server[] }) {
@@ -118,7 +118,7 @@ const MoveTable = ({ moves, onCancel }: { moves: readonly Move[]; onCancel: (mov
   />
 );
 
-/** What the command `cdp rebalance` lists; it is asked again when the servers or their projects change. */
+/** The list of the command `cdp rebalance`. It is loaded again when the servers or their projects change. */
 function Rebalance({ servers, onMove }: { servers: readonly Server[]; onMove: () => void }) {
   const key = servers.map(({ name, status, projects }) => `${name} ${status} ${projects}`).join();
   const { value: planned = [] } = useLoaded(planRebalance, key);

@@ -1,4 +1,4 @@
-/** One project: its size and quota, its tokens, and what can be done with it. */
+/** One project: its size and quota, its tokens, and actions. */
 import { useSignal } from '@preact/signals';
 import type { JSX } from 'preact';
 import type { Project } from '../../../src/contract/wire/projects.js';

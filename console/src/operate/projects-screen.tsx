@@ -1,4 +1,4 @@
-/** All projects of the service: what each takes, and a way to make another. */
+/** All projects of the service with their sizes, and a form for a new one. */
 import './operate.css';
 import { useSignal } from '@preact/signals';
 import type { Project } from '../../../src/contract/wire/projects.js';

@@ -1,4 +1,4 @@
-/** What runs in the databases now, of all projects, and a way to end it. */
+/** The running requests of all projects, which the operator can cancel. */
 import './operate.css';
 import type { RunningRequest } from '../../../src/contract/wire/requests.js';
 import { Alert } from '../parts/alert.js';

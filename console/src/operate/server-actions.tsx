@@ -1,4 +1,4 @@
-/** What an operator does with a server: a check, and whether it takes projects. */
+/** Actions of an operator on a server: a check, and changes of its status. */
 import type { CheckedServerAnswer } from '../../../src/contract/wire/servers.js';
 import type { ServerStatus } from '../../../src/contract/servers.js';
 import { ActionForm } from '../parts/action-form.js';

@@ -1,4 +1,4 @@
-/** The Postgres servers that projects live on, what changes them, and the moves between them. */
+/** The Postgres servers on which projects live, actions on them, and moves between them. */
 import './operate.css';
 import type { Server } from '../../../src/contract/wire/servers.js';
 import { SERVER_STATUSES, type ServerStatus } from '../../../src/contract/servers.js';

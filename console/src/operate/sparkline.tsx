@@ -1,12 +1,12 @@
 /** A small chart of the last minutes: its name, its last value, and a line. */
 interface SparklineProps {
   label: string;
-  /** The oldest first; null: not known then. */
+  /** The oldest first; null: unknown at that time. */
   values: readonly (number | null)[];
-  /** As many as fit from left to right. */
+  /** The number of values from left to right. */
   room: number;
   format: (value: number) => string;
-  /** What it means, for who does not know. */
+  /** Explains the value. */
   hint: string;
 }
 

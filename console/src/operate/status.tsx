@@ -1,4 +1,4 @@
-/** Whether a project serves requests; in words, since colours alone say nothing to some. */
+/** Whether a project accepts requests. As text, because color alone is not accessible to everyone. */
 export const Status = ({ status }: { status: string }) => (
   <span class="status" data-status={status}>
     {status}

@@ -1,4 +1,4 @@
-/** The tokens of a project: made, shown once, revoked. */
+/** The tokens of a project: a new one is shown only once; each can be revoked. */
 import { useSignal } from '@preact/signals';
 import { type Scope, SCOPES } from '../../../src/contract/names.js';
 import type { CreateTokenAnswer, Token } from '../../../src/contract/wire/tokens.js';

@@ -1,4 +1,4 @@
-/** A dialog that changes something: what will be sent, as curl too, and why it was refused. */
+/** A dialog that changes something. It shows the request, also as a curl command, and the error if it is refused. */
 import { useSignal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
 import { Alert } from './alert.js';
@@ -9,15 +9,15 @@ import { explain } from './loaded.js';
 
 interface ActionFormProps<Answer> {
   title: string;
-  /** The word on the button. */
+  /** The label of the button. */
   action: string;
-  /** The word on the other one. */
+  /** The label of the other button. */
   keep?: string;
-  /** What the toast says afterwards. */
+  /** The message of the toast afterwards. */
   done: string | ((answer: Answer) => string);
-  /** null: something is missing yet. */
+  /** null: the form is incomplete. */
   request: ApiRequest | null;
-  /** What sends it, if one request is not all. */
+  /** Sends the change if it needs more than this request. */
   run?: () => Promise<Answer>;
   isDangerous?: boolean;
   onClose: () => void;

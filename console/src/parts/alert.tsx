@@ -1,4 +1,4 @@
-/** What went wrong; screen readers say it at once. */
+/** An error message, which screen readers announce at once. */
 import type { ComponentChildren } from 'preact';
 
 export const Alert = ({ children }: { children: ComponentChildren }) => (

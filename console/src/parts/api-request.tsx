@@ -1,4 +1,4 @@
-/** A request to the API as the console sends it, and as a command that does the same. */
+/** A request to the API as the console sends it, and as an equivalent command. */
 import { Transport } from '../../../src/client/transport.js';
 import { entered, watchedFetch } from '../session.js';
 import { copyText } from './clipboard.js';
@@ -6,7 +6,7 @@ import { IconButton } from './icon.js';
 
 export interface ApiRequest {
   readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE';
-  /** From `/api/cdp` on, encoded. */
+  /** The path from `/api/cdp` on, encoded. */
   readonly path: string;
   readonly body?: object;
 }
@@ -23,7 +23,7 @@ export function send<Answer>({ method, path, body }: ApiRequest, signal?: AbortS
   });
 }
 
-/** For a shell: the token is in a variable, so that it gets neither on the screen nor into a history. */
+/** The command for a shell. The token is in a variable, so that it appears neither on the screen nor in a history. */
 export function curlOf({ method, path, body }: ApiRequest): string {
   const quoted = (text: string) => `'${text.replaceAll("'", "'\\''")}'`;
   const lines = [

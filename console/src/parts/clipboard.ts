@@ -1,7 +1,7 @@
-/** Into the clipboard, over plain HTTP too, where browsers have no `navigator.clipboard`. */
+/** Copies text to the clipboard, even over plain HTTP, where browsers have no `navigator.clipboard`. */
 import { say } from './toast.js';
 
-/** @param done what the toast says if it is there */
+/** @param done the message of the toast if the copy succeeds */
 export async function copyText(text: string, done: string): Promise<void> {
   const isCopied = (await copyByClipboard(text)) || copyByEvent(text);
   say(isCopied ? done : 'The browser did not allow the copy. Select the text and copy it yourself.');
@@ -12,7 +12,7 @@ async function copyByClipboard(text: string): Promise<boolean> {
   if (clipboard === undefined) return false;
   return clipboard.writeText(text).then(
     () => true,
-    // Not allowed here; the older way may be.
+    // Not allowed here; the older API may be.
     () => false,
   );
 }
@@ -23,7 +23,7 @@ function copyByEvent(text: string): boolean {
     event.preventDefault();
   };
   document.addEventListener('copy', set, { once: true, capture: true });
-  // Deprecated, and the only one there is without TLS.
+  // Deprecated, but the only API without TLS.
   const isCopied = document.execCommand('copy');
   document.removeEventListener('copy', set, { capture: true });
   return isCopied;

@@ -1,4 +1,4 @@
-/** A modal dialog: the browser's own, which keeps the focus and closes with Escape. Its first field has the focus. */
+/** A modal dialog. The browser's own keeps the focus inside and closes with Escape. The first field gets the focus. */
 import { useSignal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
 import { useId, useLayoutEffect, useRef } from 'preact/hooks';
@@ -17,7 +17,7 @@ export function Dialog({ title, onClose, children }: DialogProps) {
     const dialog = element.current;
     dialog?.showModal();
     dialog?.querySelector<HTMLElement>('input, select, textarea, [autofocus]')?.focus();
-    // Before it is gone: that gives the focus back to what had it.
+    // While it still exists, so that the focus returns to where it was.
     return () => dialog?.close();
   }, []);
   return (
@@ -41,7 +41,7 @@ export function Dialog({ title, onClose, children }: DialogProps) {
 
 type Make = (close: () => void) => ComponentChildren;
 
-/** A place for one dialog at a time. One that opens another and then closes leaves the other open. */
+/** Shows one dialog at a time. If a dialog opens another one and then closes, the other one stays open. */
 export function useDialog(): { readonly dialog: ComponentChildren; readonly open: (make: Make) => void } {
   const shown = useSignal<{ readonly make: Make } | null>(null);
   const current = shown.value;

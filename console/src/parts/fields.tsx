@@ -1,4 +1,4 @@
-/** Fields of forms, each with its label. */
+/** Form fields with labels. */
 import { useSignal } from '@preact/signals';
 import type { ComponentChildren, PartialInputHTMLAttributes, TargetedEvent } from 'preact';
 
@@ -15,7 +15,7 @@ export const Field = ({ label, children }: Labeled & { children: ComponentChildr
 
 type Input = Omit<PartialInputHTMLAttributes<HTMLInputElement>, 'label' | 'role' | 'type' | 'value' | 'onInput'>;
 
-/** @param props.text a signal that has what is typed; all else goes to the input */
+/** @param props.text a signal with the typed text; other properties go to the input */
 export const TextField = ({ label, text, ...input }: Labeled & Input & { readonly text: { value: string } }) => (
   <Field label={label}>
     <input
@@ -29,7 +29,7 @@ export const TextField = ({ label, text, ...input }: Labeled & Input & { readonl
   </Field>
 );
 
-/** For an input whose text counts once the person leaves it; until then, no render takes away what is typed. */
+/** For an input whose text takes effect when it loses the focus. Until then, no render replaces the typed text. */
 export function useCommitted(value: string, onCommit: (value: string) => void) {
   const typed = useSignal<string | null>(null);
   return {

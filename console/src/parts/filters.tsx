@@ -1,9 +1,9 @@
-/** Filters of a list, as a form. They are part of the address, so that a filtered list can be bookmarked. */
+/** A form with the filters of a list. They are part of the URL, so that a filtered list can be bookmarked. */
 import type { ComponentChildren } from 'preact';
 import { Field } from './fields.js';
 import { linkTo, routeQuery } from '../route.js';
 
-/** The names of its fields are those in the address. */
+/** The names of its fields are those in the URL. */
 export function Filters({ screen, children }: { screen: string; children: ComponentChildren }) {
   const apply = (event: Event) => {
     event.preventDefault();
@@ -50,7 +50,7 @@ export const TextFilter = ({ name, label, list }: FilterProps & { list?: string 
   </Field>
 );
 
-/** The empty choice is all. */
+/** The empty choice means all. */
 export const ChoiceFilter = ({ name, label, choices }: FilterProps & { choices: readonly string[] }) => (
   <Field label={label}>
     <select name={name}>
@@ -63,7 +63,7 @@ export const ChoiceFilter = ({ name, label, choices }: FilterProps & { choices: 
   </Field>
 );
 
-/** `since` and `until`, in the person's time zone. */
+/** `since` and `until` in the user's time zone. */
 export const TimeFilters = () => (
   <>
     {(['since', 'until'] as const).map((name) => (
@@ -74,14 +74,14 @@ export const TimeFilters = () => (
   </>
 );
 
-/** As an input of local time takes it. */
+/** The value of an input for local time. */
 function local(time: string | null): string {
   const date = new Date(time ?? '');
   if (Number.isNaN(date.getTime())) return '';
   return new Date(date.getTime() - date.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
 }
 
-/** Those of the filters that the address has. */
+/** The filters that are in the URL. */
 export function filtersIn(query: URLSearchParams, names: readonly string[]): URLSearchParams {
   const filters = new URLSearchParams();
   for (const name of names) {

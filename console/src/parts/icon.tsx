@@ -1,4 +1,4 @@
-/** Line drawings on a grid of 16, in the colour of the text around them. Names for screen readers are next to them. */
+/** Line drawings on a grid of 16, in the color of the surrounding text. Names for screen readers are next to them. */
 import type { HTMLAttributes } from 'preact';
 
 const PATHS = {
@@ -42,7 +42,7 @@ export const Icon = ({ name }: { name: IconName }) => (
 
 interface IconButtonProps extends Pick<HTMLAttributes<HTMLButtonElement>, 'title' | 'onClick' | 'aria-expanded'> {
   readonly icon: IconName;
-  /** For screen readers, and for the mouse if there is no title. */
+  /** For screen readers, and for the pointer if there is no title. */
   readonly label: string;
   readonly disabled?: boolean;
 }

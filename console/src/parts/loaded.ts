@@ -1,19 +1,17 @@
-/** What a screen has asked the service for: loading, there, or refused. */
+/** The data that a screen has requested: loading, available, or refused. */
 import { useSignal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import { CdpError } from '../../../src/client/index.js';
 
 export interface Loaded<T> {
-  /** The last that was there; undefined: nothing yet. */
+  /** The last value; undefined: none yet. */
   readonly value: T | undefined;
-  /** Why the last attempt failed. */
+  /** The error of the last attempt; '' if it succeeded. */
   readonly error: string;
   readonly reload: () => Promise<void>;
 }
 
-/**
- * @param load called at once, when `key` changes, and every `everyMs` while the page is visible
- */
+/** @param load called at once, when `key` changes, and every `everyMs` while the page is visible */
 export function useLoaded<T>(load: () => Promise<T>, key: string, everyMs?: number): Loaded<T> {
   const value = useSignal<T | undefined>(undefined);
   const error = useSignal('');

@@ -1,4 +1,4 @@
-/** A button that opens a short list of actions, with the keys that the ARIA guide gives to menus. */
+/** A button that opens a short list of actions, with the keys that the ARIA guide specifies for menus. */
 import { useSignal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';

@@ -1,4 +1,4 @@
-/** Numbers for people. */
+/** Formats numbers for people. */
 const whole = new Intl.NumberFormat('en');
 
 export const count = (n: number): string => whole.format(n);
@@ -7,12 +7,12 @@ export const counted = (n: number, what: string): string => `${count(n)} ${what}
 
 export const duration = (ms: number): string => (ms < 1_000 ? `${Math.round(ms)} ms` : `${(ms / 1_000).toFixed(1)} s`);
 
-/** The same with two digits below 10 ms, for what is measured in microseconds. */
+/** The same, but with two digits below 10 ms, for values measured in microseconds. */
 export const exactDuration = (ms: number): string => (ms > 0 && ms < 9.95 ? `${ms.toPrecision(2)} ms` : duration(ms));
 
 const UNITS = ['bytes', 'kB', 'MB', 'GB', 'TB'];
 
-/** In steps of 1,024, as Postgres's pg_size_pretty. */
+/** In steps of 1,024, like Postgres's pg_size_pretty. */
 export function size(bytes: number): string {
   let value = bytes;
   let unit = 0;

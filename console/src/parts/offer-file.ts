@@ -1,4 +1,4 @@
-/** Gives the person a file, which the browser puts where it puts downloads. */
+/** Offers a file to the user as a download. */
 export function offerFile(blob: Blob, name: string): void {
   const link = document.createElement('a');
   link.href = URL.createObjectURL(blob);

@@ -1,24 +1,24 @@
-/** A list that comes page by page: the first at once, the others when they are asked for. */
+/** A list that is loaded in pages: the first at once, others on request. */
 import { useSignal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import { explain } from './loaded.js';
 
 export interface Page<Item> {
   readonly items: readonly Item[];
-  /** What the next page begins with; null: there is none. */
+  /** The start of the next page; null: there is none. */
   readonly next: string | null;
 }
 
 export interface Pages<Item> {
-  /** Those that are there; null: none yet. */
+  /** The loaded items; null: none yet. */
   readonly items: readonly Item[] | null;
   readonly error: string;
-  /** null: there are no more. */
+  /** null: there are no more pages. */
   readonly loadMore: (() => void) | null;
   readonly reload: () => void;
 }
 
-/** @param load called at once, and when `key` changes, with null for the first page */
+/** @param load called at once and when `key` changes, with null for the first page */
 export function usePages<Item>(load: (from: string | null) => Promise<Page<Item>>, key: string): Pages<Item> {
   const items = useSignal<readonly Item[] | null>(null);
   const next = useSignal<string | null>(null);

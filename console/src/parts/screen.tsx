@@ -1,4 +1,4 @@
-/** The frame of a screen: its heading, what can be done, and what it shows. */
+/** The frame of a screen: its heading, actions and content. */
 import type { ComponentChildren } from 'preact';
 
 interface ScreenProps {
@@ -8,7 +8,7 @@ interface ScreenProps {
   readonly actions?: ComponentChildren;
   readonly isBusy: boolean;
   readonly isWide?: boolean;
-  /** Nothing in it takes the focus: it does itself, so that keys can scroll it. */
+  /** Takes the focus itself, because nothing in it does, so that keys can scroll it. */
   readonly isFocusable?: boolean;
   readonly children: ComponentChildren;
 }

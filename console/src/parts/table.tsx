@@ -1,13 +1,13 @@
-/** A list of things as a table, which scrolls where it is too wide. */
+/** A list as a table, which scrolls if it is too wide. */
 import type { ComponentChildren } from 'preact';
 
 export interface Column<Row> {
   readonly title: string;
-  /** Of buttons: only screen readers say the title. */
+  /** For columns of buttons: the title is only for screen readers. */
   readonly isTitleHidden?: true;
-  /** Its cells are the headers of their rows; without such a column, those of the first are. */
+  /** Its cells are the headers of their rows. Without such a column, those of the first column are. */
   readonly isHeader?: true;
-  /** Classes of the title and the cells, and those that only the cells have. */
+  /** `class` applies to the title and the cells, `cells` only to the cells. */
   readonly class?: string;
   readonly cells?: string | ((row: Row) => string);
   readonly hint?: (row: Row) => string;
@@ -20,7 +20,7 @@ interface TableProps<Row> {
   readonly keyOf: (row: Row) => string;
   readonly columns: readonly Column<Row>[];
   readonly classOf?: (row: Row) => string;
-  /** Classes of the table, and of what scrolls it. */
+  /** Classes of the table and of its scroll container. */
   readonly class?: string;
   readonly frame?: string;
 }

@@ -1,4 +1,4 @@
-/** Goes through system, light and dark. */
+/** Cycles through system, light and dark. */
 import { nextTheme, theme } from '../theme.js';
 import { IconButton } from './icon.js';
 

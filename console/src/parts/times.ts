@@ -1,4 +1,4 @@
-/** Times for people, in their time zone. */
+/** Formats times for people, in their time zone. */
 const DAY = { day: 'numeric', month: 'short' } as const;
 const TIME = { hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23' } as const;
 

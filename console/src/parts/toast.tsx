@@ -1,9 +1,9 @@
-/** A short message about what was just done, which screen readers say, and perhaps a way to take it back. */
+/** A short message about the last action, which screen readers announce. It may offer to undo the action. */
 import { signal } from '@preact/signals';
 
 interface Message {
   readonly text: string;
-  /** Takes it back. */
+  /** Undoes the action. */
   readonly undo?: (() => void) | undefined;
 }
 

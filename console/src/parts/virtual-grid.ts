@@ -1,4 +1,4 @@
-/** A grid of which only the visible cells exist; a row of titles and a column of numbers stay in view. */
+/** A grid that renders only visible cells. A row of titles and a column of numbers stay in view. */
 import './virtual-grid.css';
 import type { RefObject } from 'preact';
 import { useEffect } from 'preact/hooks';
@@ -9,9 +9,9 @@ export const HEADER = 44;
 
 interface GridSize {
   readonly rows: number;
-  /** In pixels, as all of these. */
+  /** In pixels, like the others. */
   readonly rowHeight: number;
-  /** The same array until one of them changes. */
+  /** The same array until a width changes. */
   readonly widths: readonly number[];
   /** The width of the column of numbers. */
   readonly gutter: number;

@@ -1,4 +1,4 @@
-/** The end of records in the quarantine. */
+/** Deletes records from the quarantine. */
 import type { DropQuarantineAnswer } from '../../../src/contract/wire/quarantine.js';
 import { ActionForm } from '../parts/action-form.js';
 import { counted } from '../parts/numbers.js';

@@ -1,6 +1,6 @@
 /**
- * Records that an insert with `on_error=quarantine` refused and kept: what is wrong with each, another try, or the end
- * of them.
+ * Records that an insert with `on_error=quarantine` refused and kept: shows their errors, retries them, or deletes
+ * them.
  */
 import '../operate/operate.css';
 import '../results/result-view.css';
@@ -23,7 +23,7 @@ import { Replay } from './replay.js';
 
 const FILTERS = ['table', 'error', 'column', 'since', 'until', 'id'] as const;
 
-/** Which records an action is about: by the names of the API. */
+/** Selects the records of an action, by the API's names. */
 export type Filter = Readonly<Partial<Record<(typeof FILTERS)[number], string>>>;
 
 type Action = 'replay' | 'drop';

@@ -1,4 +1,4 @@
-/** Another try for records in the quarantine, with other names of keys or fixed values if they need them. */
+/** Retries records in the quarantine, on request with renamed keys or fixed values. */
 import { useSignal } from '@preact/signals';
 import type { ReplayResult } from '../../../src/client/index.js';
 import { ActionForm } from '../parts/action-form.js';
@@ -17,7 +17,7 @@ interface Change {
 
 interface ReplayProps {
   readonly filter: Filter;
-  /** Of the records that are shown. */
+  /** The tables of the records shown. */
   readonly tables: readonly string[];
   readonly onClose: () => void;
   readonly onDone: () => void;
@@ -111,7 +111,7 @@ const WORDS = new Map<string, boolean | null>([
   ['false', false],
 ]);
 
-/** Without those whose key is not filled in yet. */
+/** Skips changes whose key is still empty. */
 function changesOf(changes: readonly Change[]) {
   const named = changes.filter(({ key }) => key !== '');
   const rename = named.filter(({ kind, to }) => kind === 'rename' && to !== '').map(({ key, to }) => [key, to]);

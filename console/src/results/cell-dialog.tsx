@@ -1,4 +1,4 @@
-/** One value, whole. */
+/** Shows a whole value. */
 import { copyText } from '../parts/clipboard.js';
 import { Dialog } from '../parts/dialog.js';
 import { Icon } from '../parts/icon.js';
@@ -7,7 +7,7 @@ import { type Cell, isNull, textOf } from './cells.js';
 import { JsonTree } from './json-tree.js';
 import type { ResultColumn } from './result.js';
 
-/** What the page shows at once of a text; the copy has all of it. */
+/** The page shows at most this many characters of a text; the copy has all of them. */
 const SHOWN = 500_000;
 
 export interface ShownCell {

@@ -1,12 +1,15 @@
-/** Cells as their JSON text, so that every digit stays as Postgres has it: `JSON.parse` would round numbers. */
+/** Cells as JSON text, so that no digit is lost: `JSON.parse` would round numbers. */
 
-/** One value of a row: its JSON text. */
+/** The JSON text of a value in a row. */
 export type Cell = string;
 
-/** What has a meaning outside of strings. */
+/** Characters with a meaning outside of strings. */
 const MARK = /[",[\]{}]/g;
 
-/** The elements of a JSON array, or the members of an object. @param line valid JSON, as the service writes it */
+/**
+ * Splits a JSON array into its elements, or an object into its members.
+ * @param line valid JSON, as the service writes it
+ */
 export function cellsOf(line: string): Cell[] {
   const cells: Cell[] = [];
   let depth = 0;
@@ -42,7 +45,7 @@ export const isNull = (cell: Cell): boolean => cell === 'null';
 
 export const isJsonType = (type: string): boolean => /^jsonb?$/i.test(type);
 
-/** What Postgres would print: strings without their quotes; json as it is written. */
+/** The text that Postgres would print: strings without their quotes, json as written. */
 export function textOf(cell: Cell, type: string): string {
   return cell.startsWith('"') && !isJsonType(type) ? (JSON.parse(cell) as string) : cell;
 }
@@ -51,30 +54,33 @@ const NUMERIC = /^(integer|smallint|bigint|float|real|double precision|numeric|m
 
 export const isNumeric = (type: string): boolean => NUMERIC.test(type) && !type.endsWith('[]');
 
-/** The longest text that a cell of the grid shows; the viewer shows all. */
+/** The most characters that a cell of the grid shows; the viewer shows all of them. */
 const SHOWN = 300;
 
 /** One line for the grid. */
 export function preview(cell: Cell, type: string): string {
-  // A long value is cut before it is read: 1 MiB in each cell must not slow the grid.
+  // A long value is cut before it is parsed: 1 MiB in each cell must not slow down the grid.
   const text = cell.length > 4 * SHOWN && cell.startsWith('"') ? cutString(cell) : textOf(cell, type);
   return oneLine(text);
 }
 
-/** Control characters as pictures, so that none is mistaken for a space. */
+/** Replaces control characters by visible symbols, so that they are not mistaken for spaces. */
 export function oneLine(text: string): string {
   const short = text.length > SHOWN ? `${text.slice(0, SHOWN)}…` : text;
   return short.replace(/\r\n|[\n\r]/g, '⏎').replaceAll('\t', '⇥');
 }
 
-/** The beginning of a long JSON string, without half an escape sequence at its end. */
+/** The beginning of a long JSON string, without an incomplete escape sequence at its end. */
 function cutString(cell: Cell): string {
   const part = cell.slice(1, 2 * SHOWN).replace(/\\(?:u[0-9a-fA-F]{0,3})?$/, '');
   const odd = /(?:^|[^\\])(?:\\\\)*\\$/.test(part) ? part.slice(0, -1) : part;
   return `${JSON.parse(`"${odd}"`) as string}…`;
 }
 
-/** The members of a JSON object, each value as its text. @param text valid JSON */
+/**
+ * The members of a JSON object, each value as its text.
+ * @param text valid JSON
+ */
 export function membersOf(text: string): Map<string, string> {
   const members = new Map<string, string>();
   for (const member of cellsOf(text)) {

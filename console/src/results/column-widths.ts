@@ -1,6 +1,6 @@
 /**
- * How wide the columns of a grid are: as the person made them, else as their names, types and first rows want, within
- * reason.
+ * The widths of a grid's columns: as set by the user, otherwise as their names, types and first rows require, within
+ * limits.
  */
 import { preview } from './cells.js';
 import type { Result } from './result.js';
@@ -9,16 +9,16 @@ const ROWS = 50;
 const NARROWEST = 64;
 const WIDEST = 360;
 
-/** More are wider than the widest column. */
+/** Texts with more characters are wider than the widest column. */
 const CHARACTERS = 100;
 
 /** Padding and border (grid.css), and a pixel for fractions. */
 const AROUND = 22;
 
-/** Which font is there and how wide its characters are differs from machine to machine, so that texts are measured. */
+/** Measures texts, because fonts and the widths of their characters differ between machines. */
 export function columnWidths(result: Result): number[] {
   const context = document.createElement('canvas').getContext('2d') as CanvasRenderingContext2D;
-  // The widest of those in grid.css.
+  // The widest font in grid.css.
   context.font = `600 13px ${getComputedStyle(document.documentElement).getPropertyValue('--mono')}`;
   const widthOf = (text: string) => context.measureText(text.slice(0, CHARACTERS)).width;
   const sample = Array.from({ length: Math.min(ROWS, result.held) }, (_, row) => result.cells(row));
@@ -29,10 +29,10 @@ export function columnWidths(result: Result): number[] {
   });
 }
 
-/** Pixels by the names of the columns, for those that the person made wider or narrower. */
+/** Widths in pixels by column name, for columns that the user has resized. */
 export type OwnWidths = ReadonlyMap<string, number>;
 
-/** @param width undefined: as it was before */
+/** @param width undefined: the suggested width */
 export function withWidth(own: OwnWidths, name: string, width: number | undefined): OwnWidths {
   const widths = new Map(own);
   if (width === undefined) widths.delete(name);
@@ -40,7 +40,7 @@ export function withWidth(own: OwnWidths, name: string, width: number | undefine
   return widths;
 }
 
-/** What a key does to the width of a column: `null` for one that does nothing. */
+/** The width after a key; `undefined` for the suggested width, `null` for a key that does nothing. */
 export function keyedWidth(key: string, width: number): number | undefined | null {
   if (key === '+' || key === '=') return width + 16;
   if (key === '-') return width - 16;

@@ -7,7 +7,7 @@ export interface Rectangle {
   readonly rows: readonly (readonly Cell[])[];
 }
 
-/** As spreadsheets read it: a value with a tab, a line break or a quote is quoted. NULL is empty. */
+/** The format of spreadsheets: a value with a tab, a line break or a quote is quoted. NULL is empty. */
 export function toTsv({ columns, rows }: Rectangle, withHeader: boolean): string {
   const lines = rows.map((row) => row.map((cell, i) => tsvField(plain(cell, columns[i]))).join('\t'));
   const header = columns.map(({ name }) => tsvField(name)).join('\t');

@@ -1,4 +1,4 @@
-/** All rows of a statement into a file: it runs once more, read-only, and its stream is written as it arrives. */
+/** Downloads all rows of a statement: runs it again, read-only, and writes the stream to a file as it arrives. */
 import { offerFile } from '../parts/offer-file.js';
 import { entered } from '../session.js';
 import type { Question } from '../sql/run.js';
@@ -16,11 +16,10 @@ interface SaveFilePicker {
 }
 
 /**
- * Straight to the disk where the browser can (Chromium over HTTPS or on localhost), else collected in a blob first,
- * which takes the browser's own space for it.
+ * Writes directly to the disk if the browser supports it (Chromium over HTTPS or on localhost). Otherwise collects the
+ * file in a blob first, in the browser's own storage.
  * @param progress called with the bytes so far
- * @throws CdpError; FileError if a value has no place in a Parquet file; an AbortError if the person does not choose a
- * file
+ * @throws CdpError; FileError if a Parquet file cannot hold a value; an AbortError if the user does not choose a file
  */
 export async function download(
   { text, params }: Question,
@@ -80,7 +79,7 @@ async function* encoded(lines: AsyncIterable<string>): AsyncGenerator<Uint8Array
 
 const PART_BYTES = 8 * 1024 * 1024;
 
-/** Blobs of blobs: browsers move large ones to the disk. */
+/** Blobs of blobs: browsers move large ones to disk. */
 async function collect(chunks: AsyncIterable<Uint8Array>, format: Format): Promise<Blob> {
   const parts: Blob[] = [];
   let waiting: Uint8Array<ArrayBuffer>[] = [];

@@ -1,6 +1,6 @@
 /**
- * Rows as a grid of real cells, of which only the visible ones exist. The arrow keys move; screen readers know where
- * they are.
+ * Rows as a grid of real cells, of which only visible ones are rendered. The arrow keys move the cursor; screen readers
+ * know its position.
  */
 import './grid.css';
 import { type Signal, useSignal } from '@preact/signals';

@@ -1,8 +1,8 @@
-/** JSON as a tree that opens level by level, from its text, so that no digit is lost. */
+/** JSON as a tree that opens level by level. It is read from the text, so that no digit is lost. */
 import { useSignal } from '@preact/signals';
 import { cellsOf, membersOf } from './cells.js';
 
-/** Children that are shown before "more" is pressed. */
+/** The number of children shown before the user presses "more". */
 const STEP = 200;
 
 interface NodeProps {

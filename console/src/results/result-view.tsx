@@ -1,4 +1,4 @@
-/** One result: what it is, the way out of the browser, and its rows. */
+/** One result: a summary, ways to copy and download it, and its rows. */
 import './result-view.css';
 import { useSignal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
@@ -20,7 +20,7 @@ import { Grid } from './grid.js';
 import type { Result } from './result.js';
 import { rangeOf, type Selection, START } from './selection.js';
 
-/** What a tab remembers of how its results are shown. */
+/** A tab's settings for its results. */
 export interface ResultSettings {
   readonly chart?: ChartState | undefined;
   readonly widths?: OwnWidths | undefined;
@@ -28,9 +28,9 @@ export interface ResultSettings {
 
 interface ResultViewProps {
   readonly result: Result;
-  /** What can be run again for a file. */
+  /** The statement to run again for a file. */
   readonly question: Question | null;
-  /** Stands before the number of rows. */
+  /** Precedes the number of rows. */
   readonly lead: ComponentChildren;
   readonly settings: ResultSettings;
   readonly onSettings: (change: ResultSettings) => void;
@@ -151,7 +151,7 @@ function NoRows({ result }: { result: Result }) {
   );
 }
 
-/** @param orAll all held rows if no more than one cell is chosen */
+/** @param orAll selects all held rows if the selection is a single cell */
 function chosen(result: Result, selection: Selection, orAll: boolean): Rectangle {
   const range = rangeOf(selection);
   const isAll = orAll && range.top === range.bottom && range.left === range.right;
@@ -165,7 +165,7 @@ function chosen(result: Result, selection: Selection, orAll: boolean): Rectangle
   return { columns: result.columns.slice(left, right + 1), rows };
 }
 
-/** A file takes a second run, which must do nothing but read. */
+/** A file needs a second run, which must only read. */
 const isRepeatable = (result: Result): boolean =>
   result.isComplete.value && /^(SELECT|SHOW|EXPLAIN|VALUES|TABLE|WITH|FETCH)/.test(result.type.value);
 

@@ -1,4 +1,4 @@
-/** The rows of one statement as they arrive. It holds no more than fits, and counts the rest. */
+/** The rows of a statement as they arrive. Holds rows up to a limit and counts the rest. */
 import { signal } from '@preact/signals';
 import type { Cell } from './cells.js';
 import { cellsOf } from './cells.js';
@@ -8,10 +8,12 @@ export interface ResultColumn {
   readonly type: string;
 }
 
-/** Rows, and characters of their JSON text, that are held for the grid. */
+/** The most rows, and the most characters of JSON text, that are held for the grid. */
 export const HELD = { rows: 100_000, characters: 64 * 1024 * 1024 } as const;
 
-/** Characters that the results of all tabs hold together: beyond that, the oldest give way to the newest. */
+/**
+ * The most characters that the results of all tabs hold together. Above this, the oldest results release their rows.
+ */
 export const HELD_IN_ALL = 160 * 1024 * 1024;
 
 /** Results that hold rows, the oldest first. */
@@ -20,14 +22,14 @@ let heldInAll = 0;
 
 export class Result {
   readonly columns: readonly ResultColumn[];
-  /** Postgres's command tag; known once the statement has ended. */
+  /** Postgres's command tag; known after the statement has ended. */
   readonly type = signal('');
-  /** Rows that have arrived, held or not; for a statement without rows, those that it affected. */
+  /** The number of rows that have arrived, held or not; for a statement without rows, the number of affected ones. */
   readonly rowCount = signal(0);
-  /** Whether the service has left out rows beyond its caps. */
+  /** Whether the service has left out rows beyond its limits. */
   readonly isTruncated = signal(false);
   readonly isComplete = signal(false);
-  /** Whether its rows are gone. */
+  /** Whether its rows were released. */
   readonly isReleased = signal(false);
   #lines: string[] = [];
   #characters = 0;
@@ -48,7 +50,7 @@ export class Result {
       heldInAll += line.length;
       if (heldInAll > HELD_IN_ALL) makeRoom(this);
     }
-    // Once for each frame, for any number of rows.
+    // Only once per frame, for any number of rows.
     if (this.#isScheduled) return;
     this.#isScheduled = true;
     setTimeout(() => {
@@ -64,12 +66,12 @@ export class Result {
     this.rowCount.value = rowCount;
   }
 
-  /** It ended early: what has arrived stays. */
+  /** Call this if the statement ends early. Rows that have arrived stay. */
   breakOff(): void {
     this.rowCount.value = this.#seen;
   }
 
-  /** Lets the rows go: call this once they are no longer shown. */
+  /** Releases the rows. Call this when they are no longer shown. */
   release(): void {
     this.isReleased.value = true;
     this.#lines = [];

@@ -1,4 +1,4 @@
-/** Where the cursor of a grid is, and the rectangle from where it began. */
+/** The cursor of a grid, and the selected rectangle from the cell where the selection began. */
 
 export interface Position {
   readonly row: number;
@@ -34,7 +34,7 @@ export const isInside = ({ top, bottom, left, right }: Range, row: number, colum
 export interface Extent {
   readonly rows: number;
   readonly columns: number;
-  /** Rows of one screen. */
+  /** The number of rows on a screen. */
   readonly page: number;
 }
 

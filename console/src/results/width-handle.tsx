@@ -1,10 +1,10 @@
-/** The edge of a column's title: dragged, it changes the width; a double click gives the first width back. */
+/** The edge of a column's title. Dragging it changes the width; a double click restores the suggested width. */
 interface WidthHandleProps {
   readonly width: number;
   readonly onResize: (width: number | undefined) => void;
 }
 
-/** For the pointer alone; the grid has keys for it. */
+/** Only for the pointer; the grid has keys for this. */
 export const WidthHandle = ({ width, onResize }: WidthHandleProps) => (
   <div
     class="grid-handle"

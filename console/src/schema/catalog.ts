@@ -1,9 +1,9 @@
-/** The project's tables and columns: read once, and again after what may have changed them. */
+/** The project's tables and columns. They are read once, and again after anything that may have changed them. */
 import { computed, effect, signal } from '@preact/signals';
 import { CdpError, type Table } from '../../../src/client/index.js';
 import { entered, may, session } from '../session.js';
 
-/** null: not read yet, or the token may not. */
+/** null: not read yet, or not allowed for the token. */
 export const tables = signal<readonly Table[] | null>(null);
 export const catalogError = signal('');
 
@@ -11,7 +11,7 @@ export const tableByName = computed(() => new Map(tables.value?.map((table) => [
 
 let reading: Promise<void> | undefined;
 
-/** @param isAgain even if it has been read */
+/** @param isAgain reads the catalog even if it has been read */
 export function readCatalog(isAgain = false): Promise<void> {
   if (!may('schema:read') || (tables.value !== null && !isAgain)) return reading ?? Promise.resolve();
   reading = read().finally(() => (reading = undefined));
@@ -33,7 +33,7 @@ async function read(): Promise<void> {
   }
 }
 
-/** Tables whose columns have not been read: there are too many for one response. */
+/** Tables whose columns have not been read, because there are too many for one response. */
 const withoutColumns = new Set<string>();
 
 const KINDS = { r: 'table', p: 'table', v: 'view', m: 'materialized_view', f: 'foreign_table' } as const;
@@ -42,7 +42,7 @@ const NAMES = `SELECT relname, relkind, obj_description(oid, 'pg_class'),
     CASE WHEN relkind IN ('v', 'f') THEN NULL ELSE greatest(reltuples, 0)::int8 END
   FROM pg_class WHERE relnamespace = 'data'::regnamespace AND relkind IN ('r', 'p', 'v', 'm', 'f')`;
 
-/** All tables without their columns, which {@link readColumns} reads one table at a time. */
+/** All tables without their columns, which {@link readColumns} reads for one table at a time. */
 async function readNames(): Promise<Table[]> {
   type Row = [name: string, kind: keyof typeof KINDS, comment: string | null, rows: number | null];
   const options = { read_only: true, row_mode: 'array', max_rows: 100_000 } as const;
@@ -53,7 +53,7 @@ async function readNames(): Promise<Table[]> {
   });
 }
 
-/** The columns of a table, if they have not been read with all others. */
+/** Reads the columns of a table if they have not been read with all others. */
 export async function readColumns(name: string): Promise<void> {
   if (!withoutColumns.delete(name)) return;
   try {
@@ -64,7 +64,7 @@ export async function readColumns(name: string): Promise<void> {
   }
 }
 
-// Another token is another project.
+// Another token may belong to another project.
 effect(() => {
   if (session.value !== null) return;
   tables.value = null;

@@ -1,4 +1,6 @@
-/** Every change of the schema: its fields, the request as it will be sent, a rehearsal, and what the service says. */
+/**
+ * The dialog for every schema change: its fields, the request that will be sent, a dry run, and the service's answer.
+ */
 import { useSignal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
 import { CdpError, type Impact, type ValueCount } from '../../../src/client/index.js';
@@ -23,12 +25,12 @@ const toApi = ({ path, query, ...request }: SchemaRequest): ApiRequest => ({
 
 export interface ChangeProps {
   readonly title: string;
-  /** What the button says: "Create table". */
+  /** The label of the button, such as "Create table". */
   readonly action: string;
   readonly isDangerous?: boolean;
-  /** null while the fields say nothing that could be sent. */
+  /** null: the fields are incomplete. */
   readonly request: SchemaRequest | null;
-  /** @param isRehearsal whether everything is rolled back; the answer then has the impact */
+  /** @param isRehearsal whether everything is rolled back; the answer then contains the impact */
   readonly send: (isRehearsal: boolean) => Promise<{ impact?: Impact; message: string }>;
   /** Called before the dialog closes. */
   readonly onDone?: () => void;

@@ -1,4 +1,4 @@
-/** Forms for a column: a new one, a change of one, and its end. */
+/** Forms that add, change or drop a column. */
 import { useSignal } from '@preact/signals';
 import type { Column, ValueCount } from '../../../src/client/index.js';
 import type { ColumnType } from '../../../src/contract/column-types.js';
@@ -51,7 +51,7 @@ export function AddColumn({ table, onClose }: FormProps) {
 
 interface AlterColumnProps extends FormProps {
   readonly column: Column;
-  /** undefined: not known to this token. */
+  /** undefined: the token may not read them. */
   readonly rules: ColumnRules | undefined;
   readonly isUnique: boolean;
 }
@@ -73,7 +73,7 @@ export function AlterColumn({ table, column, rules, isUnique, onClose }: AlterCo
     ...newRules.value,
   };
   const isWhole = name.value !== '' && newRules.value !== null && Object.keys(body).length > 0;
-  // To list values is to read them, which takes a scope of its own.
+  // Listing values means reading them, which requires another scope.
   const wantsValues = isNewType && may('sql:write');
   const request = {
     method: 'PUT',

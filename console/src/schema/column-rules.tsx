@@ -1,4 +1,4 @@
-/** What values a column takes beyond its type: NOT NULL, unique, and its default. */
+/** The rules for a column's values in addition to its type: NOT NULL, unique, and the default. */
 import { useSignal } from '@preact/signals';
 import type { Index } from '../../../src/client/index.js';
 import { Choice, Field } from '../parts/fields.js';
@@ -10,7 +10,7 @@ export interface RulesChange {
   readonly default?: unknown;
 }
 
-/** `NOT NULL, unique, default 'US'::text` */
+/** For example `NOT NULL, unique, default 'US'::text`. */
 export function rulesText(rules: ColumnRules | undefined, isUnique: boolean): string {
   const facts = [
     rules?.notNull ? 'NOT NULL' : '',
@@ -20,7 +20,7 @@ export function rulesText(rules: ColumnRules | undefined, isUnique: boolean): st
   return facts.filter(Boolean).join(', ');
 }
 
-/** Whether an index makes the values of this column alone unique. */
+/** Whether an index makes the values of this column unique on its own. */
 export const isUniqueBy = (indexes: readonly Index[], column: string): boolean =>
   indexes.some(
     ({ unique, partial, columns: [first, ...others] }) => unique && !partial && first === column && others.length === 0,
@@ -28,14 +28,14 @@ export const isUniqueBy = (indexes: readonly Index[], column: string): boolean =
 
 interface RuleFieldsProps {
   readonly type: string;
-  /** undefined: not known to this token. */
+  /** undefined: the token may not read them. */
   readonly rules: ColumnRules | undefined;
   readonly isUnique: boolean;
-  /** @param change null if the default is no value of the type */
+  /** @param change null if the default is not a value of the type */
   readonly onChange: (change: RulesChange | null) => void;
 }
 
-/** Nothing is said about what is left as it is. */
+/** The change does not contain rules that stay the same. */
 export function RuleFields({ type, rules, isUnique, onChange }: RuleFieldsProps) {
   const notNull = useSignal('');
   const unique = useSignal('');
@@ -100,7 +100,7 @@ const PLACEHOLDERS: Readonly<Record<string, string>> = {
   TIMESTAMP: '2026-01-31T12:00:00Z',
 };
 
-/** As a record holds it: numbers as text keep their digits. undefined: no value of the type. */
+/** The value as in a record: numbers stay text, so that no digit is lost. undefined: not a value of the type. */
 function valueOf(text: string, type: string): unknown {
   if (type === 'TEXT') return text;
   if (text.trim() === '') return undefined;

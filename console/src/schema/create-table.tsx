@@ -1,4 +1,4 @@
-/** A form for a new table: its columns are rows of the form. */
+/** A form for a new table. Each column is a row of the form. */
 import { useSignal } from '@preact/signals';
 import type { ColumnType } from '../../../src/contract/column-types.js';
 import { Icon, IconButton } from '../parts/icon.js';

@@ -3,7 +3,7 @@ import { COLUMN_TYPES, type ColumnType } from '../../../src/contract/column-type
 import { NAME_PATTERN } from '../../../src/contract/names.js';
 import { TextField } from '../parts/fields.js';
 
-/** What an API name looks like, for a field's own check. */
+/** Properties with which a field checks a name. */
 export const API_NAME = {
   pattern: NAME_PATTERN.slice(1, -1),
   title: 'Letters, digits and underscores; not a digit first',

@@ -1,4 +1,4 @@
-/** The indexes of a table, and the forms that make and drop one. */
+/** The indexes of a table, and the forms that create and drop them. */
 import { useSignal } from '@preact/signals';
 import type { Column, Index } from '../../../src/client/index.js';
 import { NAME_PATTERN } from '../../../src/contract/names.js';

@@ -102,7 +102,7 @@ function NoTable({ name, onCreate }: { name: string | undefined; onCreate: () =>
   );
 }
 
-/** Where the space is. */
+/** The largest tables. */
 function Largest() {
   const { value: all = [] } = useLoaded(readLargest, '');
   const most = all[0]?.[1] ?? 0;

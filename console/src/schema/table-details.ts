@@ -1,17 +1,17 @@
-/** What the page of one table shows beyond the catalog: its size, the rules of its columns, its indexes. */
+/** What the page of a table shows in addition to the catalog: its size, the rules of its columns, its indexes. */
 import type { Index } from '../../../src/client/index.js';
 import { entered, may } from '../session.js';
 
 export interface ColumnRules {
   readonly notNull: boolean;
-  /** An expression; null: none. */
+  /** An expression; null: there is no default. */
   readonly default: string | null;
 }
 
 export interface TableDetails {
-  /** Bytes on disk with indexes; undefined if the token may not run SQL, and for a table that is locked just now. */
+  /** Bytes on disk including indexes; undefined if the token may not run SQL, or the table is locked at the moment. */
   readonly bytes: number | undefined;
-  /** By the name of the column; empty in the same cases. */
+  /** By column name; empty in the same cases. */
   readonly rules: ReadonlyMap<string, ColumnRules>;
   readonly indexes: readonly Index[];
 }
@@ -24,7 +24,7 @@ const RULES = `SELECT attname, attnotnull, pg_get_expr(adbin, adrelid)
   WHERE attrelid = (SELECT oid FROM pg_class WHERE relnamespace = 'data'::regnamespace AND relname = $1)
     AND attnum > 0 AND NOT attisdropped`;
 
-/** They are a courtesy: what cannot be read is left out. */
+/** The details are optional: what cannot be read is left out. */
 export async function readDetails(table: string, hasIndexes: boolean): Promise<TableDetails> {
   const [sizes, rules, indexes] = await Promise.all([
     query<[number]>(SIZE, [table]),
@@ -45,7 +45,7 @@ export async function readDetails(table: string, hasIndexes: boolean): Promise<T
 const LARGEST = `SELECT relname, pg_total_relation_size(oid) FROM pg_class
   WHERE relnamespace = 'data'::regnamespace AND relkind IN ('r', 'm') ORDER BY 2 DESC, 1 LIMIT 20`;
 
-/** The largest tables, with their bytes on disk with indexes; none if the token may not run SQL. */
+/** The largest tables with their bytes on disk including indexes; empty if the token may not run SQL. */
 export const readLargest = (): Promise<[name: string, bytes: number][]> => query(LARGEST, []);
 
 async function query<Row>(sql: string, params: readonly string[]): Promise<Row[]> {

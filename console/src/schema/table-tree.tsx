@@ -1,4 +1,4 @@
-/** Tables, and their columns when one is opened, as a tree of which only the visible part exists. */
+/** Tables, and the columns of opened ones, as a tree that renders only its visible part. */
 import './table-tree.css';
 import { useComputed, useSignal } from '@preact/signals';
 import { useEffect, useId, useRef } from 'preact/hooks';
@@ -15,7 +15,7 @@ interface TableTreeProps {
   /** The table that is shown next to the tree. */
   readonly current?: string | undefined;
   readonly onPick: (table: string, column?: string) => void;
-  /** Whether tables open to show their columns; else a click picks them. */
+  /** Whether tables open to show their columns; otherwise a click picks them. */
   readonly withColumns: boolean;
 }
 
@@ -168,7 +168,10 @@ const short = new Intl.NumberFormat('en', { notation: 'compact', maximumFraction
 const rowsOf = ({ approximate_rows: rows, kind }: Table): string =>
   rows === null ? (kind === 'table' ? '' : 'view') : short.format(rows);
 
-/** Tables whose name, comment or columns have all words; those whose name begins so first. */
+/**
+ * Tables that contain all words in their name, comment or columns; those whose name begins with the first word come
+ * first.
+ */
 function search(all: readonly Table[], filter: string): readonly Table[] {
   const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
   if (words.length === 0) return all;

@@ -1,4 +1,4 @@
-/** One table: what it is, its columns, and what can be done with it. */
+/** One table: its properties, its columns, and actions. */
 import { useSignal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import type { Column, Table } from '../../../src/client/index.js';
@@ -23,13 +23,13 @@ export function TableView({ table }: { table: Table }) {
   const { name, kind, comment, columns } = table;
   const { dialog, open } = useDialog();
   const details = useSignal<TableDetails>({ bytes: undefined, rules: new Map(), indexes: [] });
-  // Again after every change, which reads the catalog anew.
+  // Repeated after every change, which reads the catalog again.
   useEffect(() => {
     void readColumns(name);
     void readDetails(name, kind === 'table' && API_NAME.test(name)).then((read) => (details.value = read));
   }, [table]);
   const { bytes, rules, indexes } = details.value;
-  // Names that SQL alone can make, and views, are for SQL alone to change.
+  // Only SQL can change views, and names that only SQL can create.
   const canChange = may('schema:write') && kind === 'table' && API_NAME.test(name);
   const canQuery = may('sql:read') || may('sql:write');
   const ask = () => {

@@ -1,4 +1,4 @@
-/** The keys that work everywhere, and the map of all keys. */
+/** The keys that work everywhere, and the list of all keys. */
 import { signal } from '@preact/signals';
 import { useLayoutEffect } from 'preact/hooks';
 import { Dialog } from '../parts/dialog.js';
@@ -12,7 +12,7 @@ export const MOD = isMac ? '⌘' : 'Ctrl';
 
 type Row = readonly [keys: string, what: string];
 
-/** Of each screen. */
+/** The keys of each screen. */
 const KEYS: readonly (readonly [path: string, title: string, rows: readonly Row[]])[] = [
   [
     'sql',

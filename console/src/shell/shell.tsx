@@ -1,4 +1,4 @@
-/** What is around every screen: its name, the way to the others, and the way out. */
+/** The frame around every screen: the project's name, links to the screens, and the logout button. */
 import './shell.css';
 import { useSignal } from '@preact/signals';
 import type { FunctionComponent } from 'preact';

@@ -1,6 +1,6 @@
 /**
- * Completion from the project's schema and the statement at the cursor. It looks at no more than it shows, so thousands
- * of tables do not slow the typing.
+ * Completes from the project's schema and the statement at the cursor. Searches no further than it shows, so thousands
+ * of tables do not slow down typing.
  */
 import type { Completion, CompletionContext, CompletionResult } from '@codemirror/autocomplete';
 import type { Table } from '../../../src/client/index.js';
@@ -9,7 +9,7 @@ import { readColumns, tableByName, tables } from '../schema/catalog.js';
 import { nameOf, quoted } from './sql-names.js';
 import { statementAt } from './statements.js';
 
-/** What is offered at once. */
+/** The most completions shown at once. */
 const MOST = 60;
 
 const PHRASES = (
@@ -45,7 +45,7 @@ export function completeSql(context: CompletionContext): CompletionResult | null
   return options.length === 0 ? null : { from, to: pos, options: options.slice(0, MOST), filter: false };
 }
 
-/** In a comment, a string or a number nothing is completed. */
+/** Nothing is completed in a comment, a string or a number. */
 function isInText(text: string, at: number): boolean {
   for (const token of tokensOf(text)) {
     if (token.from >= at) return false;
@@ -57,7 +57,7 @@ function isInText(text: string, at: number): boolean {
   return false;
 }
 
-/** The tables of a statement under the names that it gives them. */
+/** The tables of a statement by the names that it gives them. */
 export function tablesIn(text: string): Map<string, Table> {
   const used = new Map<string, Table>();
   const tokens = [...tokensOf(text)].filter(({ kind }) => kind !== 'comment');
@@ -67,7 +67,7 @@ export function tablesIn(text: string): Map<string, Table> {
     const table = tableByName.value.get(nameOf(text, token));
     if (table === undefined) return;
     used.set(table.name, table);
-    // It may be there with the next key.
+    // Their columns may be available at the next key.
     void readColumns(table.name);
     let next = tokens[i + 1];
     if (next !== undefined && text.slice(next.from, next.to).toLowerCase() === 'as') next = tokens[i + 2];
@@ -119,7 +119,7 @@ function keywordsLike(prefix: string): Completion[] {
   }));
 }
 
-/** Those that begin so, then those that contain it; no more than are shown. */
+/** Names that begin with the prefix, then names that contain it, no more than are shown. */
 function like<Named extends { readonly name: string }>(all: readonly Named[], prefix: string): Named[] {
   const wanted = prefix.toLowerCase();
   const first: Named[] = [];

@@ -1,6 +1,6 @@
 /**
- * The SQL editor. It lives in a shadow root: there CodeMirror puts its styles into adopted style sheets, which the
- * page's policy allows, and not into a `<style>` element, which it forbids.
+ * The SQL editor. It is in a shadow root, where CodeMirror adds its styles to adopted style sheets, which the page's
+ * policy allows. Otherwise it would add a `<style>` element, which the policy forbids.
  */
 import {
   autocompletion,
@@ -36,13 +36,13 @@ export interface EditorEvents {
   readonly onExplain: () => void;
 }
 
-/** A text that long is not split again with every key. */
+/** A longer text is not split into statements again after every key. */
 const SPLIT_AT_MOST = 100_000;
 
 export class SqlEditor {
   readonly #view: EditorView;
   readonly #extensions: Extension;
-  /** With what each tab's text has been before, and where its cursor is. */
+  /** The editor state of each tab, with its undo history and cursor. */
   readonly #states = new Map<string, EditorState>();
   #tab = '';
 
@@ -66,7 +66,7 @@ export class SqlEditor {
     return this.#view.state.doc.toString();
   }
 
-  /** Where the cursor is, and what is selected. */
+  /** The cursor and the selection. */
   get selection(): { from: number; to: number } {
     const { from, to } = this.#view.state.selection.main;
     return { from, to };
@@ -77,7 +77,7 @@ export class SqlEditor {
     this.focus();
   }
 
-  /** Marks the token there, until the text changes. */
+  /** Marks the token at the offset until the text changes. */
   markError(offset: number): void {
     const { doc } = this.#view.state;
     const at = Math.min(offset, doc.length);
@@ -146,8 +146,8 @@ function extensions({ onChange, onCursor, onRun, onExplain }: EditorEvents): Ext
 }
 
 /**
- * Chromium keeps the color of what is typed over, by a style attribute, which the policy forbids and reports. So such
- * text goes straight into the editor's state.
+ * If the user types over a selection, Chromium keeps the color of the old text by a style attribute, which the policy
+ * forbids and reports. So such text goes directly into the editor's state.
  */
 const typingOverSelection = EditorView.domEventHandlers({
   beforeinput({ inputType, data, isComposing }, view) {
@@ -178,7 +178,7 @@ const errorField = StateField.define<DecorationSet>({
   provide: (field) => EditorView.decorations.from(field),
 });
 
-/** The token there; at the end of the text, the last one. */
+/** The token at the offset; at the end of the text, the last one. */
 function tokenAt(text: string, offset: number): { from: number; to: number } | undefined {
   let last: { from: number; to: number } | undefined;
   for (const token of tokensOf(text)) {

@@ -1,4 +1,4 @@
-/** What a run has brought: its results, its plan or its error, with the time that it took. */
+/** The outcome of a run: its results, its plan or its error, and its duration. */
 import { useSignal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import { counted, duration } from '../parts/numbers.js';
@@ -13,7 +13,7 @@ interface OutcomeProps {
   readonly run: Run | undefined;
   readonly lineOf: (offset: number) => number;
   readonly onGoTo: (offset: number) => void;
-  /** undefined if the token may change nothing. */
+  /** undefined: the token may only read. */
   readonly onAllowChanges: (() => void) | undefined;
   readonly settings: ResultSettings;
   readonly onSettings: (change: ResultSettings) => void;
@@ -29,7 +29,7 @@ export function Outcome({ run, settings, onSettings, ...places }: OutcomeProps) 
   const result = results[chosen.value] ?? results.at(-1);
   const planText = result?.isComplete.value ? planIn(result) : undefined;
   const plan = planText === undefined ? undefined : readPlan(planText);
-  // A table of rows has a line of its own for the time.
+  // A table of rows shows the duration itself.
   const isTable = plan === undefined && result !== undefined && result.columns.length > 0 && results.length === 1;
   return (
     <div class="outcome">
@@ -65,7 +65,7 @@ export function Outcome({ run, settings, onSettings, ...places }: OutcomeProps) 
   );
 }
 
-/** What brings one result of a run once more: its statement alone. */
+/** The statement that returned a result, to run again on its own. */
 function questionOf({ question, results }: Run, at: number): Question | null {
   if (results.value.length === 1) return question;
   const statements = splitStatements(question.text);

@@ -1,5 +1,5 @@
 /**
- * An input for each `$n` of the statement at the cursor. Postgres reads the text as the type that its context needs.
+ * An input for each `$n` of the statement at the cursor. Postgres reads the text as the type that its context requires.
  */
 export function Params({
   count,

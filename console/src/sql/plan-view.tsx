@@ -1,4 +1,4 @@
-/** A plan as a tree: the innermost steps run first; the bar is what a step takes of the whole. */
+/** A plan as a tree, whose innermost steps run first. A bar shows the part of each step in the total. */
 import { count, exactDuration } from '../parts/numbers.js';
 import type { Plan, PlanNode } from './plan.js';
 

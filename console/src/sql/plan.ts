@@ -1,15 +1,15 @@
-/** A plan of `EXPLAIN (FORMAT JSON)` (Postgres manual, EXPLAIN) as what people want to know of it. */
+/** Reads a plan from `EXPLAIN (FORMAT JSON)` (Postgres manual, EXPLAIN) and extracts what people want to know. */
 
 export interface PlanNode {
   readonly title: string;
-  /** What it works on, and under which condition. */
+  /** What the step works on, and its conditions. */
   readonly details: readonly string[];
   readonly estimatedRows: number;
-  /** Of all loops together, if it was run. */
+  /** The total of all loops, if the plan was executed. */
   readonly actualRows: number | undefined;
-  /** Milliseconds if it was run, else Postgres's units of cost; without its children. */
+  /** Milliseconds if the plan was executed, otherwise Postgres's units of cost; without the children. */
   readonly own: number;
-  /** `own` of the whole plan's, 0 to 1. */
+  /** The part of `own` in the whole plan, 0 to 1. */
   readonly share: number;
   readonly hints: readonly string[];
   readonly children: readonly PlanNode[];
@@ -42,15 +42,15 @@ const text = (value: unknown): string =>
   typeof value === 'string' ? value : Array.isArray(value) ? value.join(', ') : '';
 
 /**
- * With the children: time over all loops, else cost. Below a Gather, Postgres adds up the loops of all processes, which
- * take their time side by side.
+ * The amount including children: time over all loops, otherwise cost. Below a Gather, Postgres adds up the loops of all
+ * processes, which run in parallel.
  */
 const amount = (raw: Raw, processes: number): number =>
   raw['Actual Total Time'] === undefined
     ? number(raw['Total Cost'])
     : (number(raw['Actual Total Time']) * Math.max(1, number(raw['Actual Loops']))) / processes;
 
-/** @param processes that execute the step at the same time */
+/** @param processes the number of processes that execute the step in parallel */
 function nodeOf(raw: Raw, total: number, processes: number): PlanNode {
   const children = raw.Plans ?? [];
   const launched = raw['Workers Launched'];

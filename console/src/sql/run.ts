@@ -1,5 +1,6 @@
 /**
- * One run of SQL from a tab: one statement as a stream of any size, several as one transaction with a result for each.
+ * One run of SQL from a tab: a single statement as a stream of any size, several as one transaction with a result for
+ * each.
  */
 import { signal } from '@preact/signals';
 import { CdpError } from '../../../src/client/index.js';
@@ -12,14 +13,14 @@ export interface Question {
   readonly text: string;
   readonly params: readonly (string | null)[];
   readonly readOnly: boolean;
-  /** Where `text` begins in the editor; before its beginning if something was put before what stands there. */
+  /** The offset of `text` in the editor; smaller if something was inserted before the text. */
   readonly offset: number;
 }
 
-/** What a run needs to say where an error is. */
+/** An error and its position. */
 export interface Failure {
   readonly error: CdpError;
-  /** In the editor; undefined if Postgres named no place. */
+  /** In the editor; undefined if Postgres reported no position. */
   readonly offset: number | undefined;
 }
 
@@ -31,7 +32,7 @@ export class Run {
   readonly state = signal<State>('running');
   readonly results = signal<readonly Result[]>([]);
   readonly failure = signal<Failure | null>(null);
-  /** Milliseconds, once it has ended. */
+  /** Milliseconds, known after the run has ended. */
   readonly duration = signal(0);
   readonly ended: Promise<void>;
   readonly #abort = new AbortController();
@@ -42,12 +43,12 @@ export class Run {
     this.ended = this.#run();
   }
 
-  /** The service cancels the statement in Postgres when its client leaves. */
+  /** The service cancels the statement in Postgres when its client disconnects. */
   stop(): void {
     this.#abort.abort();
   }
 
-  /** Lets go of what it brought. */
+  /** Releases the rows of its results. */
   release(): void {
     for (const result of this.results.value) result.release();
   }
@@ -125,7 +126,7 @@ export class Run {
 
 const firstWord = (text: string): string => (/[A-Za-z]+/.exec(text)?.[0] ?? '').toUpperCase();
 
-/** The plan of `EXPLAIN (FORMAT JSON)`, if that is what a result is. */
+/** The plan, if the result is that of `EXPLAIN (FORMAT JSON)`. */
 export function planIn(result: Result): string | undefined {
   const [column, ...others] = result.columns;
   if (column?.name !== 'QUERY PLAN' || others.length > 0 || result.held !== 1 || !/^json$/i.test(column.type)) return;

@@ -1,4 +1,4 @@
-/** The name under which a query is saved. */
+/** Asks for the name under which to save a query. */
 import { useRef } from 'preact/hooks';
 import { Field } from '../parts/fields.js';
 import type { ChartState } from '../chart/choice.js';

@@ -1,4 +1,4 @@
-/** Next to the editor: tables to insert, saved queries, and what was run. */
+/** The panel next to the editor: tables to insert, saved queries, and the history. */
 import { useSignal } from '@preact/signals';
 import { IconButton } from '../parts/icon.js';
 import { ago, counted, duration } from '../parts/numbers.js';

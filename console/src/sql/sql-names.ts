@@ -1,13 +1,13 @@
-/** Names in SQL: what a written one stands for, and how one must be written. */
+/** Reads and quotes names in SQL. */
 import type { Token } from '../../../src/contract/sql-tokens.js';
 import { RESERVED_WORDS } from '../../../src/import/column-names.js';
 
-/** What a name token stands for: folded to lower case, or unquoted. */
+/** The name of a token: folded to lower case, or unquoted. */
 export function nameOf(text: string, { kind, from, to }: Token): string {
   const written = text.slice(from, to);
   return kind === 'quoted' ? written.slice(1, -1).replaceAll('""', '"') : written.toLowerCase();
 }
 
-/** A name as it must be written. */
+/** The name, quoted if necessary. */
 export const quoted = (name: string): string =>
   /^[a-z_][a-z0-9_]*$/.test(name) && !RESERVED_WORDS.has(name) ? name : `"${name.replaceAll('"', '""')}"`;

@@ -1,4 +1,4 @@
-/** The SQL screen: an editor in tabs, what surrounds it, and below it what the statements bring. */
+/** The SQL screen: an editor with tabs, its controls, and the outcome below. */
 import './sql.css';
 import { useComputed, useSignal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
@@ -18,7 +18,7 @@ import { parameterCount, statementAt, toExplain } from './statements.js';
 import { TabStrip } from './tab-strip.js';
 import { addToHistory, changeTab, currentId, loadTabs, openTab, runs, tabs } from './tabs.js';
 
-/** What may have changed the tables. */
+/** Statements that may have changed the tables. */
 const CHANGES_SCHEMA = /\b(create|alter|drop|comment|truncate|rename)\b/i;
 
 export function SqlScreen() {
@@ -66,7 +66,8 @@ export function SqlScreen() {
     cursor.value++;
   }, [currentId.value, isReady.value]);
 
-  // A link is shown and left alone: whoever follows it decides whether it runs. It may come while the screen is open.
+  // SQL from a link is shown but not run: the user who follows the link decides that. A link may arrive while the
+  // screen is open.
   const linked = routeQuery.value.get('sql');
   useEffect(() => {
     if (linked === null) return;
@@ -207,7 +208,7 @@ export function SqlScreen() {
   );
 }
 
-/** The selection, or the statement at the cursor, or everything. */
+/** The selection, the statement at the cursor, or everything. */
 function toRun(editor: SqlEditor | null, isAll: boolean): { text: string; from: number } | undefined {
   if (editor === null) return undefined;
   const { text } = editor;
@@ -218,7 +219,7 @@ function toRun(editor: SqlEditor | null, isAll: boolean): { text: string; from: 
 
 let lastEscape = 0;
 
-/** One Escape closes completions and the like, so it takes two to stop. */
+/** The first Escape closes completions and the like, so only the second one stops the run. */
 function stopOnSecond(stop: () => void): void {
   const now = performance.now();
   if (now - lastEscape < 1_000) stop();

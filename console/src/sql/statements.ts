@@ -1,8 +1,8 @@
-/** The statements of a text, split as psql splits them, so that what runs is what the person sees. */
+/** Splits a text into statements as psql does, so that exactly what the user sees is run. */
 import { type Token, tokensOf } from '../../../src/contract/sql-tokens.js';
 
 export interface Statement {
-  /** Without the white space and comments before it, and without its semicolon. */
+  /** Without leading white space and comments, and without the semicolon. */
   readonly from: number;
   readonly to: number;
   readonly text: string;
@@ -36,7 +36,8 @@ export function splitStatements(text: string): Statement[] {
 const statement = (text: string, from: number, to: number): Statement => ({ from, to, text: text.slice(from, to) });
 
 /**
- * Whether a semicolon ends the statement: not within parentheses, nor in a function body between BEGIN ATOMIC and END.
+ * Tracks whether a semicolon ends the statement: it does not within parentheses, or in a function body between BEGIN
+ * ATOMIC and END.
  */
 class Nesting {
   #parentheses = 0;
@@ -67,7 +68,7 @@ class Nesting {
   }
 }
 
-/** The statement that the cursor is in or behind, on its line; else the next one, else the last one. */
+/** The statement at the cursor, or before it on the same line; otherwise the next one; otherwise the last one. */
 export function statementAt(text: string, cursor: number): Statement | undefined {
   const statements = splitStatements(text);
   const within = statements.find(({ from, to }) => from <= cursor && cursor <= to + 1);
@@ -77,7 +78,7 @@ export function statementAt(text: string, cursor: number): Statement | undefined
   return statements.find(({ from }) => from > cursor) ?? before;
 }
 
-/** The first statement of a text, and where it begins, without an EXPLAIN that was typed before it. */
+/** The first statement of a text and its start, without an EXPLAIN that the user typed before it. */
 export function toExplain(text: string): { text: string; from: number } | undefined {
   const [first] = splitStatements(text);
   if (first === undefined) return undefined;
@@ -85,7 +86,7 @@ export function toExplain(text: string): { text: string; from: number } | undefi
   return { text: first.text.slice(typed.length), from: first.from + typed.length };
 }
 
-/** How many parameters a statement takes: the highest n of `$n`. */
+/** The number of parameters of a statement: the highest n of `$n`. */
 export function parameterCount(text: string): number {
   let count = 0;
   for (const { kind, from, to } of tokensOf(text)) {
@@ -94,7 +95,7 @@ export function parameterCount(text: string): number {
   return Math.min(count, 100);
 }
 
-/** Postgres counts characters from 1, JavaScript UTF-16 units from 0. */
+/** Postgres counts characters from 1, JavaScript counts UTF-16 units from 0. */
 export function offsetOf(text: string, position: number): number {
   let offset = 0;
   for (let n = 1; n < position && offset < text.length; n++) offset += (text.codePointAt(offset) ?? 0) > 0xffff ? 2 : 1;

@@ -1,4 +1,4 @@
-/** The tabs of the editor, and at the end what can be done with the current one. */
+/** The tabs of the editor, followed by actions for the current one. */
 import type { Signal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
 import { Icon, IconButton } from '../parts/icon.js';

@@ -1,4 +1,6 @@
-/** The tabs of the SQL screen with what they hold, their history and the saved queries: kept for each project. */
+/**
+ * The tabs of the SQL screen with their contents, the history and the saved queries. They are saved for each project.
+ */
 import { effect, signal } from '@preact/signals';
 import type { ChartState } from '../chart/choice.js';
 import { read, update } from '../kept.js';
@@ -40,28 +42,25 @@ export const runs = signal<ReadonlyMap<string, Run>>(new Map());
 export const history = signal<readonly HistoryEntry[]>([]);
 export const saved = signal<readonly SavedQuery[]>([]);
 
-/** Not crypto.randomUUID, which browsers have only over HTTPS. */
+/** Not crypto.randomUUID, which browsers provide only over HTTPS. */
 const newId = (): string => `${Date.now().toString(36)}${Math.random().toString(36).slice(2, 8)}`;
 
 let loadedFor: Session | undefined;
 let loading = Promise.resolve();
 
-/**
- * The tabs that this window has loaded, made or closed. Those of other windows, which it does not know, are left as
- * they are.
- */
+/** The tabs that this window has loaded, created or closed. Tabs of other windows are not in it and must not change. */
 const known = new Set<string>();
 
-/** Of what is to be written soon. */
+/** For the next write. */
 let timer: ReturnType<typeof setTimeout> | undefined;
 
-/** In sessionStorage, since each window has its own. */
+/** In sessionStorage, because each window has its own current tab. */
 const CURRENT = 'cdp-console-tab';
 effect(() => {
   if (currentId.value !== '') sessionStorage.setItem(CURRENT, currentId.value);
 });
 
-/** Once for a session. */
+/** Loads once per session. */
 export function loadTabs(): Promise<void> {
   if (loadedFor !== entered()) {
     loadedFor = entered();
@@ -144,10 +143,7 @@ effect(() => {
   if (session.value === null && timer !== undefined) writeTabs();
 });
 
-/**
- * What was typed just before the page went: IndexedDB takes longer than a page has then, so that this window keeps it
- * itself.
- */
+/** Text typed just before the page closes: a write to IndexedDB takes too long then, so sessionStorage keeps it. */
 const UNSAVED = 'cdp-console-unsaved';
 
 addEventListener('pagehide', () => {
@@ -157,7 +153,7 @@ addEventListener('pagehide', () => {
   writeTabs();
 });
 
-/** The tabs with what was typed last in this window. */
+/** The tabs with the text typed last in this window. */
 function withUnsaved(kept: readonly Tab[], { project }: Session): readonly Tab[] {
   const unsaved = sessionStorage.getItem(UNSAVED);
   sessionStorage.removeItem(UNSAVED);
@@ -169,7 +165,7 @@ function withUnsaved(kept: readonly Tab[], { project }: Session): readonly Tab[]
   return [...old.values()];
 }
 
-/** @param of who ran it: by the end of the run somebody else may have entered */
+/** @param of the session of the run: another user may have logged in before it ends */
 export async function addToHistory(entry: HistoryEntry, of: Session): Promise<void> {
   const short = { ...entry, text: entry.text.slice(0, TEXT_AT_MOST) };
   const change = (old: readonly HistoryEntry[] = []) => [short, ...old].slice(0, HISTORY_AT_MOST);
@@ -181,7 +177,7 @@ export async function clearHistory(): Promise<void> {
   history.value = await update<readonly HistoryEntry[]>('history', () => []);
 }
 
-/** Under a name that is there already, the new text replaces the old one. */
+/** Replaces the text of an existing query with this name. */
 export async function save(name: string, text: string, chart: ChartState | undefined): Promise<void> {
   saved.value = await update<readonly SavedQuery[]>('saved', (old = []) =>
     [...old.filter((query) => query.name !== name), { id: newId(), name, text, chart }].sort((a, b) =>

@@ -1,6 +1,6 @@
 /**
- * Copies a project from one Postgres server to another, which may be of a later major: the schema by pg_dump, the rows
- * by COPY, both of one snapshot. No client programs of Postgres need to be installed
+ * Copies a project from one Postgres server to another, which may have a later major version: the schema by pg_dump,
+ * the rows by COPY, both from the same snapshot. Needs no client programs of Postgres
  * (docs/decisions/0046-copying-between-servers.md).
  */
 import type { Verification } from '../../contract/moves.js';
@@ -21,59 +21,56 @@ import { copySequences, differentOthers, othersOf } from './others.js';
 import { copyTable, type CopiedTable, tablesOf } from './tables.js';
 import { contentsOf, countsOf, type Contents, differentEntries, differentTables, tableRows } from './verify.js';
 
-/** A project's database. Its server runs. */
+/** A project's database, on a running server. */
 export interface ProjectDatabase {
   readonly tenancy: Tenancy;
   readonly placement: Placement;
 }
 
 export interface CopyOptions {
-  /**
-   * What is written to it after the beginning is not copied, and nobody alters or drops a table meanwhile: they are
-   * locked.
-   */
+  /** Its tables are locked against ALTER and DROP. Later writes are not copied. */
   readonly source: ProjectDatabase;
   /**
-   * As {@link Tenancy.create} makes it, of the same schema version as the source. After a failure it is half filled.
+   * As {@link Tenancy.create} creates it, with the schema version of the source. After a failure it is partly filled.
    */
   readonly target: ProjectDatabase;
   readonly verify: Verification;
-  /** Aborted: all sessions end at once, and with them their transactions. */
+  /** If aborted, all sessions end at once, and their transactions are rolled back. */
   readonly signal: AbortSignal;
   readonly onProgress?: (progress: CopyProgress) => void;
-  /** The source is written to meanwhile, and has no large objects: where its sequences stand is not compared. */
+  /** The source is written to during the copy and has no large objects, so sequences are not compared. */
   readonly isWritten?: boolean;
 }
 
-/** Of one table so far. Reported about once for each MiB, and at the end of the table. */
+/** The progress of one table. Reported about once per MiB, and at the end of the table. */
 export interface CopyProgress {
   readonly table: string;
   readonly rows: number;
-  /** As COPY's text. */
+  /** Bytes in COPY's text format. */
   readonly bytes: number;
 }
 
 export interface Copied {
   readonly tables: TableRows[];
-  /** Rights given to roles that the target does not have, in words. */
+  /** Messages about rights of roles that the target does not have. */
   readonly leftOut: string[];
-  /** Of the source. */
+  /** The schema of the source. */
   readonly schema: Entry[];
-  /** What was copied, as pg_current_snapshot() writes it. */
+  /** The snapshot that was copied, in the format of pg_current_snapshot(). */
   readonly snapshot: string;
 }
 
-/** The copy is not what the source is. */
+/** The copy differs from the source. */
 export class CopyDiffers extends Error {
-  /** @param differences in words, each beginning with the name of a table or another object */
+  /** @param differences messages, each of which begins with the name of a table or another object */
   constructor(readonly differences: readonly string[]) {
     super(`The copy differs: ${differences.slice(0, 10).join('; ')}`);
   }
 }
 
 /**
- * The roles of the source become those of the target, which has the service's own part already, but for its rows.
- * @throws CopyDiffers, ProgramFailed, PostgresError, ConnectionLost; Error with what to do; the signal's reason
+ * Replaces the source's roles by the target's. The target already has the objects of the service, but not their rows.
+ * @throws CopyDiffers, ProgramFailed, PostgresError, ConnectionLost; Error that says what to do; the signal's reason
  */
 export async function copyDatabase(options: CopyOptions): Promise<Copied> {
   const { source, target, signal } = options;
@@ -92,7 +89,7 @@ export async function copyDatabase(options: CopyOptions): Promise<Copied> {
       }
       await copySequences(session, writer, from);
       await copyLargeObjects(session, writer, from, to);
-      // Now, since policies that come next may hide rows from whoever is no superuser.
+      // Read before the policies are created, which may hide rows from a role that is not a superuser.
       const contents = await allContents(writer, await tablesOf(writer, to), options);
       const others = await othersOf(writer, to, options.verify);
       leftOut.push(...(await execute(writer, schema.afterData, from, to)));
@@ -118,14 +115,17 @@ export async function copyDatabase(options: CopyOptions): Promise<Copied> {
   return { tables: tableRows(contents), leftOut, schema, snapshot: copied.visible };
 }
 
-/** The project's own part of the schema, as pg_dump writes it now. @throws as {@link copyDatabase} */
+/**
+ * The project's part of the schema, as pg_dump writes it now.
+ * @throws as {@link copyDatabase}
+ */
 export const readSchema = (place: ProjectDatabase, signal: AbortSignal): Promise<Entry[]> =>
   reading(place, signal, async (session, login, snapshot) =>
     entriesIn(await schemaOf(session, login, place.placement, snapshot, signal)),
   );
 
 /**
- * Runs `work` as a role that may read all of the project, in one snapshot with all tables locked against changes of
+ * Runs `work` as a role that can read the whole project, in one snapshot, with all tables locked against changes of
  * their schema.
  */
 const reading = <T>(
@@ -141,8 +141,8 @@ const reading = <T>(
   );
 
 /**
- * Runs `work` as the writer, who is to own everything. The project's code finds its own tables, as it does in its
- * requests.
+ * Runs `work` as the writer, so that the writer owns everything. The search path lets the project's code find its
+ * tables, as in its requests.
  */
 export function writing<T>(
   { tenancy, placement }: ProjectDatabase,
@@ -166,9 +166,9 @@ export function writing<T>(
   return withSession(login, inSession, signal);
 }
 
-/** A schema in the two parts that rows come between: indexes and constraints are made when they are there. */
+/** A schema in two parts: indexes and constraints are created after the rows. */
 interface Schema {
-  /** Schemas that the writer has made. */
+  /** Schemas that the writer has created. */
   readonly own: readonly string[];
   readonly beforeData: readonly Entry[];
   readonly afterData: readonly Entry[];
@@ -199,7 +199,7 @@ async function schemaOf(
   return { own, beforeData: await part('pre-data'), afterData: await part('post-data') };
 }
 
-/** @returns the rights that were given to roles which do not exist here, in words */
+/** @returns messages about rights of roles that do not exist here */
 async function execute(session: Session, entries: readonly Entry[], from: Placement, to: Placement): Promise<string[]> {
   const roles = new Map([
     [from.writer, to.writer],
@@ -207,7 +207,7 @@ async function execute(session: Session, entries: readonly Entry[], from: Placem
   ]);
   const leftOut: string[] = [];
   for (const entry of entries) {
-    // Elsewhere a word such as `writer` is a name of the project's own.
+    // In other entries, a word such as `writer` is a name that the project chose.
     const text = isRight(entry) ? renamed(entry.text, roles) : entry.text;
     const statements = statementsOf(entry.kind, text).map((each) => ({ text: each, isRight: isRight(entry) }));
     const failed = (error: unknown) =>

@@ -1,4 +1,4 @@
-/** Large objects of a project: they are in no schema, and belong to the writer. */
+/** Copies a project's large objects, which are in no schema and belong to the writer. */
 import { ident, type Session, sql, trusted } from '../../pg/index.js';
 import type { Placement } from '../../tenancy/placement.js';
 
@@ -16,7 +16,7 @@ export async function largeObjects(session: Session, { writer }: Placement): Pro
   return rows.map(([oid, comment]) => ({ oid: oid ?? '', comment: comment ?? null }));
 }
 
-/** Its contents, as Postgres writes `bytea` in hex, with where each part begins. */
+/** The contents in hex, as Postgres writes `bytea`, with the offset of each part. */
 export async function* partsOf(session: Session, oid: string): AsyncGenerator<{ at: number; part: string }> {
   for (let at = 0; ; at += PART_BYTES) {
     const [[part] = []] = await session.query(sql`SELECT lo_get(${oid}::oid, ${at}::bigint, ${PART_BYTES}::integer)`);
@@ -25,7 +25,10 @@ export async function* partsOf(session: Session, oid: string): AsyncGenerator<{ 
   }
 }
 
-/** With their comments and the rights of the project's own roles. @param target a session of the writer */
+/**
+ * Copies contents, comments, and the rights of the project's roles.
+ * @param target a session of the writer
+ */
 export async function copyLargeObjects(
   source: Session,
   target: Session,

@@ -1,5 +1,5 @@
 /**
- * What a project has beside its tables, and pg_dump does not say in the schema: where its sequences stand, and its
+ * What a project has in addition to tables and what pg_dump does not include in the schema: values of sequences, and
  * large objects.
  */
 import { createHash } from 'node:crypto';
@@ -16,7 +16,7 @@ interface Sequence {
   readonly isCalled: boolean;
 }
 
-/** Sequences are in no snapshot. */
+/** Snapshots do not apply to sequences. */
 async function sequencesOf(session: Session, placement: Placement): Promise<Sequence[]> {
   const found = await session.query(
     sql`SELECT nspname, relname FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace
@@ -32,14 +32,17 @@ async function sequencesOf(session: Session, placement: Placement): Promise<Sequ
   return sequences;
 }
 
-/** Every sequence goes on where that of the source stands now. */
+/** Sets every sequence to the current value of the source's. */
 export async function copySequences(source: Session, target: Session, placement: Placement): Promise<void> {
   for (const { schema, name, value, isCalled } of await sequencesOf(source, placement)) {
     await target.query(sql`SELECT pg_catalog.setval(${ident(schema, name).text}, ${value}, ${isCalled})`);
   }
 }
 
-/** By name: what has to be the same after a copy. @param verify full: with the contents of large objects */
+/**
+ * What must be equal after a copy, by name.
+ * @param verify full: includes the contents of large objects
+ */
 export async function othersOf(
   session: Session,
   placement: Placement,
@@ -57,7 +60,7 @@ export async function othersOf(
   return others;
 }
 
-/** Names those that differ, or are on one side alone. */
+/** Names those that differ or are on one side only. */
 export const differentOthers = (before: ReadonlyMap<string, string>, after: ReadonlyMap<string, string>): string[] =>
   [...new Set([...before.keys(), ...after.keys()])]
     .filter((name) => before.get(name) !== after.get(name))

@@ -1,6 +1,6 @@
 /**
- * The thread that runs pg_dump, as WebAssembly. It knows no sockets: what it writes goes to `pg-dump.ts`, and it stands
- * still until the answer is there.
+ * The thread that runs pg_dump as WebAssembly. It has no sockets: it sends messages to `pg-dump.ts` and blocks until
+ * the answer arrives.
  */
 import { pgDump } from '@electric-sql/pglite-tools/pg_dump';
 import { parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
@@ -9,10 +9,11 @@ import type { DumpTask } from './pg-dump.js';
 const { args, answered } = workerData as DumpTask;
 
 /**
- * Lines that begin so are commands of psql to pgDump, which removes them from all of its output, out of a comment, too.
+ * pgDump takes lines that begin like this for psql commands, and removes them from its whole output, even from
+ * comments.
  */
 const COMMAND = /\\((?:un)?restrict)/gi;
-/** Of the same length, since the lengths of messages stay. No text of Postgres's own contains it. */
+/** Has the same length, because the length of a message must not change. Postgres's own texts do not contain it. */
 const HIDDEN = /\x01((?:un)?restrict)/gi;
 
 function exchange(bytes: Uint8Array): Uint8Array {
@@ -23,7 +24,7 @@ function exchange(bytes: Uint8Array): Uint8Array {
   return Buffer.from(Buffer.from(message).toString('latin1').replace(COMMAND, '\x01$1'), 'latin1');
 }
 
-/** As much of a PGlite as pgDump uses. */
+/** The part of PGlite that pgDump uses. */
 const server = {
   query: () => Promise.resolve({ rows: [{ search_path: '' }] }),
   exec: () => Promise.resolve([]),

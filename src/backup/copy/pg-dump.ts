@@ -1,7 +1,7 @@
 /**
- * The schema of a database by pg_dump 18, which npm brings as WebAssembly
- * (docs/decisions/0046-copying-between-servers.md). It runs in a thread of its own, and talks to the server on a
- * connection of ours.
+ * Reads a database's schema with pg_dump 18, a WebAssembly module from npm
+ * (docs/decisions/0046-copying-between-servers.md). It runs in a thread and talks to the server over a connection of
+ * the service.
  */
 import { Worker } from 'node:worker_threads';
 import { ConnectionLost, type LoggedIn, type LoginOptions, withSession } from '../../pg/index.js';
@@ -17,21 +17,21 @@ import {
 } from '../../pg/protocol.js';
 import { ProgramFailed } from '../logical/client-programs.js';
 
-/** What the thread gets. */
+/** The data passed to the thread. */
 export interface DumpTask {
   readonly args: string[];
-  /** 1 when an answer is there for it. */
+  /** 1 if an answer is available. */
   readonly answered: Int32Array;
 }
 
-/** The built file, from `src/` too: a thread cannot run TypeScript. */
+/** The built file, even if this file runs from `src/`: a thread cannot run TypeScript. */
 const WORKER_FILE = new URL('../../../dist/backup/copy/pg-dump-worker.js', import.meta.url);
 
 /**
- * @param login of a role that reads the whole database
- * @param args of pg_dump, without those that say where the server is and where the dump goes
+ * @param login of a role that can read the whole database
+ * @param args of pg_dump, without those for the server and the output
  * @returns the dump as SQL
- * @throws ProgramFailed with the words of pg_dump, ConnectionLost, PostgresError; the signal's reason
+ * @throws ProgramFailed with the message of pg_dump, ConnectionLost, PostgresError; the signal's reason
  */
 export function pgDump(login: LoginOptions, args: string[], signal: AbortSignal): Promise<string> {
   const answered = new Int32Array(new SharedArrayBuffer(4));
@@ -57,12 +57,12 @@ export function pgDump(login: LoginOptions, args: string[], signal: AbortSignal)
   return withSession(login, (session) => work(session.handOver()), signal);
 }
 
-/** Of all that pg_dump said. */
+/** Extracts the error message from the output of pg_dump. */
 const wordsOf = ({ message }: Error): string => /(?<=\berror: )[^]*/.exec(message)?.[0].trim() ?? message;
 
 /**
- * Hands on what pg_dump sends and what the server answers, a whole answer at a time.
- * @param answer is called once for each part that pg_dump sends
+ * Forwards pg_dump's messages to the server, and the server's answers to pg_dump, each answer as a whole.
+ * @param answer called once for each part that pg_dump sends
  */
 function conversation(loggedIn: LoggedIn, answer: (bytes: Uint8Array) => void): (part: Uint8Array) => void {
   const { socket } = loggedIn;
@@ -82,16 +82,16 @@ function conversation(loggedIn: LoggedIn, answer: (bytes: Uint8Array) => void): 
       return answer(startupResponse(loggedIn));
     }
     sent.feed(Buffer.from(part.buffer, part.byteOffset, part.length));
-    // The end of the connection, which is not pg_dump's.
+    // pg_dump's Terminate must not end the connection.
     if (sent.lastType !== FRONTEND.terminate) socket.write(part);
-    // The server says nothing to half a query.
+    // The server does not answer an incomplete query.
     if (!sent.isBetween || sent.lastType !== FRONTEND.query) answer(Buffer.alloc(0));
   };
 }
 
 const messages = () => new MessageScan(new Set(), () => {});
 
-/** To pg_dump's login: the connection is logged in already. */
+/** Answers pg_dump's startup packet: the connection is already logged in. */
 const startupResponse = ({ parameters, processId, secretKey }: LoggedIn): Buffer =>
   Buffer.concat([
     AUTHENTICATION_OK,

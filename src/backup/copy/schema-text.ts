@@ -1,14 +1,11 @@
-/**
- * The text that pg_dump writes of a schema: its entries, each with what it is about, and those of them that are the
- * project's.
- */
+/** Splits pg_dump's text of a schema into entries, and selects those of the project. */
 import { tokensOf } from '../../contract/sql-tokens.js';
 import { isOwn } from '../logical/archive-entries.js';
 
 export interface Entry {
-  /** In capitals: `TABLE`, `ACL`. */
+  /** In capitals, such as `TABLE` or `ACL`. */
   readonly kind: string;
-  /** Of the schema `-` are things that are in none. */
+  /** `-` for objects in no schema. */
   readonly schema: string;
   readonly name: string;
   readonly text: string;
@@ -17,18 +14,18 @@ export interface Entry {
 const HEADER = /^-- Name: (.*); Type: (.*); Schema: (.*); Owner: .*$/;
 
 /**
- * What minor releases of Postgres since November 2026 keep among the options of each column. An older server does not
- * know it, and it says nothing of the column. In a statement of its own, with the options that were set.
+ * An option of each column in Postgres's minor releases since November 2026. Earlier servers do not have it, and it
+ * says nothing about the column. pg_dump writes it together with the options that were set.
  */
 const COLUMN_VERSION = /(?<=^ALTER (?:FOREIGN )?TABLE ONLY .+ ALTER COLUMN .+ SET \()pg_attver=\d+(?:, )?/gm;
 
-/** Sets no option. */
+/** A statement that sets no option. */
 const SETS_NOTHING = /^ALTER (?:FOREIGN )?TABLE ONLY .+ ALTER COLUMN .+ SET \(\);\n*/gm;
 
 /** The last comment of a dump. */
 const COMPLETE = '-- PostgreSQL database dump complete';
 
-/** In pg_dump's order. What stands before the first are settings of its session. */
+/** The entries in pg_dump's order. The text before the first one contains settings of its session. */
 export function entriesOf(dump: string): Entry[] {
   const starts: { at: number; header: RegExpExecArray }[] = [];
   let end = dump.length;
@@ -43,7 +40,7 @@ export function entriesOf(dump: string): Entry[] {
     kind,
     schema,
     name,
-    // An empty comment ends this header, and another one begins the next.
+    // An empty comment line ends this header, and another begins the next.
     text: withoutVersions(
       kind,
       dump.slice(at + line.length, starts[i + 1]?.at ?? end).replace(/^\s*--\n|--\s*$/g, ''),
@@ -51,11 +48,11 @@ export function entriesOf(dump: string): Entry[] {
   }));
 }
 
-/** Tables and materialized views have columns; a function's body is left as it is. */
+/** Only tables and materialized views have columns. The body of a function must not change. */
 const withoutVersions = (kind: string, text: string): string =>
   /TABLE|VIEW/.test(kind) ? cut(cut(text, COLUMN_VERSION), SETS_NOTHING) : text;
 
-/** Cuts what matches outside of names and constants. */
+/** Removes matches outside of names and constants. */
 function cut(text: string, pattern: RegExp): string {
   let masked = '';
   for (const { kind, from, to } of tokensOf(text)) {
@@ -73,13 +70,13 @@ function cut(text: string, pattern: RegExp): string {
 }
 
 /**
- * The project's own part: what a new project has by itself is left out.
- * @param own schemas that the writer has made
+ * The project's part of the schema, without what every new project has.
+ * @param own schemas that the writer has created
  */
 export function ownEntries(entries: readonly Entry[], schema: string, own: readonly string[]): Entry[] {
   const schemas = new Set([schema, ...own]);
   return entries.filter((entry) => isOwn(entry.kind, entry.schema, entry.name, schemas, schema));
 }
 
-/** Rights, and policies that name roles: those of roles that the target does not have are left out. */
+/** Rights, and policies that name roles: they are skipped if the target does not have a role. */
 export const isRight = ({ kind }: Entry): boolean => kind.endsWith('ACL') || kind === 'POLICY';

@@ -1,6 +1,6 @@
 /**
- * Settings of the sessions on both sides, so that a value has one text, and no limit of the operator's ends a long
- * COPY.
+ * Settings of the sessions on both sides. They give each value one text format, and remove the operator's limits, which
+ * could end a long COPY.
  */
 import { type Session, sql } from '../../pg/index.js';
 
@@ -12,7 +12,7 @@ const SETTINGS = {
   extra_float_digits: '3',
   lc_monetary: 'C',
   xmloption: 'content',
-  // Rows keep their order.
+  // Keeps the order of rows.
   synchronize_seqscans: 'off',
   statement_timeout: '0',
   idle_session_timeout: '0',
@@ -20,13 +20,16 @@ const SETTINGS = {
   transaction_timeout: '0',
 };
 
-/** A sequence that has become a view since must not run the project's code with the rights of whoever reads it. */
+/**
+ * If a sequence is replaced by a view before it is read, the view must not run the project's code with the reader's
+ * rights.
+ */
 const READING = { restrict_nonsystem_relation_kind: 'view, foreign-table' };
 
-/** A function may name what is made after it. */
+/** The body of a function may refer to objects that are created later. */
 const WRITING = { check_function_bodies: 'off' };
 
-/** Those that this version of Postgres has. */
+/** Sets those settings that this version of Postgres has. */
 export async function set(session: Session, kind: 'reading' | 'writing'): Promise<void> {
   const wanted = Object.entries({ ...SETTINGS, ...(kind === 'reading' ? READING : WRITING) });
   await session.query(

@@ -1,26 +1,29 @@
-/** The tables of a project, and the way of their rows from one server to the other. */
+/** Finds the tables of a project, and copies their rows from one server to another. */
 import { type Fragment, ident, type Session, sql, trusted } from '../../pg/index.js';
 import type { Placement } from '../../tenancy/placement.js';
 import { isOfProject } from '../../tenancy/project-rights.js';
 import { type ProjectTable, shownName } from '../logical/snapshot.js';
 
-/** With a row for each answer by Idempotency-Key, receipt and record in quarantine. The service makes them. */
+/** Tables of the service with rows of the project: the answers by Idempotency-Key, the receipts and the quarantine. */
 const OF_SERVICE = ['idempotency_keys', 'quarantine'];
 
 /**
- * A table with rows of its own, or a partitioned one with all of its partitions: where a row belongs among them may
- * depend on the server, as by the sort order of its operating system.
+ * A table with its own rows, or a partitioned one with all of its partitions: the partition of a row may depend on the
+ * server, for instance on the collation of its operating system.
  */
 export interface CopiedTable extends ProjectTable {
-  /** As people are shown it. */
+  /** The name that people are shown. */
   readonly shown: string;
-  /** The columns that are stored, as a list; null: there are none. */
+  /** A list of the stored columns; null: there are none. */
   readonly columns: string | null;
-  /** Itself, or the partitions that have rows. */
+  /** The table itself, or its partitions that hold rows. */
   readonly parts: readonly ProjectTable[];
 }
 
-/** In the order of their names. @param session of whoever reads them all */
+/**
+ * Returns the tables in the order of their names.
+ * @param session of a role that can read all of them
+ */
 export async function tablesOf(session: Session, placement: Placement): Promise<CopiedTable[]> {
   const rows = await session.query(sql`
     SELECT rn.nspname, r.relname, cn.nspname, c.relname, columns
@@ -50,14 +53,17 @@ export const areCopied = (placement: Placement): Fragment =>
   sql`(c.relnamespace IN (SELECT oid FROM pg_namespace WHERE ${isOfProject(placement)})
     OR cn.nspname = '_cdp' AND c.relname = ANY (${OF_SERVICE}))`;
 
-/** The rows of a table, or of one of its partitions, as COPY's text. */
+/** The rows of a table, or of one of its partitions, in COPY's text format. */
 export function rowsOf(session: Session, { columns }: CopiedTable, part: ProjectTable): AsyncIterable<Buffer> {
   return session.copyOut(sql`COPY ${ident(part.schema, part.name)} ${listOf(columns)} TO STDOUT`);
 }
 
 const listOf = (columns: string | null): Fragment => (columns === null ? sql`` : sql`(${trusted(columns)})`);
 
-/** @param report gets the rows and bytes so far, about once for each MiB. @returns the number of rows */
+/**
+ * @param report called about once per MiB with the rows and bytes so far
+ * @returns the number of rows
+ */
 export async function copyTable(
   source: Session,
   target: Session,
@@ -82,7 +88,7 @@ export async function copyTable(
   return stored;
 }
 
-/** Values contain none as such. */
+/** Counts newlines, which COPY's text format escapes inside values. */
 function linesIn(data: Buffer): number {
   let count = 0;
   for (let at = data.indexOf(10); at >= 0; at = data.indexOf(10, at + 1)) count++;

@@ -1,4 +1,4 @@
-/** Whether a copy is what its source is: the same schema, the same rows. */
+/** Compares a copy with its source: the schema, the rows. */
 import type { TableRows } from '../../contract/wire/operator.js';
 import { createHash } from 'node:crypto';
 import type { Session } from '../../pg/index.js';
@@ -7,10 +7,10 @@ import type { Placement } from '../../tenancy/placement.js';
 import type { Entry } from './schema-text.js';
 import { type CopiedTable, rowsOf } from './tables.js';
 
-/** What a table contains. */
+/** A summary of a table's rows. */
 export interface Contents {
   readonly rows: number;
-  /** Of all rows, in whatever order; null: not asked for. */
+  /** A hash of all rows, in any order; null: not requested. */
   readonly hash: string | null;
 }
 
@@ -27,7 +27,7 @@ export async function contentsOf(session: Session, table: CopiedTable): Promise<
     for await (const data of rowsOf(session, table, part)) {
       for (let start = 0, end = data.indexOf(10); end >= 0; start = end + 1, end = data.indexOf(10, start)) {
         rows++;
-        // Added, since the rows of partitions may come in another order.
+        // A sum, because the rows of partitions may come in another order.
         sum += createHash('md5').update(data.subarray(start, end)).digest().readBigUInt64LE();
       }
     }
@@ -47,9 +47,9 @@ export function differentTables(before: ReadonlyMap<string, Contents>, after: Re
 }
 
 /**
- * Names the parts of the schema that differ. pg_dump writes the same for the same schema, but for the names of roles.
- * @param hasTexts compares what they say, and not just whether they are there: an older major says some things in
- * another way
+ * Names the entries of the schema that differ. For the same schema, pg_dump writes the same text except for the names
+ * of roles.
+ * @param hasTexts also compares the texts of the entries, which may differ between major versions
  */
 export function differentEntries(
   before: readonly Entry[],
@@ -73,6 +73,6 @@ export function differentEntries(
   return [...new Set(differing.map((one) => one.split('\0')[0] ?? ''))].map((what) => `${what}: is not the same`);
 }
 
-/** In order, as backups list them. */
+/** The tables in order, for the list in a backup. */
 export const tableRows = (contents: ReadonlyMap<string, Contents>): TableRows[] =>
   Array.from(contents, ([name, { rows }]) => ({ name, rows }));

@@ -2,11 +2,11 @@
 import { type DumpStatement, renamed, statementsOf } from './dump-statements.js';
 
 interface ChosenEntries {
-  /** Schemas that the writer had made. pg_restore would not make `public`, so its entries are left out. */
+  /** Schemas that the writer had created. pg_restore would not create `public`, so their own entries are left out. */
   readonly ownSchemas: readonly string[];
   /** For pg_restore's `--use-list`. */
   readonly contents: readonly string[];
-  /** To be executed afterwards, with the names of the roles replaced. */
+  /** Entries to be executed afterwards as statements, with the names of the roles replaced. */
   readonly statements: readonly string[];
 }
 
@@ -15,12 +15,12 @@ const ENTRY = /^\d+; \d+ \d+ ([A-Z]+(?: [A-Z]+)*) (\S+) (.*)$/;
 
 const AS_STATEMENTS = new Set(['ACL', 'DEFAULT ACL', 'POLICY', 'MATERIALIZED VIEW DATA']);
 
-/** They belong to the project although they are in no schema. */
+/** These belong to the project although they are in no schema. */
 const LARGE_OBJECTS = new Set(['BLOB', 'BLOB METADATA', 'BLOBS']);
 
 /**
- * The project's own part. A new project has the service's part already, except for the answers by Idempotency-Key and
- * the quarantine.
+ * Chooses the project's part. A new project already has the service's part, except for the answers by Idempotency-Key
+ * and the quarantine.
  */
 export function chooseEntries(list: string, schema: string, writer: string): ChosenEntries {
   const entries = list.split('\n').map((line) => [line, ...(ENTRY.exec(line) ?? []).slice(1)] as const);
@@ -38,7 +38,7 @@ export function chooseEntries(list: string, schema: string, writer: string): Cho
   return chosen;
 }
 
-/** @param schema the one that the service has made, and that a new project has already */
+/** @param schema the schema that the service creates, which a new project already has */
 export function isOwn(
   kind: string,
   namespace: string,
@@ -49,7 +49,7 @@ export function isOwn(
   if (schemas.has(namespace)) return true;
   if (namespace === '_cdp') return kind === 'TABLE DATA' && /^(?:idempotency_keys|quarantine) /.test(name);
   if (namespace !== '-') return false;
-  // A cast of the project converts to or from one of its types.
+  // A cast belongs to the project if it converts from or to one of its types.
   if (/^(CAST|COMMENT)$/.test(kind) && name.startsWith('CAST (')) {
     return [...name.matchAll(/[( ]([a-z0-9_]+)\./g)].some(([, named = '']) => schemas.has(named));
   }
@@ -60,7 +60,7 @@ export function isOwn(
   return LARGE_OBJECTS.has(kind) || (/^(COMMENT|ACL)$/.test(kind) && name.startsWith('LARGE OBJECT'));
 }
 
-/** Opens an entry in the text that pg_restore writes, or ends the text. */
+/** Begins an entry in the text that pg_restore writes, or ends the text. */
 const HEADER = /^--\n-- (?:Name: .*; Type: (.*); Schema: .*|PostgreSQL database dump complete)\n--\n/m;
 
 /** The statements in the text of pg_restore, in its order, with the names of roles replaced. */
@@ -80,11 +80,11 @@ export function statementsIn(script: string, roles: ReadonlyMap<string, string>)
 const NO_PATH = "SELECT pg_catalog.set_config('search_path', '', false);";
 
 /**
- * Replaces it by the search path that the project's code was written for: a function in a CHECK or an index may name
- * tables without their schema. pg_restore offers no option for that: it executes the statement whatever `--use-list`
- * says. All offsets stay.
- * @param start of the archive, with its first entries
- * @throws Error if pg_dump has written something else
+ * Replaces that statement by the search path for which the project's code was written: a function in a CHECK or an
+ * index may name tables without their schema. pg_restore has no option for this, and executes the statement whatever
+ * `--use-list` contains. Offsets do not change.
+ * @param start the beginning of the archive, with its first entries
+ * @throws Error if pg_dump has written a different statement
  */
 export function setSearchPath(start: Buffer, path: string): Buffer {
   const at = start.indexOf(NO_PATH);

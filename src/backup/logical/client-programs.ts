@@ -1,4 +1,4 @@
-/** Postgres's client programs pg_dump and pg_restore: finding a pair that fits the server, and running one. */
+/** Finds a pair of Postgres's client programs pg_dump and pg_restore that fits the server, and runs them. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { access, constants, readdir, realpath, writeFile } from 'node:fs/promises';
@@ -8,7 +8,7 @@ import { pipeline } from 'node:stream/promises';
 import { type ConnectionOptions, rootCertificates } from 'node:tls';
 import type { LoginOptions } from '../../pg/index.js';
 
-/** Where to search: the operator's folder; or if there is none, PATH and the usual places. */
+/** Where to search: the operator's folder, or if there is none, PATH and the usual folders. */
 export interface ProgramPlaces {
   readonly folder: string | null;
   /** The environment's PATH. */
@@ -17,12 +17,12 @@ export interface ProgramPlaces {
 
 export interface ClientPrograms {
   readonly folder: string;
-  /** `18.4` */
+  /** Such as `18.4`. */
   readonly version: string;
   readonly major: number;
 }
 
-/** Folders of packages; a star stands for any name: Debian, Red Hat, Homebrew, Postgres.app, the installer. */
+/** Folders of packages, where a star stands for any name: Debian, Red Hat, Homebrew, Postgres.app, the installer. */
 const USUAL_PLACES = [
   '/usr/lib/postgresql/*/bin',
   '/usr/pgsql-*/bin',
@@ -34,9 +34,10 @@ const USUAL_PLACES = [
 ];
 
 /**
- * The pair of the lowest fitting version: pg_dump refuses a server newer than itself, pg_restore refuses such an
- * archive, and an older server may not understand what a newer one writes.
- * @param least lowest major version. @param most highest major version
+ * Finds the pair with the lowest version in the range: pg_dump refuses a server newer than itself, pg_restore refuses
+ * an archive of such a server, and an older server may not understand what a newer program writes.
+ * @param least lowest major version
+ * @param most highest major version
  * @throws Error that says what to install
  */
 export async function findPrograms(places: ProgramPlaces, least: number, most = Infinity): Promise<ClientPrograms> {
@@ -71,7 +72,7 @@ async function candidates({ folder, path }: ProgramPlaces): Promise<string[]> {
   return [...new Set([...inPath.flatMap((place) => place ?? []), ...usual.flat()])];
 }
 
-/** The folder of the program itself: the one in PATH may be Debian's wrapper, which chooses among versions. */
+/** The real folder of the program: the one in PATH may be Debian's wrapper, which chooses a version. */
 async function realFolder(folder: string): Promise<string | null> {
   const program = await realpath(join(folder, 'pg_dump')).catch(() => null);
   return program !== null && basename(program) === 'pg_dump' ? dirname(program) : null;
@@ -85,7 +86,7 @@ async function expanded(pattern: string): Promise<string[]> {
   return names.map((name) => join(parent, name)).flatMap((path) => (path.startsWith(before) ? [path + after] : []));
 }
 
-/** null if the folder does not have both programs in one version. */
+/** null if the folder does not have both programs in the same version. */
 async function versionIn(folder: string): Promise<string | null> {
   const versions = await Promise.all(
     ['pg_dump', 'pg_restore'].map(async (name) => {
@@ -104,18 +105,25 @@ async function versionIn(folder: string): Promise<string | null> {
 interface RunOptions {
   readonly environment: Readonly<Record<string, string>>;
   readonly signal?: AbortSignal;
-  /** Its standard input; the program may end without reading all of it. Default: empty. */
+  /** Standard input, which the program need not read completely. Default: empty. */
   readonly input?: Readable;
 }
 
-/** A program failed. Its words may name tables of a project: they are for the operator. */
+/** A program failed. Its message may name tables of a project, so only an operator may see it. */
 export class ProgramFailed extends Error {}
 
-/** Runs a program to its end. @returns its output. @throws ProgramFailed */
+/**
+ * Runs a program until it exits.
+ * @returns its output
+ * @throws ProgramFailed
+ */
 export const run = (program: string, args: readonly string[], options: RunOptions): Promise<string> =>
   stream(program, args, options, async (output) => Buffer.concat(await output.toArray()).toString());
 
-/** Runs a program, and hands its output to `take` under back-pressure. @throws ProgramFailed, what `take` throws */
+/**
+ * Runs a program, and passes its output to `take` with back-pressure.
+ * @throws ProgramFailed, what `take` throws
+ */
 export async function stream<T>(
   program: string,
   args: readonly string[],
@@ -129,7 +137,7 @@ export async function stream<T>(
   const ended = once(child, 'close') as Promise<[number | null, NodeJS.Signals | null]>;
   ended.catch(() => {});
   try {
-    // A program that does not need all of its input closes it early: its exit code counts.
+    // A program that does not need all of its input closes it early; only its exit code counts.
     const fed = pipeline(input ?? Readable.from([]), child.stdin).catch(() => {});
     const taken = await take(child.stdout);
     await fed;
@@ -144,13 +152,13 @@ export async function stream<T>(
 }
 
 /**
- * The environment of a program that logs in with these options (Postgres manual 34.15). It has nothing of ours, and a
- * password is not on a command line, which other users could read.
- * @param folder of mode 700, for certificates while the program runs
+ * The environment of a program that logs in with these options (Postgres manual 34.15). It contains no variable of the
+ * service, and keeps the password off the command line, which other users could read.
+ * @param folder of mode 700, holds certificates while the program runs
  */
 export async function libpqEnvironment(login: LoginOptions, folder: string): Promise<Record<string, string>> {
   const { host, port, hosts, needsPrimary, user, password, database, ssl, options } = login;
-  // The primary first: a standby may not have a new role yet, and libpq gives up where a password is wrong.
+  // The primary first: a standby may not have a new role yet, and libpq gives up after a wrong password.
   const list = hosts?.inTurn() ?? [{ host, port }];
   return {
     LC_ALL: 'C',
@@ -176,12 +184,12 @@ async function sslEnvironment(ssl: boolean | ConnectionOptions | undefined, fold
     await writeFile(path, Buffer.isBuffer(content) ? content : String(content), { mode: 0o600 });
     return path;
   };
-  // If the URL names no certificate, the driver trusts Node's list; libpq would look into ~/.postgresql.
+  // If the URL names no certificate, the driver trusts Node's list; libpq would look in ~/.postgresql.
   const roots = ca ?? rootCertificates.join('\n');
   const verified = checkServerIdentity === undefined ? 'verify-full' : 'verify-ca';
   return {
     PGSSLMODE: rejectUnauthorized === false ? 'require' : verified,
-    // With `require`, libpq would verify all the same if it found a root certificate.
+    // Even with `require`, libpq would verify the certificate if it found a root certificate.
     PGSSLROOTCERT: rejectUnauthorized === false ? join(folder, 'none') : await file('root.crt', roots),
     ...(cert === undefined ? {} : { PGSSLCERT: await file('client.crt', cert) }),
     ...(key === undefined ? {} : { PGSSLKEY: await file('client.key', key) }),

@@ -1,7 +1,7 @@
 /**
- * A role for one dump: it reads everything of one project, a few catalogs that are closed to projects, and nothing
- * else. The project's writer may not read those catalogs; and a dump as a superuser could be made to run the project's
- * code as that.
+ * A role for one dump. It can read everything in one project, and a few catalogs that projects may not read. The
+ * project's writer cannot read those catalogs, and a dump as a superuser could be tricked into running the project's
+ * code as a superuser.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
@@ -21,14 +21,14 @@ import { dumpRole, isOnCitus, type Placement, SHARD_BY_SHARD } from '../../tenan
 import { withServiceSession } from '../../tenancy/service-pool.js';
 import { type Tenancy, withServer } from '../../tenancy/tenancy.js';
 
-/** Requests of a project hold locks for 60 s at most. */
+/** Requests of a project hold locks for at most 60 s. */
 export const LOCK_WAIT_MS = 90_000;
 
 const END_MS = 5_000;
 
 export const LOCK_TIMEOUT = fixed(`SET lock_timeout = ${LOCK_WAIT_MS}`);
 
-/** pg_dump reads these, which `tenancy/shared-tenancy.sql` revokes from PUBLIC. */
+/** pg_dump reads these; `tenancy/shared-tenancy.sql` revokes them from PUBLIC. */
 const CATALOGS = [
   'pg_database',
   'pg_db_role_setting',
@@ -48,8 +48,8 @@ const SETTINGS = {
 };
 
 /**
- * Runs `work` with the login of a role that exists for its length.
- * @param signal ends the wait for another dump of the database; `work` has to end by itself
+ * Creates a role, runs `work` with its login, and drops the role.
+ * @param signal ends the wait for another dump of the database; `work` must end by itself
  * @throws Error if the service's role may not grant what pg_dump needs; PostgresError; what `work` throws
  */
 export async function withDumpRole<T>(
@@ -65,7 +65,7 @@ export async function withDumpRole<T>(
     while (!(await tryLock(session))) await sleep(100, undefined, { signal });
     try {
       await drop(session, role);
-      // A worker may have missed the end of a transaction that was committed; else its rows would not be seen.
+      // A worker may have missed the end of a committed transaction; its rows would be invisible.
       if (isOnCitus(placement)) await session.query(sql`SELECT recover_prepared_transactions()`);
       await transact(session, () => make(session, role, tenancy.roleOptions(role), placement));
       const options = startupOptions(SETTINGS);
@@ -78,14 +78,14 @@ export async function withDumpRole<T>(
         options,
       });
     } finally {
-      // After a failure the next dump drops it.
+      // If this fails, the next dump drops the role.
       await drop(session, role).catch(() => {});
     }
   });
 }
 
 /**
- * Drops the role that a killed process has left. One that is in use stays: its dump drops it.
+ * Drops the role that a killed process has left. A role in use is skipped: its own dump drops it.
  * @throws PostgresError, ConnectionLost
  */
 export function dropDumpRole(tenancy: Tenancy, placement: Placement): Promise<void> {
@@ -103,7 +103,7 @@ export function dropDumpRole(tenancy: Tenancy, placement: Placement): Promise<vo
   );
 }
 
-/** One dump of a database at a time. */
+/** Only one dump of a database runs at a time. */
 async function tryLock(session: Session): Promise<boolean> {
   const [[isHeld] = []] = await session.query(sql`SELECT pg_try_advisory_lock(${ADVISORY_LOCKS.dump})`);
   return isHeld === 't';
@@ -122,7 +122,7 @@ async function make(session: Session, role: string, options: Fragment, { databas
   await session.query(sql`CREATE ROLE ${name} LOGIN ${trusted(bypass === 't' ? 'BYPASSRLS' : '')} ${options}`);
   await session.query(sql`GRANT ${ident(writer)} TO ${name}`);
   await session.query(sql`GRANT ${name} TO CURRENT_USER`);
-  // The writer may not connect while a move has its fence up.
+  // While a move has fenced off the writes, the writer may not connect.
   await session.query(sql`GRANT CONNECT ON DATABASE ${ident(database)} TO ${name}`);
   await session.query(sql`GRANT SELECT ON ALL TABLES IN SCHEMA _cdp TO ${name}`);
   if (superuser === 't') {

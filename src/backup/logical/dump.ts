@@ -1,6 +1,6 @@
 /**
- * Logical backup of one project: a dump by pg_dump, and the number of rows in each table, both of one snapshot. Neither
- * runs code of the project.
+ * Logical backup of one project: a dump by pg_dump and the number of rows in each table, both from the same snapshot.
+ * Neither runs code of the project.
  */
 import type { Readable } from 'node:stream';
 import type { TableRows } from '../../contract/wire/operator.js';
@@ -17,7 +17,7 @@ import { LOCK_WAIT_MS, withDumpRole } from './dump-role.js';
 import { countIn, type ProjectTable, shownName, withSnapshot } from './snapshot.js';
 
 interface Dumping {
-  /** That members are added to. */
+  /** The file to which members are added. */
   readonly file: string;
   readonly programs: ClientPrograms;
   /** For temporary files, mode 700. */
@@ -25,12 +25,11 @@ interface Dumping {
   readonly signal: AbortSignal;
 }
 
-/** What pg_dump leaves out by itself. */
 const OPTIONS = ['--format=custom', '--no-security-labels', '--no-publications', '--no-subscriptions'];
 
 /**
- * Dumps the whole database, of which a restore takes the project's part. Reads and inserts go on; altering or dropping
- * a table waits.
+ * Dumps the whole database; a restore takes only the project's part. Reads and inserts continue; altering or dropping a
+ * table waits.
  * @throws ProgramFailed, PostgresError, what `add` throws
  */
 export async function saveDump(
@@ -45,7 +44,7 @@ export async function saveDump(
   const postgres = await tenancy.major();
   return withServer(tenancy.serverOf(placement), async () => {
     await projects.upgraded(project);
-    // What the project did to its roles and rights must not keep it from being saved.
+    // The project may have changed its roles and rights; that must not prevent its backup.
     await databases.restoreRights(tenancy, placement);
     const extensions = await databases.extensionsOf(tenancy, placement);
     const { dump, ...noted } = await withDumpRole(tenancy, placement, signal, (login) =>
@@ -66,13 +65,16 @@ export async function saveDump(
   });
 }
 
-/** Read back from the file, which shows that pg_restore can read it. @throws ProgramFailed */
+/**
+ * Reads the list from the file, which proves that pg_restore can read it.
+ * @throws ProgramFailed
+ */
 function listOf(file: string, dump: Member, programs: ClientPrograms, signal: AbortSignal): Promise<string> {
   const input: Readable = readMember(file, dump);
   return run(`${programs.folder}/pg_restore`, ['--list'], { environment: { LC_ALL: 'C' }, input, signal });
 }
 
-/** The tables of the project's schemas with their rows. */
+/** Counts the rows of the tables in the project's schemas. */
 export const countRows = (tenancy: Tenancy, placement: Placement, signal: AbortSignal): Promise<TableRows[]> =>
   withDumpRole(tenancy, placement, signal, (login) =>
     withSnapshot(login, placement, signal, (session, _snapshot, tables) => rowsOf(session, tables, placement)),

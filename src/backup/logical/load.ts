@@ -1,4 +1,4 @@
-/** Logical restore of one project: a dump loaded by pg_restore into an empty project, as the project's own writer. */
+/** Logical restore of one project: pg_restore loads a dump into an empty project, as the project's writer. */
 import { randomBytes } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -24,12 +24,12 @@ import {
 import { countRows } from './dump.js';
 import { executeEach } from './dump-statements.js';
 
-/** A pg_restore of this version or later sets `transaction_timeout`, which servers before it do not know. */
+/** From this version on, pg_restore sets `transaction_timeout`, which earlier servers do not have. */
 const TRANSACTION_TIMEOUT = 17;
 
 /**
- * @param majors of the servers here that may get them. @throws Error if the dumps are of a newer server, or says what
- * to install
+ * @param majors versions of the servers on which projects may be restored
+ * @throws Error if a dump is from a newer server, or that says what to install
  */
 export function programsFor(
   dumps: readonly LogicalProject[],
@@ -48,11 +48,10 @@ export function programsFor(
 }
 
 /**
- * Rights, policies and the contents of materialized views follow as statements of our own, because they name roles,
- * which have other names here, and because pg_restore would not fill a view that a policy applies to.
- * @returns what is left out, in words: rights that were given to roles which do not exist here, and how tables were
- * distributed
- * @throws ProgramFailed, PostgresError; Error if the rows are not those of the dump
+ * Loads rights, policies and the contents of materialized views as separate statements, because they name roles, which
+ * have other names here, and because pg_restore would not fill a view to which a policy applies.
+ * @returns messages about what is left out: rights of roles that do not exist here, and the distribution of tables
+ * @throws ProgramFailed, PostgresError; Error if the numbers of rows differ from those in the dump
  */
 export async function loadDump(
   tenancy: Tenancy,

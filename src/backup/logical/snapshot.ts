@@ -1,31 +1,30 @@
-/** One moment of a project's database, for more than one session to see. */
+/** One snapshot of a project's database, shared by several sessions. */
 import { ident, join, type LoginOptions, type Session, sql, withSession } from '../../pg/index.js';
 import type { Placement } from '../../tenancy/placement.js';
 import { isOfProject } from '../../tenancy/project-rights.js';
 import { distributedTables } from '../distributed-tables.js';
 import { LOCK_TIMEOUT } from './dump-role.js';
 
-/** A table of one of the project's schemas. */
+/** A table in one of the project's schemas. */
 export interface ProjectTable {
   readonly schema: string;
   readonly name: string;
 }
 
-/** As people are shown it. */
+/** The name that people are shown. */
 export const shownName = ({ schema, name }: ProjectTable, placement: Placement): string =>
   schema === placement.schema ? name : `${schema}.${name}`;
 
 /**
- * Workers of a Citus cluster share no snapshot, so nobody may write to distributed tables until the end. The lock is
- * not passed on to the workers: the transactions there would begin, and with them their snapshots, before it is
- * granted.
+ * The workers of a Citus cluster share no snapshot, so distributed tables are locked against writes until the end. The
+ * lock is not propagated to the workers: their transactions, and so their snapshots, would begin before it is granted.
  */
 const ON_COORDINATOR = sql`SET LOCAL citus.enable_ddl_propagation = off`;
 
 /**
- * Holds a snapshot open, with every table locked against ALTER and DROP, and those that Citus distributes against
+ * Holds a snapshot open, with every table locked against ALTER and DROP, and tables distributed by Citus also against
  * writes.
- * @param work gets the session that holds it, its name for others, and the tables
+ * @param work receives the session that holds the snapshot, the snapshot's name for others, and the tables
  */
 export async function withSnapshot<T>(
   login: LoginOptions,
@@ -48,7 +47,7 @@ export async function withSnapshot<T>(
   return withSession(login, inTransaction, signal);
 }
 
-/** A name that has become a view since would run the project's code when it is counted. */
+/** If a table has been replaced by a view of the same name, counting its rows would run the project's code. */
 async function lockTables(session: Session, placement: Placement): Promise<ProjectTable[]> {
   const tables = await session.query(
     sql`SELECT c.oid, nspname, relname FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace
@@ -65,7 +64,7 @@ async function lockTables(session: Session, placement: Placement): Promise<Proje
 }
 
 /**
- * The number of rows in a table. By COPY, which does not plan: for `SELECT count(*)` the planner evaluates predicates
+ * Counts the rows of a table by COPY, which needs no planning: for `SELECT count(*)` the planner evaluates predicates
  * of indexes and expressions of statistics, which are the project's code. One narrow column is enough; its type is
  * built in, so its output function is not the project's.
  */

@@ -1,6 +1,6 @@
 /**
- * Copies the data directory of a running server, by Postgres's low-level base backup (manual 25.3.4). The copy includes
- * the WAL from its start to its end, so it needs no archive.
+ * Copies the data directory of a running server by Postgres's low-level base backup (manual 25.3.4). The copy includes
+ * the WAL written meanwhile, so it needs no archive.
  */
 import { randomBytes } from 'node:crypto';
 import {
@@ -19,15 +19,17 @@ import { parseLsn, segmentName, segmentOf } from './wal.js';
 
 interface RunningServer {
   readonly dataDirectory: string;
-  /** Of a superuser. */
+  /** The login of a superuser. */
   readonly login: LoginOptions;
   readonly signal: AbortSignal;
 }
 
-/** A checkpoint on a busy disk can take minutes; a server that is silent for longer is gone. */
+/** A checkpoint on a busy disk can take minutes; a server that takes longer has failed. */
 const QUERY_MS = 600_000;
 
-/** No name is looked up in a schema of the project. The session ends within a second of its client. */
+/**
+ * Names resolve only to objects of pg_catalog, never of the project. The session ends within a second of its client.
+ */
 const SETTINGS = {
   search_path: 'pg_catalog',
   statement_timeout: '0',
@@ -37,8 +39,8 @@ const SETTINGS = {
 };
 
 /**
- * A temporary slot keeps the WAL that the copy needs, from before the checkpoint at its start. It ends with the
- * connection.
+ * A temporary replication slot keeps the WAL that the copy needs, from before the checkpoint at its start. It ends with
+ * the connection.
  * @throws Error if the server was stopped or its WAL outgrew `max_slot_wal_keep_size`; what `add` throws; PostgresError
  */
 export async function copyRunning({ dataDirectory, login, signal }: RunningServer, add: AddFile): Promise<Copied> {
@@ -53,7 +55,7 @@ export async function copyRunning({ dataDirectory, login, signal }: RunningServe
     return await withSession(backup, copy, signal);
   } catch (error) {
     if (!isShutdown(error)) throw error;
-    // So ends the session that holds a slot if a checkpoint needs the space of the WAL (manual 19.6.1).
+    // Postgres ends the session of a slot if a checkpoint needs the disk space of the WAL (manual 19.6.1).
     const message =
       'The server ended the backup: it was stopped, or it wrote more WAL during the copy than max_slot_wal_keep_size ' +
       'allows. The project is not affected. Try again when it writes less';
@@ -95,7 +97,7 @@ async function copyInSession(
     if (copied !== segmentBytes) throw new Error(`The WAL segment ${name} is missing or incomplete`);
     wal += copied;
   }
-  // Without the slot, a segment may have been overwritten by a later one while it was read.
+  // If the slot was lost, a later segment may have overwritten one while it was read.
   await row(session, sql`SELECT 1 FROM pg_replication_slots WHERE slot_name = ${slot} AND wal_status <> 'lost'`);
   const backupLabel = Buffer.from(label ?? '');
   await add('backup_label', [backupLabel]);

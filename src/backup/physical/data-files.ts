@@ -1,4 +1,4 @@
-/** Which files of a data directory a backup has (manual 25.3.4), and how they are read while the server writes them. */
+/** Selects the files of a data directory for a backup (manual 25.3.4), and reads them while the server writes. */
 import type { Dirent } from 'node:fs';
 import { constants, type FileHandle, open, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -7,12 +7,15 @@ import { isMissing, namesIn, readSmallFile } from '../../files.js';
 
 export type Content = AsyncIterable<Buffer> | Iterable<Buffer>;
 
-/** Takes one file of a backup. @param path below the data directory, with slashes */
+/**
+ * Adds one file to a backup.
+ * @param path below the data directory, with slashes
+ */
 export type AddFile = (path: string, content: Content) => Promise<unknown>;
 
 const CONTROL_FILE = 'global/pg_control';
 
-/** Folders that a start empties, and `pg_wal`, of which a backup takes only what it needs. */
+/** Folders that a starting server empties, and `pg_wal`, of which a backup takes only what it needs. */
 const WITHOUT_CONTENT = new Set([
   'pg_wal',
   'pg_replslot',
@@ -24,14 +27,17 @@ const WITHOUT_CONTENT = new Set([
   'pg_subtrans',
 ]);
 
-/** State of this server or of an earlier backup, settings that are not ours, temporary files, and the control file. */
+/**
+ * State of this server or of an earlier backup, settings that are not the service's, temporary files, and the control
+ * file.
+ */
 const IS_LEFT_OUT =
   /^(?:postmaster\.(?:pid|opts)|backup_label(?:\.old)?|tablespace_map(?:\.old)?|(?:recovery|standby)\.signal|recovery-settings\.conf|postgresql\.auto\.conf)$|(?:^|\/)(?:pgsql_tmp[^/]*|pg_internal\.init[^/]*|t\d+_\d+[^/]*|[^/]*\.conf\.tmp)$|^global\/pg_control$/;
 
 /**
- * Hands over every file except those of `pg_wal`, the control file last. Files may grow, shrink and vanish meanwhile:
- * the WAL has what the server did to them.
- * @throws Error for a link, which leads out of the directory; what `add` throws
+ * Passes every file except those of `pg_wal` to `add`, the control file last. Files may grow, shrink or disappear
+ * meanwhile: the WAL contains the server's changes.
+ * @throws Error for a link, which could lead out of the directory; what `add` throws
  */
 export async function copyFiles(dataDirectory: string, add: AddFile, signal: AbortSignal) {
   const folders: string[] = [];
@@ -65,7 +71,9 @@ async function entriesOf(folder: string): Promise<Dirent[]> {
   }
 }
 
-/** The server overwrites this file in place, and a read may see half of a write: so two reads must agree. */
+/**
+ * The server overwrites this file in place, and a read may see half of a write. So two consecutive reads must be equal.
+ */
 async function readControlFile(path: string): Promise<Buffer> {
   for (let before = await readSmallFile(path); ;) {
     await sleep(10);
@@ -75,7 +83,10 @@ async function readControlFile(path: string): Promise<Buffer> {
   }
 }
 
-/** History files say where earlier timelines ended. @returns their bytes */
+/**
+ * History files contain the ends of earlier timelines.
+ * @returns their size in bytes
+ */
 export async function copyTimelineHistories(dataDirectory: string, add: AddFile, signal: AbortSignal): Promise<number> {
   let bytes = 0;
   for (const name of await namesIn(join(dataDirectory, 'pg_wal'))) {
@@ -85,7 +96,7 @@ export async function copyTimelineHistories(dataDirectory: string, add: AddFile,
   return bytes;
 }
 
-/** @returns its bytes; null if the file is gone */
+/** @returns its size in bytes; null if the file no longer exists */
 export async function copyFile(
   dataDirectory: string,
   path: string,
@@ -113,13 +124,16 @@ export async function copyFile(
   }
 }
 
-/** A file of a server's account, which must not have us follow a link or wait at a pipe. */
+/**
+ * Opens a file of the server's account. That account must not be able to redirect the service by a link or block it by
+ * a pipe.
+ */
 export const openPlainFile = (path: string): Promise<FileHandle> =>
   open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
 
 const PART_BYTES = 256 * 1024;
 
-/** Up to the end that the file has now: it may grow faster than it is read. */
+/** Reads up to the current end of the file, which may grow faster than it is read. */
 export async function* contentOf(file: FileHandle, signal: AbortSignal): AsyncGenerator<Buffer> {
   const { size } = await file.stat();
   for (let position = 0; position < size;) {

@@ -17,7 +17,7 @@ import { archiveAll, segmentsFor } from './wal-archive.js';
 
 const PLATFORM = `${process.platform}-${process.arch}`;
 
-/** Copies the files of a project's server, which is started for that if it was stopped. */
+/** Copies the files of a project's server. If the server is stopped, it is started for the copy. */
 export async function saveFiles(
   servers: OwnServerTenancy,
   { name, placement }: ProjectRow,
@@ -47,7 +47,7 @@ export async function saveFiles(
 }
 
 /**
- * A server whose data directory comes from the backup. Its start recovers it.
+ * A server whose data directory comes from the backup. It recovers when it starts.
  * @param until point in time; null: the state in the backup
  * @throws EngineError, Error if it cannot be restored here, or not to that time
  */
@@ -70,7 +70,7 @@ export async function filesOf(
       await restoreFiles(data, { folders: saved.folders, files, recovery, account, signal });
     },
     fill: async (placement) => {
-      // The server accepts connections, so the recovery is over.
+      // The recovery has ended, because the server accepts connections.
       await rm(join((await servers.fleet.folderOf(placement.server)).data, RECOVERY_SETTINGS), { force: true });
       await databases.upgrade(servers, placement);
       return { tables: null, left_out: [] };
@@ -78,7 +78,10 @@ export async function filesOf(
   };
 }
 
-/** The servers that can run these files. @throws EngineError if there are none here */
+/**
+ * The servers that can run these files.
+ * @throws EngineError if there are none here
+ */
 function serversFor({ name, platform, postgres }: PhysicalProject, tenancy: Tenancy): OwnServerTenancy {
   const major = tenancy instanceof OwnServerTenancy ? Number.parseInt(tenancy.version) : null;
   if (tenancy instanceof OwnServerTenancy && platform === PLATFORM && postgres === major) return tenancy;

@@ -1,6 +1,6 @@
 /**
- * Makes a data directory from what a backup holds. The next start of a server on it is an archive recovery, which
- * begins a new timeline. Before its end nobody can log in, so a server that accepts connections is restored.
+ * Creates a data directory from a backup. The next start of a server on it performs an archive recovery, which begins a
+ * new timeline. Nobody can log in before the recovery ends, so a server that accepts connections has been restored.
  */
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -12,7 +12,6 @@ import { type Content, contentOf, openPlainFile } from './data-files.js';
 interface FileOfBackup {
   /** Below the data directory, with slashes. */
   readonly path: string;
-  /** Opens it. */
   readonly content: () => Content;
 }
 
@@ -20,9 +19,9 @@ interface Files {
   /** Below the data directory, parents first. */
   readonly folders: readonly string[];
   readonly files: readonly FileOfBackup[];
-  /** Point-in-time recovery; null: what is in the backup is replayed, and nothing else. */
+  /** Point-in-time recovery; null: only the WAL in the backup is replayed. */
   readonly recovery: Recovery | null;
-  /** Who the server runs as. */
+  /** The account that runs the server. */
   readonly account: Account;
   readonly signal: AbortSignal;
 }
@@ -31,14 +30,14 @@ export interface Recovery {
   /** The folder of archived WAL, and the names of the segments to replay. */
   readonly archive: string;
   readonly segments: readonly string[];
-  /** Transactions that committed later are left out. */
+  /** Transactions that committed later are not replayed. */
   readonly until: Date;
 }
 
 /**
- * Everything is on the disk afterwards.
- * @param dataDirectory does not exist, in a folder that does. The caller removes it after a failure
- * @throws Error for a path that leads out of the directory, or comes twice
+ * Writes all files and flushes them to disk.
+ * @param dataDirectory must not exist, but its parent must; the caller removes it after a failure
+ * @throws Error for a path outside of the directory, or a duplicate one
  */
 export async function restoreFiles(
   dataDirectory: string,
@@ -52,7 +51,7 @@ export async function restoreFiles(
   if (recovery !== null) {
     for (const name of recovery.segments) {
       const file = await openPlainFile(join(recovery.archive, name));
-      // The backup may have the same segment, of which it needs less.
+      // The backup may contain the same segment, but only up to its own end.
       await write(join(dataDirectory, 'pg_wal', name), contentOf(file, signal), 'w').finally(() => file.close());
     }
   }
@@ -61,19 +60,19 @@ export async function restoreFiles(
   await giveTo(account, dataDirectory);
 }
 
-/** A backup comes from a file, which may have been changed on its way. */
+/** Checks the path, because someone may have changed the backup file. */
 function below(dataDirectory: string, path: string): string {
   const isPlain = path.split('/').every((part) => part !== '' && part !== '.' && part !== '..' && !part.includes('\0'));
   if (!isPlain) throw new Error(`The backup has a file "${path}", which would not be in the data directory`);
   return join(dataDirectory, path);
 }
 
-/** Lines for postgresql.conf (manual 19.5.6). An archive is of one timeline: that of the backup. */
+/** Lines for postgresql.conf (manual 19.5.6). The archived WAL is of one timeline, that of the backup. */
 function recoverySettings(until: Date | null): string {
   const settings = {
     hot_standby: 'off',
     recovery_target_timeline: 'current',
-    // Required. It finds nothing, so Postgres takes the segments in pg_wal.
+    // Required. It always fails, so Postgres uses the segments in pg_wal.
     restore_command: 'exit 1',
     ...(until === null ? {} : { recovery_target_time: timestamp(until), recovery_target_action: 'promote' }),
   };
@@ -82,5 +81,5 @@ function recoverySettings(until: Date | null): string {
     .join('');
 }
 
-/** Names of time zones, such as Z, are not known yet when settings are read. */
+/** When Postgres reads its settings, it does not know names of time zones yet, such as Z. */
 const timestamp = (time: Date): string => time.toISOString().replace('T', ' ').replace('Z', '+00');

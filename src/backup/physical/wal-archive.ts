@@ -1,7 +1,7 @@
 /**
- * Archived WAL, for restores to a point in time: a folder for each server that archives, named by the server's id. The
- * id matters: all servers are copies of one template and have its system identifier, so Postgres would replay the WAL
- * of any other.
+ * Archived WAL for restores to a point in time. Each server that archives has a folder named by the server's id. All
+ * servers are copies of one template and have the same system identifier, so Postgres would replay the WAL of any of
+ * them.
  */
 import { chmod, lchown, lstat, mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -15,16 +15,16 @@ const DAY_MS = 86_400_000;
 
 const IS_SEGMENT = /^[0-9A-F]{24}$/;
 
-/** Makes the folder that a server of this account archives into. */
+/** Creates the folder into which a server of this account archives its WAL. */
 export async function prepareArchive(folder: string, { uid, gid }: { uid: number; gid: number }): Promise<void> {
   await makeFolder(join(folder, '..'), 0o711);
   await makeFolder(folder, 0o700);
   await lchown(folder, uid, gid);
-  // Left by an archiver that was killed; a server that finds one of its name there does not archive.
+  // A killed archiver leaves these files. A server that finds one with the name it needs does not archive.
   for (const name of await readdir(folder)) if (name.startsWith('archtemp.')) await rm(join(folder, name));
 }
 
-/** Whatever the umask is: the server's account must get through the upper folder. */
+/** Sets the mode regardless of the umask: the server's account must be able to enter the parent folder. */
 async function makeFolder(path: string, mode: number): Promise<void> {
   try {
     await mkdir(path);
@@ -35,8 +35,8 @@ async function makeFolder(path: string, mode: number): Promise<void> {
 }
 
 /**
- * `basic_archive` is bundled with Postgres (manual F.5): atomic, flushed, idempotent. A command would start a shell for
- * each MB.
+ * `basic_archive` is bundled with Postgres (manual F.5): atomic, flushed, idempotent. An archive_command would start a
+ * shell for each segment.
  */
 export const archiveSettings = (folder: string): Readonly<Record<string, string>> => ({
   archive_mode: 'on',
@@ -44,14 +44,14 @@ export const archiveSettings = (folder: string): Readonly<Record<string, string>
   'basic_archive.archive_directory': folder,
 });
 
-/** Waits until everything that has been committed by now is in the archive. */
+/** Waits until everything committed so far is in the archive. */
 export async function archiveAll(folder: string, login: LoginOptions, signal: AbortSignal): Promise<void> {
   const options = startupOptions({ search_path: 'pg_catalog', default_transaction_read_only: 'off' });
   const backup = { ...login, application_name: 'cdp backup', options, timeoutMs: 60_000 };
   const switchSegment = async (session: Session): Promise<string> => {
-    // Recovery stops at the first commit after its target: without one it fails.
+    // Recovery stops at the first commit after its target, and fails if there is none.
     await session.query(sql`SELECT pg_current_xact_id()`);
-    // The LSN after a switch may be the first of the next segment.
+    // The LSN after a switch may be in the next segment.
     const [[name] = []] = await session.query(sql`SELECT pg_walfile_name(pg_switch_wal() - 1)`);
     return name ?? '';
   };
@@ -63,7 +63,7 @@ export async function archiveAll(folder: string, login: LoginOptions, signal: Ab
 }
 
 /**
- * The segments that lead from a backup to a point in time, and on as far as the archive goes.
+ * The segments from a backup to a point in time, and the later ones in the archive.
  * @throws Error that says what is missing
  */
 export async function segmentsFor(folder: string, copied: Copied, until: Date): Promise<string[]> {
@@ -85,15 +85,16 @@ export async function segmentsFor(folder: string, copied: Copied, until: Date): 
       throw new Error(`${missing}: the project can be restored to ${reached.toISOString()} at most`);
     }
     segments.push(name);
-    // When the segment was finished: everything in it had been written before.
+    // The time when the segment was completed. Everything in it was written earlier.
     reached = mtime;
   }
 }
 
 /**
- * Removes segments that are older than this at the time of the server's newest one, and the folder of a server that is
- * gone once it has none.
- * @param all the folder that the archives are in. @param isServer whether a server of this id exists
+ * Removes segments that are more than `days` older than the server's newest one. Of a server that no longer exists, it
+ * removes those older than `days`, and the folder when it is empty.
+ * @param all the folder of the archives
+ * @param isServer whether a server with this id exists
  */
 export async function removeOldSegments(
   all: string,

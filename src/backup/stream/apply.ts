@@ -1,15 +1,15 @@
 /**
- * Makes the changes of the source in the target. Within a batch the changes of one table keep their order; tables need
- * not wait for each other, since no trigger runs and no foreign key is checked (`stream-database.ts`).
+ * Applies the changes of the source to the target. Within a batch, the changes of one table keep their order; tables
+ * need not wait for each other, because no trigger runs and no foreign key is checked (`stream-database.ts`).
  */
 import { BEGIN, COMMIT, ident, join, readCommandTag, type Session, sql, type Step } from '../../pg/index.js';
 import { type Change, readMessage, type Relation, type Values } from './pgoutput.js';
 
-/** Changes, and about as many bytes, that are sent together. */
+/** The size of a batch: the most changes, and about the most bytes. */
 const BATCH_CHANGES = 5_000;
 const BATCH_BYTES = 4 * 1024 * 1024;
 
-/** A change has found no row, or more than one: the copy is not what the source was. */
+/** A change affected no row, or more than one, so the copy differs from the source. */
 export class RowNotFound extends Error {}
 
 interface Table extends Relation {
@@ -17,7 +17,7 @@ interface Table extends Relation {
 }
 
 export class Applier {
-  /** Changes made so far. */
+  /** The number of changes applied so far. */
   changes = 0;
   private readonly tables = new Map<number, Table>();
   private waiting = new Set<Table>();
@@ -28,7 +28,7 @@ export class Applier {
 
   /**
    * @param session of the target's writer
-   * @param isCopied whether what this transaction has done is in the copy already
+   * @param isCopied whether the copy already contains the changes of this transaction
    */
   constructor(
     private readonly session: Session,
@@ -36,7 +36,8 @@ export class Applier {
   ) {}
 
   /**
-   * @returns when the next message can be taken; undefined: at once. @throws RowNotFound, PostgresError, ConnectionLost
+   * @returns a promise to await before the next message; undefined: no need to wait
+   * @throws RowNotFound, PostgresError, ConnectionLost
    */
   take(bytes: Buffer): Promise<void> | undefined {
     const message = readMessage(bytes);
@@ -57,7 +58,10 @@ export class Applier {
     }
   }
 
-  /** All that was taken is made and committed. @throws as {@link take} */
+  /**
+   * Applies and commits all changes taken so far.
+   * @throws as {@link take}
+   */
   async commit(): Promise<void> {
     await this.send();
     if (this.isOpen) await this.session.query(COMMIT);
@@ -109,13 +113,13 @@ export class Applier {
 
 const nameOf = ({ schema, name }: Relation) => ident(schema, name);
 
-/** Of which each must change so many rows. */
+/** A step that must change exactly this many rows. */
 interface TableStep extends Step {
   readonly table: Relation;
   readonly rows: number;
 }
 
-/** Rows that are inserted one after the other go by one COPY. */
+/** Consecutive inserts into a table share one COPY. */
 function stepsOf(table: Table): TableStep[] {
   const steps: TableStep[] = [];
   let inserted: string[] = [];
@@ -140,7 +144,7 @@ function stepsOf(table: Table): TableStep[] {
 
 const deletion = (table: Relation, key: Values) => sql`DELETE FROM ${nameOf(table)} WHERE ${isRow(table, key)}`;
 
-/** null: it sets nothing. */
+/** Returns null if the update changes no column. */
 function update(table: Relation, { key, row }: Extract<Change, { kind: 'update' }>) {
   const changed = table.columns.flatMap(({ name }, i) => {
     const value = row[i];
@@ -156,7 +160,7 @@ const isRow = ({ columns }: Relation, values: Values) =>
     ' AND ',
   );
 
-/** As COPY's text. */
+/** A row in COPY's text format. */
 const lineOf = (row: Values): string => `${row.map(fieldOf).join('\t')}\n`;
 
 const ESCAPES: Record<string, string> = { '\\': '\\\\', '\n': '\\n', '\r': '\\r', '\t': '\\t' };

@@ -1,4 +1,4 @@
-/** Why a project cannot be streamed to another server, so that it is copied while nobody writes. */
+/** Reasons why a project cannot be streamed to another server. It is then copied while writes are refused. */
 import { type Fragment, type Session, sql } from '../../pg/index.js';
 import { CitusTenancy } from '../../tenancy/citus-tenancy.js';
 import type { Placement } from '../../tenancy/placement.js';
@@ -8,15 +8,18 @@ import { type Tenancy, withServer } from '../../tenancy/tenancy.js';
 import { OwnServerTenancy } from '../../tenancy/own-server-tenancy.js';
 import { areCopied } from '../copy/tables.js';
 
-/** With {@link mayReplicate}, whoever applies changes runs no triggers. */
+/** If {@link mayReplicate}, the session that applies changes runs no triggers. */
 const REPLICA = 'session_replication_role';
 
-/** Rows of all tables whose changes are streamed: `c` of pg_class, `cn` of pg_namespace. */
+/** All tables whose changes are streamed, as rows `c` of pg_class and `cn` of pg_namespace. */
 export const streamedTables = (placement: Placement): Fragment =>
   sql`pg_class c JOIN pg_namespace cn ON cn.oid = c.relnamespace
     WHERE c.relkind = 'r' AND c.relpersistence <> 't' AND ${areCopied(placement)}`;
 
-/** In words; empty: it can be streamed. Changes nothing. @throws PostgresError, ConnectionLost */
+/**
+ * Returns messages; none: the project can be streamed. Changes nothing.
+ * @throws PostgresError, ConnectionLost
+ */
 export function streamObstacles(from: Tenancy, source: Placement, to: Tenancy, target: Pick<Placement, 'server'>) {
   const server = from.serverOf(source);
   return withServer(server, () =>
@@ -33,7 +36,7 @@ async function ofServer(session: Session, tenancy: Tenancy): Promise<string[]> {
   const [[isLogical, mayReplicate] = []] = await session.query(
     sql`SELECT current_setting('wal_level') = 'logical', rolsuper OR rolreplication FROM pg_roles WHERE rolname = current_user`,
   );
-  // A server of its own is restarted for the move.
+  // A project's own server is restarted for the move.
   const isReady = isLogical === 't' || tenancy instanceof OwnServerTenancy;
   return [
     ...(isReady ? [] : ['the setting wal_level of its server is not logical']),
@@ -41,7 +44,7 @@ async function ofServer(session: Session, tenancy: Tenancy): Promise<string[]> {
   ];
 }
 
-/** What is not in the stream, or could not be found by its changes. */
+/** Objects whose changes the stream does not contain, or cannot assign to a row. */
 export async function ofContents(session: Session, placement: Placement): Promise<string[]> {
   const ofProject = sql`relnamespace IN (SELECT oid FROM pg_namespace WHERE ${isOfProject(placement)})`;
   const rows = await session.query(sql`
@@ -65,7 +68,7 @@ export async function ofContents(session: Session, placement: Placement): Promis
   return rows.map(([what]) => what ?? '');
 }
 
-/** Triggers and rules, of which each foreign key has some, must not run again where changes are applied. */
+/** Triggers and rules must not run again where changes are applied. Every foreign key has triggers. */
 async function ofTriggers(
   session: Session,
   placement: Placement,
@@ -87,7 +90,7 @@ export async function hasTriggers(session: Session, placement: Placement): Promi
   return has === 't';
 }
 
-/** A target that does not run is one that the service has made, as its superuser. */
+/** On a project's own server, which may not be running yet, the service is superuser. */
 function mayReplicate(tenancy: Tenancy, target: Pick<Placement, 'server'>): Promise<boolean> {
   if (tenancy instanceof OwnServerTenancy) return Promise.resolve(true);
   const { address } = tenancy.serverOf(target);

@@ -1,18 +1,18 @@
-/** What Postgres's output plugin pgoutput says of changes, in version 1 of its protocol (Postgres manual 53.9). */
+/** Parses the messages of Postgres's output plugin pgoutput, protocol version 1 (Postgres manual 53.9). */
 
-/** A table as it was when the changes that follow were made. */
+/** A table at the time of the changes that follow. */
 export interface Relation {
   readonly schema: string;
   readonly name: string;
   readonly columns: readonly { readonly name: string; readonly isKey: boolean }[];
 }
 
-/** The values of a row as Postgres's text. undefined: a long value that the change left as it was. */
+/** The values of a row in Postgres's text format. undefined: a long value that the change did not touch. */
 export type Values = readonly (string | null | undefined)[];
 
 export type Change =
   | { readonly kind: 'insert'; readonly row: Values }
-  /** @property key of the row before; null: its key stays. Other columns of it are null */
+  /** @property key columns of the old row, with other columns null; null: the key does not change */
   | { readonly kind: 'update'; readonly key: Values | null; readonly row: Values }
   | { readonly kind: 'delete'; readonly key: Values };
 
@@ -23,13 +23,16 @@ type Message =
   | { readonly type: 'change'; readonly id: number; readonly change: Change }
   | { readonly type: 'truncate'; readonly ids: readonly number[] };
 
-/** @returns null for what says nothing of rows. @throws Error if it is of another protocol */
+/**
+ * @returns null for messages that do not concern rows
+ * @throws Error for an unknown message
+ */
 export function readMessage(bytes: Buffer): Message | null {
   const reader = new Reader(bytes);
   const type = reader.character();
   switch (type) {
     case 'B':
-      // The position of its commit, and when that was.
+      // The LSN and the time of its commit.
       reader.skip(16);
       return { type: 'begin', xid: reader.int32() };
     case 'C':
@@ -58,9 +61,9 @@ export function readMessage(bytes: Buffer): Message | null {
       reader.skip(1);
       return { type: 'truncate', ids: Array.from({ length: count }, () => reader.int32()) };
     }
-    case 'Y': // a type
-    case 'O': // an origin
-    case 'M': // a message
+    case 'Y': // type
+    case 'O': // origin
+    case 'M': // logical message
       return null;
     default:
       throw new Error(`pgoutput sent a message of the unknown type "${type}"`);

@@ -1,23 +1,24 @@
-/** What tells that a project's schema may have been changed, without a dump: reading it takes milliseconds. */
+/** Detects that a project's schema may have changed. This takes milliseconds, and needs no dump. */
 import { ident, join, type Session, sql } from '../../pg/index.js';
 import type { Placement } from '../../tenancy/placement.js';
 import { streamedTables } from './obstacles.js';
 
-/** Columns of pg_class that change with the rows of a table, and as late as VACUUM likes. */
+/** Columns of pg_class that change when rows do, or later by VACUUM. */
 const VOLATILE = [
   ...['relfilenode', 'relpages', 'reltuples', 'relallvisible', 'relallfrozen', 'relfrozenxid', 'relminmxid'],
   ...['relhasindex', 'relhasrules', 'relhastriggers', 'relhassubclass'],
 ];
 
 /**
- * Tables of the service, which no project can change. A dump changes the rows of their columns, since it takes rights
- * to a table from its role, and some columns have rights of their own.
+ * The service's tables, which projects cannot change. A dump grants and revokes rights on them, which rewrites the rows
+ * of columns that have their own rights.
  */
 const BOOKKEEPING = sql`SELECT oid FROM pg_class WHERE relnamespace = '_cdp'::regnamespace`;
 
 /**
- * Of the rows of all catalogs: another one after any change of a schema, and after some that are none, as of a
- * temporary table. Of those that a dump changes there and back, since it grants rights to its role, what they say.
+ * Returns a hash over all catalogs, which differs after any change of the schema. It may also differ without one, for
+ * instance after a temporary table was created. A dump grants rights to its role and revokes them, so pg_class and
+ * pg_proc are hashed by content, other catalogs by the versions of their rows.
  */
 export async function catalogsOf(session: Session): Promise<string> {
   const catalogs = await session.query(sql`SELECT relname FROM pg_class
@@ -38,8 +39,8 @@ export async function catalogsOf(session: Session): Promise<string> {
 }
 
 /**
- * Of the columns of all tables whose changes are streamed: another one after any change of them, and of the tables that
- * there are. A table that was changed there and back may have lost parts of its values, and the stream says nothing of
+ * Returns a hash over the columns of all streamed tables, which differs after any change of them or of the set of
+ * tables. If a column was changed and then changed back, parts of its values may be lost, but the stream does not show
  * that.
  */
 export async function columnsOf(session: Session, placement: Placement): Promise<string> {

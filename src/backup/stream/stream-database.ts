@@ -1,7 +1,7 @@
 /**
- * Copies a project from one Postgres server to another while it is written to: the copy of one snapshot, and then every
- * change since, by logical decoding (docs/decisions/0047-moves-by-stream.md). Writes have to end only for what is left
- * then.
+ * Copies a project from one Postgres server to another while it is written to: a copy of one snapshot, then all later
+ * changes by logical decoding (docs/decisions/0047-moves-by-stream.md). Writes are refused only while the last changes
+ * are applied.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ident, join, literal, PostgresError, type Session, sql, trusted } from '../../pg/index.js';
@@ -25,31 +25,31 @@ import { hasTriggers, ofContents, streamedTables, streamObstacles } from './obst
 import { clearSource, PUBLICATION, restartForStream, slotOf } from './stream-source.js';
 import { catalogsOf, columnsOf } from './schema-changes.js';
 
-/** The project can only be copied while nobody writes. The message says why. */
+/** The project can only be copied while writes are refused. The message says why. */
 export class NotStreamable extends Error {}
 
 interface StreamOptions extends CopyOptions {
-  /** Called when little is left: ends all writes to the source. What it throws ends the stream. */
+  /** Called when few changes remain: ends all writes to the source. If it throws, the stream ends. */
   readonly fence: () => Promise<void>;
 }
 
-/** How long slots wait for transactions that run when it is made. */
+/** How long the creation of a slot may wait for running transactions. */
 const SLOT_MS = 30_000;
 
-/** Changes that are read at once, but for those of one transaction, which stay together. */
+/** The most changes per read. One transaction may exceed this, because its changes stay together. */
 const READ_CHANGES = 50_000;
 
-/** What is left then is made in about that time. */
+/** A read with fewer changes than that and less time than this has caught up. */
 const CAUGHT_UP_MS = 500;
 
-/** Whoever writes faster than the target takes it is not caught up with. */
+/** If the target has not caught up after this time, the source writes too fast for it. */
 const CATCH_UP_MS = 600_000;
 
 /**
- * As {@link copyDatabase}, whose comparison of both sides is that of the snapshot; each later change must find exactly
- * one row.
- * @throws NotStreamable: nothing is left on the source, and the target has to be made anew; else as
- * {@link copyDatabase}
+ * Like {@link copyDatabase}, which compares both sides at the snapshot. After that, each change must affect exactly one
+ * row.
+ * @throws NotStreamable: nothing is left on the source, and the target must be created again; otherwise as {@link
+ * copyDatabase}
  */
 export async function streamDatabase(options: StreamOptions): Promise<Copied> {
   const { source, target, signal } = options;
@@ -67,7 +67,7 @@ export async function streamDatabase(options: StreamOptions): Promise<Copied> {
     }
     throw error;
   } finally {
-    // After a failure, whoever settles the move does it.
+    // If this fails, the code that settles the move does it.
     await clearSource(source).catch(() => {});
   }
 }
@@ -99,8 +99,8 @@ async function stream(session: Session, options: StreamOptions): Promise<Copied>
 }
 
 /**
- * From here on the server keeps all changes of the project's tables. Afterwards a snapshot has all that was committed
- * before.
+ * From here on, the server keeps all changes of the project's tables. A snapshot taken after this contains everything
+ * that was committed before.
  */
 async function publish(session: Session, { placement }: ProjectDatabase): Promise<void> {
   const tables = await session.query(sql`SELECT cn.nspname, c.relname FROM ${streamedTables(placement)} ORDER BY 1, 2`);
@@ -113,7 +113,7 @@ async function publish(session: Session, { placement }: ProjectDatabase): Promis
     sql`SELECT pg_create_logical_replication_slot(${slotOf(placement)}, 'pgoutput', temporary => true)`,
   );
   await session.query(sql`SET statement_timeout = 0`);
-  // A transaction whose commit is in the WAL is not visible before it has left the list of those that run.
+  // A transaction whose commit is in the WAL stays invisible until it is removed from the list of running ones.
   const [[next] = []] = await session.query(sql`SELECT pg_snapshot_xmax(pg_current_snapshot())`);
   for (const until = performance.now() + SLOT_MS; ; await sleep(20)) {
     const [[isOver] = []] = await session.query(
@@ -125,8 +125,8 @@ async function publish(session: Session, { placement }: ProjectDatabase): Promis
 }
 
 /**
- * Runs `work` as the target's writer. There are no triggers, or they do not run: the service's role sets that for the
- * writer's next login, since the writer itself may not.
+ * Runs `work` as the target's writer, without triggers: either there are none, or the service's role disables them for
+ * the writer's next login, because the writer itself may not.
  */
 async function applying<T>(
   session: Session,
@@ -149,7 +149,7 @@ async function applying<T>(
 
 type Column = readonly (string | null)[];
 
-/** The columns of the project that are GENERATED ALWAYS AS IDENTITY, which no UPDATE may set to a given value. */
+/** The columns of the project that are GENERATED ALWAYS AS IDENTITY. UPDATE may not set them to a given value. */
 const identitiesOf = (session: Session, placement: Placement): Promise<Column[]> =>
   session.query(sql`SELECT nspname, relname, attname FROM pg_attribute
     JOIN pg_class c ON c.oid = attrelid JOIN pg_namespace n ON n.oid = relnamespace
@@ -163,9 +163,9 @@ async function generate(session: Session, columns: readonly Column[], when: 'ALW
 }
 
 interface Position {
-  /** How far to read; default: as far as there is something now. */
+  /** The position up to which to read; default: all that is available. */
   readonly lsn?: string;
-  /** Ends with the transaction that reaches it. */
+  /** Stops after the transaction that reaches this number. */
   readonly changes?: number;
 }
 
@@ -188,7 +188,9 @@ async function readChanges(session: Session, slot: string, { lsn, changes }: Pos
 
 const literalOr = (lsn: string | undefined) => (lsn === undefined ? trusted('NULL') : literal(lsn));
 
-/** Of COPY's binary format: the header, then each row with the number of its columns, one here, and its length. */
+/**
+ * COPY's binary format: after the header, each row has its number of columns, which is one here, a length and the data.
+ */
 const BINARY_HEADER_BYTES = 19;
 
 async function* binaryRows(parts: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
@@ -213,13 +215,19 @@ async function catchUp(read: (to: Position) => Promise<number>): Promise<void> {
   throw new NotStreamable('changes come faster than they can be made on the target');
 }
 
-/** All that is committed is before it, and can be read: also what was committed without waiting for the disk. */
+/**
+ * A position after all committed transactions, including those committed without waiting for the disk. They can be read
+ * up to there.
+ */
 async function flushedNow(session: Session): Promise<string> {
   const [[lsn] = []] = await session.query(sql`SELECT pg_logical_emit_message(true, 'cdp', '')`);
   return lsn ?? '';
 }
 
-/** @returns what finds that the schema is no longer that of the copy. @throws NotStreamable */
+/**
+ * @returns a function that throws if the schema is no longer that of the copy
+ * @throws NotStreamable
+ */
 function schemaCheck(session: Session, source: ProjectDatabase, columns: string, copied: Copied, signal: AbortSignal) {
   let known = '';
   return async (): Promise<void> => {
@@ -239,15 +247,15 @@ function schemaCheck(session: Session, source: ProjectDatabase, columns: string,
 }
 
 /**
- * Whether what a transaction has done is in a snapshot.
- * @param snapshot as pg_current_snapshot() writes it (Postgres manual 9.27.5)
- * @returns what takes the low half of the transaction's number
+ * Whether a snapshot contains the changes of a transaction.
+ * @param snapshot in the format of pg_current_snapshot() (Postgres manual 9.27.5)
+ * @returns a predicate that takes the low half of the transaction's number
  */
 export function visibleIn(snapshot: string): (xid: number) => boolean {
   const [xmin = 0, xmax = 0] = snapshot.split(':').map(Number);
   const running = new Set(snapshot.split(':')[2]?.split(',').map(Number));
   return (low) => {
-    // Transactions that are compared are less than 2^31 apart.
+    // Valid because the compared numbers are less than 2^31 apart.
     const xid = xmax + ((low - (xmax % 2 ** 32)) | 0);
     return xid < xmin || (xid < xmax && !running.has(xid));
   };

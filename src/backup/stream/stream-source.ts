@@ -1,4 +1,4 @@
-/** What a stream needs on the source, and its end. */
+/** Prepares the source of a stream, and cleans up after it. */
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { STREAM_SETTINGS } from '../../embedded/server-folder.js';
@@ -12,10 +12,10 @@ import type { ProjectDatabase } from '../copy/copy-database.js';
 
 export const PUBLICATION = 'cdp_move';
 
-/** Its name is one of the whole server's. It is temporary: it ends with its session, or a crash of the server. */
+/** The name must be unique on the server. The slot is temporary: it ends with its session, or a crash of the server. */
 export const slotOf = ({ database }: Pick<Placement, 'database'>): string => `cdp_move_${database}`;
 
-/** A server of its own writes too little into its WAL otherwise. Requests wait for the restart. */
+/** A project's own server must be restarted with wal_level = logical. Requests wait for the restart. */
 export async function restartForStream({ tenancy, placement }: ProjectDatabase): Promise<void> {
   if (!(tenancy instanceof OwnServerTenancy)) return;
   const { server } = placement;
@@ -23,7 +23,7 @@ export async function restartForStream({ tenancy, placement }: ProjectDatabase):
   await tenancy.fleet.stop(server);
 }
 
-/** Ends whatever a stream has left there. A server of its own goes back to its settings when it next starts. */
+/** Removes everything that a stream has left. A project's own server returns to its settings at the next start. */
 export async function clearSource({ tenancy, placement }: ProjectDatabase): Promise<void> {
   const server = tenancy.serverOf(placement);
   await withServer(server, () =>

@@ -1,4 +1,4 @@
-/** Why a cell does not fit its column, in words that follow "Record 3, column "age": ". */
+/** Why a cell does not fit its column. The reason follows a beginning such as "Record 3, column "age": ". */
 import { cut, quoted } from '../../contract/message-text.js';
 import { unstorable } from '../../contract/storable-text.js';
 import type { JsonNode } from '../json/nodes.js';
@@ -10,7 +10,7 @@ export class CellError {
   ) {}
 }
 
-/** A cell as Postgres's text input takes it, NULL, or the reason why not. */
+/** A cell in Postgres's text format, NULL, or the reason why there is none. */
 export type Cell = string | null | CellError;
 
 /** An error if Postgres cannot store the text. */
@@ -21,7 +21,7 @@ export function textError(text: string): CellError | undefined {
 
 const SHOWN_CHARACTERS = 40;
 
-/** How a message to its sender shows a value: its beginning, or its kind. Messages are never logged. */
+/** A value in a message to its sender: its beginning, or its kind. These messages are never logged. */
 export function shown(node: JsonNode): string {
   switch (node.kind) {
     case 'null':

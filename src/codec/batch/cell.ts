@@ -37,7 +37,7 @@ function notABoolean(node: JsonNode): CellError {
   return new CellError(`${shown(node)} is not a boolean`, 'Send true or false.');
 }
 
-/** A number or boolean becomes its JSON text, digits as sent. */
+/** A number or boolean becomes its JSON text, with digits as sent. */
 export function readText(node: JsonNode, hint?: string): Cell {
   switch (node.kind) {
     case 'string':
@@ -51,7 +51,7 @@ export function readText(node: JsonNode, hint?: string): Cell {
   }
 }
 
-/** A Postgres type made by free SQL takes what Postgres takes: its text, or nested JSON if the type holds JSON. */
+/** A Postgres type from free SQL accepts what Postgres accepts: its text, or nested JSON if the type holds JSON. */
 function readOther(column: BatchColumn, node: JsonNode): Cell {
   if (column.isJson) return readJsonText(node);
   if (column.isArray && node.kind === 'array') return readArray(node);

@@ -1,8 +1,8 @@
 /**
- * The checked path of a batch: records and the table's columns in, a verdict on every cell out.
+ * The checked path of a batch. It takes records and the table's columns, and returns rows or reports every bad cell.
  *
- * This is the reference: each step is the obvious one. The {@link BatchEncoder}, which is built for speed, must accept
- * and store the same values, and leaves the naming of what is wrong to this code.
+ * This is the reference, so each step is the obvious one. The {@link BatchEncoder}, which is fast, must accept and
+ * store the same values; it leaves error messages to this code.
  */
 import { didYouMean } from '../../contract/did-you-mean.js';
 import { cut, quoted } from '../../contract/message-text.js';
@@ -11,10 +11,7 @@ import { CellError } from './cell-error.js';
 import type { BatchColumn } from './column.js';
 import type { Records } from './read-records.js';
 
-/**
- * A record's cells by the index of their column, as Postgres's text input takes them; undefined if the record has no
- * such key.
- */
+/** A record's cells in Postgres's text format, by the index of their column; undefined if the record lacks the key. */
 export type Row = readonly (string | null | undefined)[];
 
 interface Table {
@@ -23,9 +20,9 @@ interface Table {
 }
 
 /**
- * @param throws false: what is wrong stays in the errors of the batch, for more to be added
+ * @param throws false: errors stay in those of the batch, so that more can be added
  * @throws EngineError `invalid_request`, `invalid_json`, `unknown_column` or `invalid_value`, naming every bad record
- *   and cell of the batch
+ * and cell of the batch
  */
 export function checkRecords({ records, errors, errorsOf }: Records, table: Table, throws = true): Row[] {
   const indexByName = new Map(table.columns.map(({ name }, index) => [name, index]));

@@ -9,25 +9,23 @@ import type { BatchFormat } from './program.js';
 
 const UUID_OID = 2950;
 
-/** Dimensions, whether there are NULLs, the type of the elements, their number, the lower bound. */
+/** Number of dimensions, flag for NULLs, element type, number of elements, lower bound. */
 const HEADER_BYTES = 20;
 
 export class EncodedBatch {
   constructor(
     readonly records: number,
-    /** `marked`: text in which `\D` stands for a column's default. */
+    /** `marked`: text in which `\D` represents a column's default. */
     readonly format: BatchFormat,
-    /**
-     * Indices of the table's columns, in the order of a row's cells; often the same array as that of the batch before.
-     */
+    /** Indexes of the table's columns, in the order of a row's cells; often the same array as in the previous batch. */
     readonly columns: readonly number[],
     /** Without COPY's header and trailer. */
     readonly data: Uint8Array,
   ) {}
 
   /**
-   * A field of COPY is an element of an array: its length and its bytes, or -1 for NULL.
-   * @returns an array for each column of the batch; null if the batch is not in binary
+   * Uses that a field of COPY has the format of an array element: its length and its bytes, or -1 for NULL.
+   * @returns an array for each column of the batch; null if the batch is not binary
    */
   columnArrays(table: readonly BatchColumn[]): Buffer[] | null {
     const { records, format, columns, data } = this;
@@ -46,7 +44,7 @@ export class EncodedBatch {
     return fields.map((own, i) => Buffer.concat([headerOf(records, table[columns[i] ?? 0]?.type ?? null), ...own]));
   }
 
-  /** After this the rows must not be read. */
+  /** The rows must not be read afterwards. */
   free(): void {
     freeBuffer(this.data);
   }

@@ -4,12 +4,12 @@ import { visitJson } from '../json/read-json.js';
 import { fitsNumeric } from './decimal.js';
 import { CellError, shown, textError, type Cell } from './cell-error.js';
 
-/** Any JSON as the text that was sent, so that every digit arrives. JSON null is NULL. */
+/** Any JSON as the text that was sent, so that no digit is lost. JSON null is NULL. */
 export function readJsonb(node: JsonNode): Cell {
   return invalidInside(node, 'jsonb') ?? jsonCell(node);
 }
 
-/** The same for `json`, which keeps numbers as text and so takes all of them. */
+/** The same for `json`, which keeps numbers as text and so accepts all of them. */
 export function readJsonText(node: JsonNode): Cell {
   return invalidInside(node, 'json') ?? jsonCell(node);
 }
@@ -21,7 +21,7 @@ export function readArray(node: JsonArray): Cell {
 
 const arrayLiteral = ({ items }: JsonArray): string => `{${items.map(arrayElement).join(',')}}`;
 
-/** In quotes, so that Postgres reads nothing in it as syntax, and not the text NULL as a null. */
+/** Quoted, so that nothing in it is syntax, and the text NULL is not a null. */
 function arrayElement(node: JsonNode): string {
   if (node.kind === 'array') return arrayLiteral(node);
   const text = node.kind === 'string' ? node.value : jsonCell(node);
@@ -31,24 +31,24 @@ function arrayElement(node: JsonNode): string {
 /** JSON null is NULL. */
 const jsonCell = (node: JsonNode): string | null => (node.kind === 'null' ? null : jsonText(node));
 
-/** Visits the nested text: a tree would take many times its memory. */
+/** Visits the nested text: a tree would take many times as much memory. */
 function invalidInside(node: JsonNode, type: 'json' | 'jsonb'): CellError | undefined {
   if (node.kind === 'string') return textError(node.value);
   if (node.kind === 'number') return numberError(node.text, type);
   if (node.kind !== 'array' && node.kind !== 'object') return undefined;
   let error: CellError | undefined;
   visitJson(node.text, {
-    // Postgres takes all unescaped text: the body is UTF-8, and JSON has U+0000 only as an escape.
+    // Postgres accepts all unescaped text: the body is UTF-8, and JSON can contain U+0000 only as an escape.
     escaped: (text) => (error ??= MAY_BE_UNSTORABLE.test(text) ? textError(JSON.parse(text) as string) : undefined),
     number: (text) => (error ??= numberError(text, type)),
   });
   return error;
 }
 
-/** An escape of U+0000 or of a surrogate. Most texts have none, and need no decoding. */
+/** An escape of U+0000 or of a surrogate. Most texts have none and need no decoding. */
 const MAY_BE_UNSTORABLE = /\\u(?:0000|[dD][89a-fA-F])/;
 
-/** Always within the range of jsonb, with any digits. */
+/** Numbers that are always in the range of jsonb. */
 const SHORT_NUMBER = /^[^eE]{1,1000}(?:[eE][+-]?[0-9]{1,4})?$/;
 
 function numberError(text: string, type: 'json' | 'jsonb'): CellError | undefined {

@@ -9,7 +9,10 @@ const INT64_MIN = -(2n ** 63n);
 const INT64_MAX = 2n ** 63n - 1n;
 const INT64_DIGITS = 19;
 
-/** A JSON number whose value is integral (`1.0`, `1e3`), or a string of decimal digits, within int64: plain digits. */
+/**
+ * Accepts a JSON number whose value is integral (`1.0`, `1e3`), or a string of decimal digits, within int64. Returns
+ * plain digits.
+ */
 export function readInteger(node: JsonNode): Cell {
   const text = node.kind === 'number' ? node.text : node.kind === 'string' ? node.value : '';
   const number = node.kind === 'string' && !DECIMAL_STRING.test(text) ? undefined : readDecimal(text);
@@ -30,8 +33,8 @@ export function readInteger(node: JsonNode): Cell {
 const NOT_FINITE = new Set(['NaN', 'Infinity', '-Infinity']);
 
 /**
- * A JSON number, a string that is one, or the name of a value that is not finite: the text as sent. Like Postgres, it
- * refuses what would overflow to infinity or underflow to zero.
+ * Accepts a JSON number, a string that is one, or the name of a value that is not finite. Returns the text as sent.
+ * Like Postgres, refuses a number that would overflow to infinity or underflow to zero.
  */
 export function readFloat(node: JsonNode): Cell {
   const text = node.kind === 'number' ? node.text : node.kind === 'string' ? node.value : '';

@@ -1,11 +1,11 @@
-/** What the encoder in WebAssembly must know about a table, as bytes: `assembly/table.ts` reads them. */
+/** Describes a table to the encoder in WebAssembly, as bytes that `assembly/table.ts` reads. */
 import * as kinds from './assembly/kinds.js';
 import type { BatchColumn } from './column.js';
 
-/** COPY's formats; `marked` is text in which a mark stands for a column's default. */
+/** COPY's formats; `marked` is text in which a mark represents a column's default. */
 export type BatchFormat = 'binary' | 'text' | 'marked';
 
-/** How the batches of one table are encoded in one format. */
+/** Describes how to encode the batches for one table in one format. */
 export interface Program {
   readonly format: BatchFormat;
   readonly columns: readonly BatchColumn[];
@@ -14,7 +14,7 @@ export interface Program {
 
 export function programOf(columns: readonly BatchColumn[], format: BatchFormat): Program {
   const spellings = columns.flatMap(({ name, isGeneratedAlways }, column) =>
-    // A record that gives such a column is for the INSERT, which rejects it.
+    // A record with such a column goes to the INSERT, which rejects it.
     isGeneratedAlways ? [] : spellingsOf(name).map((bytes) => ({ column, bytes })),
   );
   const bytes = Buffer.concat([
@@ -34,7 +34,10 @@ function kindOf({ type, isId, isJson, isArray }: BatchColumn): number {
   return isArray ? kinds.ARRAY : kinds.OTHER;
 }
 
-/** As it is; and, if it is not all ASCII, as writers that send only ASCII escape it, with small or capital digits. */
+/**
+ * The name unchanged, and if it is not all ASCII, also with escapes in lowercase or uppercase digits, as from writers
+ * that send only ASCII.
+ */
 function spellingsOf(name: string): Buffer[] {
   const plain = JSON.stringify(name);
   const escaped = (spell: (digits: string) => string) =>

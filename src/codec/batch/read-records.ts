@@ -8,21 +8,21 @@ import { readJson } from '../json/read-json.js';
 
 /** 1 to 250 records (specification 4.4). */
 export interface Records {
-  /** An element that is not an object becomes one without keys. */
+  /** An element that is not an object becomes an object without keys. */
   readonly records: readonly JsonObject[];
-  /** Errors for any table: an element that is not an object, a key that occurs twice in a record. */
+  /** Errors that do not depend on the table: an element that is not an object, a duplicate key in a record. */
   readonly errors: ErrorCollector;
-  /** Collects the errors of a record: normally {@link errors}. */
+  /** Collects the errors of a record; usually {@link errors}. */
   readonly errorsOf: (record: number) => ErrorCollector;
-  /** A record as it was sent. */
+  /** A record as sent. */
   readonly textOf: (record: number) => string;
-  /** Its members, with their values as they were sent. */
+  /** The members of a record, with their values as sent. */
   readonly membersOf: (record: number) => readonly (readonly [key: string, json: string])[];
 }
 
 /**
- * Leaves the errors of single records to `check-records.ts`, which names the bad cells in the same response.
- * @param apart each record has errors of its own
+ * Leaves errors of single records to `check-records.ts`, which reports them together with bad cells.
+ * @param apart collects the errors of each record separately
  * @throws EngineError `invalid_json`, `invalid_request`, `empty_batch`, `too_many_records` (contract section 6).
  */
 export function readRecords(body: Uint8Array, apart = false): Records {

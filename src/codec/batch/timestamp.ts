@@ -1,6 +1,6 @@
 /**
- * TIMESTAMP cells (contract section 4): RFC 3339 section 5.6. Without an offset it is UTC; a date alone is midnight
- * UTC.
+ * TIMESTAMP cells (contract section 4): RFC 3339 section 5.6. Without an offset, a time is UTC; a date alone is
+ * midnight UTC.
  */
 import { isDate } from '../../contract/calendar.js';
 import type { JsonNode } from '../json/nodes.js';
@@ -12,10 +12,10 @@ const OFFSET = /[Zz]|(?<sign>[+-])(?<offsetHour>\d\d):(?<offsetMinute>\d\d)/;
 const TIMESTAMP = new RegExp(`^${DATE.source}(?:[Tt ]${TIME.source}(?:${OFFSET.source})?)?$`);
 
 const MINUTES_OF_A_DAY = 24 * 60;
-/** Postgres reads timestamps of up to 128 characters. This is far more than decides how it rounds to microseconds. */
+/** Postgres reads timestamps of up to 128 characters. Fewer digits than this decide how it rounds to microseconds. */
 const FRACTION_DIGITS = 80;
 
-/** Returns a timestamp with its offset, which reads the same under every DateStyle and TimeZone. */
+/** Returns a timestamp with its offset, which does not depend on DateStyle and TimeZone. */
 export function readTimestamp(node: JsonNode): Cell {
   const parts = node.kind === 'string' ? TIMESTAMP.exec(node.value)?.groups : undefined;
   if (parts === undefined) {
@@ -45,15 +45,15 @@ export function readTimestamp(node: JsonNode): Cell {
 }
 
 /**
- * RFC 3339 section 5.7: second 60 stands only at the end of a UTC day. Postgres stores it as the midnight that follows,
- * and refuses a fraction of it.
+ * RFC 3339 section 5.7: second 60 occurs only at the end of a UTC day. Postgres stores it as the following midnight,
+ * and refuses a fraction.
  */
 function isLeapSecond(second: string, fraction: string, utcMinute: number): boolean {
   const minuteOfDay = (utcMinute + MINUTES_OF_A_DAY) % MINUTES_OF_A_DAY;
   return second === '60' && /^0*$/.test(fraction) && minuteOfDay === MINUTES_OF_A_DAY - 1;
 }
 
-/** The digits cut off may decide the rounding: a last digit 1 stands for "and a bit more". */
+/** The digits cut off may affect rounding: a last digit 1 replaces them if one of them is not zero. */
 function shortened(fraction: string): string {
   if (fraction.length <= FRACTION_DIGITS) return fraction;
   const rest = fraction.slice(FRACTION_DIGITS);

@@ -1,7 +1,7 @@
 /**
- * Runs the encoder of batches, `assembly/encode.ts`, which the build compiles to WebAssembly. It has a memory of its
- * own: a body is copied into it, and rows out of it. It asks about single rare cells ({@link readCell}), so that there
- * is one grammar. A call runs to its end without waiting, so one instance serves all tables.
+ * Runs the encoder of batches, `assembly/encode.ts`, which the build compiles to WebAssembly. It has its own memory: a
+ * body is copied into it, and rows out of it. For single rare cells it calls {@link readCell}, so that there is only
+ * one grammar. A call never waits, so one instance serves all tables.
  */
 import { randomBytes } from 'node:crypto';
 import { LIMITS } from '../../contract/limits.js';
@@ -18,7 +18,7 @@ interface Global {
   readonly value: number;
 }
 
-/** What it exports. An address is a byte of its memory; 0 means none, and false. */
+/** The exports of the encoder. An address is an offset in its memory; 0 means none, or false. */
 interface WasmExports {
   readonly memory: { readonly buffer: ArrayBuffer };
   placeProgram(length: number): number;
@@ -30,13 +30,13 @@ interface WasmExports {
   readonly records: Global;
   readonly rows: Global;
   readonly rowsEnd: Global;
-  /** While this stays the same, so do the results of {@link hasColumn}. */
+  /** While this does not change, neither do the results of {@link hasColumn}. */
   readonly placement: Global;
 }
 
 /**
- * Memory never shrinks: an instance that has used more than this is dropped. The largest body and its rows take less,
- * unless it is all escapes. Fresh memory costs ten times as much as writing to used memory.
+ * WebAssembly memory never shrinks, so an instance that has used more than this is discarded. The largest body and its
+ * rows take less, unless it consists of escapes. Fresh memory costs ten times as much as writing to used memory.
  */
 const KEPT_BYTES = 32 * 1024 * 1024;
 
@@ -44,7 +44,7 @@ const NOT_HERE = -1;
 
 let instance: WasmEncoder | null = null;
 
-/** @returns null: the checked path has to look at the batch */
+/** @returns null: the checked path must read the batch */
 export function runProgram(program: Program, body: Uint8Array): EncodedBatch | null {
   instance ??= new WasmEncoder();
   const batch = instance.run(program, body);
@@ -57,7 +57,7 @@ class WasmEncoder {
   private readonly wasm: WasmExports;
   /** The program in the instance's memory. */
   private program: Program | null = null;
-  /** The columns of the last batch; null: that had another program. */
+  /** The columns of the last batch; null: it had another program. */
   private columns: readonly number[] | null = null;
   private placement = 0;
 
@@ -96,13 +96,13 @@ class WasmEncoder {
     return true;
   }
 
-  /** @param address 0: there is no memory for it */
+  /** @param address 0: there is no memory */
   private place(bytes: Uint8Array, address: number): boolean {
     if (address !== 0) this.instance.bytes.set(bytes, address);
     return address !== 0;
   }
 
-  /** Usually those of the batch before. */
+  /** Usually returns the array of the previous batch. */
   private columnsOf({ columns }: Program): readonly number[] {
     const placement = this.wasm.placement.value;
     if (this.columns === null || this.placement !== placement) {
@@ -113,9 +113,9 @@ class WasmEncoder {
   }
 
   /**
-   * A rare cell by the checked path: reads the valid JSON from `start` to `end` in the memory and writes the cell: in
-   * binary to `to`, in text where there is room for it.
-   * @returns its bytes; -1: the checked path has to look at the batch
+   * Reads the valid JSON of a rare cell from `start` to `end` in the memory, by the checked path, and writes the cell:
+   * in binary to `to`, in text where there is room for it.
+   * @returns the bytes written; -1: the checked path must read the batch
    */
   private readCell(index: number, start: number, end: number, to: number): number {
     const { program } = this;
@@ -126,13 +126,13 @@ class WasmEncoder {
     return program.format === 'binary' ? this.writeBinary(column, cell, to) : this.writeText(cell);
   }
 
-  /** Not for times: the checked path spells them as text for Postgres to parse. */
+  /** Not for times: the checked path writes them as text for Postgres to parse. */
   private writeBinary({ type }: BatchColumn, text: string, to: number): number {
     if (type === 'INTEGER') return this.instance.bytes.writeBigInt64BE(BigInt(text), to) - to;
     return type === 'FLOAT' ? this.instance.bytes.writeDoubleBE(Number(text), to) - to : NOT_HERE;
   }
 
-  /** The instance escapes the text into its place. */
+  /** Places the text; the instance then escapes it. */
   private writeText(text: string): number {
     const length = Buffer.byteLength(text);
     const address = this.wasm.placeText(length);

@@ -1,10 +1,10 @@
-/** The JSON body of a request: what the schema of its route checks, and the data in it, digit by digit. */
+/** Reads the JSON body of a request: a value for the schema of its route, and its data without losing a digit. */
 import { EngineError } from '../../contract/errors.js';
 import { type JsonNode, refuseDuplicateKeys } from './nodes.js';
 import { readJson } from './read-json.js';
 
 interface JsonBody {
-  /** Numbers are doubles; the data is an array of the right length without its items. */
+  /** Its numbers are doubles. The data is an array of the right length without its items. */
   readonly value: unknown;
   /** The items of the data; empty if there are none. */
   readonly data: readonly JsonNode[];
@@ -18,8 +18,9 @@ const LONG_ARRAYS = {
 };
 
 /**
- * @param dataField a member that is data if it is an array (the `params` of free SQL); all others are scalars then
- * @throws EngineError `invalid_json`, also for a key that occurs twice, except inside data; `invalid_request`
+ * @param dataField a member that is data if it is an array (the `params` of free SQL); all other members are scalars
+ * then
+ * @throws EngineError `invalid_json`, also for a duplicate key, except inside data; `invalid_request`
  */
 export function readJsonBody(bytes: Uint8Array, dataField?: string): JsonBody {
   const root = readDataBody(bytes, dataField === undefined);
@@ -39,8 +40,8 @@ export function readJsonBody(bytes: Uint8Array, dataField?: string): JsonBody {
 }
 
 /**
- * A body whose members may be data, digit by digit.
- * @param deep no key may occur twice, not even in nested objects
+ * Reads a body whose members may be data, without losing a digit.
+ * @param deep refuses duplicate keys in nested objects, too
  * @throws EngineError `invalid_json`, `invalid_request`
  */
 export function readDataBody(bytes: Uint8Array, deep = false): JsonNode {

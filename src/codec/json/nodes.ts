@@ -1,6 +1,6 @@
 /**
- * What a JSON text is read into: numbers stay the text that was sent, arrays and objects know their source text,
- * members keep their order and their duplicates. Why not plain values: docs/decisions/0003.
+ * The nodes of a JSON text: numbers stay text as sent, arrays and objects keep their source text, members keep their
+ * order and duplicates. See docs/decisions/0003 for why they are not plain values.
  */
 import { EngineError } from '../../contract/errors.js';
 import { quoted } from '../../contract/message-text.js';
@@ -17,20 +17,22 @@ interface JsonNumber {
   readonly kind: 'number';
   readonly text: string;
 }
-/** `value` is decoded; it may hold U+0000 and lone surrogates that were sent as `\u` escapes. */
+/** `value` is decoded; it may contain U+0000 and lone surrogates that were sent as `\u` escapes. */
 interface JsonString {
   readonly kind: 'string';
   readonly value: string;
 }
 export interface JsonArray {
   readonly kind: 'array';
-  /** Read from the text at each access, if the nodes of this depth were not to be kept. */
+  /** Read from the text at each access, if nodes of this depth are not kept. */
   readonly items: readonly JsonNode[];
   readonly text: string;
-  /** Number of values in it, nested ones too; only if `items` are not kept. */
+  /** The number of values in it, including nested ones; set only if `items` are not kept. */
   readonly values?: number;
 }
-/** `members` in the order sent; a key given twice is there twice. Kept or read again like the items of an array. */
+/**
+ * `members` are in the order sent, including duplicate keys. Kept, or read at each access, like the items of an array.
+ */
 export interface JsonObject {
   readonly kind: 'object';
   readonly members: readonly JsonMember[];
@@ -41,9 +43,9 @@ export type JsonMember = readonly [key: string, value: JsonNode];
 export type JsonNode = JsonNull | JsonBoolean | JsonNumber | JsonString | JsonArray | JsonObject;
 
 /**
- * Refuses an object of the request that gives a key twice, since a reader would silently drop one of them.
- * @param deep also looks into everything nested; off if a nested value is data, such as the `params` of free SQL.
- * @throws EngineError `invalid_json` naming the key.
+ * Refuses an object with a duplicate key, because a reader would silently ignore one of them.
+ * @param deep also checks nested values; off if a nested value is data, such as the `params` of free SQL.
+ * @throws EngineError `invalid_json` that names the key.
  */
 export function refuseDuplicateKeys(node: JsonNode, deep = true): void {
   if (node.kind === 'object') {
@@ -53,7 +55,7 @@ export function refuseDuplicateKeys(node: JsonNode, deep = true): void {
   if (deep) for (const child of children(node)) refuseDuplicateKeys(child);
 }
 
-/** Objects of at most this many members are compared pair by pair, without a set. */
+/** Objects with at most this many members are compared pair by pair, without a set. */
 const FEW = 8;
 
 function firstDuplicate(object: JsonObject): string | undefined {
@@ -65,7 +67,7 @@ function firstDuplicate(object: JsonObject): string | undefined {
   return undefined;
 }
 
-/** The keys that this object gives more than once, each named once. */
+/** The duplicate keys of this object, each once. */
 export function duplicateKeys(object: JsonObject): Set<string> {
   const seen = new Set<string>();
   const twice = new Set<string>();
@@ -73,13 +75,13 @@ export function duplicateKeys(object: JsonObject): Set<string> {
   return twice;
 }
 
-/** The nodes directly inside an array or object; nothing for the others. */
+/** The nodes directly inside an array or object; empty for others. */
 function children(node: JsonNode): readonly JsonNode[] {
   if (node.kind === 'array') return node.items;
   return node.kind === 'object' ? node.members.map(([, value]) => value) : [];
 }
 
-/** The value as JSON; numbers, arrays and objects as they were sent. */
+/** The value as JSON; numbers, arrays and objects as sent. */
 export function jsonText(node: JsonNode): string {
   switch (node.kind) {
     case 'null':

@@ -3,7 +3,7 @@ import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import type { JsonArray, JsonBoolean, JsonMember, JsonNode, JsonNull, JsonObject } from './nodes.js';
 
-/** Ends the reading early: refuses an array at this depth (the document's own is at 1) with more items than `items`. */
+/** Stops reading early: refuses an array at this depth (1 is the document's own) with more than `items` items. */
 interface ArrayLimit {
   readonly depth: number;
   readonly items: number;
@@ -11,23 +11,23 @@ interface ArrayLimit {
 }
 
 /**
- * @param kept the depth down to which nodes are kept (the document's own array or object is at 1); deeper ones are
- *   checked, and read again at each access
- * @throws EngineError `invalid_json`: not UTF-8, not JSON (with line and column), or nested too deeply; and the error
- *   of the limit.
+ * @param kept the depth down to which nodes are kept (1 is the document's own array or object); deeper ones are
+ * checked, and read again at each access
+ * @throws EngineError `invalid_json` if the body is not UTF-8, not JSON (with line and column), or nested too deeply;
+ * the error of the limit
  */
 export function readJson(body: Uint8Array, limit?: ArrayLimit, kept = Infinity): JsonNode {
   return new Reader(decode(body), { limit, kept }).document();
 }
 
-/** What a scan of a text reports to its caller. */
+/** Receives the contents of a text. */
 interface JsonVisitor {
-  /** A string or key with escapes in it, and its quotes. */
+  /** A string or key that contains escapes, with its quotes. */
   escaped(text: string): void;
   number(text: string): void;
 }
 
-/** Visits the contents of an array or object from its text, without keeping a tree. The text was read before. */
+/** Visits the contents of an array or object from its text, without building a tree. The text must be valid. */
 export function visitJson(text: string, visitor: JsonVisitor): void {
   new Reader(text, { kept: 0, visitor }).document();
 }
@@ -76,12 +76,12 @@ interface ReaderOptions {
 }
 
 /**
- * Recursive descent. Every method skips the white space before what it reads and stops right after it. It reads values
- * below the kept depth in the same way, but makes no nodes: a tree takes some forty times the memory of its text.
+ * Recursive descent. Every method skips leading white space and stops right after what it reads. Values below the kept
+ * depth are read in the same way but without creating nodes: a tree takes about forty times the memory of its text.
  */
 class Reader {
   private at = 0;
-  /** Number of values read so far, nested ones too. */
+  /** The number of values read so far, including nested ones. */
   private values = 0;
   private readonly kept: number;
 
@@ -101,8 +101,8 @@ class Reader {
   }
 
   /**
-   * @param depth how many arrays and objects are open around this value
-   * @returns any value if it is in an array or object that is not kept
+   * @param depth the number of arrays and objects that are open around this value
+   * @returns an arbitrary value if it is in an array or object that is not kept
    */
   private value(depth: number): JsonNode {
     this.skipSpace();
@@ -161,7 +161,10 @@ class Reader {
     if (!this.take(CLOSE_BRACKET)) throw this.error('expected a comma or a closing bracket');
   }
 
-  /** At the opening quote. @returns the decoded content, if it is kept */
+  /**
+   * At the opening quote.
+   * @returns the decoded content, if it is kept
+   */
   private string(isKept: boolean): string {
     const { text } = this;
     const start = this.at++;
@@ -181,7 +184,7 @@ class Reader {
     this.at++;
     if (escapes) this.options.visitor?.escaped(text.slice(start, this.at));
     if (!isKept) return '';
-    // The checks above make sure that JSON.parse can decode the escapes.
+    // The checks above ensure that JSON.parse can decode the escapes.
     return escapes ? (JSON.parse(text.slice(start, this.at)) as string) : text.slice(start + 1, this.at - 1);
   }
 
@@ -234,7 +237,7 @@ class Reader {
     }
   }
 
-  /** Says where the error is and what was expected, never what is there: that may be a private value. */
+  /** Reports the position of the error and what was expected, but not what was found: it may be private. */
   private error(complaint: string): EngineError {
     const what = this.at < this.text.length ? complaint : 'the body ends too early';
     const before = this.text.slice(0, this.at).split('\n');

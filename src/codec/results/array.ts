@@ -1,8 +1,8 @@
-/** Postgres arrays as JSON arrays, one level for each dimension. Lower bounds other than 1 are not shown. */
+/** Postgres arrays as JSON arrays, one level per dimension. Lower bounds other than 1 are not shown. */
 import { OTHER } from './assembly/kinds.js';
 import { asIs, MalformedRow, TEXT_FORMAT, type TypeEncoder } from './type-encoder.js';
 
-/** An array comes in the format of its elements, and is written as JSON in CSV too. */
+/** An array has the format of its elements. It is written as JSON, in CSV, too. */
 export function arrayOf(element: TypeEncoder): TypeEncoder {
   const { json } = element;
   if (element.format === TEXT_FORMAT) {
@@ -66,7 +66,7 @@ function fromText(text: string, elementJson: (text: string) => string): string {
     } else {
       while (at < text.length && text[at] !== ',' && text[at] !== '}') at++;
       const bare = text.slice(start, at);
-      // Postgres quotes the text NULL; without quotes it is the missing value.
+      // Postgres quotes the text NULL; without quotes it means a missing value.
       json += bare === 'NULL' ? 'null' : elementJson(bare);
     }
   }

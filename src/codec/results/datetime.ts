@@ -1,6 +1,6 @@
 /**
- * Dates, times and intervals from Postgres's binary format, because their text depends on DateStyle, TimeZone and
- * IntervalStyle. Exact over the whole range of Postgres.
+ * Converts dates, times and intervals from Postgres's binary format, because their text depends on DateStyle, TimeZone
+ * and IntervalStyle. Exact over the whole range of Postgres.
  */
 
 const INT32_MIN = -(2 ** 31);
@@ -13,7 +13,7 @@ const CYCLE_DAYS = 146_097;
 const DAY_MS = 86_400_000;
 const DAY = 86_400_000_000n;
 
-/** Year, and `-MM-DD`, of a day counted from 2000-01-01. Postgres has years beyond those of `Date`. */
+/** The year and `-MM-DD` of a day counted from 2000-01-01. Postgres has years beyond those of `Date`. */
 function calendarDay(days: number): [year: number, rest: string] {
   const cycles = Math.floor(days / CYCLE_DAYS);
   const date = new Date(Date.UTC(2000, 0, 1) + (days - cycles * CYCLE_DAYS) * DAY_MS).toISOString();
@@ -26,7 +26,9 @@ function postgresDay(days: number, suffix: string): string {
   return `${String(year <= 0 ? 1 - year : year).padStart(4, '0')}${rest}${suffix}${year <= 0 ? ' BC' : ''}`;
 }
 
-/** A year in RFC 3339; outside its range as in ECMAScript's date time strings: a sign and six digits, 0 is 1 BC. */
+/**
+ * A year in RFC 3339; outside its range as in ECMAScript's date time strings: a sign and six digits, where 0 is 1 BC.
+ */
 function isoYear(year: number): string {
   if (year >= 0 && year <= 9999) return String(year).padStart(4, '0');
   return `${year < 0 ? '-' : '+'}${String(Math.abs(year)).padStart(6, '0')}`;
@@ -52,7 +54,7 @@ function split(microseconds: bigint): [day: number, rest: bigint] {
   return [Number((microseconds - rest) / DAY), rest];
 }
 
-/** A timestamptz in UTC, with as many fraction digits as it has: `-000043-03-15T00:00:00Z` is 44 BC. */
+/** A timestamptz in UTC, with as many fractional digits as needed: `-000043-03-15T00:00:00Z` is 44 BC. */
 export function timestampTzText(bytes: Buffer): string {
   const value = bytes.readBigInt64BE();
   const [days, rest] = split(value);
@@ -63,7 +65,7 @@ export function timestampTzText(bytes: Buffer): string {
 /** A timestamp without time zone as Postgres writes it with DateStyle ISO: `2024-02-29 12:00:00.5`. */
 export const timestampText = (bytes: Buffer): string => postgresTimestamp(bytes, '');
 
-/** A timestamptz as Postgres writes it with DateStyle ISO and TimeZone UTC, as it stands inside the text of a range. */
+/** A timestamptz as Postgres writes it with DateStyle ISO and TimeZone UTC, for the text of a range. */
 export const postgresTimestampTz = (bytes: Buffer): string => postgresTimestamp(bytes, '+00');
 
 function postgresTimestamp(bytes: Buffer, zone: string): string {

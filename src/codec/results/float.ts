@@ -1,24 +1,24 @@
 /**
- * real and double precision from Postgres's binary format (their text depends on extra_float_digits), always with the
- * fewest digits that read back as the same number.
+ * Converts real and double precision from Postgres's binary format, because their text depends on extra_float_digits.
+ * Always uses the fewest digits that read back as the same number.
  */
 
-/** double precision, as JSON and JavaScript write it. */
+/** double precision as in JSON and JavaScript. */
 export const float8Text = (bytes: Buffer): string => numberText(bytes.readDoubleBE());
 
 export const float4Text = (bytes: Buffer): string => numberText(shortestFloat4(bytes.readFloatBE()));
 
-/** A JSON number; NaN and the infinities are strings. */
+/** A JSON number; NaN and infinities are strings. */
 export const jsonFloat = (text: string): string => (/[a-zA-Z]$/.test(text) ? `"${text}"` : text);
 
-/** Like String(), which has the fewest digits (ECMAScript Number::toString), but -0 keeps its sign. */
+/** Like String(), which uses the fewest digits (ECMAScript Number::toString), but -0 keeps its sign. */
 function numberText(value: number): string {
   return Object.is(value, -0) ? '-0' : String(value);
 }
 
 /**
- * The double with the fewest digits among those that round to this float4. Six digits always survive in a float4, so
- * fewer need no trial; only numbers below the smallest normal one have fewer than six.
+ * The double with the fewest digits among those that round to this float4. A float4 always preserves six digits, so
+ * fewer need no attempt; only numbers below the smallest normal one have fewer than six.
  */
 function shortestFloat4(value: number): number {
   if (value === 0 || !Number.isFinite(value)) return value;
@@ -26,8 +26,8 @@ function shortestFloat4(value: number): number {
     const text = value.toExponential(digits - 1);
     const nearest = Number(text);
     if (Math.fround(nearest) === value) return nearest;
-    // Above a power of two, floats lie twice as far apart as below: the next longer number may do if the nearest
-    // does not.
+    // Above a power of two, floats are twice as far apart as below: the next longer number may fit if the nearest does
+    // not.
     const lastDigit = Math.sign(value) * 10 ** (Number(text.slice(text.indexOf('e') + 1)) - digits + 1);
     const longer = Number((nearest + lastDigit).toPrecision(digits));
     if (Math.fround(longer) === value) return longer;

@@ -1,4 +1,7 @@
-/** Ranges and multiranges over dates and times, from binary to Postgres's text: `["2024-01-01 00:00:00","…")`. */
+/**
+ * Converts ranges and multiranges over dates and times from binary format to Postgres's text: `["2024-01-01
+ * 00:00:00","…")`.
+ */
 import { MalformedRow } from './type-encoder.js';
 
 type BinaryText = (bytes: Buffer) => string;
@@ -22,7 +25,7 @@ export function rangeText(boundText: BinaryText): BinaryText {
   };
 }
 
-/** Postgres quotes a bound that contains a space. Dates and times have no other character that needs quotes. */
+/** Postgres quotes a bound that contains a space. Dates and times have no other characters that need quotes. */
 const quotedBound = (text: string): string => (text.includes(' ') ? `"${text}"` : text);
 
 /** Binary format (multirange_send): int32 count, then each range as int32 length and bytes. Text: `{[…),[…)}`. */
@@ -31,7 +34,7 @@ export const multirangeText = (boundText: BinaryText): BinaryText => {
   return (bytes) => `{${fields(bytes, 4).map(range).join()}}`;
 };
 
-/** The fields from `at` on, each int32 length and bytes. None is NULL. */
+/** The fields from `at` on, each as int32 length and bytes. None is NULL. */
 function fields(bytes: Buffer, at: number): Buffer[] {
   const found: Buffer[] = [];
   while (at < bytes.length) {

@@ -14,15 +14,13 @@ interface ColumnDescription {
   /** The key of the values in the rows. */
   readonly name: string;
   /**
-   * What a response calls the type: one of the six names of the API, else Postgres's own name. undefined if only
-   * `pg_catalog.format_type(typeOid, typeModifier)` can tell: a type that is not built in, or one with a modifier.
+   * The name of the type in a response: one of the API's six names, otherwise Postgres's own name. undefined if only
+   * `pg_catalog.format_type(typeOid, typeModifier)` can tell: a type that is not built in, or has a modifier.
    */
   readonly type: string | undefined;
 }
 
-/**
- * @param exactly false: types lack their modifiers, and are null if not built in, which saves a question to Postgres
- */
+/** @param exactly false: types lack their modifiers, and are null if not built in, which saves a query */
 export function describeColumns(columns: readonly ResultColumn[]): ColumnDescription[];
 export function describeColumns(
   columns: readonly ResultColumn[],
@@ -37,8 +35,7 @@ export function describeColumns(columns: readonly ResultColumn[], exactly = true
 }
 
 /**
- * The first of the columns with one name keeps it. The next become `id_2`, `id_3`, …, skipping the names of other
- * columns.
+ * The first column with a name keeps it. The next ones become `id_2`, `id_3`, …, skipping the names of other columns.
  */
 export function outputNames(columns: readonly ResultColumn[]): string[] {
   const taken = new Set(columns.map((column) => column.name));

@@ -1,7 +1,7 @@
 /**
- * Rows of a result as bytes of a response, from the bytes of DataRow messages, without an object or a string for a row.
- * WebAssembly (`assembly/rows.ts`) cuts the messages and writes the values of all common types; it asks the encoder of
- * a type ({@link TypeEncoder}) for the others.
+ * Encodes rows of a result as bytes of a response, directly from the bytes of DataRow messages, without an object or a
+ * string per row. WebAssembly (`assembly/rows.ts`) splits the messages and writes the values of all common types; for
+ * other values it calls the encoder of their type ({@link TypeEncoder}).
  */
 import { isUtf8 } from 'node:buffer';
 import { allocBuffer } from '../buffers.js';
@@ -11,17 +11,17 @@ import { MalformedRow, plainText, TEXT_FORMAT, type TypeEncoder } from './type-e
 import { encoderOf, type Values } from './types.js';
 import { WasmInstance } from '../wasm.js';
 
-/** As rows of JSON: `object` is `{"a":1,"b":null}`, `array` is `[1,null]`. */
+/** The form of a row in JSON: `object` is `{"a":1,"b":null}`, `array` is `[1,null]`. */
 export type RowMode = 'object' | 'array';
 
 /**
- * What rows become: members of a JSON list, each preceded by a comma; lines of NDJSON; or records of CSV, which is RFC
- * 4180 with the choices of Postgres's COPY (manual, COPY, "CSV Format"): they end in a line feed, a field is quoted
- * only if it must be, an empty field is NULL and `""` the empty string.
+ * The output: members of a JSON list, each preceded by a comma; lines of NDJSON; or records of CSV, which is RFC 4180
+ * with the choices of Postgres's COPY (manual, COPY, "CSV Format"): records end with a line feed, a field is quoted
+ * only if necessary, an empty field is NULL and `""` is the empty string.
  */
 export type RowFormat = 'list' | 'lines' | 'csv';
 
-/** Rows in memory of their own. */
+/** Rows in their own memory. */
 interface EncodedRows {
   readonly bytes: Buffer;
   readonly count: number;
@@ -31,17 +31,17 @@ interface EncodedRows {
 
 export interface RowEncoder {
   /**
-   * The codes for Bind, to ask for the fields with: 1 (binary) if the text of a type depends on settings that a
-   * statement can change, else 0.
+   * The format codes for Bind: 1 (binary) if the text of a type depends on settings that a statement can change,
+   * otherwise 0.
    */
   readonly formats: readonly (0 | 1)[];
-  /** Precedes the rows: the names of the columns as the first record of CSV; nothing in JSON. */
+  /** Precedes the rows: in CSV the names of the columns as the first record, in JSON nothing. */
   readonly header: Buffer;
   /**
-   * Encodes rows of the whole messages in `buffer[start, end)`, the first of which is a DataRow: at least one, however
-   * long it becomes, and at most `maxRows`.
-   * @param maxBytes limit of several rows together
-   * @throws Error if Postgres does not keep to its protocol
+   * Encodes the rows of complete messages in `buffer[start, end)`, the first of which is a DataRow: at least one,
+   * however long it becomes, and at most `maxRows`.
+   * @param maxBytes limit for several rows together
+   * @throws Error if Postgres violates its protocol
    */
   encode(buffer: Buffer, start: number, end: number, maxRows: number, maxBytes: number): EncodedRows;
 }
@@ -70,11 +70,11 @@ function csvHeader(names: readonly string[]): Buffer {
   return Buffer.from(`${fields.join()}\n`);
 }
 
-/** How the rows of one result are written. */
+/** How to write the rows of one result. */
 interface Plan {
-  /** As `assembly/rows.ts` reads it. */
+  /** In the format that `assembly/rows.ts` reads. */
   readonly bytes: Uint8Array;
-  /** For the values that WebAssembly does not write. */
+  /** For values that WebAssembly does not write. */
   readonly encoders: readonly TypeEncoder[];
   readonly isJson: boolean;
 }
@@ -108,7 +108,7 @@ function planBytes(encoders: readonly TypeEncoder[], format: number, keys: reado
   return Buffer.concat([head, ...keyBytes]);
 }
 
-/** Addresses are bytes of its memory. */
+/** Addresses are offsets in its memory. */
 interface WasmExports {
   readonly memory: { readonly buffer: ArrayBuffer };
   placePlan(length: number): number;
@@ -120,18 +120,18 @@ interface WasmExports {
   readonly count: { readonly value: number };
 }
 
-/** Bytes of messages taken at once, unless one is longer; and bytes written at once, unless one row is longer. */
+/** Bytes of messages taken at once, unless one is longer; and bytes written at once, unless a row is longer. */
 const MESSAGE_BYTES = 128 * 1024;
 const ROW_BYTES = 1024 * 1024;
 
-/** Memory never shrinks: an instance that has taken more, for very long rows, is dropped. */
+/** WebAssembly memory never shrinks, so an instance that has taken more, for very long rows, is discarded. */
 const KEPT_BYTES = 8 * 1024 * 1024;
 
 let instance: WasmInstance<WasmExports> | null = null;
 /** The plan in the instance's memory. */
 let current: Plan | null = null;
 
-/** Runs to its end without waiting, so one instance serves all results. */
+/** Never waits, so one instance serves all results. */
 function run(plan: Plan, buffer: Buffer, start: number, end: number, maxRows: number, maxBytes: number): EncodedRows {
   instance ??= new WasmInstance<WasmExports>(new URL('rows.wasm', import.meta.url), { writeValue });
   const { exports: wasm } = instance;
@@ -164,7 +164,7 @@ function writeValue(column: number, start: number, end: number): number {
 }
 
 function textOf(encoder: TypeEncoder, value: Buffer, isJson: boolean): Buffer {
-  // Text that is not UTF-8 stays as it is, for the caller to notice: decoding would hide it.
+  // Text that is not UTF-8 is not decoded, so that the caller can detect it.
   if (encoder.format === TEXT_FORMAT && !isUtf8(value)) return value;
   const plain = plainText(encoder, value);
   return Buffer.from(isJson ? encoder.json(plain) : plain);

@@ -6,10 +6,12 @@ export const jsonNumber = (text: string): string => (isSafe(text) ? text : `"${t
 const NUMBER = /^-?(\d+)(?:\.0*([1-9])?)?/;
 const LARGEST = String(Number.MAX_SAFE_INTEGER);
 
-/** The same for numbers of any size: a string only if it is NaN or an infinity. */
+/** The same for numbers of any size: a string only for NaN or an infinity. */
 export const rawNumber = (text: string): string => (NUMBER.test(text) ? text : `"${text}"`);
 
-/** Compares digits, because a double cannot tell 2^53 - 1 + 0.1 from 2^53 - 1. Postgres writes no leading zeros. */
+/**
+ * Compares digits, because a double cannot distinguish 2^53 - 1 + 0.1 from 2^53 - 1. Postgres writes no leading zeros.
+ */
 function isSafe(text: string): boolean {
   const match = NUMBER.exec(text);
   if (match === null) return false;
@@ -18,19 +20,19 @@ function isSafe(text: string): boolean {
   return whole < LARGEST || (whole === LARGEST && fraction === undefined);
 }
 
-/** `t` and `f` of Postgres. */
+/** Postgres's `t` and `f`. */
 export const booleanText = (text: string): string => (text === 't' ? 'true' : 'false');
 
 /**
- * JSON text on one line, as NDJSON needs. Inside a JSON string a line break is always escaped, so a raw one is white
- * space between tokens, and a space does as well. (`jsonb` never has one; `json` is as sent.)
+ * JSON text on one line, as NDJSON requires. In a JSON string a line break is always escaped, so an unescaped one is
+ * white space between tokens and can be a space. (`jsonb` never has one; `json` is as sent.)
  */
 export const onOneLine = (text: string): string => text.replace(/[\r\n]/g, ' ');
 
-/** Hex format (Postgres manual 8.4.1): `\x00ff`. The text of Postgres depends on bytea_output. */
+/** Hex format (Postgres manual 8.4.1): `\x00ff`. Postgres's text depends on bytea_output. */
 export const byteaText = (bytes: Buffer): string => `\\x${bytes.toString('hex')}`;
 
-/** A "char" as Postgres 16 and later write it: nothing for 0, `\ooo` above ASCII, so that it is always UTF-8. */
+/** A "char" as Postgres 16 and later write it: empty for 0, `\ooo` above ASCII, so that it is always UTF-8. */
 export function charText(bytes: Buffer): string {
   const byte = bytes.readUInt8();
   if (byte >= 0x80) return `\\${byte.toString(8)}`;

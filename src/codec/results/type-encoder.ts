@@ -1,18 +1,19 @@
-/** How the values of one Postgres type get into a response. */
+/** How to write the values of a Postgres type in a response. */
 
 export const TEXT_FORMAT = 0;
 export const BINARY_FORMAT = 1;
 
 interface Common {
   /**
-   * How `assembly/cells.ts` writes the values. It leaves `OTHER`, and rare values of other kinds, to these functions.
+   * How `assembly/cells.ts` writes the values. It leaves `OTHER`, and rare values of other kinds, to the functions of
+   * the encoder.
    */
   readonly kind: number;
-  /** Turns the plain text into JSON. */
+  /** Converts the plain text to JSON. */
   readonly json: (plain: string) => string;
 }
 
-/** For values that Postgres sends as text: `plain` turns that into the text of CSV. */
+/** For values that Postgres sends as text; `plain` converts that to the text of CSV. */
 interface TextEncoder extends Common {
   readonly format: typeof TEXT_FORMAT;
   readonly plain: (text: string) => string;
@@ -24,19 +25,19 @@ interface BinaryEncoder extends Common {
   readonly plain: (bytes: Buffer) => string;
 }
 
-/** `format` is the code for Bind (Postgres manual 54.7). */
+/** `format` is the format code for Bind (Postgres manual 54.7). */
 export type TypeEncoder = TextEncoder | BinaryEncoder;
 
-/** A value as text of CSV, before quoting. */
+/** A value as text for CSV, before quoting. */
 export function plainText(encoder: TypeEncoder, bytes: Buffer): string {
   return encoder.format === TEXT_FORMAT ? encoder.plain(bytes.toString()) : encoder.plain(bytes);
 }
 
-/** For text that is already JSON, or has no characters to escape. */
+/** For text that is already JSON, or needs no escapes. */
 export const asIs = (text: string): string => text;
 export const inQuotes = (text: string): string => `"${text}"`;
 
-/** The sender does not speak Postgres's protocol. */
+/** The sender violates Postgres's protocol. */
 export class MalformedRow extends Error {
   constructor() {
     super('A row from Postgres does not have the form that its protocol describes');

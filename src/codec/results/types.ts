@@ -1,6 +1,6 @@
 /**
- * The built-in types of Postgres: what a response calls them and how their values are written. Values of other types
- * (an enum, a composite, a type of an extension, and arrays of those) are returned as Postgres's text.
+ * The built-in types of Postgres: their names in responses, and how their values are written. Values of other types (an
+ * enum, a composite, a type of an extension, and arrays of those) are returned as Postgres's text.
  */
 import { arrayOf } from './array.js';
 import * as kinds from './assembly/kinds.js';
@@ -46,7 +46,7 @@ const timestampTz = binary(timestampTzText, inQuotes, kinds.TIMESTAMPTZ);
 const range = (bound: (bytes: Buffer) => string) => binary(rangeText(bound), JSON.stringify);
 const multirange = (bound: (bytes: Buffer) => string) => binary(multirangeText(bound), JSON.stringify);
 
-/** oid, oid of the array type (0: none), name as format_type writes it, encoder if the value is not plain text. */
+/** oid, oid of the array type (0: none), name as written by format_type, encoder if the value is not plain text. */
 type TypeRow = readonly [oid: number, arrayOid: number, name: string, encoder?: TypeEncoder];
 
 // From pg_type.dat of Postgres; the oids are fixed for good.
@@ -139,7 +139,7 @@ const BY_ARRAY_OID = new Map(TYPE_ROWS.filter((row) => row[1] !== 0).map((row) =
 /** bigint and numeric in JSON: all as numbers, or all as strings. */
 export type Numbers = 'raw' | 'string';
 
-/** The same, or the values of all types as strings, with Postgres's own text. */
+/** The same, or all types as strings with Postgres's own text. */
 export type Values = Numbers | 'text';
 
 const NUMBERS: Readonly<Record<Numbers, TypeEncoder>> = {
@@ -148,8 +148,8 @@ const NUMBERS: Readonly<Record<Numbers, TypeEncoder>> = {
 };
 
 /**
- * How values of this type are written.
- * @param values undefined: numbers beyond ±(2^53-1) as strings, else as numbers
+ * The encoder of a type's values.
+ * @param values undefined: numbers beyond ±(2^53-1) as strings, others as numbers
  */
 export function encoderOf(typeOid: number, values?: Values): TypeEncoder {
   if (values === 'text') return text;
@@ -159,7 +159,7 @@ export function encoderOf(typeOid: number, values?: Values): TypeEncoder {
   return element === undefined ? chosen : arrayOf(chosen);
 }
 
-/** The name of a built-in type other than an array; undefined for all others. */
+/** The name of a built-in type that is not an array; undefined for others. */
 export const scalarTypeName = (typeOid: number): string | undefined => BY_OID.get(typeOid)?.[2];
 
 /** What format_type(oid, -1) returns for a built-in type; undefined for all others. */

@@ -4,14 +4,14 @@ import { ErrorDetail } from './failure.js';
 import { rehearsed } from './rehearsal.js';
 import { STRICT, type Static, Type } from '../schema.js';
 
-/** Read by the engine from the bytes as they came, so that no digit is lost; here for the document and the types. */
+/** Only for the OpenAPI document and the types. The engine reads the bytes of the request, so that no digit is lost. */
 export const BatchBody = Type.Array(Type.Record(Type.Any(), { description: 'Keys are column names.' }), {
   minItems: 1,
   maxItems: LIMITS.recordsPerBatch,
 });
 export type BatchBody = Static<typeof BatchBody>;
 
-/** What becomes of a row that has the key of a record. */
+/** What happens to an existing row that has the key of a record. */
 export const RESOLUTIONS = ['merge', 'replace', 'ignore'] as const;
 export type Resolution = (typeof RESOLUTIONS)[number];
 

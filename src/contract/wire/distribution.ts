@@ -1,4 +1,4 @@
-/** How the rows of a table are distributed over the workers of a Citus cluster, on the wire. */
+/** The distribution of a table's rows over the workers of a Citus cluster, on the wire. */
 import { STRICT, type Static, Type } from '../schema.js';
 import { rehearsed } from './rehearsal.js';
 import { success } from './success.js';
@@ -55,7 +55,7 @@ export const DistributionAnswer = Type.Object({
 });
 export type DistributionAnswer = Static<typeof DistributionAnswer>;
 
-/** What changed, as the engine tells it. */
+/** The result, as the engine returns it. */
 export const Distributed = Type.Object({
   kind: Kind,
   column: Type.Nullable(Type.String()),

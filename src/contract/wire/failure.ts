@@ -7,7 +7,7 @@ export const ErrorCode = Type.Enum(Object.keys(ERROR_CODES) as Code[], {
   description: 'A stable code from the table of errors.',
 });
 
-/** One of the places where a request is wrong. */
+/** A place at which a request is wrong. */
 export const ErrorDetail = Type.Object({
   record: Type.Optional(Type.Integer({ description: "0-based index in the request's array." })),
   column: Type.Optional(Type.String()),

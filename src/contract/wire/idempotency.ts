@@ -1,4 +1,4 @@
-/** The header of requests that may be sent again (contract section 6). */
+/** The header of requests that may be repeated (contract section 6). */
 import { LIMITS } from '../limits.js';
 import { Type } from '../schema.js';
 

@@ -1,4 +1,4 @@
-/** The name of something that a request makes or addresses. */
+/** A name in a request. */
 import { NAME_PATTERN } from '../names.js';
 import { DOCUMENTED, Type } from '../schema.js';
 

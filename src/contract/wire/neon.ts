@@ -1,4 +1,4 @@
-/** What the driver `@neondatabase/serverless` sends and expects. */
+/** Requests and responses of the driver `@neondatabase/serverless`. */
 import { LIMITS } from '../limits.js';
 import { STRICT, type Static, Type } from '../schema.js';
 

@@ -1,11 +1,11 @@
-/** What the operator's commands say and hear on the admin socket alone. */
+/** Requests and responses of operators' commands, used only on the admin socket. */
 import { roundedSize } from '../disk-size.js';
 import { counted } from '../message-text.js';
 import { ABSOLUTE_PATH } from '../patterns.js';
 import { STRICT, type Static, Type } from '../schema.js';
 import { Labels } from './labels.js';
 
-/** `problem`: the service does not do what it promises. `warning`: it does, and something speaks against it lasting. */
+/** `problem`: the service fails to do what it promises. `warning`: it works, but may not continue to. */
 const HEALTH = ['ok', 'warning', 'problem'] as const;
 export type Health = (typeof HEALTH)[number];
 
@@ -19,12 +19,10 @@ export type Finding = Static<typeof Finding>;
 
 const AbsolutePath = Type.String({ pattern: ABSOLUTE_PATH });
 
-/**
- * Where pg_dump and pg_restore are looked for: this folder alone, or else the folders of a PATH and the usual places.
- */
+/** Where to look for pg_dump and pg_restore: only in this folder, or in the folders of a PATH and the usual ones. */
 const programs = { postgres_bin: Type.Nullable(AbsolutePath), path: Type.String() };
 
-/** Projects that a backup saves at once. */
+/** The most projects that a backup saves at once. */
 export const MOST_JOBS = 16;
 
 export const BackupBody = Type.Object(
@@ -62,12 +60,12 @@ export interface TableRows {
   rows: number;
 }
 
-/** As much of a backup's manifest as a command reads. */
+/** The part of a backup's manifest that a command reads. */
 export interface BackupDone {
   readonly projects: readonly {
     readonly name: string;
     readonly bytes: number;
-    /** Of a dump. */
+    /** Only for a logical backup. */
     readonly tables?: readonly TableRows[];
   }[];
   /** Projects that could not be saved. */
@@ -77,32 +75,32 @@ export interface BackupDone {
 export interface RestoreDone {
   readonly projects: readonly {
     readonly name: string;
-    /** null: not counted, as the files of the server were restored. */
+    /** null: not counted, because the server's files were restored. */
     readonly tables: readonly TableRows[] | null;
-    /** What the dump holds and this server does not accept, in words. */
+    /** Messages about objects in the dump that this server does not accept. */
     readonly left_out: readonly string[];
   }[];
   readonly failed: readonly { readonly name: string; readonly reason: string }[];
 }
 
-/** `2 tables, 1 row` */
+/** Such as `2 tables, 1 row`. */
 export function described(tables: readonly TableRows[]): string {
   const rows = tables.reduce((sum, table) => sum + table.rows, 0);
   return `${counted(tables.length, 'table')}, ${counted(rows, 'row')}`;
 }
 
-/** What was saved of a project: `2 tables, 1 row` of a dump, `28.5 MB` of files. */
+/** The saved content of a project: `2 tables, 1 row` for a dump, `28.5 MB` for files. */
 export const contentOf = ({ tables, bytes }: BackupDone['projects'][number]): string =>
   tables === undefined ? roundedSize(bytes) : described(tables);
 
-/** The account that a command runs as, percent-encoded. It is believed on the admin socket and read nowhere else. */
+/** The account that runs the command, percent-encoded. Trusted on the admin socket, and read nowhere else. */
 export const ACCOUNT_HEADER = 'x-cdp-account';
 
-/** Where an operator finds a project. */
+/** The location of a project, for operators. */
 export interface Placement {
-  /** Of the project. */
+  /** The project's id. */
   readonly id: string;
   readonly database: string;
-  /** The id of the folder of its own server; null: it is on a server by address. */
+  /** The folder id of the project's own server; null: it is on a server given by URL. */
   readonly folder: string | null;
 }

@@ -10,7 +10,7 @@ import { success } from './success.js';
 const Uuid = { format: 'uuid' };
 const Name = { pattern: SHORT_TEXT };
 
-/** Which records; all of what is given must hold. */
+/** Selects records that meet all given conditions. */
 const filter = {
   table: Type.Optional(Type.String({ ...Name, description: 'The table that the records were sent to.' })),
   error: Type.Optional(Type.String({ pattern: CODE, description: 'Only records that have an error with this code.' })),

@@ -1,4 +1,4 @@
-/** Receipts on the wire: what became of a batch with an Idempotency-Key. */
+/** Receipts on the wire: the outcome of a batch with an Idempotency-Key. */
 import { LIMITS } from '../limits.js';
 import { NAME_PATTERN } from '../names.js';
 import { PRINTABLE_ASCII } from '../patterns.js';

@@ -1,4 +1,4 @@
-/** A rehearsal on the wire: a write that is really run, and rolled back. */
+/** A dry run on the wire: a write that is executed and rolled back. */
 import { type Static, Type } from '../schema.js';
 
 export const Impact = Type.Object({
@@ -22,7 +22,7 @@ export const Impact = Type.Object({
 });
 export type Impact = Static<typeof Impact>;
 
-/** What an answer has besides its own if nothing was kept. */
+/** Additional fields of an answer to a dry run. */
 export const rehearsed = {
   dry_run: Type.Optional(Type.Literal(true, { description: 'Everything was rolled back.' })),
   impact: Type.Optional(Impact),

@@ -1,4 +1,4 @@
-/** Streaming replicas on the wire: those of a server, and how a read asks for one. */
+/** Streaming replicas on the wire: those of a server, and the header with which a read requests one. */
 import { URL_REFERENCE } from '../patterns.js';
 import { Type } from '../schema.js';
 import { CONSISTENCIES } from '../servers.js';
@@ -6,7 +6,7 @@ import { idempotencyKey } from './idempotency.js';
 
 const CONSISTENCY = Type.Enum(CONSISTENCIES);
 
-/** Of free SQL. */
+/** Headers of free SQL. */
 export const SqlHeaders = Type.Object({
   ...idempotencyKey,
   'X-Consistency': Type.Optional(
@@ -23,7 +23,7 @@ export const readConsistency = {
   }),
 };
 
-/** Of a server, in bodies. */
+/** Fields in the body of a request for a server. */
 export const replicasOfServer = {
   replicas: Type.Optional(
     Type.Array(Type.String({ pattern: URL_REFERENCE, maxLength: 4_096 }), {

@@ -1,4 +1,4 @@
-/** Postgres servers on the wire, which projects live on. */
+/** Postgres servers of projects, on the wire. */
 import { PROJECT_NAME_PATTERN } from '../names.js';
 import { URL_REFERENCE } from '../patterns.js';
 import { DOCUMENTED, STRICT, type Static, Type } from '../schema.js';
@@ -16,7 +16,7 @@ const Bound = (most: number, description: string) =>
     ),
   );
 
-/** What can be changed later. */
+/** Fields that can be changed later. */
 const changeable = {
   labels: Type.Optional(Labels),
   weight: Type.Optional(

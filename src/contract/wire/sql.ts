@@ -12,7 +12,7 @@ export const SqlBody = Type.Object(
       examples: ['SELECT 1'],
     }),
     params: Type.Optional(Type.Array(Type.Any(), { maxItems: 65_535, description: 'Values of $1, $2, …' })),
-    // Not as `default`: openapi-typescript takes a property that has one for required.
+    // Not `default`: openapi-typescript treats a property that has one as required.
     read_only: Type.Optional(
       Type.Boolean({ description: 'Run as the reader, in a READ ONLY transaction. Default: false.' }),
     ),

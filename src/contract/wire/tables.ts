@@ -1,6 +1,6 @@
 /**
- * Schema calls on the wire: tables and columns made, changed, read and dropped (specification 4.1 to 4.3, contract
- * section 5).
+ * Schema calls on the wire: creating, changing, reading and dropping tables and columns (specification 4.1 to 4.3,
+ * contract section 5).
  */
 import { COLUMN_TYPES } from '../column-types.js';
 import { LIMITS } from '../limits.js';
@@ -25,7 +25,7 @@ const Default = Type.Any({
   description: 'The value, as in a record, for records that leave the column out; null for none.',
 });
 
-// 4.1 Create a table, 4.2 add a column: the same words for a column
+// 4.1 Create a table, 4.2 add a column: a column is described in the same way
 
 export const AddColumnBody = Type.Object(
   {

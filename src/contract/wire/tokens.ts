@@ -42,7 +42,7 @@ export type TokensAnswer = Static<typeof TokensAnswer>;
 export const TokenAnswer = Type.Object({ ...success, details: Token });
 export type TokenAnswer = Static<typeof TokenAnswer>;
 
-/** What a token may know of itself. */
+/** What a token may read about itself. */
 export const OwnTokenAnswer = Type.Object({
   ...success,
   project: Type.Nullable(

@@ -59,8 +59,8 @@ const HARMLESS_FUNCTIONS = `{now,transaction_timestamp,statement_timestamp,clock
 const TIME_TYPES = `1082 1083 1114 1184 1186`;
 
 /**
- * For a row `p` of pg_proc: built in and immutable, or one of the few others. Not all stable ones: table_to_xml() reads
- * views.
+ * For a row `p` of pg_proc: built in, and immutable, or in HARMLESS_FUNCTIONS, or stable with arguments of TIME_TYPES
+ * only. Not every stable function is harmless: table_to_xml() reads views.
  */
 const isHarmless = sql`p.oid < ${FIRST_UNPINNED_OID}::pg_catalog.oid AND (p.provolatile = 'i'
   OR p.proname = ANY (${HARMLESS_FUNCTIONS}::pg_catalog.name[])

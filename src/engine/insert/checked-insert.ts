@@ -39,6 +39,8 @@ export async function insertChecked(request: InsertRequest): Promise<Inserted> {
 /**
  * True if the records of an upsert might succeed one by one: two have keys that only the column's type considers
  * equal, such as "A" and "a" of citext; or a record frees a value of another unique index that a later record takes.
+ * In the second case `attributeRefusal` has stored the records in parts and found none at fault. `errorCount` is also 0
+ * if that attempt failed for another reason.
  */
 function mayPassOneByOne(error: unknown): boolean {
   if (!(error instanceof EngineError)) return false;

@@ -1,7 +1,8 @@
 /**
  * Batches with the same columns share COPYs, because every COPY costs a statement and a commit, and concurrent COPYs
  * contend for the end of the table. At most two run at once, so that the second is in transit while the first is
- * stored. Batches that arrive in the meantime wait; when a COPY ends, those that fit go together in the next.
+ * stored; a batch above half of MAX_BYTES and a batch repeated after a refused COPY go alone and do not count. Batches
+ * that arrive in the meantime wait; when a COPY ends, those that fit go together in the next.
  */
 import type { EncodedBatch } from '../../codec/index.js';
 import { EngineError } from '../../contract/errors.js';

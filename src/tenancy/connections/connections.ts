@@ -299,10 +299,15 @@ const OVERDUE = 2;
 const OVERDUE_MS = 5_000;
 
 /**
- * The first of these that exists: a connection whose user seems to be gone, by its earlier pauses; one of the projects
- * with the most idle connections, if that is more than one; the newest of those used only once; the oldest. If more
- * projects take turns than there are connections, closing the oldest would always hit the one needed next; this order
- * lets as many projects as possible keep theirs.
+ * Chooses the first of these connections that exists:
+ *
+ * - of those whose user seems to be gone, by their earlier pauses: the one idle for longest;
+ * - of the projects that have the most idle connections, if they have two or more each: the one idle for longest;
+ * - of those used only once: the one idle for the shortest time;
+ * - of all: the one idle for longest.
+ *
+ * If more projects take turns than there are connections, closing the one idle for longest would always hit the one
+ * needed next; this order lets as many projects as possible keep theirs.
  */
 function leastUseful(entries: readonly Lease[], now: number): Lease {
   const overdue = entries.filter(

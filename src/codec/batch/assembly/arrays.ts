@@ -1,6 +1,6 @@
 /**
- * JSON arrays as Postgres's array literals (Postgres manual 8.15.2), escaped as COPY text is: what `readArray` of the
- * checked path writes (`nested.ts`), every element but NULL in quotes.
+ * JSON arrays as Postgres's array literals (Postgres manual 8.15.2), escaped for COPY text. They equal those of
+ * `readArray` in the checked path (`nested.ts`): every element except NULL is quoted.
  */
 import { CLOSE_BRACE, CLOSE_BRACKET, COMMA, OPEN_BRACE, OPEN_BRACKET, QUOTE } from './bytes';
 import { jsonDepth } from './host';
@@ -12,22 +12,22 @@ const NULL_LITERAL: u32 = 0x4c4c_554e;
 
 /**
  * At the opening bracket.
- * @returns where the array ends; 0 if this is not an array, or holds an object, which grows more
+ * @returns the end of the array; 0 if it is not an array, or contains an object, which needs more room
  */
 export function array(at: usize): usize {
   let depth = CELL_DEPTH;
   while (at != 0) {
-    // At the start of an element.
+    // Start of an element.
     if (load<u8>(at) == OPEN_BRACKET) {
       if (depth == jsonDepth) return 0;
       depth++;
       write(OPEN_BRACE);
       at = skipSpace(at + 1);
       if (load<u8>(at) != CLOSE_BRACKET) continue;
-      // An empty array: the code below closes it.
+      // The array is empty: the loop below closes it.
     } else at = element(at);
     if (at == 0) return 0;
-    // After an element.
+    // End of an element.
     for (;;) {
       at = skipSpace(at);
       const next: u32 = load<u8>(at);

@@ -1,6 +1,6 @@
 /**
- * Values in COPY's binary format (Postgres manual, COPY, "Binary Format"): Postgres then takes texts as they are and
- * parses no number and no time.
+ * Values in COPY's binary format (Postgres manual, COPY, "Binary Format"): Postgres copies texts unchanged, and need
+ * not parse numbers or times.
  */
 import { hex, LOWER_T, MINUS, QUOTE } from './bytes';
 import { literalEnd, scalarEnd, valueEnd } from './json';
@@ -10,16 +10,16 @@ import { double, float, int64, integer } from './number';
 import { copied, PLAIN, string } from './strings';
 import { microseconds, timestamp } from './timestamp';
 
-/** The version byte that precedes a jsonb in binary. */
+/** The version byte before a jsonb in binary format. */
 const JSONB_VERSION: u8 = 1;
 
-/** Digits of a UUID between its hyphens, two by two. */
+/** Bytes of a UUID between its hyphens; a byte has two digits. */
 const UUID_GROUPS = memory.data<u8>([4, 2, 2, 2, 6]);
 const UUID_CHARACTERS: usize = 36;
 
 /**
  * Writes the value, not null, that begins at `at`.
- * @returns where it ends; 0 if it is not one of the common ones: what was written then does not count
+ * @returns its end; 0 for a rare value, whose output so far does not count
  */
 export function binaryValue(kind: i32, at: usize): usize {
   const isQuoted = load<u8>(at) == QUOTE;
@@ -67,7 +67,7 @@ function write64(value: u64): void {
   wrote(outAt + 8);
 }
 
-/** In its usual form, the only one that the checked path accepts too. */
+/** Accepts only the usual form, as the checked path does. */
 export function uuid(start: usize): usize {
   if (load<u8>(start) != QUOTE || load<u8>(start + 1 + UUID_CHARACTERS) != QUOTE) return 0;
   let at = start + 1;

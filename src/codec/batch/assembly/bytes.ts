@@ -1,4 +1,4 @@
-/** ASCII bytes and classes of bytes, one at a time and sixteen at a time. */
+/** ASCII bytes and classes of bytes, one byte at a time and sixteen at a time. */
 
 export const TAB: u32 = 0x09;
 export const LINE_FEED: u32 = 0x0a;
@@ -24,30 +24,31 @@ export const LOWER_T: u32 = 0x74;
 export const OPEN_BRACE: u32 = 0x7b;
 export const CLOSE_BRACE: u32 = 0x7d;
 
-/** The bit that turns an upper-case letter into a lower-case one. */
+/** The bit that distinguishes a lowercase letter from its uppercase form. */
 export const CASE: u32 = 0x20;
 
 export function isDigit(byte: u32): bool {
   return byte - ZERO < 10;
 }
 
-/** The value of a byte that is not a hexadecimal digit: any number composed with it is negative. */
+/** The value of a byte that is not a hexadecimal digit. A number composed with it is negative. */
 const NO_DIGIT: i32 = -1;
 
-/** Values by byte: digits look random to the CPU, so the code must not branch on them. */
+/** Values by byte. Digits look random to the CPU, so the code must not branch on them. */
 const HEX = memory.data(256);
 for (let byte: u32 = 0; byte < 256; byte++) {
   const letter = (byte | CASE) - 0x61;
   store<i8>(HEX + usize(byte), isDigit(byte) ? byte - ZERO : letter < 6 ? letter + 10 : NO_DIGIT);
 }
 
-/** Value of the hexadecimal digit at `at`, or {@link NO_DIGIT}. */
+/** The value of the hexadecimal digit at `at`, or {@link NO_DIGIT}. */
 export function hex(at: usize): i32 {
   return load<i8>(HEX + usize(load<u8>(at)));
 }
 
 /**
- * One bit for each of the 16 bytes at `at` that ends a plain run in a JSON string: quote, backslash, control character.
+ * A bit for each of the 16 bytes at `at` that ends an unescaped run of a JSON string: a quote, a backslash or a control
+ * character.
  */
 export function stringStops(at: usize): u32 {
   const bytes = v128.load(at);
@@ -61,7 +62,7 @@ export function keyStops(at: usize): u32 {
   return i8x16.bitmask(v128.or(i8x16.eq(bytes, i8x16.splat(0x22)), controls(bytes)));
 }
 
-/** Bits for bytes of JSON that COPY text must escape: a backslash, and white space other than the blank. */
+/** Bits for bytes of JSON that COPY text must escape: a backslash, and white space except the space. */
 export function copyStops(at: usize): u32 {
   const bytes = v128.load(at);
   return i8x16.bitmask(v128.or(i8x16.eq(bytes, i8x16.splat(0x5c)), controls(bytes)));

@@ -1,4 +1,4 @@
-/** Cells, each written as it is read. The checked path reads everything rare, so that there is one grammar. */
+/** Writes cells as they are read. The checked path reads everything rare, so that there is only one grammar. */
 import { binaryValue } from './binary-cells';
 import { BACKSLASH, TAB, UPPER_D, UPPER_N } from './bytes';
 import { readCell } from './host';
@@ -9,15 +9,18 @@ import { copiedEscaped } from './strings';
 import { indexOf, isText, kindOf } from './table';
 import { textValue } from './text-cells';
 
-/** In binary a cell begins with its length, -1 for NULL; in text it ends with a tab. */
+/** In binary a cell begins with its length, or -1 for NULL; in text it ends with a tab. */
 const LENGTH_BYTES: usize = 4;
 
-/** Space between a text and the cell it is escaped into: a store may reach this far past its end. */
+/** Space between a text and the cell into which it is escaped: a store may reach this far past its end. */
 const GAP: usize = 16;
 
 let textAt: usize = 0;
 
-/** Writes the value that begins at `at`. @returns where it ends; 0 if the checked path has to look at the batch */
+/**
+ * Writes the value that begins at `at`.
+ * @returns its end; 0 if the checked path must read the batch
+ */
 export function cell(column: usize, at: usize): usize {
   const kind = kindOf(column);
   if (load<u32>(at) == NULL_WORD && kind != ID) {
@@ -68,7 +71,9 @@ function byReference(column: usize, at: usize): usize {
   return end;
 }
 
-/** @returns where to put a text of `length` bytes, to be escaped into the next cell; 0: no memory */
+/**
+ * @returns the address for a text of `length` bytes that will be escaped into the next cell; 0 if there is no memory
+ */
 export function placeText(length: usize): usize {
   textAt = outAt + 2 * length + GAP;
   return reserveBeside(3 * length + GAP) ? textAt : 0;

@@ -1,6 +1,6 @@
 /**
- * The encoder of batches: from the bytes of their JSON straight to the rows of COPY. It never says what is wrong: it
- * leaves everything that it does not understand at once, wrong or merely rare, to the checked path.
+ * The encoder of batches, from the bytes of their JSON directly to the rows of COPY. It never reports what is wrong: it
+ * leaves everything that it does not recognize, wrong or merely rare, to the checked path.
  *
  * Written in AssemblyScript, which has the syntax of TypeScript and the types and loads of WebAssembly;
  * `wasm-encoder.ts` is its host.
@@ -36,12 +36,12 @@ import {
 
 /**
  * How much cells may grow: the shortest, `"a":1,`, becomes eight bytes and a length; a line feed in JSON becomes an
- * escape. A column that a record does not mention becomes only a length.
+ * escape. A column that a record does not contain becomes only a length.
  */
 const GROWTH: usize = 2;
 const NULL_BYTES: usize = 4;
 
-/** Records of the last batch, where its rows begin, and where they end. */
+/** The number of records in the last batch, and the start and end of its rows. */
 export let records: i32 = 0;
 export let rows: usize = 0;
 export { placeText } from './cells';
@@ -50,35 +50,35 @@ export { outAt as rowsEnd } from './memory';
 
 let programEnd: usize = 0;
 /**
- * The last record, and whether it gave columns with a default other than those that have a place. With marks: whether
- * it or an earlier record did.
+ * The number of the last record, and whether it contains other columns with a default than those that have a place.
+ * With marks: whether it or an earlier record does.
  */
 let number: u64 = 0;
 let otherDefaults: bool = false;
 
-/** @returns where to put a program of `length` bytes; 0: no memory */
+/** @returns the address for a program of `length` bytes; 0 if there is no memory */
 export function placeProgram(length: usize): usize {
   const program = aligned(__heap_base);
   programEnd = program + length;
   return reach(programEnd) ? program : 0;
 }
 
-/** @returns whether there is memory for it */
+/** @returns whether there is enough memory */
 export function useProgram(): bool {
   return setTable(aligned(__heap_base), programEnd);
 }
 
-/** @returns where to put a body of `length` bytes; 0: no memory */
+/** @returns the address for a body of `length` bytes; 0 if there is no memory */
 export function placeBatch(length: usize): usize {
   return placeBody(tableEnd, length);
 }
 
-/** Whether the written rows have this column. */
+/** Whether the written rows contain this column. */
 export function hasColumn(index: i32): bool {
   return placeOfColumn(columnAt(index)) >= 0;
 }
 
-/** @returns whether the rows of the whole batch were written */
+/** @returns whether all rows of the batch were written */
 export function encode(): bool {
   rows = outAt;
   if (!marksDefaults) return batch();
@@ -86,7 +86,7 @@ export function encode(): bool {
   const before = nextRecord();
   if (batch()) return true;
   if (!otherDefaults) return false;
-  // Now all columns of the batch are known. Each record may have given another column with a default.
+  // Now all columns of the batch are known. Each record may have added another column with a default.
   placeColumns(before);
   wrote(rows);
   return batch();
@@ -112,7 +112,7 @@ function batch(): bool {
   return at != 0 && skipSpace(at) == bodyEnd && !otherDefaults;
 }
 
-/** The first record decides which columns with a default the data has; usually the same as in the previous batch. */
+/** The first record determines which columns with a default the data has; usually the same as in the previous batch. */
 function firstRecord(at: usize): usize {
   const end = record(at);
   if (!otherDefaults) return end;
@@ -123,9 +123,9 @@ function firstRecord(at: usize): usize {
 }
 
 /**
- * Writes the record whose opening brace ends at `at`. Cells are written as they come; if they come in the order of the
- * columns, they stay there.
- * @returns where it ends
+ * Writes the record whose opening brace ends at `at`. Cells are written in the order in which they are read; if that is
+ * the order of the columns, they need not be moved.
+ * @returns the end of the record
  */
 function record(at: usize): usize {
   number = nextRecord();
@@ -165,13 +165,13 @@ function record(at: usize): usize {
       at = skipSpace(at);
     }
   }
-  // Without marks, a record that leaves out a default, or adds one, needs an INSERT of its own.
+  // Without marks, a record that lacks a default or has another one needs its own INSERT.
   if (defaults != defaultCount) {
     if (marksDefaults) inOrder = false;
     else otherDefaults = true;
   }
   if (otherDefaults) return marksDefaults ? at : 0;
-  // COPY has no line for a record without columns.
+  // COPY cannot represent a record without columns.
   if (placeCount == 0) return 0;
   if (inOrder) for (; place < placeCount; place++) writeNull();
   else if (!arrange(cells)) return 0;
@@ -187,7 +187,7 @@ function beginRow(): void {
 }
 
 /**
- * Sorts the cells from `cells` on into the order of their columns, and fills each gap with NULL or the mark of a
+ * Sorts the cells from `cells` on into the order of the columns, and fills each gap with NULL or the mark for a
  * default.
  */
 function arrange(cells: usize): bool {

@@ -18,7 +18,7 @@ const HIGH_SURROGATE: i32 = 0xd800;
 const LOW_SURROGATE: i32 = 0xdc00;
 const BEHIND_SURROGATES: i32 = 0xe000;
 
-/** What the letter after a backslash stands for; 0: nothing. */
+/** The character for the letter after a backslash; 0: none. */
 const MEANINGS = memory.data(256);
 mean(QUOTE, QUOTE);
 mean(BACKSLASH, BACKSLASH);
@@ -33,17 +33,17 @@ function mean(letter: u32, character: u32): void {
   store<u8>(MEANINGS + usize(letter), character);
 }
 
-/** What the letter after the backslash at `at` stands for; 0: nothing, or a code unit follows. */
+/** The character for the letter after the backslash at `at`; 0: none, or a code unit follows. */
 export function meaning(at: usize): u32 {
   return load<u8>(MEANINGS + usize(load<u8>(at + 1)));
 }
 
-/** The character that {@link unitsEnd} read last. */
+/** The last character that {@link unitsEnd} has read. */
 export let codePoint: u32 = 0;
 
 /**
- * Reads the `\uXXXX` escape, or the surrogate pair of escapes, that begins with the backslash at `at`.
- * @returns where it ends; 0 if it is malformed, or Postgres cannot store it (U+0000, half of a pair)
+ * Reads the `\uXXXX` escape, or the surrogate pair of escapes, whose backslash is at `at`.
+ * @returns its end; 0 if it is malformed, or Postgres cannot store it (U+0000, a lone surrogate)
  */
 export function unitsEnd(at: usize): usize {
   const unit = unitAt(at);
@@ -64,7 +64,10 @@ function unitAt(at: usize): i32 {
   return load<u16>(at) == UNIT ? unit : -1;
 }
 
-/** Writes a character in UTF-8. @returns where it ends */
+/**
+ * Writes a character in UTF-8.
+ * @returns its end
+ */
 export function writeCharacter(code: u32, to: usize): usize {
   if (code < 0x80) {
     store<u8>(to, code);

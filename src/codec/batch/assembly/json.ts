@@ -1,7 +1,7 @@
 /**
- * Skips JSON (RFC 8259) without keeping it: each function takes where a value begins and returns where it ends, or 0 if
- * it is not JSON, or so rare that the checked path has to look at it. The bytes are known to be UTF-8. The zeros after
- * the body end every loop, so that none has to check for the end.
+ * Skips JSON (RFC 8259) without storing it. Each function takes the start of a value and returns its end, or 0 if it is
+ * not JSON, or so rare that the checked path must read it. The bytes are known to be UTF-8. The zeros after the body
+ * end every loop, so that no loop needs to check for the end.
  */
 import {
   BACKSLASH,
@@ -30,24 +30,24 @@ export const NULL_WORD: u32 = 0x6c6c756e;
 const TRUE_WORD: u32 = 0x65757274;
 const FALS_WORD: u32 = 0x736c6166;
 
-/** Numbers up to this length, with an exponent of up to four digits, are within the range of Postgres's numeric. */
+/** Numbers up to this length, with an exponent of up to four digits, are in the range of Postgres's numeric. */
 const SAFE_NUMBER_BYTES: usize = 100;
 const SAFE_EXPONENT_DIGITS: usize = 4;
 
-/** Arrays and objects open around a cell: the array of records and the record. */
+/** The number of arrays and objects open around a cell: the array of records, and the record. */
 export const CELL_DEPTH: i32 = 2;
 
-/** By depth, whether what is open there is an object. */
+/** By depth: whether an object is open there. */
 const MAX_DEPTH = 256;
 const isObjectAt = memory.data(MAX_DEPTH);
 
-/** The first position from `at` on without white space. It is usually `at`: small enough for the compiler to inline. */
+/** Skips white space. There is usually none, so this is small enough for the compiler to inline. */
 export function skipSpace(at: usize): usize {
   return load<u8>(at) > SPACE ? at : behindSpace(at);
 }
 
 function behindSpace(at: usize): usize {
-  // Most writers leave one byte of it.
+  // Most writers insert only one byte.
   if (noSpaces(at) & 1) return at;
   at++;
   while (load<u8>(at) <= SPACE) {
@@ -58,13 +58,13 @@ function behindSpace(at: usize): usize {
   return at;
 }
 
-/** The position after `byte`, if it stands at `at` or after white space there; else 0. */
+/** The position after `byte`, if it is at `at` or after white space there; otherwise 0. */
 export function take(byte: u32, at: usize): usize {
   at = skipSpace(at);
   return load<u8>(at) == byte ? at + 1 : 0;
 }
 
-/** From the end of a key to its value. */
+/** From the end of a key to the start of its value. */
 export function behindColon(at: usize): usize {
   if (load<u8>(at) != COLON) {
     at = skipSpace(at);
@@ -73,14 +73,14 @@ export function behindColon(at: usize): usize {
   return skipSpace(at + 1);
 }
 
-/** Any value, except one with a string or number that Postgres might refuse. */
+/** Skips any value, except one with a string or number that Postgres might refuse. */
 export function valueEnd(at: usize): usize {
   const byte: u32 = load<u8>(at);
   if (byte == OPEN_BRACE || byte == OPEN_BRACKET) return nestedEnd(at);
   return byte == QUOTE ? stringEnd(at) : scalarEnd(at);
 }
 
-/** A number, `null`, `true` or `false`. */
+/** Skips a number, `null`, `true` or `false`. */
 export function scalarEnd(at: usize): usize {
   const byte: u32 = load<u8>(at);
   return isDigit(byte) || byte == MINUS ? numberEnd(at) : literalEnd(at);
@@ -92,7 +92,7 @@ export function literalEnd(at: usize): usize {
   return word == FALS_WORD && load<u8>(at + 4) == LOWER_E ? at + 5 : 0;
 }
 
-/** At the opening quote. 0 also for an escape of U+0000 or of half a surrogate pair. */
+/** At the opening quote. Also returns 0 for an escape of U+0000 or of a lone surrogate. */
 function stringEnd(at: usize): usize {
   at++;
   while (true) {
@@ -147,7 +147,7 @@ function nestedEnd(at: usize): usize {
   let depth = CELL_DEPTH;
   let isObject = false;
   while (at != 0) {
-    // At the start of a value.
+    // Start of a value.
     const byte: u32 = load<u8>(at);
     if (byte == QUOTE) at = stringEnd(at);
     else if (byte == OPEN_BRACE || byte == OPEN_BRACKET) {
@@ -162,10 +162,10 @@ function nestedEnd(at: usize): usize {
           continue;
         }
       } else if (load<u8>(at) != CLOSE_BRACKET) continue;
-      // An empty array or object: the code below closes it.
+      // The array or object is empty: the loop below closes it.
     } else at = scalarEnd(at);
     if (at == 0) return 0;
-    // After a value.
+    // End of a value.
     for (;;) {
       at = skipSpace(at);
       const next: u32 = load<u8>(at);
@@ -184,7 +184,7 @@ function nestedEnd(at: usize): usize {
   return 0;
 }
 
-/** From a key of a nested object to its value. */
+/** From a key of a nested object to the start of its value. */
 function memberValue(at: usize): usize {
   if (load<u8>(at) != QUOTE) return 0;
   at = stringEnd(at);

@@ -1,6 +1,6 @@
 /**
- * The memory of the encoder: its constants, the table that the program describes, the body followed by zeros, and the
- * output. Addresses are bytes from its beginning. Nothing begins at 0, so the address 0 means "none".
+ * The memory of the encoder: its constants, the table from the program, the body followed by zeros, and the output. An
+ * address is an offset in bytes. Nothing is at 0, so the address 0 means "none".
  */
 
 /** How far a load may reach past the end of the body, or a store past the end of the output. */
@@ -9,17 +9,20 @@ const SLACK: usize = 128;
 const PAGE_BITS: usize = 16;
 const PAGE: usize = 1 << PAGE_BITS;
 
-/** Where the body and its padding begin. */
+/** The start of the body, and of the zeros after it. */
 export let body: usize = 0;
 export let bodyEnd: usize = 0;
 
-/** Where the next byte is written. */
+/** The address of the next byte to write. */
 export let outAt: usize = 0;
 
 /** Bytes after `outAt` that the rest of the record and of the body may need. */
 let reserved: usize = 0;
 
-/** Makes room for a body of this length at `start`, followed by zeros. @returns where it goes; 0: no memory */
+/**
+ * Reserves memory for a body of this length at `start`, followed by zeros.
+ * @returns its address; 0 if there is no memory
+ */
 export function placeBody(start: usize, length: usize): usize {
   body = aligned(start);
   bodyEnd = body + length;
@@ -33,18 +36,27 @@ export function wrote(end: usize): void {
   outAt = end;
 }
 
-/** Makes room for `bytes` bytes of output until the next call. @returns false: no memory */
+/**
+ * Reserves `bytes` bytes for output until the next call.
+ * @returns false if there is no memory
+ */
 export function reserve(bytes: usize): bool {
   reserved = bytes;
   return reserveBeside(0);
 }
 
-/** Makes room for `extra` bytes more than that. @returns false: no memory */
+/**
+ * Reserves `extra` bytes in addition to those.
+ * @returns false if there is no memory
+ */
 export function reserveBeside(extra: usize): bool {
   return reach(outAt + reserved + extra + SLACK);
 }
 
-/** Grows the memory up to `end`. @returns false: no memory */
+/**
+ * Grows the memory up to `end`.
+ * @returns false if there is no memory
+ */
 export function reach(end: usize): bool {
   const size = usize(memory.size()) << PAGE_BITS;
   if (end <= size) return true;
@@ -56,7 +68,7 @@ export function aligned(address: usize): usize {
   return (address + 15) & ~15;
 }
 
-/** Copies forwards, up to 15 bytes too many. It must not read what it has written. */
+/** Copies forward, up to 15 bytes too many. The source must not overlap what is written. */
 export function copy(from: usize, to: usize, size: usize): void {
   if (size > 256) {
     memory.copy(to, from, size);

@@ -1,35 +1,35 @@
-/** JSON numbers to the bits of int64 and double. Rare forms are left to the checked path (`numbers.ts`). */
+/** Converts JSON numbers to the bits of int64 and double. Rare forms are left to the checked path (`numbers.ts`). */
 import { CASE, isDigit, LOWER_E, MINUS, PLUS, POINT, ZERO } from './bytes';
 import { readDouble } from './host';
 
-/** The powers of ten that a double holds exactly. */
+/** The powers of ten that a double can represent exactly. */
 const LAST_POWER: i32 = 22;
 const POWERS = memory.data<f64>([
   1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20,
   1e21, 1e22,
 ]);
 
-/** Number of decimal digits that always fit into 64 bits. */
+/** The number of decimal digits that always fit in 64 bits. */
 const MAX_DIGITS: usize = 19;
-/** Doubles hold every integer below this. */
+/** A double can represent every integer below this. */
 const EXACT: u64 = 1 << 53;
 const INT64_MAX: u64 = 0x7fff_ffff_ffff_ffff;
 const SAFE_EXPONENT_DIGITS: usize = 8;
 
-/** The integer that was read, until the next call. */
+/** The last integer that was read. */
 export let int64: u64 = 0;
 export let double: f64 = 0;
-/** Where the integer ends, without its fraction. */
+/** The end of the integer without its fraction. */
 export let wholeEnd: usize = 0;
 
-/** The digits that were read, modulo 2⁶⁴. */
+/** The digits read so far, modulo 2⁶⁴. */
 let digits: u64 = 0;
 
 export function power(exponent: i32): f64 {
   return load<f64>(POWERS + (usize(exponent) << 3));
 }
 
-/** Reads a whole number within int64, which may have a fraction of zeros if `fraction` is true. */
+/** Reads an integer within int64, which may have a fraction of zeros if `fraction` is true. */
 export function integer(start: usize, fraction: bool): usize {
   const negative = load<u8>(start) == MINUS;
   const first = start + usize(negative);
@@ -48,7 +48,7 @@ export function integer(start: usize, fraction: bool): usize {
   return byte == POINT || (byte | CASE) == LOWER_E ? 0 : at;
 }
 
-/** Reads a JSON number, rounded to the nearest double. Not one that would overflow, or underflow to zero. */
+/** Reads a JSON number, rounded to the nearest double. Refuses one that would overflow, or underflow to zero. */
 export function float(start: usize): usize {
   const negative = load<u8>(start) == MINUS;
   const first = start + usize(negative);
@@ -77,7 +77,7 @@ export function float(start: usize): usize {
   const isExact = count <= MAX_DIGITS && digits < EXACT && exponent >= -LAST_POWER && exponent <= LAST_POWER;
   let value: f64;
   if (isExact) {
-    // One rounding of two exact doubles is the nearest double (Clinger 1990).
+    // An operation on two exact doubles rounds once, so the result is the nearest double (Clinger 1990).
     value = exponent < 0 ? f64(digits) / power(-exponent) : f64(digits) * power(exponent);
   } else {
     value = readDouble(first, at);
@@ -92,7 +92,7 @@ function isWhole(first: usize, end: usize): bool {
   return end > first && (load<u8>(first) != ZERO || end == first + 1);
 }
 
-/** Whether the number is not zero. */
+/** Whether a digit is not zero. */
 function hasDigits(first: usize, end: usize): bool {
   for (let at = first; at < end && (load<u8>(at) | CASE) != LOWER_E; at++) {
     if (load<u8>(at) > ZERO) return true;
@@ -100,7 +100,10 @@ function hasDigits(first: usize, end: usize): bool {
   return false;
 }
 
-/** Appends the digits at `at` to those that were read. @returns where they end */
+/**
+ * Appends the digits at `at` to those read so far.
+ * @returns their end
+ */
 function readDigits(at: usize): usize {
   let value = digits;
   for (let eight = load<u64>(at); areDigits(eight); eight = load<u64>(at)) {
@@ -122,7 +125,7 @@ function areDigits(eight: u64): bool {
   return (eight & upper) == threes && ((eight + 0x0606_0606_0606_0606) & upper) == threes;
 }
 
-/** The number that eight digits write, the first in the lowest byte: combines pairs, then fours, then all. */
+/** The value of eight digits, the first in the lowest byte: combines pairs, then fours, then all. */
 function ofDigits(eight: u64): u64 {
   eight = ((eight & 0x0f0f_0f0f_0f0f_0f0f) * 2561) >> 8;
   eight = ((eight & 0x00ff_00ff_00ff_00ff) * 6_553_601) >> 16;

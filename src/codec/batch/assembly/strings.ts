@@ -1,4 +1,4 @@
-/** Bytes of the body that become bytes of a cell: texts, and JSON that stays as it is. */
+/** Converts bytes of the body to bytes of a cell: texts, and JSON that stays unchanged. */
 import {
   BACKSLASH,
   CARRIAGE_RETURN,
@@ -16,12 +16,15 @@ import { copy, outAt, wrote } from './memory';
 
 const BACKSLASHES: u16 = 0x5c5c;
 
-/** What a string is written for: binary, a cell of COPY text, an element of an array in such a cell. */
+/** Where a string is written: in binary, in a cell of COPY text, or in an element of an array in such a cell. */
 export const PLAIN = 0;
 export const CELL = 1;
 export const ELEMENT = 2;
 
-/** Copies the bytes from `start` to `end`. @returns `end`; 0 if it is 0 */
+/**
+ * Copies the bytes from `start` to `end`.
+ * @returns `end`; 0 if it is 0
+ */
 export function copied(start: usize, end: usize): usize {
   if (end == 0) return 0;
   copy(start, outAt, end - start);
@@ -29,7 +32,7 @@ export function copied(start: usize, end: usize): usize {
   return end;
 }
 
-/** At the opening quote. Writes the string's content, escaped as `place` requires. */
+/** At the opening quote. Writes the string's content with the escapes for `place`. */
 export function string(at: usize, place: i32): usize {
   let to = outAt;
   at++;
@@ -51,7 +54,7 @@ export function string(at: usize, place: i32): usize {
       return at + 1;
     }
     if (byte != BACKSLASH) return 0;
-    // One escape often follows another.
+    // An escape is often followed by another.
     do {
       let code = meaning(at);
       if (code != 0) at += LETTER_BYTES;
@@ -65,7 +68,7 @@ export function string(at: usize, place: i32): usize {
   }
 }
 
-/** Writes JSON as it is, with its white space and escapes, escaped once more for COPY text. */
+/** Writes JSON unchanged, including white space and escapes, and escapes it again for COPY text. */
 export function copiedEscaped(at: usize, end: usize): usize {
   if (end == 0) return 0;
   let to = outAt;
@@ -97,7 +100,10 @@ function writePlaced(code: u32, place: i32, to: usize): usize {
   return writeEscaped(code, to);
 }
 
-/** Writes a character as COPY text has it. @returns where it ends */
+/**
+ * Writes a character for COPY text.
+ * @returns its end
+ */
 function writeEscaped(code: u32, to: usize): usize {
   const letter = copyLetter(code);
   if (letter == 0) return writeCharacter(code, to);
@@ -106,7 +112,7 @@ function writeEscaped(code: u32, to: usize): usize {
   return to + 2;
 }
 
-/** The letter with which COPY text escapes a character that it would take for syntax; 0 for any other. */
+/** The letter with which COPY text escapes a character that would be syntax; 0 for other characters. */
 function copyLetter(code: u32): u32 {
   switch (code) {
     case BACKSLASH:

@@ -1,5 +1,5 @@
 /**
- * The table that a body is for: its columns, and how a record's key finds its column by bytes, without a string. Built
+ * The table for which a body is: its columns, and how a record's key finds its column by bytes, without a string. Built
  * from the program's bytes (`program.ts`), and kept until the next program.
  */
 import { keyStops, QUOTE } from './bytes';
@@ -7,7 +7,8 @@ import { hashFactor } from './host';
 import { aligned, reach } from './memory';
 
 /**
- * A column: its kind, whether it has a default, its place in the data, the last record that gave it, its cell there.
+ * Fields of a column: its kind, whether it has a default, its place in the data, the last record that contains it, and
+ * its cell in that record.
  */
 const KIND: usize = 0;
 const HAS_DEFAULT: usize = 4;
@@ -18,8 +19,8 @@ const CELL_END: usize = 28;
 const COLUMN_BYTES: usize = 32;
 
 /**
- * A spelling of a column's name, quotes included: its first sixteen bytes, a bit for each of them, its length, the
- * address of the whole, its column, and the spelling that followed it last time.
+ * Fields of a spelling of a column's name, including quotes: its first sixteen bytes, a bit for each of them, its
+ * length, the address of the whole, its column, and the spelling that followed it last time.
  */
 const HEAD: usize = 0;
 const HEAD_BITS: usize = 16;
@@ -33,36 +34,36 @@ const HEAD_BYTES: usize = 16;
 const NO_PLACE: i32 = -1;
 const NO_RECORD: u64 = u64.MAX_VALUE;
 
-/** The least number of places in the hash table for each spelling. */
+/** The hash table has at least this many slots per spelling. */
 const SPARE = 2;
 
 const HEADER_BYTES: usize = 16;
 
 export let isText: bool = false;
-/** Marks stand for defaults, so that records may leave out different columns. */
+/** Marks represent defaults, so that records may lack different columns. */
 export let marksDefaults: bool = false;
 export let columnCount: i32 = 0;
 /** The number of columns in the data, and of those with a default. */
 export let placeCount: i32 = 0;
 export let defaultCount: i32 = 0;
-/** Changes when the set of data columns changes. */
+/** Changes whenever the set of data columns changes. */
 export let placement: i32 = 0;
-/** A pseudo-spelling: the beginning of a record. */
+/** A pseudo-spelling for the beginning of a record. */
 export let beginning: usize = 0;
-/** The position after the table. */
+/** The end of the table. */
 export let tableEnd: usize = 0;
 
 let columns: usize = 0;
-/** Addresses of spellings, by the upper bits of their hash; 0: a free place. */
+/** Addresses of spellings, by the upper bits of their hash; 0: a free slot. */
 let places: usize = 0;
 let hashBits: u32 = 0;
-/** Counts records over all batches, so that no two have the same number. */
+/** Counts records over all batches, so that each has a unique number. */
 let recordNumber: u64 = 0;
 
 /**
- * Reads a program. u32 each: text or binary, with marks or without, number of columns, number of spellings; for each
- * column u32 kind, u32 default; for each spelling u32 column, u32 length and the bytes.
- * @returns false if there is no memory for it
+ * Reads a program. Each number is a u32: text or binary, with or without marks, number of columns, number of spellings;
+ * for each column its kind and whether it has a default; for each spelling its column, its length and the bytes.
+ * @returns false if there is no memory
  */
 export function setTable(program: usize, programEnd: usize): bool {
   isText = load<u32>(program) != 0;
@@ -82,7 +83,7 @@ export function setTable(program: usize, programEnd: usize): bool {
   return true;
 }
 
-/** @returns where the spellings begin */
+/** @returns the start of the spellings */
 function readColumns(at: usize): usize {
   for (let i: i32 = 0; i < columnCount; i++) {
     const column = columnAt(i);
@@ -114,8 +115,9 @@ function readSpellings(at: usize): void {
 }
 
 /**
- * Decides which columns the data has: those without a default, and those with one that a record gave since this one.
- * COPY needs all its columns in every row; Postgres fills in the default of a column that COPY does not list.
+ * Determines the columns of the data: those without a default, and those with a default that a record has contained
+ * since this one. COPY needs all its columns in every row; Postgres inserts the default of a column that COPY does not
+ * list.
  */
 export function placeColumns(record: u64): void {
   placement++;
@@ -164,7 +166,7 @@ export function isIn(column: usize, record: u64): bool {
   return load<u64>(column, RECORD) == record;
 }
 
-/** Notes the cell that a record has in this column. */
+/** Stores the position of a record's cell for this column. */
 export function setCell(column: usize, record: u64, start: usize, end: usize): void {
   store<u64>(column, record, RECORD);
   store<usize>(column, start, CELL_START);
@@ -187,7 +189,7 @@ export function lengthOf(spelling: usize): usize {
   return load<usize>(spelling, LENGTH);
 }
 
-/** The spelling of a column's name at `at`: usually the one that followed `previous` last time; 0: none. */
+/** The spelling of a column's name at `at`, usually the one that followed `previous` last time; 0: none. */
 export function keyAt(at: usize, previous: usize): usize {
   const expected = load<usize>(previous, FOLLOWER);
   if (standsAt(expected, at)) return expected;
@@ -217,13 +219,13 @@ function standsAt(spelling: usize, at: usize): bool {
   return length != 0;
 }
 
-/** Whether the bytes whose bits are set are the same in both groups of sixteen. */
+/** Whether the bytes with set bits are equal in both groups of sixteen. */
 function areSame(a: usize, b: usize, bits: u32): bool {
   return (~i8x16.bitmask(i8x16.eq(v128.load(a), v128.load(b))) & bits) == 0;
 }
 
 /**
- * The place of the key whose characters begin at `at`. Its hash is multiplicative, so the upper bits are the good ones.
+ * The slot of the key whose characters begin at `at`. The hash is multiplicative, so its upper bits are the best ones.
  */
 function placeOf(at: usize): usize {
   let hash: u64 = 0;

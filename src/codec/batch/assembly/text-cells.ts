@@ -1,6 +1,6 @@
 /**
- * Values as COPY text (Postgres manual, COPY, "Text Format"): for tables with columns whose binary form we do not
- * write.
+ * Values as COPY text (Postgres manual, COPY, "Text Format"), for tables with columns whose binary format is not
+ * supported.
  */
 import { array } from './arrays';
 import { behindQuote, uuid } from './binary-cells';
@@ -26,7 +26,7 @@ export function textValue(kind: i32, at: usize): usize {
     case INTEGER: {
       const start = at + usize(isQuoted);
       const end = integer(start, !isQuoted);
-      // Without the sign of -0.
+      // -0 becomes 0.
       if (int64 == 0) write(ZERO);
       else if (end != 0) copied(start, wholeEnd);
       return isQuoted ? behindQuote(end) : end;
@@ -57,7 +57,7 @@ export function textValue(kind: i32, at: usize): usize {
   }
 }
 
-/** Writes the offset too, so that Postgres reads the same time in any time zone of the session. */
+/** Also writes the offset, so that the time does not depend on the session's time zone. */
 function time(start: usize): usize {
   const end = timestamp(start);
   if (end == 0) return 0;

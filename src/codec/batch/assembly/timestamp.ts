@@ -1,4 +1,4 @@
-/** Times of RFC 3339. Leap seconds and the year 0000 are left to the checked path (`timestamp.ts`). */
+/** Times in RFC 3339. Leap seconds and the year 0000 are left to the checked path (`timestamp.ts`). */
 import { CASE, COLON, isDigit, LOWER_T, MINUS, PLUS, POINT, SPACE, ZERO } from './bytes';
 import { power } from './number';
 
@@ -9,15 +9,15 @@ const SECONDS_OF_A_DAY: i64 = 86_400;
 const MICROSECONDS: i64 = 1_000_000;
 const FRACTION_DIGITS: usize = 15;
 
-/** From 0000-03-01 to 2000-01-01. */
+/** Days from 0000-03-01 to 2000-01-01. */
 const DAYS_TO_2000: i32 = 730_425;
 
 const DAYS_OF_MONTHS = memory.data<u8>([0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]);
 
-/** Stays negative if others are added to it. */
+/** Stays negative if other numbers are added to it. */
 const NO_NUMBER: i32 = i32.MIN_VALUE;
 
-/** The last call's result: microseconds since 2000-01-01 UTC, and where the offset begins, or the end. */
+/** Results of the last call: microseconds since 2000-01-01 UTC, and the start of the offset, or the end. */
 export let microseconds: i64 = 0;
 export let offsetAt: usize = 0;
 
@@ -25,8 +25,8 @@ export let offsetAt: usize = 0;
 let seconds: i64 = 0;
 
 /**
- * `YYYY-MM-DD`, alone or with `Thh:mm:ss`, a fraction, and `Z` or an offset.
- * @returns where it ends; 0 if it has another form, or the time does not exist
+ * Reads `YYYY-MM-DD`, alone or with `Thh:mm:ss`, a fraction, and `Z` or an offset.
+ * @returns its end; 0 if it has another form, or the time does not exist
  */
 export function timestamp(start: usize): usize {
   const century = two(start);
@@ -64,7 +64,7 @@ function timeOfDay(start: usize): usize {
     }
     const count = at - digits;
     if (count == 0 || count > FRACTION_DIGITS) return 0;
-    // As Postgres does (`ParseFractionalSecond` in datetime.c): half to even.
+    // Rounds half to even, as Postgres does (`ParseFractionalSecond` in datetime.c).
     fraction = i64(nearest((f64(fraction) / power(i32(count))) * 1e6));
   }
   offsetAt = at;
@@ -85,7 +85,7 @@ function offset(at: usize): usize {
   return at + 6;
 }
 
-/** The number that two digits write. */
+/** The value of two digits. */
 function two(at: usize): i32 {
   const tens = u32(load<u8>(at)) - ZERO;
   const ones = u32(load<u8>(at + 1)) - ZERO;
@@ -98,7 +98,7 @@ function isDate(year: i32, month: i32, day: i32): bool {
   return day <= i32(load<u8>(DAYS_OF_MONTHS + usize(month))) + i32(leap);
 }
 
-/** Days of the proleptic Gregorian calendar, counted in years that begin in March, so that the leap day comes last. */
+/** Days in the proleptic Gregorian calendar. Years begin in March, so that the leap day comes last. */
 function daysSince2000(year: i32, month: i32, day: i32): i32 {
   const early = month <= 2;
   const y = early ? year - 1 : year;

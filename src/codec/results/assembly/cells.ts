@@ -34,7 +34,7 @@ const TRUE: u32 = 0x65757274;
 const FALS: u32 = 0x736c6166;
 const LOWER_E: u32 = 0x65;
 
-/** Digits of 2^53 - 1: numbers with fewer before the point are numbers in JSON, those with more are strings. */
+/** Digits of 2^53 - 1: numbers with fewer digits before the point are numbers in JSON, those with more are strings. */
 const SAFE_DIGITS: usize = 16;
 const LARGEST_SAFE: u64 = 9_007_199_254_740_991;
 
@@ -51,7 +51,7 @@ export function writeCell(kind: u32, format: u32, column: u32, from: usize, end:
       return to + size;
     case JSON_LINES:
       if (isJson) return writeOnOneLine(from, end, to);
-      // Its length does not change.
+      // The length does not change.
       writeOnOneLine(from, end, from);
       return writeField(from, end, format, to);
     case NUMBER:
@@ -111,12 +111,12 @@ export function writeCell(kind: u32, format: u32, column: u32, from: usize, end:
   return writeOther(format, column, from, end, to);
 }
 
-/** With another size the sender does not speak the protocol, and the bytes that follow must not be shown. */
+/** With another size, the sender violates the protocol, and the bytes that follow must not be disclosed. */
 function checkSize(size: usize, expected: usize): void {
   if (size != expected) unreachable();
 }
 
-/** Where the host's value goes, and in which format. */
+/** The address of the cell, that of the host's value, and whether the value needs no quoting. */
 let valueTo: usize = 0;
 let valueAt: usize = 0;
 let isRaw: bool = false;
@@ -129,7 +129,8 @@ function writeOther(format: u32, column: u32, from: usize, end: usize, to: usize
 }
 
 /**
- * @returns where the host puts a value of `length` bytes: in its place; if it must be quoted, after the room for that
+ * @returns the address for a value of `length` bytes from the host: its final one, or if it must be quoted, one after
+ * the room for the result
  */
 export function placeValue(length: usize): usize {
   reserveMore(valueTo, isRaw ? length : 3 * length + FIXED_BYTES);
@@ -137,7 +138,7 @@ export function placeValue(length: usize): usize {
   return valueAt;
 }
 
-/** Number of digits before the point; 1 stands for any small number of them, 0 for "not a number". */
+/** The number of digits before the point; 1 means any small number, 0 means "not a number". */
 function integerDigits(from: usize, end: usize): usize {
   const first = load<u8>(from) == MINUS ? from + 1 : from;
   if (load<u8>(first) - ZERO > 9) return 0;
@@ -149,9 +150,9 @@ function integerDigits(from: usize, end: usize): usize {
 }
 
 /**
- * Compares a number that has as many digits before the point as 2^53 - 1 with that.
+ * Compares a number that has as many digits before the point as 2^53 - 1 with 2^53 - 1.
  * @returns a smaller count of digits if it is smaller, a larger one if it is larger; 0 if the digits after the point
- *   decide
+ * decide
  */
 function safety(from: usize): usize {
   let at = load<u8>(from) == MINUS ? from + 1 : from;
@@ -171,7 +172,7 @@ function writePlain(from: usize, size: usize, isQuoted: bool, to: usize): usize 
   return to + 2 + size;
 }
 
-/** `\x00ff`; in JSON with two backslashes. */
+/** Hex format, such as `\x00ff`; in JSON with two backslashes. */
 function writeBytea(from: usize, end: usize, isJson: bool, to: usize): usize {
   if (isJson) {
     store<u16>(to, QUOTE | (BACKSLASH << 8));
@@ -184,7 +185,7 @@ function writeBytea(from: usize, end: usize, isJson: bool, to: usize): usize {
     const high = v128.and(i16x8.shr_u(bytes, 4), i8x16.splat(0x0f));
     const low = v128.and(bytes, i8x16.splat(0x0f));
     const digits = v128.shuffle<u8>(high, low, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-    // '0' to '9'; 'a' comes 39 after the character that follows '9'.
+    // 'a' comes 39 after the character that follows '9'.
     const letters = v128.and(i8x16.gt_u(digits, i8x16.splat(9)), i8x16.splat(39));
     v128.store(to + 2 * (at - from), i8x16.add(i8x16.add(digits, i8x16.splat(0x30)), letters));
   }

@@ -1,4 +1,4 @@
-/** Decimal digits. */
+/** Writes decimal digits. */
 import { MINUS, POINT, ZERO } from './text';
 
 /** 00 to 99 in memory order. */
@@ -7,7 +7,10 @@ export function pair(number: u32): u32 {
   return 0x3030 | tens | ((number - tens * 10) << 8);
 }
 
-/** A point and millionths (1 to 999,999) without trailing zeros. @returns the position after them */
+/**
+ * Writes a point and millionths (1 to 999,999) without trailing zeros.
+ * @returns the position after them
+ */
 export function writeMillionths(millionths: u32, to: usize): usize {
   const high = millionths / 10_000;
   const rest = millionths - high * 10_000;
@@ -46,9 +49,9 @@ const MILLION: f64 = 1_000_000;
 const BILLION: f64 = 1_000_000_000;
 
 /**
- * Writes a double below a billion that has at most six decimals, with the fewest digits that read back as it: no two
+ * Writes a double below a billion that has at most six decimals, with the fewest digits that read back as it. No two
  * numbers of at most 15 digits are the same double, so the one that reads back is the shortest.
- * @returns the position after it; 0 for any other number
+ * @returns the position after it; 0 for other numbers
  */
 export function writeFewDecimals(number: f64, to: usize): usize {
   const magnitude = Math.abs(number);
@@ -66,9 +69,9 @@ const SMALLEST_PLAIN: f64 = 0.001;
 const MAX_PLACES: u32 = 9;
 
 /**
- * Writes a real between a thousandth and a million with the fewest decimals that read back as it. Not a power of two:
- * its neighbor below is closer than the one above, so the nearest decimal need not be the shortest.
- * @returns the position after it; 0 for any other number
+ * Writes a real between a thousandth and a million with the fewest decimals that read back as it. Not for a power of
+ * two: its lower neighbor is closer than the upper one, so the nearest decimal may not be the shortest.
+ * @returns the position after it; 0 for other numbers
  */
 export function writeReal(number: f32, to: usize): usize {
   const magnitude = f64(Math.abs(f64(number)));
@@ -89,7 +92,10 @@ export function writeReal(number: f32, to: usize): usize {
   return 0;
 }
 
-/** A point and a number padded with zeros to `places` digits. @returns the position after them */
+/**
+ * Writes a point and a number padded with zeros to `places` digits.
+ * @returns the position after them
+ */
 function writePlaces(number: u64, places: u32, to: usize): usize {
   store<u8>(to, POINT);
   const end = to + 1 + places;

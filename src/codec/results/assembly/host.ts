@@ -1,8 +1,8 @@
-/** What the encoder imports from `row-encoder.ts`, which instantiates it. */
+/** The imports of the encoder, which `row-encoder.ts` provides. */
 
 /**
- * Writes a value that the encoder does not write itself: that of this column, from `start` to `end`. It goes to where
- * `placeValue` says, as JSON or, for CSV, without quotes.
+ * Writes a value that the encoder does not write itself: the one of this column, from `start` to `end`. Writes it to
+ * the address from `placeValue`, as JSON or, for CSV, without quotes.
  * @returns the bytes written
  */
 export declare function writeValue(column: u32, start: usize, end: usize): usize;

@@ -1,6 +1,6 @@
 /**
- * The memory of the encoder: its constants; the plan of a result; the messages; the rows, at the end, so that they can
- * grow. After each part there is room for a load or store of sixteen bytes that begins in it.
+ * The memory of the encoder: its constants, the plan of a result, the messages, and at the end the rows, which can
+ * grow. After each part there is room for a load or store of sixteen bytes that begins in the part.
  */
 
 const SLACK: usize = 64;
@@ -12,35 +12,35 @@ export const plan: usize = 16 * 1024;
 export let messages: usize = 0;
 export let rows: usize = 0;
 
-/** Bytes that the row being written may need in all. */
+/** The most bytes that the current row may need. */
 let reserved: usize = 0;
 
-/** @returns where a plan of this length goes */
+/** @returns the address for a plan of this length */
 export function placePlan(length: usize): usize {
   messages = aligned(plan + length);
   reach(messages);
   return plan;
 }
 
-/** @returns where messages of this length go */
+/** @returns the address for messages of this length */
 export function placeMessages(length: usize): usize {
   rows = aligned(messages + length);
   reach(rows);
   return messages;
 }
 
-/** Makes room at `to` for a row of at most this length. */
+/** Reserves room at `to` for a row of at most this length. */
 export function reserve(to: usize, length: usize): void {
   reserved = length;
   reach(to + length);
 }
 
-/** Makes room for this many more bytes. */
+/** Reserves this many more bytes. */
 export function reserveMore(to: usize, extra: usize): void {
   reach(to + extra + reserved);
 }
 
-/** Grows the memory beyond `end`. The host bounds messages, so that its maximum size is enough. */
+/** Grows the memory beyond `end`. The host limits the messages, so the maximum size of the memory suffices. */
 function reach(end: usize): void {
   const size = usize(memory.size()) << PAGE_BITS;
   if (end + SLACK <= size) return;
@@ -52,7 +52,7 @@ function aligned(address: usize): usize {
   return (address + SLACK + 15) & ~15;
 }
 
-/** Copies forwards between parts of the memory, up to 15 bytes too many. */
+/** Copies forward between parts of the memory, up to 15 bytes too many. */
 export function copy(from: usize, to: usize, size: usize): void {
   if (size > 256) {
     memory.copy(to, from, size);

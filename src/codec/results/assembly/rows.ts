@@ -1,11 +1,11 @@
 /**
- * The encoder of rows: from DataRow messages (Postgres manual 54.7) to the bytes of JSON or CSV. Written in
+ * The encoder of rows, from DataRow messages (Postgres manual 54.7) to the bytes of JSON or CSV. Written in
  * AssemblyScript, which has the syntax of TypeScript and the types and loads of WebAssembly; `row-encoder.ts` is its
  * host.
  *
- * The plan of a result: int32 number of columns, int32 what rows become, int32 number of bytes after a row, these bytes
- * in four, int32 length of all keys; for each column int32 kind, int32 length of its key; then the keys, which precede
- * the values.
+ * The plan of a result: int32 number of columns, int32 format of the rows, int32 number of bytes after a row, these
+ * bytes in four, int32 length of all keys; for each column int32 kind, int32 length of its key; then the keys, which
+ * precede the values.
  */
 import { copy, messages, plan, reserve, rows } from './memory';
 import { FIXED_BYTES, LONGEST_ESCAPE, writeCell } from './cells';
@@ -29,14 +29,14 @@ export { rows };
 export { placeMessages, placePlan } from './memory';
 export { placeValue } from './cells';
 
-/** After the last call: the offset of the first message not taken, and the number of messages taken. */
+/** Results of the last call: the offset of the first message not taken, and the number of messages taken. */
 export let read: usize = 0;
 export let count: u32 = 0;
 
 /**
- * Writes rows of the messages up to `end`: at least one, however long it becomes, but at most `most` rows and about
- * `bytes` bytes. It stops before a message that is not a row, or is incomplete.
- * @returns bytes written
+ * Writes the rows of messages up to `end`: at least one, however long it becomes, but at most `most` rows and about
+ * `bytes` bytes. Stops before a message that is incomplete or not a row.
+ * @returns the bytes written
  */
 export function encode(end: usize, most: u32, bytes: usize): usize {
   const columns: usize = load<u32>(plan + COUNT);
@@ -58,7 +58,7 @@ export function encode(end: usize, most: u32, bytes: usize): usize {
   return to - rows;
 }
 
-/** @returns the position after the row that was written */
+/** @returns the position after the written row */
 function row(from: usize, end: usize, columns: usize, to: usize): usize {
   const format = load<u32>(plan + FORMAT);
   let column = plan + COLUMNS;
@@ -72,7 +72,7 @@ function row(from: usize, end: usize, columns: usize, to: usize): usize {
     from += 4;
     if (length >= 0) {
       const next = from + length;
-      // The sender does not speak the protocol.
+      // The sender violates the protocol.
       if (next > end) unreachable();
       to = writeCell(load<u32>(column), format, u32(i), from, next, to);
       from = next;

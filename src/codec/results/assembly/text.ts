@@ -1,4 +1,4 @@
-/** Text as a JSON string (RFC 8259 section 7), and as a field of CSV (RFC 4180). */
+/** Writes text as a JSON string (RFC 8259 section 7), or as a field of CSV (RFC 4180). */
 import { AS_CSV_ALONE } from './kinds';
 
 const LINE_FEED: u32 = 0x0a;
@@ -27,7 +27,7 @@ export function writeString(from: usize, end: usize, to: usize): usize {
     const clean = min<usize>(ctz(stops), end - from);
     from += clean;
     to += clean;
-    // A run that ends within the sixteen bytes ends at a byte to escape, and perhaps so is the next one.
+    // A run that ends within the sixteen bytes ends at a byte to escape. More such bytes may follow.
     while (from < end && clean < 16) {
       const byte: u32 = load<u8>(from);
       if (byte >= SPACE && byte != QUOTE && byte != BACKSLASH) break;
@@ -57,7 +57,7 @@ function writeEscape(byte: u32, to: usize): usize {
   return to + 6;
 }
 
-/** Writes JSON text without line breaks: raw ones are white space. `to` may be `from`. */
+/** Writes JSON text without line breaks, which are white space in JSON. `to` may equal `from`. */
 export function writeOnOneLine(from: usize, end: usize, to: usize): usize {
   for (; from < end; from++) {
     const byte: u32 = load<u8>(from);
@@ -66,7 +66,7 @@ export function writeOnOneLine(from: usize, end: usize, to: usize): usize {
   return to;
 }
 
-/** Quoted only if it must be. */
+/** Quotes the field only if necessary. */
 export function writeField(from: usize, end: usize, format: u32, to: usize): usize {
   let specials: u32 = 0;
   for (let at = from; at < end; at += 16) {
@@ -95,7 +95,7 @@ function special(bytes: v128): u32 {
   return i8x16.bitmask(v128.or(marks, lines));
 }
 
-/** `\.` alone on a line ended the data for COPY before Postgres 18. */
+/** Before Postgres 18, `\.` alone on a line ended the data for COPY. */
 function isEndOfData(from: usize, end: usize): bool {
   return end - from == 2 && load<u8>(from) == BACKSLASH && load<u8>(from + 1) == POINT;
 }

@@ -1,4 +1,4 @@
-/** Dates and times from 0001 to 9999, from Postgres's binary format. Others are left to the encoders outside. */
+/** Writes dates and times from 0001 to 9999 from Postgres's binary format. The host writes others. */
 import { pair, writeMillionths } from './decimals';
 import { MINUS } from './text';
 
@@ -9,13 +9,16 @@ const UPPER_Z: u32 = 0x5a;
 
 const MICROSECONDS_OF_A_DAY: i64 = 86_400_000_000;
 
-/** Days from 0000-03-01 to 2000-01-01, Postgres's day 0. Years that start in March have their leap day at the end. */
+/** Days from 0000-03-01 to 2000-01-01, Postgres's day 0. Years that begin in March have their leap day at the end. */
 const MARCH_YEAR_0_TO_2000: i32 = 730_425;
 /** 0001-01-01 and 9999-12-31, in days since 2000-01-01. */
 const FIRST_DAY: i32 = -730_119;
 const LAST_DAY: i32 = 2_921_939;
 
-/** RFC 3339 in UTC. @returns the position after it, 0 for another time, like all functions here */
+/**
+ * RFC 3339 in UTC.
+ * @returns the position after it; 0 for other times, as in all functions here
+ */
 export function writeTimestampTz(microseconds: i64, to: usize): usize {
   const after = writeDateAndTime(microseconds, UPPER_T, to);
   if (after == 0) return 0;
@@ -56,10 +59,10 @@ export function writeDate(days: i32, to: usize): usize {
   const sinceMarchYear0 = u32(days + MARCH_YEAR_0_TO_2000);
   const cycle = sinceMarchYear0 / 146_097;
   const dayOfCycle = sinceMarchYear0 - cycle * 146_097;
-  // Subtract the leap days of the cycle so far: one every 4 years, none every 100.
+  // Subtracts the leap days of the cycle so far: one every 4 years, none every 100.
   const yearOfCycle = (dayOfCycle - dayOfCycle / 1460 + dayOfCycle / 36_524 - dayOfCycle / 146_096) / 365;
   const dayOfYear = dayOfCycle - (365 * yearOfCycle + yearOfCycle / 4 - yearOfCycle / 100);
-  // From March on, months repeat the lengths 31 30 31 30 31, 153 days in all.
+  // From March on, months repeat the lengths 31 30 31 30 31, 153 days in total.
   const marchMonth = (5 * dayOfYear + 2) / 153;
   const day = dayOfYear - (153 * marchMonth + 2) / 5 + 1;
   const month = marchMonth < 10 ? marchMonth + 3 : marchMonth - 9;
