@@ -291,10 +291,7 @@ export interface EngineErrorOptions {
   values?: ValueCount[];
   /** Seconds after which to retry; undefined: the default of the error exit; null: unknown. */
   retryAfter?: number | null;
-  /**
-   * What is unavailable, for a `database_unavailable`; default: the database; null: nothing, the caller only has to
-   * wait.
-   */
+  /** What is unavailable, for a `database_unavailable`; default: the database; null: nothing, a retry is enough. */
   dependency?: Dependency | null;
   cause?: unknown;
 }
