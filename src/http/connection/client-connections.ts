@@ -92,6 +92,8 @@ export class ClientConnections {
    * answered, as the last one there. Closing at once would break off requests that clients may not repeat.
    */
   async drain(): Promise<void> {
+    // Closing the port resets connections that Node has not accepted yet. It accepts those that have arrived first.
+    await new Promise(setImmediate);
     this.isStopping = true;
     for (const { unanswered } of this.open.values()) {
       const last = [...unanswered.keys()].at(-1);

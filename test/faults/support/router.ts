@@ -14,8 +14,14 @@ export interface Router {
   close(): Promise<void>;
 }
 
+/**
+ * Fewer than the clients keep busy, so that none is opened while an instance closes its port: the kernel would reset a
+ * connection that it has not accepted yet.
+ */
+const CONNECTIONS_EACH = 4;
+
 export async function startRouter(instances: readonly string[]): Promise<Router> {
-  const agent = new Agent({ keepAlive: true });
+  const agent = new Agent({ keepAlive: true, maxSockets: CONNECTIONS_EACH });
   const broken: string[] = [];
   let turn = 0;
 
