@@ -77,11 +77,12 @@ async function exportRows(command: Command, sql: string, options: Options, signa
   const { output, param = [], numbers, withTypes: columns = false, timeout, json, force = false } = options;
   const format = formatOf(options);
   if (columns && format !== 'ndjson') throw new UsageError('--with-types is for NDJSON; Parquet always has types');
-  const write = await outputTo(output, force);
+  const failed = new AbortController();
+  const write = await outputTo(output, force, () => failed.abort());
   warnOfEarlierRows(sql);
   const client = await connect(command);
   const counter = new RowCounter(format, columns);
-  const settings = { read_only: true, timeout_ms: timeout, signal };
+  const settings = { read_only: true, timeout_ms: timeout, signal: AbortSignal.any([signal, failed.signal]) };
   const rows =
     format === 'parquet'
       ? (await import('../../export/parquet-file.js')).parquetRows(client, sql, param, settings, () => counter.addRow())

@@ -24,10 +24,11 @@ export type Write = (chunks: Chunks) => Promise<void>;
 /**
  * @param output path, or `-`
  * @param overwrites whether it may replace a file
+ * @param onFailure called at once if a file cannot be written; the function rejects only after the next chunk
  * @returns a function that writes there, once; nothing changes before its call
  * @throws UsageError if a file cannot be created there, or already exists
  */
-export async function outputTo(output: string, overwrites: boolean): Promise<Write> {
+export async function outputTo(output: string, overwrites: boolean, onFailure: () => void): Promise<Write> {
   if (isStdout(output)) return printChunks;
   const isGzipped = /\.gz$/i.test(output);
   const found = await stat(output).catch((error: unknown) => {
@@ -36,7 +37,7 @@ export async function outputTo(output: string, overwrites: boolean): Promise<Wri
   if (found?.isDirectory()) throw new UsageError(`${output} is a folder`);
   // A rename would replace a device or a pipe with a file. A descriptor may refer to either.
   if (found && (!found.isFile() || DESCRIPTOR.test(output)))
-    return (chunks) => write(chunks, output, isGzipped, { flags: 'a' });
+    return (chunks) => write(chunks, output, isGzipped, { flags: 'a' }, onFailure);
   if (found && !overwrites) throw new UsageError(`The file ${output} exists`, 'Overwrite it with --force');
   await requireFolderOf(output);
   return async (chunks) => {
@@ -44,7 +45,8 @@ export async function outputTo(output: string, overwrites: boolean): Promise<Wri
     const target = found ? await realpath(output) : output;
     const draft = `${target}.${randomBytes(4).toString('hex')}.part`;
     try {
-      await write(chunks, draft, isGzipped, { flags: 'wx', flush: true, mode: (found?.mode ?? 0o666) & 0o777 });
+      const mode = (found?.mode ?? 0o666) & 0o777;
+      await write(chunks, draft, isGzipped, { flags: 'wx', flush: true, mode }, onFailure);
       await rename(draft, target);
     } catch (error) {
       await rm(draft, { force: true });
@@ -55,7 +57,13 @@ export async function outputTo(output: string, overwrites: boolean): Promise<Wri
 
 type FileOptions = Exclude<Parameters<typeof createWriteStream>[1], string | undefined>;
 
-function write(chunks: Chunks, path: string, isGzipped: boolean, options: FileOptions): Promise<void> {
-  const file = createWriteStream(path, options);
+function write(
+  chunks: Chunks,
+  path: string,
+  isGzipped: boolean,
+  options: FileOptions,
+  onFailure: () => void,
+): Promise<void> {
+  const file = createWriteStream(path, options).once('error', onFailure);
   return isGzipped ? pipeline(chunks, createGzip(), file) : pipeline(chunks, file);
 }
