@@ -73,15 +73,13 @@ export function planRebalance(situation: Situation): PlannedMove[] {
 
   for (const from of places.filter(({ server }) => server.status === 'draining')) {
     for (const project of [...from.projects].reverse()) {
-      const to = othersOf(from, places).find((other) => obstacle(project, from, other) === null);
+      const others = othersOf(from, places).map((to) => ({ to, why: obstacle(project, from, to) }));
+      const to = others.find(({ why }) => why === null)?.to;
       if (to !== undefined) move(project, from, to);
-      else
-        planned.push({
-          project: project.name,
-          from: from.server.name,
-          to: null,
-          ...obstaclesOf(project, from, places),
-        });
+      else {
+        const obstacles = Object.fromEntries(others.map((other) => [other.to.server.name, other.why ?? '']));
+        planned.push({ project: project.name, from: from.server.name, to: null, obstacles });
+      }
     }
   }
   const active = places.filter(({ server }) => server.status === 'active');
@@ -107,16 +105,6 @@ const isWorthIt = (from: Place, to: Place): boolean => load(to, 1) < load(from);
 /** The least loaded first. */
 const othersOf = (from: Place, places: readonly Place[]): Place[] =>
   places.filter((to) => to !== from).sort((a, b) => load(a, 1) - load(b, 1));
-
-const obstaclesOf = (
-  project: PlacedProject,
-  from: Place,
-  places: readonly Place[],
-): Pick<PlannedMove, 'obstacles'> => ({
-  obstacles: Object.fromEntries(
-    othersOf(from, places).map((to) => [to.server.name, obstacle(project, from, to) ?? ''] as const),
-  ),
-});
 
 /** Why the project cannot move there; null: it can. */
 function obstacle(project: PlacedProject, from: Place, to: Place): string | null {
