@@ -7,8 +7,8 @@ import { messageSize, MessageTooLarge, type RowTaker } from '../../pg/index.js';
  * A step fetches at most this many times the rows so far, and about this many bytes, estimated from them. If rows get
  * longer, bytes of a step beyond the caps are fetched in vain.
  */
-const STEP_GROWTH = 4;
-const STEP_BYTES = 1024 * 1024;
+const STEP_GROWTH = 32;
+const STEP_BYTES = 4 * 1024 * 1024;
 
 /** Encodes rows until a cap is reached, then only records that there were more. */
 export class RowCollector {
@@ -59,10 +59,10 @@ export class RowCollector {
     return this.reported - before;
   }
 
-  /** The number of rows for the next step: no more than the caps allow, estimated from the rows so far. */
+  /** The number of rows for the next step, estimated from the rows so far: one more than the caps allow, to learn whether there is one. */
   nextStep(): number {
     const { length } = this;
     const byBytes = this.count === 0 ? 1 : Math.min(this.maxBytes - length, STEP_BYTES) / (length / this.count);
-    return Math.max(1, Math.floor(Math.min(this.maxRows - this.count, byBytes, this.count * STEP_GROWTH)));
+    return Math.floor(Math.min(this.maxRows - this.count, byBytes, this.count * STEP_GROWTH)) + 1;
   }
 }

@@ -92,7 +92,6 @@ async function fetchInSteps(
       await pause;
       clock.resume();
     }
-    // Once the answer is full, one more row is fetched to learn whether there is one.
     tag = await session.fetchMore(rows.nextStep(), rows.takeRows);
   }
   if (tag !== null) return tag;

@@ -38,7 +38,8 @@ function origin({ context, id }: FastifyRequest, status: number | null): Origin 
       startedAt: context.started,
     };
   }
-  return { ...actorOf(caller), requestId: id, address: context.address, status, startedAt: context.started };
+  const { actor, actorId, actorName } = actorOf(caller);
+  return { actor, actorId, actorName, requestId: id, address: context.address, status, startedAt: context.started };
 }
 
 /** undefined: not for the audit log. */
