@@ -200,7 +200,7 @@ export abstract class Connection {
     return new Promise((resolve, reject) => {
       const { timeoutMs = this.timeoutMs } = options;
       const timer = timeoutMs > 0 ? setTimeout(() => this.timedOut(), timeoutMs) : undefined;
-      this.requests.push({ ...options, onMessage, timer, resolve, reject, error: null });
+      this.requests.push({ onMessage, timer, resolve, reject, error: null, ...options });
       this.write(parts);
     });
   }

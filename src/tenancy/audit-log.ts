@@ -34,8 +34,7 @@ export interface AuditFilter {
 
 /** A row of the table. Texts must be storable: no U+0000, no lone surrogates. */
 export interface AuditRow {
-  /** Milliseconds since 1970. */
-  at: number;
+  at: Date;
   /** The primary key, together with `at`; a safe integer. */
   id: number;
   request_id: string | null;
@@ -73,14 +72,11 @@ export function withEntry(change: Fragment, entry: AuditRow): Statement {
   const columns = columnsOf(entry);
   return sql`WITH changed AS (${change}), noted AS (
       INSERT INTO cdp.audit (${columns}) SELECT ${columns} FROM (
-        SELECT entry.* FROM changed, jsonb_populate_record(NULL::cdp.audit, ${JSON.stringify(stored(entry))}::jsonb
+        SELECT entry.* FROM changed, jsonb_populate_record(NULL::cdp.audit, ${JSON.stringify(entry)}::jsonb
           || jsonb_build_object('project_id', changed.project_id, 'project',
             (SELECT name FROM cdp.projects WHERE projects.id = changed.project_id))) AS entry) AS entries)
     SELECT * FROM changed`;
 }
-
-/** The table stores a timestamp, not a number. */
-const stored = (entry: AuditRow): object => ({ ...entry, at: new Date(entry.at) });
 
 const columnsOf = (entry: AuditRow): Fragment => join(Object.keys(entry).map((name) => ident(name)));
 
@@ -100,7 +96,7 @@ export class AuditLog {
     if (first === undefined) return;
     const columns = columnsOf(first);
     const insert = sql`INSERT INTO cdp.audit (${columns})
-      SELECT ${columns} FROM json_populate_recordset(NULL::cdp.audit, ${JSON.stringify(entries.map(stored))})
+      SELECT ${columns} FROM json_populate_recordset(NULL::cdp.audit, ${JSON.stringify(entries)})
       ON CONFLICT DO NOTHING`;
     await this.pool.query(insert, { timeoutMs: WRITE_MS });
   }
@@ -167,5 +163,5 @@ function selection({ project, operation, outcome, token, since, until, before, l
 /** @param json `to_jsonb` of a row */
 function auditRow(json: string): AuditRow {
   const stored = JSON.parse(json) as Omit<AuditRow, 'at'> & { at: string };
-  return { ...stored, at: Date.parse(stored.at) };
+  return { ...stored, at: new Date(stored.at) };
 }

@@ -119,7 +119,7 @@ describe('a group of entries', () => {
     const plain = audit.entryOfChange(BY_ITSELF, { operation: 'repair' });
     if (plain === null) throw new Error('The audit log is off');
     const full: AuditRow = {
-      at: Date.UTC(2026, 1, 3, 4, 5, 6, 789),
+      at: new Date(Date.UTC(2026, 1, 3, 4, 5, 6, 789)),
       id: Number.MAX_SAFE_INTEGER,
       request_id: 'request',
       project_id: randomUUID(),
@@ -138,9 +138,9 @@ describe('a group of entries', () => {
       duration_ms: 0.07,
       count: 2 ** 33,
     };
-    const old: AuditRow = { ...plain, at: Date.UTC(1969, 6, 20, 20, 17), id: 0, rows: 0, duration_ms: 1e-7 };
+    const old: AuditRow = { ...plain, at: new Date(Date.UTC(1969, 6, 20, 20, 17)), id: 0, rows: 0, duration_ms: 1e-7 };
     await log.write([full, plain, old]);
-    expect(await log.read({ limit: 10 })).toEqual([plain, full, old].sort((a, b) => b.at - a.at));
+    expect(await log.read({ limit: 10 })).toEqual([plain, full, old].sort((a, b) => b.at.getTime() - a.at.getTime()));
   });
 
   it('is not written twice if its commit succeeded without a reply', async () => {

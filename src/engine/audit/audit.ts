@@ -197,7 +197,7 @@ export class Audit {
     const { startedAt } = origin;
     const { statement = null, project = null } = event;
     return {
-      at: Date.now(),
+      at: new Date(),
       id: this.nextId++,
       request_id: origin.requestId,
       project_id: project?.id ?? null,
@@ -227,7 +227,7 @@ export class Audit {
     clearTimeout(this.refusalTimer);
     this.refusalTimer = undefined;
     for (const entry of [...this.strangers.take(), ...this.callers.take()]) {
-      this.writer.add({ ...entry, at: Date.now(), id: this.nextId++ });
+      this.writer.add({ ...entry, at: new Date(), id: this.nextId++ });
     }
   }
 }

@@ -71,7 +71,7 @@ async function statementsOf(project: Project, request: QueriesRequest, tellsFree
   for (const { text, params } of request.queries) {
     const [only, ...others] = await project.splitter.split(text, requester, tellsFreed);
     const isOne = only !== undefined && others.length === 0;
-    statements.push({ ...(isOne ? only : { text, offset: 0, frees: null }), params });
+    statements.push({ params, ...(isOne ? only : { text, offset: 0, frees: null }) });
   }
   return statements;
 }

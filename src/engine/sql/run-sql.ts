@@ -71,7 +71,7 @@ export async function runSql<T, Stored = never>(
   if (params.length > 0 && statements.length > 1) {
     throw new EngineError('invalid_request', '"params" can be used only with a single statement');
   }
-  const bound = statements.map((statement) => ({ ...statement, params }));
+  const bound = statements.map((statement) => ({ params, ...statement }));
   return runStatements(project, request, bound, overQuota, fetchResult, kept);
 }
 

@@ -49,7 +49,7 @@ export async function describe(
   const textTypes = await textTypesOf(session, values, described.parameterOids);
   if (textTypes !== null) described = await prepare([]);
   const params = encodeParameters(values, described.parameterOids, textTypes);
-  return { ...described, ...execution, session, text, params };
+  return { session, text, params, ...described, ...execution };
 }
 
 /**

@@ -58,7 +58,7 @@ function auditPlace(text: string): { at: number; id: number } {
 
 /** The `id` is the entry's place in the log, for `before`. */
 const shownEntry = ({ at, id, ...entry }: AuditRow): wire.AuditEntry => ({
-  id: `${at}-${id}`,
-  time: new Date(at).toISOString(),
+  id: `${at.getTime()}-${id}`,
+  time: at.toISOString(),
   ...entry,
 });

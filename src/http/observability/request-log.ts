@@ -22,6 +22,7 @@ export function requestLog(logger: Logger): (request: FastifyRequest, reply: Fas
   };
 }
 
+/** Fields that are undefined are left out. */
 function logRequest(logger: Logger, request: FastifyRequest, { raw }: FastifyReply): void {
   if (!logger.isLevelEnabled('info')) return;
   const { started, address, errorCode, caller, rows } = request.context;
@@ -34,12 +35,13 @@ function logRequest(logger: Logger, request: FastifyRequest, { raw }: FastifyRep
       status: raw.statusCode,
       address,
       duration_ms: roundedMs(performance.now() - started),
-      ...(errorCode === null ? {} : { error: errorCode }),
-      ...(caller?.project == null ? {} : { project: caller.project.name }),
-      ...(caller === null ? {} : { token: caller.id }),
-      ...(rows === null ? {} : { rows }),
-      ...(raw.writableFinished ? {} : { aborted: true }),
-      ...(trace === null ? {} : { trace_id: trace.traceId, span_id: trace.spanId }),
+      error: errorCode ?? undefined,
+      project: caller?.project?.name,
+      token: caller?.id,
+      rows: rows ?? undefined,
+      aborted: raw.writableFinished ? undefined : true,
+      trace_id: trace?.traceId,
+      span_id: trace?.spanId,
     },
     'request',
   );

@@ -20,9 +20,9 @@ export const JSON_TYPE = 'application/json; charset=utf-8';
 /** The headers of every answer. Headers already set on the reply (limits, CORS, its own policy) take precedence. */
 export function responseHeaders(request: FastifyRequest, reply: FastifyReply): Record<string, string> {
   const headers: Record<string, string> = {
-    ...SECURITY_HEADERS,
     'x-request-id': request.id,
     'server-timing': serverTiming(request),
+    ...SECURITY_HEADERS,
   };
   if (isOfApi(request)) headers['cache-control'] = 'no-store';
   return Object.assign(headers, reply.getHeaders());

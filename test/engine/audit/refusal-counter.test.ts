@@ -4,7 +4,7 @@ import { RefusalCounter } from '../../../src/engine/audit/refusal-counter.js';
 import type { AuditRow } from '../../../src/tenancy/audit-log.js';
 
 const refusal = (given: Partial<AuditRow> = {}): AuditRow => ({
-  at: 1,
+  at: new Date(1),
   id: 1,
   request_id: 'request',
   project_id: null,
