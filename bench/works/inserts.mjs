@@ -46,5 +46,5 @@ export const INSERTS = [
   insert('W1-docs', 'W1: JSONB of 4 KB, 8 connections', DOCUMENT, 250, 8, { raw: 0.75 }),
   insert('W1-mixed', 'W1: escapes, nulls, missing keys, 8 connections', MIXED, 250, 8, { raw: 0.75 }),
   insert('W2-32', 'W2: 1 record, 32 connections', COMMON, 1, 32, { raw: 1 }),
-  insert('W2-1', 'W2: 1 record, 1 connection', COMMON, 1, 1, { raw: 0.65 }),
+  insert('W2-1', 'W2: 1 record, 1 connection', COMMON, 1, 1, { postgrest: 1.4 }),
 ];
