@@ -49,18 +49,18 @@ export async function restore(installation: Installation, options: RestoreOption
   await requireFreeTokens(installation, chosen);
   const targets = chosen.length === 0 ? [] : await installation.projects.tenanciesAt(options.place);
   await requireExtensions(installation, file, chosen, targets);
-  const contents = await contentsOf(installation, file, chosen, targets, options);
+  const plan = await planRestore(installation, file, chosen, targets, options);
   progress('Checking the backup');
   for (const { saved } of chosen) await verify(file, saved, signal);
 
   if (first !== null && chosen.length > 0) await removeFirstProject(installation, progress);
   const projects: RestoreDone['projects'][number][] = [];
   const failed: { name: string; reason: string }[] = [];
-  for (const [i, one] of chosen.entries()) {
+  for (const { chosen: one, contents } of plan) {
     const { name } = one;
     progress(`${name}: restoring`);
     try {
-      const restored = await restoreProject(installation, one, contents[i] as Contents, options);
+      const restored = await restoreProject(installation, one, contents, options);
       projects.push(restored);
       progress(`${name}: ${restored.tables === null ? 'restored' : described(restored.tables)}`);
       for (const what of restored.left_out) progress(`${name}: skipped, ${what}`);
@@ -199,17 +199,19 @@ async function requireExtensions(
   );
 }
 
-/**
- * The contents of each chosen project.
- * @throws Error if one cannot be restored here
- */
-async function contentsOf(
+interface PlannedProject {
+  readonly chosen: Chosen;
+  readonly contents: Contents;
+}
+
+/** @throws Error if a chosen project cannot be restored here */
+async function planRestore(
   installation: Installation,
   file: BackupFile,
   chosen: readonly Chosen[],
   targets: readonly Tenancy[],
   { at, places, signal }: RestoreOptions,
-): Promise<Contents[]> {
+): Promise<PlannedProject[]> {
   const { servers } = installation;
   const dumps = chosen.flatMap(({ saved }) => (saved.kind === 'logical' ? [saved] : []));
   const [dump] = dumps;
@@ -218,18 +220,19 @@ async function contentsOf(
     throw new EngineError('invalid_request', message);
   }
   const programs = dump && (await programsFor(dumps, await majorsOf(targets), places));
-  const contents: Contents[] = [];
-  for (const { saved } of chosen) {
+  const plan: PlannedProject[] = [];
+  for (const one of chosen) {
+    const { saved } = one;
     if (saved.kind === 'physical') {
       requireDefaultTenancy(saved.name, targets, servers.defaultTenancy);
-      contents.push(await filesOf(saved, file, installation, at, signal));
+      plan.push({ chosen: one, contents: await filesOf(saved, file, installation, at, signal) });
     } else if (programs) {
       const fill: Contents['fill'] = (placement) =>
         loadDump(servers.tenancyOf(placement), placement, saved, file, programs, signal);
-      contents.push({ fill });
+      plan.push({ chosen: one, contents: { fill } });
     }
   }
-  return contents;
+  return plan;
 }
 
 const majorsOf = (targets: readonly Tenancy[]): Promise<number[]> =>

@@ -8,22 +8,9 @@ import { type Add, readMember, TarWriter } from './tar.js';
 /** Saves one project through `add`, which appends to `file`. */
 export type SaveInto<T> = (add: Add, file: string) => Promise<T>;
 
-/**
- * If saving fails, removes the members of the project.
- * @param file to which `tar` writes
- */
-export async function directly<T>(tar: TarWriter, file: string, save: SaveInto<T>): Promise<T> {
-  const start = tar.position;
-  try {
-    return await save(tar.add, file);
-  } catch (error) {
-    await tar.truncate(start);
-    throw error;
-  }
-}
-
-/** The last append to each tar file: appends run one at a time. */
-const turns = new WeakMap<TarWriter, Promise<unknown>>();
+/** @param file to which `tar` writes */
+export const directly = <T>(tar: TarWriter, file: string, save: SaveInto<T>): Promise<T> =>
+  tar.group(() => save(tar.add, file));
 
 /** @param file a temporary file, which this creates and removes */
 export async function throughFile<T>(tar: TarWriter, file: string, save: SaveInto<T>): Promise<T> {
@@ -31,16 +18,9 @@ export async function throughFile<T>(tar: TarWriter, file: string, save: SaveInt
   try {
     const own = new TarWriter(handle, new Date());
     const saved = await save(own.add, file);
-    const before = turns.get(tar);
-    const append = async () => {
-      await before?.catch(() => {});
-      await directly(tar, file, async (add) => {
-        for (const member of own.contents) await add(member.name, readMember(file, member) as AsyncIterable<Buffer>);
-      });
-    };
-    const appended = append();
-    turns.set(tar, appended);
-    await appended;
+    await tar.group(async () => {
+      for (const member of own.contents) await tar.add(member.name, readMember(file, member) as AsyncIterable<Buffer>);
+    });
     return saved;
   } finally {
     await handle.close();

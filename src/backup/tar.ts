@@ -31,6 +31,7 @@ export class BadBackup extends Error {}
 export class TarWriter {
   private end = 0;
   private members: (Member & { readonly sha256: string })[] = [];
+  private lastGroup: Promise<unknown> = Promise.resolve();
 
   constructor(
     private readonly file: FileHandle,
@@ -63,22 +64,32 @@ export class TarWriter {
     return this.members;
   }
 
-  /** The offset of the next member. */
-  get position(): number {
-    return this.end;
-  }
-
-  /** Removes everything after this position, including an incomplete member. */
-  async truncate(position: number): Promise<void> {
-    this.end = position;
-    this.members = this.members.filter(({ offset }) => offset < position);
-    await this.file.truncate(position);
+  /** Adds the members of a group, or none if `write` fails. Groups are written one after the other. */
+  group<T>(write: () => Promise<T>): Promise<T> {
+    const group = this.lastGroup.then(async () => {
+      const start = this.end;
+      try {
+        return await write();
+      } catch (error) {
+        await this.truncate(start);
+        throw error;
+      }
+    });
+    this.lastGroup = group.catch(() => {});
+    return group;
   }
 
   /** Ends the file with two blocks of zeros, and flushes it. */
   async finish(): Promise<void> {
     await this.append(Buffer.alloc(2 * BLOCK));
     await this.file.sync();
+  }
+
+  /** Removes everything after this position, including an incomplete member. */
+  private async truncate(position: number): Promise<void> {
+    this.end = position;
+    this.members = this.members.filter(({ offset }) => offset < position);
+    await this.file.truncate(position);
   }
 
   private async append(bytes: Buffer): Promise<void> {
