@@ -20,6 +20,7 @@ interface PoolOptions {
 interface Waiting {
   readonly resolve: (session: Session) => void;
   readonly reject: (error: unknown) => void;
+  readonly timer: NodeJS.Timeout;
 }
 
 export class Pool {
@@ -71,7 +72,9 @@ export class Pool {
   /** Closes idle sessions now, and lent ones when they come back. @returns when the idle ones are closed */
   async close(): Promise<void> {
     this.closing = true;
-    for (const { reject } of this.waiting.splice(0)) reject(new ConnectionLost('The pool was closed'));
+    for (let next = this.nextWaiting(); next !== undefined; next = this.nextWaiting()) {
+      next.reject(new ConnectionLost('The pool was closed'));
+    }
     await Promise.all(this.takeIdle().map((session) => session.close()));
   }
 
@@ -88,16 +91,16 @@ export class Pool {
         this.waiting.splice(this.waiting.indexOf(entry), 1);
         reject(new ConnectionLost('No connection to Postgres was free in time'));
       };
-      const timer = setTimeout(late, this.options.waitMs);
-      const settled =
-        <V>(settle: (value: V) => void) =>
-        (value: V) => {
-          clearTimeout(timer);
-          settle(value);
-        };
-      const entry = { resolve: settled(resolve), reject: settled(reject) };
+      const entry = { resolve, reject, timer: setTimeout(late, this.options.waitMs) };
       this.waiting.push(entry);
     });
+  }
+
+  /** The caller that has waited longest. From here on, it gets a session, or the error of a login. */
+  private nextWaiting(): Waiting | undefined {
+    const next = this.waiting.shift();
+    clearTimeout(next?.timer);
+    return next;
   }
 
   private async open(): Promise<Session> {
@@ -116,7 +119,7 @@ export class Pool {
   private release(session: Session): void {
     if (session.closed) return;
     if (this.closing || session.inTransaction) return void session.close();
-    const next = this.waiting.shift();
+    const next = this.nextWaiting();
     if (next !== undefined) return next.resolve(session);
     const timer = setTimeout(() => this.expire(session), this.options.idleMs);
     this.idle.push({ session, timer });
@@ -142,7 +145,7 @@ export class Pool {
   /** A waiting caller opens a session instead. */
   private freed(): void {
     this.count--;
-    const next = this.waiting.shift();
+    const next = this.nextWaiting();
     if (next !== undefined) this.open().then(next.resolve, next.reject);
   }
 }
