@@ -264,7 +264,6 @@ describe('a single place', () => {
       'client/transport.ts',
       'embedded/server-folder.ts',
       'engine/access/tokens.ts',
-      'engine/audit/audit.ts',
       'engine/write/receipts.ts',
       'import/journal.ts',
       'tenancy/server-facts.ts',

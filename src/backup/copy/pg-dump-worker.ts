@@ -6,7 +6,7 @@ import { pgDump } from '@electric-sql/pglite-tools/pg_dump';
 import { parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
 import type { DumpTask } from './pg-dump.js';
 
-const { args, answered } = workerData as DumpTask;
+const { args, answers } = workerData as DumpTask;
 
 /**
  * pgDump takes lines that begin like this for psql commands, and removes them from its whole output, even from
@@ -17,11 +17,18 @@ const COMMAND = /\\((?:un)?restrict)/gi;
 const HIDDEN = /\x01((?:un)?restrict)/gi;
 
 function exchange(bytes: Uint8Array): Uint8Array {
-  Atomics.store(answered, 0, 0);
   parentPort?.postMessage(bytes.slice());
-  Atomics.wait(answered, 0, 0);
-  const { message } = receiveMessageOnPort(parentPort as never) as { message: Uint8Array };
-  return Buffer.from(Buffer.from(message).toString('latin1').replace(COMMAND, '\x01$1'), 'latin1');
+  return Buffer.from(Buffer.from(nextAnswer()).toString('latin1').replace(COMMAND, '\x01$1'), 'latin1');
+}
+
+/** Blocks until there is a message, whatever else wakes the thread. */
+function nextAnswer(): Uint8Array {
+  for (;;) {
+    const seen = Atomics.load(answers, 0);
+    const received = receiveMessageOnPort(parentPort as never) as { message: Uint8Array } | undefined;
+    if (received !== undefined) return received.message;
+    Atomics.wait(answers, 0, seen);
+  }
 }
 
 /** The part of PGlite that pgDump uses. */

@@ -20,8 +20,8 @@ import { ProgramFailed } from '../logical/client-programs.js';
 /** The data passed to the thread. */
 export interface DumpTask {
   readonly args: string[];
-  /** 1 if an answer is available. */
-  readonly answered: Int32Array;
+  /** How many answers there have been. */
+  readonly answers: Int32Array;
 }
 
 /** The built file, even if this file runs from `src/`: a thread cannot run TypeScript. */
@@ -34,15 +34,15 @@ const WORKER_FILE = new URL('../../../dist/backup/copy/pg-dump-worker.js', impor
  * @throws ProgramFailed with the message of pg_dump, ConnectionLost, PostgresError; the signal's reason
  */
 export function pgDump(login: LoginOptions, args: string[], signal: AbortSignal): Promise<string> {
-  const answered = new Int32Array(new SharedArrayBuffer(4));
+  const answers = new Int32Array(new SharedArrayBuffer(4));
   const work = async (loggedIn: LoggedIn): Promise<string> => {
-    const thread = new Worker(WORKER_FILE, { execArgv: [], workerData: { args, answered } satisfies DumpTask });
+    const thread = new Worker(WORKER_FILE, { execArgv: [], workerData: { args, answers } satisfies DumpTask });
     try {
       return await new Promise((resolve, reject) => {
         const answer = (bytes: Uint8Array) => {
           thread.postMessage(bytes);
-          Atomics.store(answered, 0, 1);
-          Atomics.notify(answered, 0);
+          Atomics.add(answers, 0, 1);
+          Atomics.notify(answers, 0);
         };
         const ask = conversation(loggedIn, answer);
         thread.on('message', (said: Uint8Array | string) => (typeof said === 'string' ? resolve(said) : ask(said)));
