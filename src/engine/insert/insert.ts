@@ -14,7 +14,7 @@ import type { RequestTrace } from '../database/trace.js';
 import { typedDeadline } from '../limits/deadline.js';
 import type { Project } from '../project.js';
 import { resultsOf } from '../write/transaction.js';
-import { writeOnce } from '../write/write.js';
+import { runWrite } from '../write/write.js';
 import { insertChecked } from './checked-insert.js';
 import type { CopyOutcome, QueuedBatch } from './copy-queue.js';
 import { fastUpsert } from './fast-upsert.js';
@@ -105,9 +105,9 @@ async function storeByCopy(
   const target = schema.targetOf(rows);
   const inserted = insertAnswer(rows.records);
   if (idempotency !== null) {
-    const options = { deadline, idempotency, stored: BatchAnswer, trace: trace?.copying([]) };
-    return writeOnce(project, options, async ({ lease, storing }) => {
-      const end = [...storing(inserted.answer, rows.records), COMMIT];
+    const options = { deadline, idempotency, responseSchema: BatchAnswer, trace: trace?.copying([]) };
+    return runWrite(project, options, async ({ lease, responseRow }) => {
+      const end = [...responseRow(inserted.answer, rows.records), COMMIT];
       const { outcome } = await storeAndCheck(lease, schema, target.copy([rows]), end);
       return outcome === 'stored' ? inserted : outcome;
     });
@@ -145,7 +145,7 @@ async function storeByUpsert(
     return upsertAnswer(rows.records, { inserted, updated: stored - inserted });
   };
   if (idempotency === null) return project.use('typed', deadline, store);
-  return writeOnce(project, { deadline, idempotency, stored: BatchAnswer }, async ({ lease, commit }) => {
+  return runWrite(project, { deadline, idempotency, responseSchema: BatchAnswer }, async ({ lease, commit }) => {
     const outcome = await store(lease);
     if (typeof outcome === 'string') return outcome;
     try {
