@@ -18,7 +18,7 @@ import {
 } from '../../pg/index.js';
 import { readTables, tableToWrite, type Table } from '../catalog/catalog.js';
 import { tableNotFound } from '../catalog/find-table.js';
-import { type Write, writeOnce } from '../write/write.js';
+import { runWrite, type Write } from '../write/write.js';
 import type { InsertRequest } from './insert-request.js';
 import { type BatchInsert, insertStatements, requireIds } from './insert-statement.js';
 import { insertAnswer, type Inserted, rowsChanged, upsertAnswer } from './insert-answer.js';
@@ -53,7 +53,7 @@ function mayPassOneByOne(error: unknown): boolean {
 /** @param oneByOne an upsert runs a statement for each record */
 function insertBatch(request: InsertRequest, batch: Records, oneByOne: boolean): Promise<Inserted> {
   const { project, deadline, idempotency } = request;
-  return writeOnce(project, { deadline, idempotency, stored: BatchAnswer }, (write) =>
+  return runWrite(project, { deadline, idempotency, responseSchema: BatchAnswer }, (write) =>
     checkAndStore(request, batch, write, oneByOne),
   );
 }

@@ -1,11 +1,12 @@
 /**
  * Batches with the same columns share COPYs, because every COPY costs a statement and a commit, and concurrent COPYs
- * contend for the end of the table. At most two run at once, so that the second is in transit while the first is
- * stored; a batch above half of MAX_BYTES and a batch repeated after a refused COPY go alone and do not count. Batches
- * that arrive in the meantime wait; when a COPY ends, those that fit go together in the next.
+ * contend for the end of the table. At most two COPYs per target run at once: one being stored, one in transit. Batches
+ * that arrive in the meantime wait; when a COPY ends, those that fit go together in the next. Large batches, and batches
+ * retried after a rejected COPY, are sent alone and not counted.
  */
 import type { EncodedBatch } from '../../codec/index.js';
 import { EngineError } from '../../contract/errors.js';
+import type { Result } from '../../pg/index.js';
 import { NEVER } from '../limits/deadline.js';
 import type { WaitBudget } from '../limits/wait-budget.js';
 import { type Swept, Sweeper } from '../limits/sweeper.js';
@@ -18,10 +19,8 @@ const MAX_UNDER_WAY = 2;
 const MAX_RECORDS = 1_000;
 const MAX_BYTES = 256 * 1024;
 
-/**
- * Everything was stored, or nothing was: Postgres refused the rows, or the rows were encoded for an earlier schema.
- */
-export type CopyOutcome = 'stored' | 'refused' | 'outdated';
+/** Why nothing was stored: Postgres refused the rows, or they were encoded for an earlier schema. */
+export type NotStored = 'refused' | 'outdated';
 
 export interface QueuedBatch {
   readonly rows: EncodedBatch;
@@ -32,36 +31,14 @@ export interface QueuedBatch {
 }
 
 /** Stores batches in one transaction. */
-type Copy = (batches: readonly QueuedBatch[], signal: AbortSignal) => Promise<CopyOutcome>;
-
-/** The batches of one COPY. */
-class CopyGroup {
-  private outcome: Promise<CopyOutcome> | null = null;
-
-  constructor(
-    private readonly batches: readonly QueuedBatch[],
-    private readonly hasEnded: () => void = () => {},
-  ) {}
-
-  get isShared(): boolean {
-    return this.batches.length > 1;
-  }
-
-  /**
-   * Call this for each batch: the first call sends all of them, the others get its outcome. @throws what `copy`
-   * throws
-   */
-  send(batch: QueuedBatch, copy: Copy): Promise<CopyOutcome> {
-    // A client that disconnects must not cancel a COPY that others share.
-    return (this.outcome ??= copy(this.batches, this.isShared ? NEVER : batch.signal).finally(this.hasEnded));
-  }
-}
+type Copy = (batches: readonly QueuedBatch[], signal: AbortSignal) => Promise<readonly Result[] | NotStored>;
 
 interface Waiting extends Swept {
   readonly batch: QueuedBatch;
+  readonly copy: Copy;
   /** Called when the wait is over: the batch goes, or was refused. */
   readonly leave: () => void;
-  readonly resolve: (group: CopyGroup) => void;
+  readonly resolve: (outcome: ReturnType<Copy>) => void;
 }
 
 export class CopyQueue {
@@ -77,20 +54,9 @@ export class CopyQueue {
    * Stores the batch, perhaps in one COPY with others. If Postgres refuses a shared COPY, each batch goes alone.
    * @throws EngineError overloaded, and what `copy` throws
    */
-  async store(batch: QueuedBatch, copy: Copy): Promise<CopyOutcome> {
-    const group = await this.join(batch);
-    const outcome = await group.send(batch, copy);
-    return outcome === 'refused' && group.isShared ? copy([batch], batch.signal) : outcome;
-  }
-
-  /**
-   * Waits until the batch can be sent.
-   * @returns the group that it goes with
-   * @throws EngineError overloaded
-   */
-  private join(batch: QueuedBatch): Promise<CopyGroup> {
+  store(batch: QueuedBatch, copy: Copy): ReturnType<Copy> {
     const { rows, signal, waitBudget, trace } = batch;
-    if (rows.data.length > MAX_BYTES / 2) return Promise.resolve(new CopyGroup([batch]));
+    if (rows.data.length > MAX_BYTES / 2) return copy([batch], signal);
     const isBusy = this.underWay === MAX_UNDER_WAY;
     if (isBusy && this.waiting.length >= this.maxWaiting) return Promise.reject(TOO_MANY_WAIT);
     const due = performance.now() + waitBudget.ms;
@@ -99,6 +65,7 @@ export class CopyQueue {
     return new Promise((resolve, reject) => {
       const entry: Waiting = {
         batch,
+        copy,
         resolve,
         leave: () => {
           waited();
@@ -124,23 +91,27 @@ export class CopyQueue {
     this.isGathering = true;
     setImmediate(() => {
       this.isGathering = false;
-      if (this.underWay < MAX_UNDER_WAY && this.waiting.length > 0) this.admitGroup();
+      if (this.underWay < MAX_UNDER_WAY) this.sendGroup();
     });
   }
 
-  private admitGroup(): void {
+  /** Sends the batches that have waited longest in one COPY. Each gets its outcome, or goes alone if it was refused. */
+  private sendGroup(): void {
     const entries = this.waiting.splice(0, this.fitting());
+    const [first] = entries;
+    if (first === undefined) return;
+    for (const { leave } of entries) leave();
     this.underWay++;
-    const group = new CopyGroup(
-      entries.map(({ batch }) => batch),
-      () => {
-        this.underWay--;
-        if (this.waiting.length > 0) this.gather();
-      },
-    );
-    for (const { leave, resolve } of entries) {
-      leave();
-      resolve(group);
+    const isShared = entries.length > 1;
+    const batches = entries.map(({ batch }) => batch);
+    // A client that disconnects must not cancel a COPY that others share.
+    const sent = first.copy(batches, isShared ? NEVER : first.batch.signal).finally(() => {
+      this.underWay--;
+      if (this.waiting.length > 0) this.gather();
+    });
+    for (const { batch, copy, resolve } of entries) {
+      const retry = () => copy([batch], batch.signal);
+      resolve(isShared ? sent.then((outcome) => (outcome === 'refused' ? retry() : outcome)) : sent);
     }
   }
 

@@ -8,7 +8,7 @@ import type { UniqueKey } from '../catalog/unique-key.js';
 import type { Answered, IdempotencyKey } from '../write/idempotency.js';
 import { typedDeadline } from '../limits/deadline.js';
 import type { Project } from '../project.js';
-import { writeOnce } from '../write/write.js';
+import { runWrite } from '../write/write.js';
 import { lockTable } from './checked-insert.js';
 import { columnName, sourceRows } from './insert-statement.js';
 import { findKey } from './upsert.js';
@@ -32,7 +32,7 @@ export async function deleteRecords(
 ): Promise<Answered<DeleteAnswer>> {
   const batch = readRecords(body);
   const deadline = typedDeadline(signal);
-  return writeOnce(project, { deadline, idempotency, stored: DeleteAnswer, grows: false }, async (write) => {
+  return runWrite(project, { deadline, idempotency, responseSchema: DeleteAnswer, grows: false }, async (write) => {
     const { lease, begin, commit } = write;
     const { session } = lease;
     // Triggers, and foreign keys of other tables, may run code of the project.

@@ -14,9 +14,9 @@ import type { RequestTrace } from '../database/trace.js';
 import { typedDeadline } from '../limits/deadline.js';
 import type { Project } from '../project.js';
 import { resultsOf } from '../write/transaction.js';
-import { writeOnce } from '../write/write.js';
+import { runWrite } from '../write/write.js';
 import { insertChecked } from './checked-insert.js';
-import type { CopyOutcome, QueuedBatch } from './copy-queue.js';
+import type { NotStored, QueuedBatch } from './copy-queue.js';
 import { fastUpsert } from './fast-upsert.js';
 import { insertAnswer, type Inserted, rowsChanged, upsertAnswer } from './insert-answer.js';
 import type { InsertRequest } from './insert-request.js';
@@ -89,9 +89,6 @@ async function schemaOf({ project, tableName, deadline }: InsertRequest): Promis
   return table === undefined ? null : project.schemaCache.remember(project.cacheKey, table);
 }
 
-/** Why the fast path stored nothing. */
-type NotStored = Exclude<CopyOutcome, 'stored'>;
-
 /**
  * Stores the batch in one COPY with waiting batches of other requests. A batch with a key goes alone, in the
  * transaction that holds the key.
@@ -105,21 +102,20 @@ async function storeByCopy(
   const target = schema.targetOf(rows);
   const inserted = insertAnswer(rows.records);
   if (idempotency !== null) {
-    const options = { deadline, idempotency, stored: BatchAnswer, trace: trace?.copying([]) };
-    return writeOnce(project, options, async ({ lease, storing }) => {
-      const end = [...storing(inserted.answer, rows.records), COMMIT];
-      const { outcome } = await storeAndCheck(lease, schema, target.copy([rows]), end);
-      return outcome === 'stored' ? inserted : outcome;
+    const options = { deadline, idempotency, responseSchema: BatchAnswer, trace: trace?.copying([]) };
+    return runWrite(project, options, async ({ lease, responseRow }) => {
+      const row = responseRow(inserted.answer, rows.records);
+      const stored = await storeAndCheck(lease, schema, target.copy([rows]), 'now', row);
+      return typeof stored === 'string' ? stored : inserted;
     });
   }
-  const copy = async (batches: readonly QueuedBatch[], signal: AbortSignal): Promise<CopyOutcome> => {
+  const copy = async (batches: readonly QueuedBatch[], signal: AbortSignal) => {
     const step = target.copy(batches.map((batch) => batch.rows));
-    const store = (lease: Lease) => storeAndCheck(lease, schema, step);
-    const { outcome } = await project.use('typed', { ...deadline, signal }, store, 'writes', traceOf(batches));
-    return outcome;
+    const store = (lease: Lease) => storeAndCheck(lease, schema, step, 'alone');
+    return project.use('typed', typedDeadline(signal), store, 'writes', traceOf(batches));
   };
-  const outcome = await target.queue.store({ rows, signal: deadline.signal, waitBudget, trace }, copy);
-  return outcome === 'stored' ? inserted : outcome;
+  const stored = await target.queue.store({ rows, signal: deadline.signal, waitBudget, trace }, copy);
+  return typeof stored === 'string' ? stored : inserted;
 }
 
 /** The COPY belongs to the trace of the first traced request; the traces of the others link to it. */
@@ -137,62 +133,62 @@ async function storeByUpsert(
 ): Promise<Inserted | NotStored> {
   const statement = fastUpsert(schema.table, rows, upsert);
   if (statement === null) return 'refused';
-  const store = async (lease: Lease): Promise<Inserted | NotStored> => {
+  const store = async (lease: Lease, commit: Commit): Promise<Inserted | NotStored> => {
     if (schema.table.updateRunsProjectCode) lease.resetAfterUse();
-    const { outcome, results } = await storeAndCheck(lease, schema, statement);
-    if (outcome !== 'stored') return outcome;
+    const results = await storeAndCheck(lease, schema, statement, commit);
+    if (typeof results === 'string') return results;
     const [inserted = 0, stored = 0] = (results[0]?.rows[0] ?? []).map(Number);
     return upsertAnswer(rows.records, { inserted, updated: stored - inserted });
   };
-  if (idempotency === null) return project.use('typed', deadline, store);
-  return writeOnce(project, { deadline, idempotency, stored: BatchAnswer }, async ({ lease, commit }) => {
-    const outcome = await store(lease);
-    if (typeof outcome === 'string') return outcome;
+  if (idempotency === null) return project.use('typed', deadline, (lease) => store(lease, 'alone'));
+  return runWrite(project, { deadline, idempotency, responseSchema: BatchAnswer }, async ({ lease, commit }) => {
+    const inserted = await store(lease, 'later');
+    if (typeof inserted === 'string') return inserted;
     try {
-      await commit([], outcome.answer, rowsChanged(outcome.answer));
+      await commit([], inserted.answer, rowsChanged(inserted.answer));
     } catch (error) {
       // Deferred constraints are checked now.
       if (error instanceof PostgresError && !lease.session.closed && mayBeARecord(error)) return 'refused';
       throw error;
     }
-    return outcome;
+    return inserted;
   });
 }
 
-interface Checked {
-  readonly outcome: CopyOutcome;
-  /** Results of the steps; empty unless everything was stored. */
-  readonly results: readonly Result[];
-}
+/**
+ * When the rows are committed. `alone`: in a transaction of their own; `now`: at the end of this round trip, with the
+ * transaction that holds the key; `later`: by the caller.
+ */
+type Commit = 'alone' | 'now' | 'later';
 
 /**
  * Stores rows and confirms the schema in one round trip. The check follows the COPY or INSERT, whose lock prevents
  * changes until the end of the transaction.
- * @param end the rest of the current transaction, with its COMMIT; without a transaction, COPY and check form one
+ * @param responseRow the statements that store the response under the key
  */
 async function storeAndCheck(
   lease: Lease,
   { table, check }: CachedSchema,
   store: Step,
-  end: readonly Statement[] = [],
-): Promise<Checked> {
+  commit: Commit,
+  responseRow: readonly Statement[] = [],
+): Promise<readonly Result[] | NotStored> {
   const { session } = lease;
   if (table.runsProjectCode) lease.resetAfterUse();
-  const steps = [store, check, ...end];
-  const beforeCommit = end.length === 0 ? steps.length : steps.length - 1;
-  const commits = end.length > 0 || !session.inTransaction;
-  const ran = await session.pipeline(steps, { prepared: true });
+  const steps = [store, check, ...responseRow];
+  const hasKey = commit === 'now';
+  const ran = await session.pipeline(hasKey ? [...steps, COMMIT] : steps, { prepared: true });
   try {
-    if (commits) return stored(resultsOf(session, ran, beforeCommit, end.length > 0));
+    if (commit !== 'later') return resultsOf(session, ran, steps.length, hasKey);
     if (ran.error !== null) throw ran.error;
-    return stored(ran.results);
+    return ran.results;
   } catch (error) {
     // The table may have gained a trigger since then, whose effects on the session are not rolled back.
     lease.resetAfterUse();
     if (!(error instanceof PostgresError) || session.closed) throw error;
     // The check fails with a division by zero. One in a constraint or trigger fails earlier or later.
-    if (error.sqlstate === SQLSTATE.DIVISION_BY_ZERO && ran.results.length === 1) return OUTDATED;
-    if (mayBeARecord(error)) return REFUSED;
+    if (error.sqlstate === SQLSTATE.DIVISION_BY_ZERO && ran.results.length === 1) return 'outdated';
+    if (mayBeARecord(error)) return 'refused';
     throw error;
   }
 }
@@ -200,10 +196,6 @@ async function storeAndCheck(
 /** Whether the checked path may find a record at fault. */
 const mayBeARecord = (error: PostgresError): boolean =>
   MAY_BE_A_RECORD.has(error.sqlstate) || !NO_RECORDS_FAULT.has(errorCode(error));
-
-const stored = (results: readonly Result[]): Checked => ({ outcome: 'stored', results });
-const OUTDATED: Checked = { outcome: 'outdated', results: [] };
-const REFUSED: Checked = { outcome: 'refused', results: [] };
 
 /** Binary data for a type that the column no longer has; a deadlock that arises only because batches share a COPY. */
 const MAY_BE_A_RECORD = new Set<string>([SQLSTATE.PROTOCOL_VIOLATION, SQLSTATE.DEADLOCK_DETECTED]);

@@ -10,7 +10,7 @@ import { BEGIN, ROLLBACK, type Session, type Statement } from '../../pg/index.js
 import type { Table } from '../catalog/catalog.js';
 import type { Project } from '../project.js';
 import { quarantineRecords } from './quarantine.js';
-import { writeOnce } from '../write/write.js';
+import { runWrite } from '../write/write.js';
 import { lockTable, rowsStored } from './checked-insert.js';
 import { insertAnswer, type Inserted, rowsChanged, upsertAnswer } from './insert-answer.js';
 import type { InsertRequest } from './insert-request.js';
@@ -23,7 +23,7 @@ import { countStored, findKey, type StoredRows, type UpsertRule, upsertStatement
 export async function insertPartially(request: InsertRequest): Promise<Inserted> {
   const { project, tableName, deadline, idempotency, upsert } = request;
   const batch = readRecords(request.body, true);
-  return writeOnce(project, { deadline, idempotency, stored: BatchAnswer }, async (write): Promise<Inserted> => {
+  return runWrite(project, { deadline, idempotency, responseSchema: BatchAnswer }, async (write): Promise<Inserted> => {
     const { lease, begin, commit } = write;
     const table = await lockTable(lease.session, begin, project.schema, tableName);
     if (table.updateRunsProjectCode) lease.resetAfterUse();

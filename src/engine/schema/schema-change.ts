@@ -5,7 +5,7 @@ import type { Lease } from '../../tenancy/connections/connections.js';
 import { fixed, type Session, type Statement } from '../../pg/index.js';
 import type { Project } from '../project.js';
 import type { Answered, IdempotencyKey } from '../write/idempotency.js';
-import { writeOnce } from '../write/write.js';
+import { runWrite } from '../write/write.js';
 
 export interface SchemaLimits {
   /** A change that scans or rewrites a table is rolled back after this time (contract section 5). */
@@ -55,7 +55,7 @@ export async function schemaChange<A>(
   if (idempotency === null && grows) await project.requireRoom();
   const deadline = { timeoutMs: holdMs, signal, expired };
   const impact = kind === 'drop' ? 'none' : 'writes';
-  return writeOnce(project, { deadline, idempotency, stored: answered, grows, impact }, async (write) => {
+  return runWrite(project, { deadline, idempotency, responseSchema: answered, grows, impact }, async (write) => {
     const { lease, begin, commit } = write;
     return { answer: await work({ lease, begin: [...begin, SHORT_WAIT], commit }), replayed: false };
   });

@@ -13,7 +13,7 @@ import type { Project } from '../project.js';
 import type { OverQuota } from '../limits/quota.js';
 import type { Rehearsal } from '../database/rehearsal.js';
 import { commitAndReset, isUnknown, outcomeUnknown } from '../write/transaction.js';
-import { type Write, writeOnce } from '../write/write.js';
+import { runWrite, type Write } from '../write/write.js';
 import { QuotaGuard } from './quota-guard.js';
 import { mainKeyword, mayChangeRights } from '../parser/keywords.js';
 import { cannotRehearse, impactOf, located, needsNoTransaction, noPlaceForKey, restoreEncoding } from './sql-rules.js';
@@ -103,15 +103,15 @@ export async function runStatements<T, Stored = never>(
     pool: readOnly ? 'sql-read' : 'sql-write',
     deadline: { timeoutMs, signal, expired: queryTimeout(timeoutMs) },
     idempotency: kept?.key ?? null,
-    stored: kept?.schema ?? NO_RESPONSE,
+    responseSchema: kept?.schema ?? NO_RESPONSE,
     // The guard enforces the quota: statements that free space may run beyond it.
     grows: false,
     begin: beginOf(request),
     impact: guard?.impact ?? impactOf(statements),
   } as const;
-  const outcome = await writeOnce(project, options, async (write) => {
+  const outcome = await runWrite(project, options, async (write) => {
     const { rehearsal } = project;
-    const store = (results: readonly T[]) => (kept === null ? [] : write.storing(kept.store(results)));
+    const store = (results: readonly T[]) => (kept === null ? [] : write.responseRow(kept.store(results)));
     const answer = await new Transaction({ request, rehearsal, statements, guard, write, fetchResult, store }).run();
     if (!readOnly && statements.some(({ text }) => mayChangeRights(text))) project.recheckRights(write.lease);
     return { answer, replayed: false } as const;
@@ -182,7 +182,7 @@ class Transaction<T> {
       const { readOnly, modes } = request;
       const isAlone = statements.length === 1 && modes === undefined && !readOnly;
       if (!isAlone || only === undefined || !needsNoTransaction(error, only)) throw error;
-      if (write.repeatable) throw noPlaceForKey(error);
+      if (write.hasKey) throw noPlaceForKey(error);
       if (rehearsal !== null) throw cannotRehearse(error);
       return this.outsideTransaction(only);
     }
@@ -227,6 +227,6 @@ class Transaction<T> {
     const { session } = write.lease;
     if (guard?.readsOnly) return guard.endReads(session);
     if (request.readOnly) return session.run([ROLLBACK], { reset: true });
-    return commitAndReset(session, store(results), write.repeatable, rehearsal);
+    return commitAndReset(session, store(results), write.hasKey, rehearsal);
   }
 }

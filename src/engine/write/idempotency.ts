@@ -50,6 +50,7 @@ export function idempotencyKey(
   receiptDays: number,
 ): IdempotencyKey {
   checkKey(key);
+  // The body is hashed twice: instances of other versions compare fingerprints of this form.
   const fingerprint = createHash('sha256').update(query).update('\0').update(body).digest('hex');
   return { key, path, fingerprint, bodySha256: createHash('sha256').update(body).digest('hex'), receiptDays };
 }
@@ -79,18 +80,17 @@ export function lockOf(path: string, key: string): string {
 
 /**
  * Runs work in a transaction that holds the key, unless an earlier request has used the key. The work commits.
- * @param stored the schema of the stored answer
  * @returns the result of the work, or the answer to the earlier request
  * @throws EngineError request_in_flight, idempotency_key_reused, key_settled, and what the work throws
  */
 export async function withIdempotencyKey<T, A>(
   session: Session,
   idempotency: IdempotencyKey,
-  stored: Schema<A>,
+  responseSchema: Schema<A>,
   work: () => Promise<T>,
 ): Promise<T | { answer: A; replayed: true }> {
   try {
-    const earlier = await claimKey(session, idempotency, stored);
+    const earlier = await claimKey(session, idempotency, responseSchema);
     if (earlier === null) return await work();
     await commit(session, [], true);
     return { answer: earlier.answer, replayed: true };
@@ -104,7 +104,7 @@ export async function withIdempotencyKey<T, A>(
 async function claimKey<A>(
   session: Session,
   idempotency: IdempotencyKey,
-  stored: Schema<A>,
+  responseSchema: Schema<A>,
 ): Promise<{ answer: A } | null> {
   const { key, path, fingerprint } = idempotency;
   // A separate statement after the lock looks up the row, so that its snapshot sees the commit of the last holder. A
@@ -129,7 +129,7 @@ async function claimKey<A>(
       'This Idempotency-Key was settled as not stored; requests that use it are always rejected',
     );
   }
-  const answer = of === fingerprint ? readAnswer(text, stored) : null;
+  const answer = of === fingerprint ? readAnswer(text, responseSchema) : null;
   if (answer === null) {
     throw new EngineError('idempotency_key_reused', 'This Idempotency-Key was used with another body or query');
   }
@@ -137,10 +137,10 @@ async function claimKey<A>(
 }
 
 /** null if this service has not written it: free SQL can put anything into the table. */
-function readAnswer<A>(text: string, stored: Schema<A>): { answer: A } | null {
+function readAnswer<A>(text: string, responseSchema: Schema<A>): { answer: A } | null {
   try {
     const answer: unknown = JSON.parse(text);
-    return describes(stored)(answer) ? { answer } : null;
+    return describes(responseSchema)(answer) ? { answer } : null;
   } catch {
     return null;
   }

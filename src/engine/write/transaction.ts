@@ -14,7 +14,7 @@ import type { Rehearsal } from '../database/rehearsal.js';
 
 /**
  * Runs the last statements of a transaction and its COMMIT in one round trip.
- * @param repeatable a repeat of the request cannot do the work twice, because it has an Idempotency-Key
+ * @param hasKey a repeat of the request cannot do the work twice, because it has an Idempotency-Key
  * @param rehearsal if given, everything is rolled back instead
  * @throws PostgresError if Postgres refused; EngineError outcome_unknown if the connection was lost on the way, or the
  * commit was canceled while it waited for a synchronous standby
@@ -22,18 +22,18 @@ import type { Rehearsal } from '../database/rehearsal.js';
 export async function commit(
   session: Session,
   statements: readonly Statement[] = [],
-  repeatable = false,
+  hasKey = false,
   rehearsal: Rehearsal | null = null,
 ): Promise<Result[]> {
   if (rehearsal !== null) return rehearsal.end(session, statements);
-  return resultsOf(session, await session.pipeline([...statements, COMMIT]), statements.length, repeatable);
+  return resultsOf(session, await session.pipeline([...statements, COMMIT]), statements.length, hasKey);
 }
 
 /** {@link commit} with a reset of the session in the same round trip. */
 export async function commitAndReset(
   session: Session,
   statements: readonly Statement[],
-  repeatable: boolean,
+  hasKey: boolean,
   rehearsal: Rehearsal | null = null,
 ): Promise<void> {
   if (rehearsal !== null) {
@@ -41,7 +41,7 @@ export async function commitAndReset(
     return session.reset();
   }
   const outcome = await session.pipeline([...statements, COMMIT], { reset: true });
-  resultsOf(session, outcome, statements.length, repeatable);
+  resultsOf(session, outcome, statements.length, hasKey);
 }
 
 /**
@@ -49,12 +49,12 @@ export async function commitAndReset(
  * @param before the number of steps before the commit
  * @throws what {@link commit} throws
  */
-export function resultsOf(session: Session, outcome: Outcome, before: number, repeatable: boolean): Result[] {
+export function resultsOf(session: Session, outcome: Outcome, before: number, hasKey: boolean): Result[] {
   const { results, error } = outcome;
   if (error === null) return results;
   // Postgres was ordered to end the connection, and reported that before the COMMIT.
   if (isShutdown(error) && results.length < before) throw error;
-  if (isUnknown(session, error)) throw outcomeUnknown(error, repeatable);
+  if (isUnknown(session, error)) throw outcomeUnknown(error, hasKey);
   throw error;
 }
 
@@ -62,14 +62,14 @@ export function resultsOf(session: Session, outcome: Outcome, before: number, re
 export const isUnknown = (session: Session, error: unknown): boolean =>
   error instanceof CommitNotReplicated || error instanceof ConnectionLost || session.closed;
 
-export function outcomeUnknown(cause: unknown, repeatable: boolean): EngineError {
-  const advice = repeatable
+export function outcomeUnknown(cause: unknown, hasKey: boolean): EngineError {
+  const advice = hasKey
     ? 'retry with the same Idempotency-Key, which settles it'
     : 'check what was stored before retrying; a request with an Idempotency-Key can be retried at once';
   const what =
     cause instanceof CommitNotReplicated ? cause.message : 'The connection to Postgres was lost during the commit';
   return new EngineError('outcome_unknown', `${what}: ${advice}`, {
     cause,
-    retryAfter: repeatable ? 1 : null,
+    retryAfter: hasKey ? 1 : null,
   });
 }

@@ -16,13 +16,13 @@ export interface Write {
   readonly clock: Clock;
   /** Statements to run before its first one; none if the look-up of the key has begun the transaction. */
   readonly begin: readonly Statement[];
-  /** A repeat of the request cannot do the work twice. */
-  readonly repeatable: boolean;
+  /** The request has an Idempotency-Key: a repeat cannot do the work twice. */
+  readonly hasKey: boolean;
   /**
    * Statements that store the response under the key, if there is one. @param rows the number that a batch stored or
    * deleted
    */
-  readonly storing: (response: unknown, rows?: number) => readonly Statement[];
+  readonly responseRow: (response: unknown, rows?: number) => readonly Statement[];
   /** Runs the last statements, stores the response, and commits. @throws as `commit` */
   readonly commit: <A>(statements: readonly Statement[], response: A, rows?: number) => Promise<A>;
 }
@@ -31,7 +31,7 @@ interface WriteOptions<A> {
   readonly deadline: Deadline;
   readonly idempotency: IdempotencyKey | null;
   /** The schema of the stored response. */
-  readonly stored: Schema<A>;
+  readonly responseSchema: Schema<A>;
   /**
    * False: the project does not grow, or the work checks that itself. Without a key, the caller has already checked for
    * room.
@@ -51,30 +51,39 @@ interface WriteOptions<A> {
  * @throws EngineError as `DatabaseAccess.use`, and what the work throws; with a key also request_in_flight,
  * idempotency_key_reused, key_settled, quota_exceeded
  */
-export function writeOnce<T, A>(
+export function runWrite<T, A>(
   project: Project,
   options: WriteOptions<A>,
   work: (write: Write) => Promise<T>,
 ): Promise<T | { answer: A; replayed: true }> {
-  const { deadline, idempotency, stored, grows = true, pool = 'typed', begin = [BEGIN], impact, trace } = options;
-  const repeatable = idempotency !== null;
-  const storing = (response: unknown, rows?: number) =>
+  const {
+    deadline,
+    idempotency,
+    responseSchema,
+    grows = true,
+    pool = 'typed',
+    begin = [BEGIN],
+    impact,
+    trace,
+  } = options;
+  const hasKey = idempotency !== null;
+  const responseRow = (response: unknown, rows?: number) =>
     idempotency === null ? [] : storeAnswer(idempotency, response, rows);
   const run = async (lease: Lease, clock: Clock) => {
     const { session } = lease;
     const write: Write = {
       lease,
       clock,
-      begin: repeatable ? [] : begin,
-      repeatable,
-      storing,
+      begin: hasKey ? [] : begin,
+      hasKey,
+      responseRow,
       commit: async (statements, response, rows) => {
-        await commit(session, [...statements, ...storing(response, rows)], repeatable, project.rehearsal);
+        await commit(session, [...statements, ...responseRow(response, rows)], hasKey, project.rehearsal);
         return response;
       },
     };
     if (idempotency === null) return work(write);
-    return withIdempotencyKey(session, idempotency, stored, async () => {
+    return withIdempotencyKey(session, idempotency, responseSchema, async () => {
       // Checked only now: a repeat under its key is answered even without room.
       if (grows) await project.requireRoom();
       return work(write);

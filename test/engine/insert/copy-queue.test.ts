@@ -2,14 +2,19 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { EncodedBatch } from '../../../src/codec/batch/encoded-batch.js';
+import type { Result } from '../../../src/pg/index.js';
 import { NEVER } from '../../../src/engine/limits/deadline.js';
 import { WaitBudget } from '../../../src/engine/limits/wait-budget.js';
-import { type CopyOutcome, CopyQueue, type QueuedBatch } from '../../../src/engine/insert/copy-queue.js';
+import { CopyQueue, type NotStored, type QueuedBatch } from '../../../src/engine/insert/copy-queue.js';
+
+/** The results of a COPY; the queue does not read them. */
+const STORED: readonly Result[] = [];
+type Outcome = typeof STORED | NotStored;
 
 interface Sent {
   batches: readonly QueuedBatch[];
   signal: AbortSignal;
-  answer: (outcome: CopyOutcome) => void;
+  answer: (outcome: Outcome) => void;
   fail: (error: Error) => void;
 }
 
@@ -25,7 +30,7 @@ function queueOf(maxWaiting = 64) {
   const sent: Sent[] = [];
   const queue = new CopyQueue(maxWaiting);
   const copy = (batches: readonly QueuedBatch[], signal: AbortSignal) =>
-    new Promise<CopyOutcome>((resolve, reject) => {
+    new Promise<Outcome>((resolve, reject) => {
       sent.push({ batches, signal, answer: resolve, fail: reject });
     });
   const store = async ({ records = 1, bytes = records, signal = NEVER, waitMs = 5_000 }: About = {}) => {
@@ -60,8 +65,8 @@ describe('works', () => {
     const stored = storeMany(3);
     await turn();
     expect(sizes()).toEqual([3]);
-    sent[0]?.answer('stored');
-    expect(await Promise.all(stored)).toEqual(['stored', 'stored', 'stored']);
+    sent[0]?.answer(STORED);
+    expect(await Promise.all(stored)).toEqual([STORED, STORED, STORED]);
   });
 
   it('sends a batch while a COPY is free, even if none may wait', async () => {
@@ -69,8 +74,8 @@ describe('works', () => {
     const stored = store();
     await turn();
     expect(sizes()).toEqual([1]);
-    sent[0]?.answer('stored');
-    expect(await stored).toBe('stored');
+    sent[0]?.answer(STORED);
+    expect(await stored).toBe(STORED);
   });
 
   it('runs at most two COPYs at once; when one ends, it combines all waiting batches', async () => {
@@ -80,11 +85,11 @@ describe('works', () => {
     stored.push(...storeMany(2));
     await turn();
     expect(sizes()).toEqual([1, 1]);
-    sent[1]?.answer('stored');
+    sent[1]?.answer(STORED);
     await settled();
     expect(sizes()).toEqual([1, 1, 5]);
-    for (const { answer } of sent) answer('stored');
-    expect(await Promise.all([...first, ...stored])).toEqual(Array(7).fill('stored'));
+    for (const { answer } of sent) answer(STORED);
+    expect(await Promise.all([...first, ...stored])).toEqual(Array(7).fill(STORED));
   });
 
   it('puts at most 1,000 records and 256 KiB into a COPY', async () => {
@@ -95,7 +100,7 @@ describe('works', () => {
     await settled();
     expect(byRecords.sizes()).toEqual([4]);
     expect(byBytes.sizes()).toEqual([2]);
-    for (const { sent } of [byRecords, byBytes]) sent[0]?.answer('stored');
+    for (const { sent } of [byRecords, byBytes]) sent[0]?.answer(STORED);
     await settled();
     expect(byRecords.sizes()).toEqual([4, 4]);
     expect(byBytes.sizes()).toEqual([2, 2]);
@@ -118,8 +123,8 @@ describe('refuses', () => {
     await settled();
     expect(sizes()).toEqual([2, 1, 1]);
     sent[1]?.answer('refused');
-    sent[2]?.answer('stored');
-    expect(await Promise.all(stored)).toEqual(['refused', 'stored']);
+    sent[2]?.answer(STORED);
+    expect(await Promise.all(stored)).toEqual(['refused', STORED]);
   });
 
   it('the batches of a shared COPY whose table has changed, without sending them again', async () => {
@@ -172,10 +177,10 @@ describe('protects', () => {
     void store({ waitMs: 50 }).catch(() => {});
     const stays = store();
     await sleep(120);
-    sent[0]?.answer('stored');
+    sent[0]?.answer(STORED);
     await settled();
     expect(sizes()).toEqual([1, 1, 1]);
-    sent[2]?.answer('stored');
-    expect(await stays).toBe('stored');
+    sent[2]?.answer(STORED);
+    expect(await stays).toBe(STORED);
   });
 });
