@@ -85,7 +85,7 @@ const PhysicalProject = Type.Object({
 });
 export type PhysicalProject = Static<typeof PhysicalProject>;
 /** The properties of a copied data directory. */
-export type Copied = Pick<PhysicalProject, keyof typeof copy>;
+export type CopiedFiles = Pick<PhysicalProject, keyof typeof copy>;
 
 const frame = {
   format: Type.Literal('cdp-backup'),

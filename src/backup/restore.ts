@@ -228,7 +228,7 @@ async function planRestore(
       plan.push({ chosen: one, contents: await filesOf(saved, file, installation, at, signal) });
     } else if (programs) {
       const fill: Contents['fill'] = (placement) =>
-        loadDump(servers.tenancyOf(placement), placement, saved, file, programs, signal);
+        loadDump({ tenancy: servers.tenancyOf(placement), placement, dumped: saved, file, programs, signal });
       plan.push({ chosen: one, contents: { fill } });
     }
   }

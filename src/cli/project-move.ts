@@ -123,22 +123,13 @@ async function showPlan(
 
 const notStreamed = (fallback: string): string => `It is copied, not streamed: ${fallback}`;
 
-/** Reports each state once, and progress at intervals. */
 async function untilEnded(admin: AdminClient, begun: Move, signal: AbortSignal): Promise<Move> {
-  let [move, state, isCanceled, isCopied, reportedAt, reportedRows] = [begun, '', false, false, performance.now(), 0];
-  const reportMs = process.stderr.isTTY ? REPORT_MS : LOG_MS;
+  const reporter = new Reporter();
+  let move = begun;
+  let isCanceled = false;
   while (move.ended_at === null) {
-    if (move.fallback !== null && !isCopied) {
-      isCopied = true;
-      warn(`${move.project}: ${notStreamed(move.fallback)}`);
-    }
-    if (move.state !== state) warn(`${move.project}: ${move.state}`);
-    else if (move.rows > reportedRows && performance.now() > reportedAt + reportMs) {
-      warn(`${move.project}: ${move.state}, ${copied(move)}`);
-      [reportedAt, reportedRows] = [performance.now(), move.rows];
-    }
-    ({ state } = move);
-    if (signal.aborted && state === 'switched') {
+    reporter.report(move);
+    if (signal.aborted && move.state === 'switched') {
       // The service keeps trying, for days if necessary.
       warn(`${move.project}: it lives on ${move.to} already; it is still to be dropped on ${move.from}`);
       return move;
@@ -153,6 +144,31 @@ async function untilEnded(admin: AdminClient, begun: Move, signal: AbortSignal):
     ({ move } = await admin.call<MoveAnswer>('GET', `admin/moves/${move.id}`));
   }
   return move;
+}
+
+/** Reports a fallback and each state once, and progress at intervals. */
+class Reporter {
+  private readonly intervalMs = process.stderr.isTTY ? REPORT_MS : LOG_MS;
+  private hasFallenBack = false;
+  private state = '';
+  private rows = 0;
+  private rowsAt = performance.now();
+
+  report(move: Move): void {
+    const { project, state, rows, fallback } = move;
+    if (fallback !== null && !this.hasFallenBack) {
+      warn(`${project}: ${notStreamed(fallback)}`);
+      this.hasFallenBack = true;
+    }
+    if (state !== this.state) {
+      warn(`${project}: ${state}`);
+      this.state = state;
+    } else if (rows > this.rows && performance.now() > this.rowsAt + this.intervalMs) {
+      warn(`${project}: ${state}, ${copied(move)}`);
+      this.rows = rows;
+      this.rowsAt = performance.now();
+    }
+  }
 }
 
 export function movesCommand(): Command {
@@ -170,6 +186,6 @@ export function movesCommand(): Command {
   );
 }
 
-const cellsOf = ({ project, from, to, state, rows, started_at: started, reason }: Move): string[] => [
-  ...[project, from, to, state, String(rows), started, reason ?? ''],
-];
+function cellsOf({ project, from, to, state, rows, started_at: started, reason }: Move): string[] {
+  return [project, from, to, state, String(rows), started, reason ?? ''];
+}

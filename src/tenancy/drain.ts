@@ -5,7 +5,7 @@ import type { Placement } from './placement.js';
 import { serviceWork } from './service-work.js';
 import type { Tenancy } from './tenancy.js';
 
-/** How long it takes until every instance knows that the project is inactive. */
+/** After this time every instance knows that the project accepts no new requests, or during a move no new writes. */
 const NOTICED_MS = 1_000;
 
 /** No statement may take longer than a minute, but a stream with a slow reader may. */

@@ -19,8 +19,8 @@ const END_MS = 30_000;
 
 /**
  * Whether a move is still in the state to which a step belongs, checked under the lock for all changes of the fence. A
- * process that has lost the project's lock may notice too late: without the check, it could raise the fence for a move
- * that has been undone, or lower that of the next one.
+ * process may lose the project's lock without noticing. This check keeps it from raising the fence for a move that was
+ * undone, or lowering the fence of a later move.
  */
 type IsStill = () => Promise<boolean>;
 

@@ -74,7 +74,8 @@ describe('a project that is deleted while it is being created', () => {
   it('is refused with 409 and stays if another process works on it for long', async () => {
     const { id, name } = await service.project();
     await service.engine.control.withProjectLock(id, async () => {
-      failure(await send('DELETE', `/${name}?confirm=${name}`), 409, 'request_in_flight');
+      const { message } = failure(await send('DELETE', `/${name}?confirm=${name}`), 409, 'request_in_flight');
+      expect(message).toBe(`Project "${name}" is being created, moved, repaired or deleted by another request`);
     });
     expect((await service.engine.projects.get(name)).status).toBe('active');
   });

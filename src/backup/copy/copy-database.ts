@@ -50,7 +50,7 @@ export interface CopyProgress {
   readonly bytes: number;
 }
 
-export interface Copied {
+export interface CopyResult {
   readonly tables: TableRows[];
   /** Messages about rights of roles that the target does not have. */
   readonly leftOut: string[];
@@ -72,7 +72,7 @@ export class CopyDiffers extends Error {
  * Replaces the source's roles by the target's. The target already has the objects of the service, but not their rows.
  * @throws CopyDiffers, ProgramFailed, PostgresError, ConnectionLost; Error that says what to do; the signal's reason
  */
-export async function copyDatabase(options: CopyOptions): Promise<Copied> {
+export async function copyDatabase(options: CopyOptions): Promise<CopyResult> {
   const { source, target, signal } = options;
   const [from, to] = [source.placement, target.placement];
   const copied = await reading(source, signal, async (session, login, snapshot) => {

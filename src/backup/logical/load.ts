@@ -47,20 +47,25 @@ export function programsFor(
   return findPrograms(places, Math.max(major, ...dumps.map(({ pg_dump: version }) => version)), most);
 }
 
+interface LoadOptions {
+  readonly tenancy: Tenancy;
+  /** Of an empty project. */
+  readonly placement: Placement;
+  readonly dumped: LogicalProject;
+  /** Contains the dump. */
+  readonly file: BackupFile;
+  readonly programs: ClientPrograms;
+  readonly signal: AbortSignal;
+}
+
 /**
  * Loads rights, policies and the contents of materialized views as separate statements, because they name roles, which
  * have other names here, and because pg_restore would not fill a view to which a policy applies.
  * @returns messages about what is left out: rights of roles that do not exist here, and the distribution of tables
  * @throws ProgramFailed, PostgresError; Error if the numbers of rows differ from those in the dump
  */
-export async function loadDump(
-  tenancy: Tenancy,
-  placement: Placement,
-  dumped: LogicalProject,
-  file: BackupFile,
-  programs: ClientPrograms,
-  signal: AbortSignal,
-): Promise<{ tables: TableRows[]; left_out: string[] }> {
+export async function loadDump(options: LoadOptions): Promise<{ tables: TableRows[]; left_out: string[] }> {
+  const { tenancy, placement, dumped, file, programs, signal } = options;
   const searchPath = `${placement.schema}, ${EXTENSIONS_SCHEMA}`;
   const login: LoginOptions = {
     ...tenancy.serverOf(placement).address,

@@ -13,7 +13,7 @@ import {
   type Statement,
   withSession,
 } from '../../pg/index.js';
-import type { Copied } from '../manifest.js';
+import type { CopiedFiles } from '../manifest.js';
 import { type AddFile, copyFile, copyFiles, copyTimelineHistories } from './data-files.js';
 import { parseLsn, segmentName, segmentOf } from './wal.js';
 
@@ -43,10 +43,10 @@ const SETTINGS = {
  * the connection.
  * @throws Error if the server was stopped or its WAL outgrew `max_slot_wal_keep_size`; what `add` throws; PostgresError
  */
-export async function copyRunning({ dataDirectory, login, signal }: RunningServer, add: AddFile): Promise<Copied> {
+export async function copyRunning({ dataDirectory, login, signal }: RunningServer, add: AddFile): Promise<CopiedFiles> {
   const options = startupOptions(SETTINGS);
   const backup = { ...login, application_name: 'cdp backup', options, timeoutMs: QUERY_MS };
-  const copy = async (session: Session): Promise<Copied> => {
+  const copy = async (session: Session): Promise<CopiedFiles> => {
     const lost = new AbortController();
     session.onClose((reason) => lost.abort(reason));
     return copyInSession(session, dataDirectory, add, AbortSignal.any([signal, lost.signal]));
@@ -68,7 +68,7 @@ async function copyInSession(
   dataDirectory: string,
   add: AddFile,
   signal: AbortSignal,
-): Promise<Copied> {
+): Promise<CopiedFiles> {
   const slot = `cdp_backup_${randomBytes(8).toString('hex')}`;
   await session.query(sql`SELECT pg_create_physical_replication_slot(${slot}, true, true)`);
   const startedAt = new Date().toISOString();

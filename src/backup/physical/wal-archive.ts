@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { exists, hasCode, namesIn } from '../../files.js';
 import { type LoginOptions, type Session, sql, startupOptions, withSession } from '../../pg/index.js';
-import type { Copied } from '../manifest.js';
+import type { CopiedFiles } from '../manifest.js';
 import { parseLsn, segmentName, segmentOf } from './wal.js';
 
 const DAY_MS = 86_400_000;
@@ -66,7 +66,7 @@ export async function archiveAll(folder: string, login: LoginOptions, signal: Ab
  * The segments from a backup to a point in time, and the later ones in the archive.
  * @throws Error that says what is missing
  */
-export async function segmentsFor(folder: string, copied: Copied, until: Date): Promise<string[]> {
+export async function segmentsFor(folder: string, copied: CopiedFiles, until: Date): Promise<string[]> {
   const { wal_start: walStart, timeline, wal_segment_bytes: segmentBytes, ended_at: endedAt } = copied;
   if (!(await exists(folder))) throw new Error(`There is no archived WAL of this server: no folder ${folder}`);
   if (until < new Date(endedAt)) {

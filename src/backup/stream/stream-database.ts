@@ -10,7 +10,7 @@ import { isOfProject } from '../../tenancy/project-rights.js';
 import { withServiceSession } from '../../tenancy/service-pool.js';
 import { withServer } from '../../tenancy/tenancy.js';
 import {
-  type Copied,
+  type CopyResult,
   copyDatabase,
   type CopyOptions,
   type ProjectDatabase,
@@ -51,7 +51,7 @@ const CATCH_UP_MS = 600_000;
  * @throws NotStreamable: nothing is left on the source, and the target must be created again; otherwise as {@link
  * copyDatabase}
  */
-export async function streamDatabase(options: StreamOptions): Promise<Copied> {
+export async function streamDatabase(options: StreamOptions): Promise<CopyResult> {
   const { source, target, signal } = options;
   const obstacles = await streamObstacles(source.tenancy, source.placement, target.tenancy, target.placement);
   if (obstacles.length > 0) throw new NotStreamable(obstacles.join('; '));
@@ -73,7 +73,7 @@ export async function streamDatabase(options: StreamOptions): Promise<Copied> {
 }
 
 /** @param session of the service; the slot ends with it */
-async function stream(session: Session, options: StreamOptions): Promise<Copied> {
+async function stream(session: Session, options: StreamOptions): Promise<CopyResult> {
   const { source, target, signal } = options;
   await set(session, 'reading');
   await session.query(sql`SET synchronous_commit = on`);
@@ -228,7 +228,13 @@ async function flushedNow(session: Session): Promise<string> {
  * @returns a function that throws if the schema is no longer that of the copy
  * @throws NotStreamable
  */
-function schemaCheck(session: Session, source: ProjectDatabase, columns: string, copied: Copied, signal: AbortSignal) {
+function schemaCheck(
+  session: Session,
+  source: ProjectDatabase,
+  columns: string,
+  copied: CopyResult,
+  signal: AbortSignal,
+) {
   let known = '';
   return async (): Promise<void> => {
     const catalogs = await catalogsOf(session);

@@ -2,13 +2,13 @@
  * Moves a project to another server. The project lives on the source until the switch, a single change in the control
  * database; from then on it lives on the target. `recover.ts` cleans up after a crash.
  */
-import type { CopyProgress } from '../../backup/copy/copy-database.js';
+import type { CopyOptions, CopyProgress, ProjectDatabase } from '../../backup/copy/copy-database.js';
 import { EngineError } from '../../contract/errors.js';
 import type { MoveMode, MoveState, Verification } from '../../contract/moves.js';
 import { drain } from '../../tenancy/drain.js';
 import { raiseFence } from '../../tenancy/fence.js';
 import { serverName } from '../../contract/servers.js';
-import type { NewMove } from '../../tenancy/move-rows.js';
+import type { MoveRows, NewMove } from '../../tenancy/move-rows.js';
 import { serviceWork } from '../../tenancy/service-work.js';
 import { withServer } from '../../tenancy/tenancy.js';
 import type { Origin } from '../audit/audit.js';
@@ -37,92 +37,148 @@ export interface MoveOptions {
  * @throws EngineError; Error with the reason if the move cannot go on; the signal's reason
  */
 export async function moveProject(parts: ProjectParts, move: NewMove, options: MoveOptions, by: Origin): Promise<void> {
-  const { moves, servers, databases, audit } = parts;
-  const { id, source, target } = move;
-  const [from, to] = [servers.tenancyOf(source), servers.tenancyOf(target)];
+  await new ProjectMove(parts, move, options, by).run();
+}
 
-  // Create an empty target, and bring the source's schema and roles up to date.
-  await serviceWork(() => databases.upgrade(from, source));
-  await serviceWork(() => databases.restoreRights(from, source));
-  options.signal.throwIfAborted();
-  await serviceWork(() => to.create(target));
-  options.signal.throwIfAborted();
+class ProjectMove {
+  private readonly source: ProjectDatabase;
+  private readonly target: ProjectDatabase;
+  private readonly notes: ProgressNotes;
+  /** Aborted if writes are refused for too long. */
+  private readonly pause = new AbortController();
+  /** Aborted if the move must end, for whatever reason. */
+  private readonly signal: AbortSignal;
+  private hasEndedWrites = false;
 
-  const pause = pauseLimit(options);
-  const noted = new ProgressNotes(parts, id, AbortSignal.any([options.signal, pause.signal]));
-  const { signal } = noted;
-  const copy = {
-    source: { tenancy: from, placement: source },
-    target: { tenancy: to, placement: target },
-    verify: options.verify,
-    signal,
-    onProgress: (progress: CopyProgress) => noted.take(progress),
-  };
-  let hasFence = false;
-  try {
-    if (options.mode !== 'stream' || !(await stream())) await copyBehindFence();
-  } finally {
-    await noted.end();
+  constructor(
+    private readonly parts: ProjectParts,
+    private readonly move: NewMove,
+    private readonly options: MoveOptions,
+    private readonly by: Origin,
+  ) {
+    const { source, target } = move;
+    this.source = { tenancy: parts.servers.tenancyOf(source), placement: source };
+    this.target = { tenancy: parts.servers.tenancyOf(target), placement: target };
+    this.notes = new ProgressNotes(parts.moves, move.id);
+    this.signal = AbortSignal.any([options.signal, this.pause.signal, this.notes.canceled]);
   }
-  await advance('copying', 'verifying');
 
-  // Nobody may read the old data once others write new data.
-  await fence('reader', 'verifying');
-  signal.throwIfAborted();
-  const entry = audit.entryOfChange(by, { operation: 'project.move', object: serverName(target) });
-  if (!(await moves.switch(move, databases.schemaVersion, entry))) throw taken();
+  async run(): Promise<void> {
+    await this.prepare();
+    this.notes.begin();
+    try {
+      if (this.options.mode !== 'stream' || !(await this.stream())) await this.copyBehindFence();
+    } finally {
+      await this.notes.end();
+      this.signal.throwIfAborted();
+    }
+    await this.advance('copying', 'verifying');
+    // Nobody may read the old data once others write new data.
+    await this.fence('reader', 'verifying');
+    await this.switch();
+  }
+
+  /** Brings the source's schema and roles up to date, and creates an empty target. */
+  private async prepare(): Promise<void> {
+    const { databases } = this.parts;
+    const { tenancy, placement } = this.source;
+    await serviceWork(() => databases.upgrade(tenancy, placement));
+    await serviceWork(() => databases.restoreRights(tenancy, placement));
+    this.signal.throwIfAborted();
+    await this.createTarget();
+    this.signal.throwIfAborted();
+  }
+
+  private createTarget(): Promise<void> {
+    return serviceWork(() => this.target.tenancy.create(this.target.placement));
+  }
 
   /**
-   * Ends writes: the control database tells every instance, and the source refuses the writes of instances that miss
-   * it.
+   * Copies the project, then streams later writes, and ends writes only for the last of them.
+   * @returns false: the project has to be copied, into a target that is empty again
    */
-  async function endWrites(longestMs = DRAIN_MS): Promise<void> {
-    if (!(await moves.fence(id))) throw taken();
-    pause.begin();
-    await drain(from, source, { roles: ['writer'], longestMs, signal });
-    await fence('writer', 'fencing');
-    await advance('fencing', 'copying');
-    hasFence = true;
-  }
-
-  /** Copies rows, idempotency keys and receipts in one snapshot, then compares source and target. */
-  async function copyBehindFence(): Promise<void> {
-    if (!hasFence) await endWrites();
-    const { copyDatabase } = await import('../../backup/copy/copy-database.js');
-    await bothRunning(() => copyDatabase(copy));
-  }
-
-  /**
-   * The same, and streams later writes. @returns false: the project has to be copied, into a target that is empty again
-   */
-  async function stream(): Promise<boolean> {
-    await advance('preparing', 'streaming');
+  private async stream(): Promise<boolean> {
+    await this.advance('preparing', 'streaming');
     const { NotStreamable, streamDatabase } = await import('../../backup/stream/stream-database.js');
     try {
-      await bothRunning(() => streamDatabase({ ...copy, fence: () => endWrites(STREAM_DRAIN_MS) }));
+      const fence = () => this.endWrites(STREAM_DRAIN_MS);
+      await this.onBothServers(() => streamDatabase({ ...this.copyOptions(), fence }));
       return true;
     } catch (error) {
       if (!(error instanceof NotStreamable)) throw error;
-      const bytes = await from.sizeOf({ placement: source, sizeBytes: null });
-      if (!(await moves.fallBack(id, inWords(reasonOf(error) ?? '', bytes)))) throw taken();
+      await this.fallBack(error);
+      return false;
     }
-    await serviceWork(() => to.drop(target));
-    await serviceWork(() => to.create(target));
-    return false;
   }
 
-  function bothRunning<T>(work: () => Promise<T>): Promise<T> {
-    return withServer(from.serverOf(source), () => withServer(to.serverOf(target), work));
+  private async fallBack(error: Error): Promise<void> {
+    const { source, target } = this;
+    const bytes = await source.tenancy.sizeOf({ placement: source.placement, sizeBytes: null });
+    const why = inWords(reasonOf(error) ?? '', bytes);
+    if (!(await this.parts.moves.fallBack(this.move.id, why))) throw taken();
+    await serviceWork(() => target.tenancy.drop(target.placement));
+    await this.createTarget();
   }
 
-  async function fence(role: 'writer' | 'reader', during: MoveState): Promise<void> {
-    signal.throwIfAborted();
-    if (!(await serviceWork(() => raiseFence(from, source, role, () => moves.isAt(id, during))))) throw taken();
+  /** Copies rows, idempotency keys and receipts in one snapshot, then compares source and target. */
+  private async copyBehindFence(): Promise<void> {
+    if (!this.hasEndedWrites) await this.endWrites(DRAIN_MS);
+    const { copyDatabase } = await import('../../backup/copy/copy-database.js');
+    await this.onBothServers(() => copyDatabase(this.copyOptions()));
   }
 
-  async function advance(before: MoveState, after: MoveState): Promise<void> {
-    signal.throwIfAborted();
-    if (!(await moves.advance(id, before, after))) throw taken();
+  private copyOptions(): CopyOptions {
+    const { source, target, signal, notes } = this;
+    const { verify } = this.options;
+    return { source, target, verify, signal, onProgress: (progress) => notes.take(progress) };
+  }
+
+  private onBothServers<T>(work: () => Promise<T>): Promise<T> {
+    const { source, target } = this;
+    return withServer(source.tenancy.serverOf(source.placement), () =>
+      withServer(target.tenancy.serverOf(target.placement), work),
+    );
+  }
+
+  /**
+   * The control database tells every instance, and the source refuses the writes of instances that miss it.
+   * @param longestMs a write that takes longer is canceled
+   */
+  private async endWrites(longestMs: number): Promise<void> {
+    if (!(await this.parts.moves.fence(this.move.id))) throw taken();
+    this.limitPause();
+    const { tenancy, placement } = this.source;
+    await drain(tenancy, placement, { roles: ['writer'], longestMs, signal: this.signal });
+    await this.fence('writer', 'fencing');
+    await this.advance('fencing', 'copying');
+    this.hasEndedWrites = true;
+  }
+
+  private limitPause(): void {
+    const { maxPauseMs } = this.options;
+    if (maxPauseMs === null) return;
+    const tooLong = new Error(`Writes would have been refused for more than ${maxPauseMs / 1_000} s`);
+    setTimeout(() => this.pause.abort(tooLong), maxPauseMs).unref();
+  }
+
+  private async fence(role: 'writer' | 'reader', during: MoveState): Promise<void> {
+    this.signal.throwIfAborted();
+    const { tenancy, placement } = this.source;
+    const isStill = () => this.parts.moves.isAt(this.move.id, during);
+    if (!(await serviceWork(() => raiseFence(tenancy, placement, role, isStill)))) throw taken();
+  }
+
+  private async advance(before: MoveState, after: MoveState): Promise<void> {
+    this.signal.throwIfAborted();
+    if (!(await this.parts.moves.advance(this.move.id, before, after))) throw taken();
+  }
+
+  /** From now on the project lives on the target. */
+  private async switch(): Promise<void> {
+    this.signal.throwIfAborted();
+    const { audit, moves, databases } = this.parts;
+    const entry = audit.entryOfChange(this.by, { operation: 'project.move', object: serverName(this.move.target) });
+    if (!(await moves.switch(this.move, databases.schemaVersion, entry))) throw taken();
   }
 }
 
@@ -130,33 +186,23 @@ export async function moveProject(parts: ProjectParts, move: NewMove, options: M
 const taken = (): EngineError =>
   new EngineError('database_unavailable', 'The move was taken over by another instance, which undoes it');
 
-/** Ends the move if writes are refused for too long. */
-function pauseLimit({ maxPauseMs }: MoveOptions): { readonly signal: AbortSignal; begin(): void } {
-  const limit = new AbortController();
-  const begin = () => {
-    if (maxPauseMs === null) return;
-    const message = `Writes would have been refused for more than ${maxPauseMs / 1_000} s`;
-    setTimeout(() => limit.abort(new Error(message)), maxPauseMs).unref();
-  };
-  return { signal: limit.signal, begin };
-}
-
 const NOTE_EVERY_MS = 1_000;
 
 /** Stores the progress every second, and finds out whether the move was canceled. */
 class ProgressNotes {
-  readonly signal: AbortSignal;
-  private readonly canceled = new AbortController();
+  private readonly cancellation = new AbortController();
+  /** Aborted once it is found to be canceled. */
+  readonly canceled = this.cancellation.signal;
   private readonly tables = new Map<string, { rows: number; bytes: number }>();
-  private readonly timer: NodeJS.Timeout;
+  private timer: NodeJS.Timeout | undefined;
   private writing: Promise<void> = Promise.resolve();
 
   constructor(
-    private readonly parts: ProjectParts,
+    private readonly moves: MoveRows,
     private readonly id: string,
-    signal: AbortSignal,
-  ) {
-    this.signal = AbortSignal.any([signal, this.canceled.signal]);
+  ) {}
+
+  begin(): void {
     this.timer = setInterval(() => void this.write(), NOTE_EVERY_MS);
   }
 
@@ -167,15 +213,14 @@ class ProgressNotes {
   async end(): Promise<void> {
     clearInterval(this.timer);
     await this.write();
-    this.signal.throwIfAborted();
   }
 
   private write(): Promise<void> {
     const sum = (key: 'rows' | 'bytes') => [...this.tables.values()].reduce((total, table) => total + table[key], 0);
     this.writing = this.writing
-      .then(() => this.parts.moves.note(this.id, { rows: sum('rows'), bytes: sum('bytes') }))
+      .then(() => this.moves.note(this.id, { rows: sum('rows'), bytes: sum('bytes') }))
       .then((goesOn) => {
-        if (!goesOn) this.canceled.abort(new Error('It was canceled'));
+        if (!goesOn) this.cancellation.abort(new Error('It was canceled'));
       })
       // The control database may be unavailable for a moment; if it stays so, the next step fails.
       .catch(() => {});

@@ -8,6 +8,7 @@ import type { MoveRow, MoveRows } from '../../tenancy/move-rows.js';
 import { addedServer } from '../../tenancy/server-rows.js';
 import { BY_ITSELF, type Origin } from '../audit/audit.js';
 import { noServer } from '../projects/choose-server.js';
+import { inUseElsewhere } from '../projects/project-errors.js';
 import type { ProjectParts } from '../projects/project-parts.js';
 import type { Projects } from '../projects/projects.js';
 import { analyze } from './analyze.js';
@@ -37,7 +38,7 @@ export interface MoveEvents {
 }
 
 /** A move that is not stored yet. */
-interface Asked {
+interface MoveRequest {
   readonly id: string;
   /** The name of the project. */
   readonly name: string;
@@ -101,25 +102,30 @@ export class Moves {
   }
 
   /** @param begun is called once the move is stored */
-  private async run(asked: Asked, options: MoveOptions, by: Origin, begun: (move: MoveRow) => void): Promise<void> {
-    const { name } = asked;
+  private async run(
+    request: MoveRequest,
+    options: MoveOptions,
+    by: Origin,
+    begun: (move: MoveRow) => void,
+  ): Promise<void> {
+    const { name } = request;
     const { id: projectId } = await this.projects.get(name);
-    if ((await this.rows.open(projectId)).length > 0) throw inTheWay(name);
+    if ((await this.rows.open(projectId)).length > 0) throw inUseElsewhere(name);
     const underLock = async (lost: AbortSignal) => {
-      const move = await this.insert(asked, options.mode);
+      const move = await this.insert(request, options.mode);
       begun(move);
       const signal = AbortSignal.any([options.signal, lost]);
       return { target: move.target, hasMoved: await this.carryOut(move, { ...options, signal }, by) };
     };
     const done = await this.parts.control.withProjectLock(projectId, underLock, WAIT_MS);
-    if (done === null) throw inTheWay(name);
+    if (done === null) throw inUseElsewhere(name);
     const { target, hasMoved } = done;
     // Requests run meanwhile. If this fails, autovacuum does it later.
     if (hasMoved) await analyze(this.parts.servers.tenancyOf(target), target, options.signal).catch(() => {});
   }
 
   /** Checks again under the lock, and stores the move. */
-  private async insert({ id, name, to }: Asked, mode?: MoveMode): Promise<MoveRow> {
+  private async insert({ id, name, to }: MoveRequest, mode?: MoveMode): Promise<MoveRow> {
     const plan = await this.plan(name, to);
     requireNoObstacles(plan);
     const { project, to: server } = plan;
@@ -127,7 +133,7 @@ export class Moves {
     const target = await servers.tenancyOf({ server: server.name, added: addedServer(server) }).newPlacement();
     const move = { id, projectId: project.id, source: project.placement, target, mode: mode ?? 'copy' };
     const obstacle = await this.rows.insert(move);
-    if (obstacle === 'moving') throw inTheWay(name);
+    if (obstacle === 'moving') throw inUseElsewhere(name);
     if (obstacle === 'server') throw noServer({ server: to });
     return this.get(id);
   }
@@ -235,9 +241,3 @@ export class Moves {
     await Promise.all(Array.from(this.running.values(), ({ work }) => work));
   }
 }
-
-const inTheWay = (name: string): EngineError =>
-  new EngineError(
-    'request_in_flight',
-    `Project "${name}" is being created, moved, repaired or deleted by another request`,
-  );

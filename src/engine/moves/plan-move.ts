@@ -46,32 +46,32 @@ export async function planMove(
     ...(to.status === 'active' ? [] : [`the server ${to.name} is ${to.status}`]),
     ...(hasRoom || from === to.name ? [] : [`the server ${to.name} has reached its limit of projects`]),
   ];
-  const source = await asked(from, () => sourceOf(parts, project));
-  const target = await asked(to.name, async () => {
+  const source = await ask(from, () => sourceOf(parts, project));
+  const target = await ask(to.name, async () => {
     const tenancy = parts.servers.tenancyOf({ server: to.name, added: addedServer(to) });
     const isFull = (await placementOn(to, parts)) === null;
     const full = isFull ? [`the projects on ${to.name} have reached its size limit`] : [];
     return [...full, ...(source.found === null ? [] : await missing(source.found, tenancy, to))];
   });
-  const answers = [source, target];
+  const replies = [source, target];
   const bytes = source.found?.bytes ?? null;
   const obstacles = [
     ...known,
-    ...answers.flatMap(({ unreachable, server: name }) =>
+    ...replies.flatMap(({ unreachable, server: name }) =>
       unreachable === null ? [] : [`the server ${name} does not answer`],
     ),
     ...(source.found?.obstacles ?? []),
     ...(target.found ?? []),
   ];
   const isStreamed = mode === 'stream' && obstacles.length === 0;
-  const inTheWay = isStreamed ? await notStreamable(parts, project, to) : [];
+  const obstaclesToStream = isStreamed ? await notStreamable(parts, project, to) : [];
   return {
     project,
     to,
     bytes,
     obstacles,
-    fallback: inTheWay.length > 0 ? inWords(inTheWay.join('; '), bytes) : null,
-    unreachable: answers.find(({ unreachable }) => unreachable !== null)?.unreachable ?? null,
+    fallback: obstaclesToStream.length > 0 ? inWords(obstaclesToStream.join('; '), bytes) : null,
+    unreachable: replies.find(({ unreachable }) => unreachable !== null)?.unreachable ?? null,
   };
 }
 
@@ -99,14 +99,14 @@ export function requireNoObstacles({ project, to, obstacles, unreachable }: Move
   );
 }
 
-interface Asked<T> {
+interface ServerReply<T> {
   readonly server: string;
   /** null: the server does not answer. */
   readonly found: T | null;
   readonly unreachable: EngineError | null;
 }
 
-async function asked<T>(server: string, question: () => Promise<T>): Promise<Asked<T>> {
+async function ask<T>(server: string, question: () => Promise<T>): Promise<ServerReply<T>> {
   try {
     return { server, found: await question(), unreachable: null };
   } catch (error) {

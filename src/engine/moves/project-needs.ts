@@ -69,7 +69,7 @@ async function obstaclesOf(session: Session, placement: Placement): Promise<stri
     ...(slots.length > 0 ? [`it has the logical replication slots ${slots.join(', ')}: drop them`] : []),
     ...(subscriptions.length > 0 ? [`it has the subscriptions ${subscriptions.join(', ')}: drop them`] : []),
     ...(isClosed === 't'
-      ? ["catalogs that a copy reads are closed on its server, so that the service's role there must be SUPERUSER"]
+      ? ["the service's role on its server must be SUPERUSER, because it may not read catalogs that a copy needs"]
       : []),
     ...(forced.length > 0 && bypasses !== 't'
       ? [

@@ -18,7 +18,7 @@ export const needsSuperuser = () =>
 export const inUseElsewhere = (name: string) =>
   new EngineError(
     'request_in_flight',
-    `Project "${name}" is still being created, repaired or deleted by another request`,
+    `Project "${name}" is being created, moved, repaired or deleted by another request`,
   );
 
 /** The answer to the last step was lost, and so was the connection that could undo it. */

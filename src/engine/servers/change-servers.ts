@@ -12,7 +12,7 @@ import { bytesOn, serverNamed } from '../projects/choose-server.js';
 import { problem } from './finding.js';
 import type { Engine } from '../engine.js';
 import { isProjectName as isServerName } from '../projects/project-name.js';
-import { type Checked, checkServer } from './check-server.js';
+import { type ServerCheck, checkServer } from './check-server.js';
 import { examineReplicas } from './examine-replicas.js';
 import { examineLeftBehind } from './left-behind.js';
 
@@ -66,7 +66,7 @@ export async function checkAgain(engine: Engine, name: string): Promise<CheckedS
 }
 
 /** Checks a server. A failure is a finding. */
-export async function checkNow(engine: Engine, server: ServerRow): Promise<Checked> {
+export async function checkNow(engine: Engine, server: ServerRow): Promise<ServerCheck> {
   const { urlReference, replicas } = server;
   const connections = engine.connectionsTo(addedServer(server));
   const source = urlReference ?? 'DATABASE_URL';

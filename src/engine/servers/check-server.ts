@@ -10,7 +10,7 @@ import { locksExclude, type Reach, reachOf, versionText } from '../../tenancy/se
 import { ok, problem, warning } from './finding.js';
 import { examineCommits, examineFitness, examineOperation } from './server-findings.js';
 
-export interface Checked {
+export interface ServerCheck {
   /** A problem among them means that no project can live there. */
   readonly fitness: readonly Finding[];
   /** Other findings. */
@@ -29,7 +29,7 @@ interface ServerCheckOptions {
 }
 
 /** A failure is a finding. */
-export async function checkServer(options: ServerCheckOptions): Promise<Checked> {
+export async function checkServer(options: ServerCheckOptions): Promise<ServerCheck> {
   try {
     return await check(options);
   } catch (error) {
@@ -38,7 +38,7 @@ export async function checkServer(options: ServerCheckOptions): Promise<Checked>
   }
 }
 
-async function check({ address, engine, source, connections }: ServerCheckOptions): Promise<Checked> {
+async function check({ address, engine, source, connections }: ServerCheckOptions): Promise<ServerCheck> {
   const name = await versionText(address);
   const unsupported = UNSUPPORTED_SERVERS.find(({ sign }) => name.includes(sign));
   if (unsupported !== undefined) return { fitness: [refused(unsupported)], condition: [], facts: null };

@@ -2,7 +2,7 @@
 import { mkdir, mkdtemp, readdir, readFile, rm, stat, truncate, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import type { Copied } from '../../../src/backup/manifest.js';
+import type { CopiedFiles } from '../../../src/backup/manifest.js';
 import { copyRunning } from '../../../src/backup/physical/copy-running.js';
 import { type AddFile, copyFiles } from '../../../src/backup/physical/data-files.js';
 import { type Recovery, restoreFiles } from '../../../src/backup/physical/restore-files.js';
@@ -27,7 +27,7 @@ async function started(settings: Record<string, string> = {}): Promise<OwnServer
   return server;
 }
 
-const FACTS: Omit<Copied, 'folders' | 'bytes'> = {
+const FACTS: Omit<CopiedFiles, 'folders' | 'bytes'> = {
   wal_start: '0/0',
   wal_stop: '0/0',
   timeline: 1,
@@ -41,7 +41,7 @@ const FACTS: Omit<Copied, 'folders' | 'bytes'> = {
 /** A backup in memory. */
 class Saved {
   readonly files = new Map<string, Buffer>();
-  copied!: Copied;
+  copied!: CopiedFiles;
 
   readonly add: AddFile = async (path, content) => {
     const parts: Buffer[] = [];
