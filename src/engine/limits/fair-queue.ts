@@ -34,6 +34,11 @@ export class FairQueue<T> {
 
   constructor(private readonly options: Options<T>) {}
 
+  /** Projects with waiting requests. */
+  projects(): Iterable<string> {
+    return this.waiters.keys();
+  }
+
   /** The waiting requests of a project. */
   waiting(project: string): readonly T[] {
     return this.waiters.get(project)?.map(({ request }) => request) ?? [];

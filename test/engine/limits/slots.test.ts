@@ -123,6 +123,22 @@ describe('refuses', () => {
     expect(totalOf(slots)).toEqual({ running: 8, waiting: 64 });
   });
 
+  it('no more than that, however long it has been refusing', async () => {
+    const slots = slotsWith();
+    const [first] = await Promise.all(times(8, () => acquire(slots, 'a', 'typed')));
+    const waiting = times(64, () => acquire(slots, 'a', 'typed'));
+    waiting.forEach((promise) => void promise.catch(() => {}));
+    for (const pause of [600, 600, 0]) {
+      await refusalOf(acquire(slots, 'a', 'typed'));
+      await sleep(pause);
+    }
+    first?.();
+    await settled();
+    expect(totalOf(slots)).toEqual({ running: 8, waiting: 63 });
+    void acquire(slots, 'a', 'typed').catch(() => {});
+    expect(totalOf(slots)).toEqual({ running: 8, waiting: 64 });
+  });
+
   it('a request that asks in advance only if there is no free slot and no room to wait', async () => {
     const slots = slotsWith({ waiting: 3 });
     const ask = (project: string, kind: WorkKind) => () => slots.rejectIfFull(project, kind);
