@@ -245,6 +245,12 @@ describe('refuses', () => {
 });
 
 describe('protects', () => {
+  it('the inside of Postgres: no error names a file, a line or a routine of it', async () => {
+    const answer = await query('SELECT 1 / 0');
+    refusedByPostgres(answer, '22012');
+    for (const field of ['file', 'line', 'routine', 'source']) expect(answer.body).not.toHaveProperty(field);
+  });
+
   it('a project from the tokens of others', async () => {
     const theirs = { 'neon-connection-string': url('writer', other.token) };
     failure(await query('SELECT * FROM secret', theirs), 400, 'invalid_request');
