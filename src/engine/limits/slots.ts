@@ -2,7 +2,8 @@
  * Slots for running requests on one server: a request gets one, waits for one, or is rejected (contract section 8).
  * They are limited per project and over all projects of the server.
  */
-import { FairQueue, overloaded } from './fair-queue.js';
+import { EngineError } from '../../contract/errors.js';
+import { FairQueue } from './fair-queue.js';
 import type { WaitBudget } from './wait-budget.js';
 
 /** Typed requests (inserts, schema calls) have slots that free SQL cannot take. */
@@ -33,7 +34,7 @@ interface Usage {
  * A single instance: under overload there may be thousands a second, and a stack trace for each would cost more than
  * the rejection.
  */
-const TOO_MANY_WAITING = overloaded('Too many requests of this project are waiting');
+const TOO_MANY_WAITING = new EngineError('overloaded', 'Too many requests of this project are waiting');
 
 export class Slots {
   private running = 0;

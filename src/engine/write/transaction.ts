@@ -70,6 +70,6 @@ export function outcomeUnknown(cause: unknown, repeatable: boolean): EngineError
     cause instanceof CommitNotReplicated ? cause.message : 'The connection to Postgres was lost during the commit';
   return new EngineError('outcome_unknown', `${what}: ${advice}`, {
     cause,
-    retryAfter: repeatable ? 1 : null,
+    ...(repeatable ? {} : { retryAfter: null }),
   });
 }
