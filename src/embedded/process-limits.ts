@@ -20,15 +20,14 @@ const SHARE = 1 / 16;
 /** Enough for a statement with Postgres's own defaults. */
 const MIN_MIB = 160;
 
-/**
- * An idle connection keeps 3.5 MiB after a few inserts, more after free SQL. All of them together may use this share of
- * the memory …
- */
+/** An idle connection keeps 3.5 MiB after a few inserts, more after free SQL. */
 const IDLE_MIB = 4;
+/** The share of the memory that all idle connections together may use. */
 const IDLE_SHARE = 1 / 6;
 
-/** … but each request that may run at once needs one, and no machine is expected to need more than this. */
+/** Each request that may run at once needs a connection (`running`), even if the share is too small for them. */
 const MIN_CONNECTIONS = 80;
+/** No machine is expected to need more connections. */
 const MAX_CONNECTIONS = 1_000;
 
 /** Default of `max-connections`. */

@@ -9,9 +9,9 @@ import type { Engine } from '../engine/engine.js';
 import type { LiveRequest } from '../engine/database/live-requests.js';
 import type { Rehearsal } from '../engine/database/rehearsal.js';
 import type { Admission } from './admission.js';
-import { rehearsedAnswer } from './api/call.js';
 import { type Call, queryOf, type RouteSettings, takesKey, type UndocumentedRoute } from './api/route.js';
 import { parseJsonBody } from './body.js';
+import { rehearsedAnswer } from './response/answer.js';
 import { sendResponse } from './response/response.js';
 
 /** Adds a route to the server. */

@@ -22,11 +22,10 @@ export class PostgresError extends Error {
       dataType?: string | undefined;
       constraint?: string | undefined;
       /**
-       * The source file of Postgres that raised the error. It does not depend on the server's language, and callers
-       * must not see it.
+       * The source file and the function of Postgres that raised the error. They do not depend on the server's language,
+       * and callers must not see them.
        */
       source?: string | undefined;
-      line?: string | undefined;
       routine?: string | undefined;
     } = {},
   ) {
@@ -58,7 +57,6 @@ export class PostgresError extends Error {
         dataType: fields.get('d'),
         constraint: fields.get('n'),
         source: fields.get('F'),
-        line: fields.get('L'),
         routine: fields.get('R'),
       },
     );

@@ -209,8 +209,7 @@ describe('refuses with the error of Postgres', () => {
     const sql = neon(connectionString());
     const error = await thrown(sql.query('SELECT é, 1 FRO t'));
     expect(error.message).toBe('syntax error at or near "t"');
-    expect(error).toMatchObject({ code: '42601', severity: 'ERROR', position: '17', routine: 'scanner_yyerror' });
-    expect(error).toMatchObject({ file: 'scan.l', line: expect.stringMatching(/^\d+$/) as string });
+    expect(error).toMatchObject({ code: '42601', severity: 'ERROR', position: '17' });
     expect(error.detail).toBeUndefined();
   });
 

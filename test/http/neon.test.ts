@@ -136,9 +136,13 @@ describe('refuses', () => {
       /queries\.0 has an unknown field "limit"/,
     ],
     ['too many queries', { queries: Array(LIMITS.queriesPerBatch + 1).fill({ query: 'SELECT 1' }) }, /at most 1000/],
-    ['no statement', { query: ' -- nothing' }, /no statement/],
+    ['no statement', { query: ' -- nothing' }, /^body\.query contains no statement/],
     ['too few parameters', { query: 'SELECT $1::int', params: [] }, /has 1 parameter/],
-    ['U+0000', { query: 'SELECT $$\0$$' }, /U\+0000/],
+    [
+      'U+0000',
+      { queries: [{ query: 'SELECT 1' }, { query: 'SELECT $$\0$$' }] },
+      /^body\.queries\.1\.query contains U\+0000/,
+    ],
   ])('%s', async (_what, body, message) => {
     const answer = await send(body);
     checkAnswer(answer);
@@ -149,7 +153,11 @@ describe('refuses', () => {
     const { token } = project;
     failure(await send(`{"queries":[{"query":"SELECT 1","query":"SELECT 2"}]}`), 400, 'invalid_json');
     const long = `SELECT ${' '.repeat(LIMITS.sqlBytes)}1`;
-    failure(await service.call('POST', '/sql', { token, body: { query: long } }), 413, 'payload_too_large');
+    const alone = await service.call('POST', '/sql', { token, body: { query: long } });
+    expect(failure(alone, 413, 'payload_too_large').message).toMatch(/^body\.query is larger/);
+    const last = failure(await batch(['INSERT INTO t VALUES (1)', long]), 413, 'payload_too_large');
+    expect(last.message).toMatch(/^body\.queries\.1\.query is larger/);
+    expect(await content()).toEqual([]);
   });
 
   it.each([
@@ -237,6 +245,12 @@ describe('refuses', () => {
 });
 
 describe('protects', () => {
+  it('the inside of Postgres: no error names a file, a line or a routine of it', async () => {
+    const answer = await query('SELECT 1 / 0');
+    refusedByPostgres(answer, '22012');
+    for (const field of ['file', 'line', 'routine', 'source']) expect(answer.body).not.toHaveProperty(field);
+  });
+
   it('a project from the tokens of others', async () => {
     const theirs = { 'neon-connection-string': url('writer', other.token) };
     failure(await query('SELECT * FROM secret', theirs), 400, 'invalid_request');

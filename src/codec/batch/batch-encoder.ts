@@ -10,8 +10,6 @@ import { programOf } from './program.js';
 import { runProgram } from './wasm-encoder.js';
 
 export interface BatchEncoder {
-  /** The bytes of memory that it keeps. */
-  readonly size: number;
   /** @returns null: the checked path must read the batch */
   encode(body: Uint8Array): EncodedBatch | null;
 }
@@ -29,7 +27,6 @@ export function batchEncoder(columns: readonly BatchColumn[], marksDefaults: boo
   const program = programOf(columns, format);
   const withMarks = marksDefaults ? programOf(columns, 'marked') : null;
   return {
-    size: program.bytes.length + (withMarks?.bytes.length ?? 0),
     encode(body) {
       if (!isUtf8(body)) return null;
       return runProgram(program, body) ?? (withMarks === null ? null : runProgram(withMarks, body));

@@ -39,9 +39,7 @@ export class WrongTokens {
     const network = networkOf(address);
     const isOver = (this.wrong.running(network)?.count ?? 0) >= this.limit;
     if (this.asking.of(network) >= QUESTIONS_AT_ONCE) {
-      throw new EngineError('rate_limited', 'Too many unknown tokens from this address are being checked', {
-        retryAfter: 1,
-      });
+      throw new EngineError('rate_limited', 'Too many unknown tokens from this address are being checked');
     }
     if (isOver && this.questions.add(network).count > 1) throw this.refusal(network);
     this.asking.add(network, 1);

@@ -7,11 +7,6 @@ import { EngineError } from '../../contract/errors.js';
 import { type Swept, Sweeper } from './sweeper.js';
 import type { WaitBudget } from './wait-budget.js';
 
-/** Seconds after which a rejected client may retry. */
-const RETRY_AFTER_S = 1;
-
-export const overloaded = (message: string) => new EngineError('overloaded', message, { retryAfter: RETRY_AFTER_S });
-
 interface Options<T> {
   /** Takes the resource if enough of it is free. @returns whether it did */
   readonly tryTake: (project: string, request: T) => boolean;
@@ -33,6 +28,11 @@ export class FairQueue<T> {
   private readonly sweeper = new Sweeper<Waiter<T>>();
 
   constructor(private readonly options: Options<T>) {}
+
+  /** Projects with waiting requests. */
+  projects(): Iterable<string> {
+    return this.waiters.keys();
+  }
 
   /** The waiting requests of a project. */
   waiting(project: string): readonly T[] {
@@ -80,7 +80,7 @@ export class FairQueue<T> {
     return new Promise((resolve, reject) => {
       const leave = (message: string) => {
         this.remove(project, waiter);
-        reject(overloaded(message));
+        reject(new EngineError('overloaded', message));
         // Later requests of the project may need less.
         this.admitNext();
       };

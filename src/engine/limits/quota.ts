@@ -12,9 +12,9 @@ import type { Clock } from './deadline.js';
 /** Bytes of a project's database; null if they are unknown, or it is gone. */
 type MeasureSize = (project: ProjectRow) => Promise<number | null>;
 
-/** While a project is within its quota, a measurement is used for this long and then renewed in the background … */
+/** While a project is within its quota, a measurement older than this is renewed in the background. */
 const RENEW_MS = 2_000;
-/** … except after a longer pause, in which other instances may have written: then requests wait for a new one. */
+/** Requests wait for a new measurement if the last one is older than this: other instances may have written since. */
 const TRUST_MS = 30_000;
 /** While a project is over its quota: another instance, or Postgres's own vacuum, may have freed space. */
 const RECHECK_MS = 500;

@@ -5,7 +5,7 @@
 import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
 import { EngineError } from '../../contract/errors.js';
-import { FairQueue, overloaded } from '../limits/fair-queue.js';
+import { FairQueue } from '../limits/fair-queue.js';
 import type { WaitBudget } from '../limits/wait-budget.js';
 import type { Parsed, ParserReply } from './parser-worker.js';
 
@@ -75,9 +75,9 @@ export class ParserPool {
   }
 
   private async run(text: string): Promise<Parsed> {
-    if (this.closing.signal.aborted) throw overloaded(BUSY);
+    if (this.closing.signal.aborted) throw busy();
     const thread = this.takeIdle() ?? this.startThread();
-    // Not AbortSignal.any, whose signal Node 20 may garbage-collect before it aborts.
+    // Not AbortSignal.any: for each call, Node 20 keeps an entry in its sources, and `closing` lives as long as the pool.
     const { signal: closing } = this.closing;
     const ending = new AbortController();
     const end = () => ending.abort();
@@ -91,7 +91,7 @@ export class ParserPool {
       isReusable = reply.memoryBytes <= KEEP_BYTES;
       return reply.parsed;
     } catch (error) {
-      if (closing.aborted) throw overloaded(BUSY);
+      if (closing.aborted) throw busy();
       throw ending.signal.aborted || isOutOfMemory(error) ? tooComplex() : error;
     } finally {
       clearTimeout(timer);
@@ -140,6 +140,8 @@ export class ParserPool {
 function isOutOfMemory(error: unknown): boolean {
   return error instanceof Error && 'code' in error && error.code === 'ERR_WORKER_OUT_OF_MEMORY';
 }
+
+const busy = () => new EngineError('overloaded', BUSY);
 
 const tooComplex = () =>
   new EngineError('invalid_request', 'The SQL is too long or too deeply nested to be parsed', {

@@ -19,6 +19,13 @@ export interface SplitStatement {
   readonly frees: FreesSpace | null;
 }
 
+interface SplitOptions {
+  /** Parse even a lone statement, to determine `frees`. */
+  readonly tellsFreed?: boolean;
+  /** The field of the request that holds the text, for messages. */
+  readonly field?: string;
+}
+
 /** A lone statement with another first word is never rejected, so it needs no parser. */
 const MAY_BE_REJECTED = new Set(
   'ABORT BEGIN COMMIT COPY END LISTEN PREPARE RELEASE ROLLBACK SAVEPOINT START UNLISTEN'.split(' '),
@@ -44,21 +51,25 @@ export class Splitter {
    * A lone statement is the whole text, untouched. So is a text that the grammar rejects: Postgres itself then reports
    * the error.
    * @param requester waits if the text has to be parsed
-   * @param tellsFreed parse even a lone statement, to determine `frees`
-   * @throws EngineError invalid_request (no statement, too many, U+0000 or lone surrogates, too complex to be parsed),
-   * statement_not_allowed, overloaded
+   * @throws EngineError payload_too_large; invalid_request (no statement, too many, U+0000 or lone surrogates, too
+   * complex to be parsed); statement_not_allowed, overloaded
    */
-  async split(text: string, requester: Requester, tellsFreed = false): Promise<SplitStatement[]> {
-    rejectUnstorable(text);
+  async split(
+    text: string,
+    requester: Requester,
+    { tellsFreed = false, field = '"sql"' }: SplitOptions = {},
+  ): Promise<SplitStatement[]> {
+    rejectTooLong(text, field);
+    rejectUnstorable(text, field);
     const whole = { text, offset: 0, frees: null };
     const keyword = leadingKeyword(text);
-    if (keyword === null) throw noStatement();
+    if (keyword === null) throw noStatement(field);
     if (!tellsFreed && !mayHoldSeveral(text) && !MAY_BE_REJECTED.has(keyword)) return [whole];
 
     const parsed = await this.parsers.parse(text, requester);
     if (parsed.outcome !== 'statements') return [whole];
     const { statements, count } = parsed;
-    if (count === 0) throw noStatement();
+    if (count === 0) throw noStatement(field);
     if (count > LIMITS.statementsPerRequest) throw tooMany(count);
     statements.forEach(({ rejected }, i) => {
       if (rejected === null) return;
@@ -88,12 +99,18 @@ export class Splitter {
   }
 }
 
+function rejectTooLong(text: string, field: string): void {
+  if (Buffer.byteLength(text) > LIMITS.sqlBytes) {
+    throw new EngineError('payload_too_large', `${field} is larger than ${LIMITS.sqlBytes} bytes`);
+  }
+}
+
 /** Postgres's text holds no U+0000, and a lone surrogate has no UTF-8. */
-function rejectUnstorable(text: string): void {
+function rejectUnstorable(text: string, field: string): void {
   if (unstorable(text) !== undefined) {
     throw new EngineError(
       'invalid_request',
-      '"sql" contains U+0000 or a lone surrogate, which Postgres text cannot hold',
+      `${field} contains U+0000 or a lone surrogate, which Postgres text cannot hold`,
     );
   }
 }
@@ -115,6 +132,6 @@ function tooMany(count: number): EngineError {
   );
 }
 
-function noStatement(): EngineError {
-  return new EngineError('invalid_request', '"sql" contains no statement: only white space, comments or semicolons');
+function noStatement(field: string): EngineError {
+  return new EngineError('invalid_request', `${field} contains no statement: only white space, comments or semicolons`);
 }

@@ -4,6 +4,7 @@ import { rowEncoder } from '../../codec/index.js';
 import type { Answered, IdempotencyKey } from '../write/idempotency.js';
 import type { Project } from '../project.js';
 import { isConstantQuery, runConstantQuery } from './constant-query.js';
+import { RowCollector } from './row-collector.js';
 import { runSql } from './run-sql.js';
 import { type CollectRequest, columnsJson, type SqlResult, sqlResult } from './sql-result.js';
 import { collectRows, type DescribedStatement } from './statement.js';
@@ -39,6 +40,7 @@ async function collect(
 ): Promise<SqlResult> {
   const { session, columns, text } = described;
   const encoder = rowEncoder(columns ?? [], 'list', rowMode, numbers);
-  const { rows, tag } = await collectRows(project, described, encoder, maxRows, maxBytes);
+  const rows = new RowCollector(encoder, maxRows, maxBytes);
+  const tag = await collectRows(project, described, rows);
   return sqlResult(text, tag, columns === null ? null : rows, await columnsJson(session, columns));
 }

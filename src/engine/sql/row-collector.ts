@@ -10,6 +10,9 @@ import { messageSize, MessageTooLarge, type RowTaker } from '../../pg/index.js';
 const STEP_GROWTH = 32;
 const STEP_BYTES = 4 * 1024 * 1024;
 
+/** Rows of the first step: enough to learn the length of a row. */
+const FIRST_STEP = 16;
+
 /** Encodes rows until a cap is reached, then only records that there were more. */
 export class RowCollector {
   /** Rows kept. */
@@ -47,6 +50,11 @@ export class RowCollector {
     return rows.end;
   };
 
+  /** The format codes in which to fetch the rows. */
+  get formats(): RowEncoder['formats'] {
+    return this.encoder.formats;
+  }
+
   /** Bytes of the rows, without the comma before the first. */
   get length(): number {
     return Math.max(0, this.bytes.length - 1);
@@ -59,9 +67,13 @@ export class RowCollector {
     return this.reported - before;
   }
 
-  /** The number of rows for the next step, estimated from the rows so far: one more than the caps allow, to learn whether there is one. */
+  /**
+   * The number of rows for the next step. After the first, it is estimated from the rows so far: one more than the caps
+   * allow, to learn whether there is one.
+   */
   nextStep(): number {
     const { length } = this;
+    if (this.seen === 0) return Math.min(FIRST_STEP, this.maxRows);
     const byBytes = this.count === 0 ? 1 : Math.min(this.maxBytes - length, STEP_BYTES) / (length / this.count);
     return Math.floor(Math.min(this.maxRows - this.count, byBytes, this.count * STEP_GROWTH)) + 1;
   }

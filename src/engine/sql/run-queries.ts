@@ -7,11 +7,14 @@ import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { type FieldDescription, PostgresError, readCommandTag } from '../../pg/index.js';
 import type { Project } from '../project.js';
+import { RowCollector } from './row-collector.js';
 import { overQuotaFor, runStatements, type SqlWork } from './run-sql.js';
 import { type BoundStatement, collectRows, type DescribedStatement } from './statement.js';
 
 export interface Query {
   readonly text: string;
+  /** The field that holds the text, for messages. */
+  readonly field: string;
   readonly params: readonly JsonNode[];
 }
 
@@ -49,7 +52,8 @@ export async function runQueries(project: Project, request: QueriesRequest): Pro
     const fields = described.columns ?? [];
     bytesLeft -= fields.reduce((sum, { name }) => sum + FIELD_BYTES + name.length, 0);
     const encoder = rowEncoder(fields, 'list', request.rowMode, request.asText ? 'text' : undefined);
-    const { rows, tag } = await collectRows(project, described, encoder, MAX_ROWS, bytesLeft);
+    const rows = new RowCollector(encoder, MAX_ROWS, bytesLeft);
+    const tag = await collectRows(project, described, rows);
     if (tag === null || rows.truncated || bytesLeft < 0) throw tooLarge();
     bytesLeft -= rows.length;
     const { type, count = null } = readCommandTag(tag);
@@ -59,7 +63,8 @@ export async function runQueries(project: Project, request: QueriesRequest): Pro
   };
   const overQuota = await overQuotaFor(project, request);
   const statements = await statementsOf(project, request, overQuota !== null);
-  return (await runStatements(project, request, statements, overQuota, fetchResult)).answer;
+  const { answer } = await runStatements(project, { work: request, statements, overQuota, fetchResult, kept: null });
+  return answer;
 }
 
 /**
@@ -68,8 +73,8 @@ export async function runQueries(project: Project, request: QueriesRequest): Pro
 async function statementsOf(project: Project, request: QueriesRequest, tellsFreed: boolean): Promise<BoundStatement[]> {
   const requester = { project: project.name, budget: project.waitBudget, signal: request.signal };
   const statements: BoundStatement[] = [];
-  for (const { text, params } of request.queries) {
-    const [only, ...others] = await project.splitter.split(text, requester, tellsFreed);
+  for (const { text, field, params } of request.queries) {
+    const [only, ...others] = await project.splitter.split(text, requester, { tellsFreed, field });
     const isOne = only !== undefined && others.length === 0;
     statements.push({ params, ...(isOne ? only : { text, offset: 0, frees: null }) });
   }

@@ -5,18 +5,20 @@
 import { EngineError } from '../../contract/errors.js';
 import type { Schema } from '../../contract/schema.js';
 import type { JsonNode } from '../../codec/index.js';
-import { BEGIN, fixed, ROLLBACK, type Statement } from '../../pg/index.js';
+import { BEGIN, fixed, ROLLBACK, SQLSTATE, type Statement } from '../../pg/index.js';
 import { moving } from '../../tenancy/fence.js';
 import type { Answered, IdempotencyKey } from '../write/idempotency.js';
 import { queryTimeout } from '../limits/deadline.js';
 import type { Project } from '../project.js';
-import type { OverQuota } from '../limits/quota.js';
+import type { OverQuota, QuotaImpact } from '../limits/quota.js';
 import type { Rehearsal } from '../database/rehearsal.js';
 import { commitAndReset, isUnknown, outcomeUnknown } from '../write/transaction.js';
 import { runWrite, type Write } from '../write/write.js';
 import { QuotaGuard } from './quota-guard.js';
-import { mainKeyword, mayChangeRights } from '../parser/keywords.js';
-import { cannotRehearse, impactOf, located, needsNoTransaction, noPlaceForKey, restoreEncoding } from './sql-rules.js';
+import { leadingKeyword, mainKeyword, mayChangeRights } from '../parser/keywords.js';
+import type { SplitStatement } from '../parser/splitter.js';
+import { restoreEncoding } from './client-encoding.js';
+import { located } from './located-error.js';
 import { type BoundStatement, describe, type DescribedStatement } from './statement.js';
 
 /** How statements of free SQL run. */
@@ -67,37 +69,38 @@ export async function runSql<T, Stored = never>(
   const { sql, params, signal } = request;
   const overQuota = await overQuotaFor(project, request);
   const requester = { project: project.name, budget: project.waitBudget, signal };
-  const statements = await project.splitter.split(sql, requester, overQuota !== null);
-  if (params.length > 0 && statements.length > 1) {
+  const split = await project.splitter.split(sql, requester, { tellsFreed: overQuota !== null });
+  if (params.length > 0 && split.length > 1) {
     throw new EngineError('invalid_request', '"params" can be used only with a single statement');
   }
-  const bound = statements.map((statement) => ({ params, ...statement }));
-  return runStatements(project, request, bound, overQuota, fetchResult, kept);
+  const statements = split.map((statement) => ({ params, ...statement }));
+  return runStatements(project, { work: request, statements, overQuota, fetchResult, kept });
 }
 
 /** Whether the project is over its disk quota, if the request could write. @throws EngineError database_unavailable */
 export const overQuotaFor = (project: Project, { readOnly }: SqlWork): Promise<OverQuota | null> | null =>
   readOnly ? null : project.overQuota();
 
-/**
- * {@link runSql} for statements that have already been split.
- * @param overQuota null: the project is within its quota; otherwise `frees` of each statement must be known
- */
-export async function runStatements<T, Stored = never>(
+/** Statements that have already been split, and what becomes of their results. */
+interface StatementsToRun<T, Stored> {
+  readonly work: SqlWork;
+  readonly statements: readonly BoundStatement[];
+  /** null: the project is within its quota; otherwise `frees` of each statement must be known. */
+  readonly overQuota: OverQuota | null;
+  readonly fetchResult: FetchResult<T>;
+  /** null: the request has no key. */
+  readonly kept: KeptUnderKey<T, Stored> | null;
+}
+
+/** {@link runSql} for statements that have already been split. */
+export const runStatements = <T, Stored = never>(
   project: Project,
-  request: SqlWork,
-  statements: readonly BoundStatement[],
-  overQuota: OverQuota | null,
-  fetchResult: FetchResult<T>,
-  kept: KeptUnderKey<T, Stored> | null = null,
-): Promise<Answered<T[]>> {
-  if (kept === null && mayReadWhileMoving(project, request, statements)) {
-    const asReader = { ...request, readOnly: true, allRows: true };
-    return runStatements(project, asReader, statements, null, fetchResult).catch((error: unknown) => {
-      throw error instanceof EngineError && error.code === 'permission_denied' ? moving() : error;
-    });
-  }
-  const { readOnly, timeoutMs, signal } = request;
+  run: StatementsToRun<T, Stored>,
+): Promise<Answered<T[]>> => (mayReadWhileMoving(project, run) ? readWhileMoving(project, run) : runOnce(project, run));
+
+async function runOnce<T, Stored>(project: Project, run: StatementsToRun<T, Stored>): Promise<Answered<T[]>> {
+  const { work, statements, overQuota, kept } = run;
+  const { readOnly, timeoutMs, signal } = work;
   const guard = overQuota === null ? null : new QuotaGuard(overQuota, statements);
   const options = {
     pool: readOnly ? 'sql-read' : 'sql-write',
@@ -106,13 +109,11 @@ export async function runStatements<T, Stored = never>(
     responseSchema: kept?.schema ?? NO_RESPONSE,
     // The guard enforces the quota: statements that free space may run beyond it.
     grows: false,
-    begin: beginOf(request),
+    begin: beginOf(work),
     impact: guard?.impact ?? impactOf(statements),
   } as const;
   const outcome = await runWrite(project, options, async (write) => {
-    const { rehearsal } = project;
-    const store = (results: readonly T[]) => (kept === null ? [] : write.responseRow(kept.store(results)));
-    const answer = await new Transaction({ request, rehearsal, statements, guard, write, fetchResult, store }).run();
+    const answer = await new Transaction(run, project.rehearsal, guard, write).run();
     if (!readOnly && statements.some(({ text }) => mayChangeRights(text))) project.recheckRights(write.lease);
     return { answer, replayed: false } as const;
   });
@@ -123,16 +124,34 @@ export async function runStatements<T, Stored = never>(
  * The writer may not log in during a move. Queries are tried as the reader: Postgres refuses those that turn out to
  * write.
  */
-const mayReadWhileMoving = (
+const mayReadWhileMoving = <T, Stored>(
   { isFenced, rehearsal }: Project,
-  { readOnly, modes }: SqlWork,
-  statements: readonly BoundStatement[],
+  { work, statements, kept }: StatementsToRun<T, Stored>,
 ): boolean =>
   isFenced &&
-  !readOnly &&
-  modes === undefined &&
+  !work.readOnly &&
+  work.modes === undefined &&
   rehearsal === null &&
+  kept === null &&
   statements.every(({ text }) => mainKeyword(text) === 'SELECT');
+
+async function readWhileMoving<T, Stored>(
+  project: Project,
+  { work: { timeoutMs, signal }, statements, fetchResult }: StatementsToRun<T, Stored>,
+): Promise<Answered<T[]>> {
+  const work = { readOnly: true, allRows: true, timeoutMs, signal };
+  try {
+    return await runOnce(project, { work, statements, overQuota: null, fetchResult, kept: null });
+  } catch (error) {
+    throw error instanceof EngineError && error.code === 'permission_denied' ? moving() : error;
+  }
+}
+
+/** Statements that write new files for tables or indexes before removing the old ones. */
+const REWRITING = new Set(['CLUSTER', 'REINDEX', 'VACUUM']);
+
+const impactOf = (statements: readonly SplitStatement[]): QuotaImpact =>
+  statements.every(({ text }) => REWRITING.has(leadingKeyword(text) ?? '')) ? 'rewrites' : 'writes';
 
 /**
  * The first query of a READ ONLY transaction is ours: after it, Postgres rejects SET TRANSACTION READ WRITE (Postgres
@@ -148,26 +167,23 @@ function beginOf({ readOnly, modes = readOnly ? ['READ ONLY'] : [], allRows }: S
   return [begin, ...(allRows ? [ROW_SECURITY_OFF] : []), ...(readOnly ? [FIRST_QUERY] : [])];
 }
 
-interface TransactionParts<T> {
-  readonly request: SqlWork;
-  /** null: the request's changes are kept. */
-  readonly rehearsal: Rehearsal | null;
-  readonly statements: readonly BoundStatement[];
-  /** null: the project is within its quota. */
-  readonly guard: QuotaGuard | null;
-  readonly write: Write;
-  readonly fetchResult: FetchResult<T>;
-  /** Store the results under the key, if there is one. */
-  readonly store: (results: readonly T[]) => readonly Statement[];
-}
-
 /** The statements of one request, on one connection. */
-class Transaction<T> {
-  constructor(private readonly parts: TransactionParts<T>) {}
+class Transaction<T, Stored> {
+  /**
+   * @param rehearsal null: the request's changes are kept
+   * @param guard null: the project is within its quota
+   */
+  constructor(
+    private readonly parts: StatementsToRun<T, Stored>,
+    private readonly rehearsal: Rehearsal | null,
+    private readonly guard: QuotaGuard | null,
+    private readonly write: Write,
+  ) {}
 
   /** @throws EngineError as {@link runSql} */
   async run(): Promise<T[]> {
-    const { statements, guard, write, request, rehearsal } = this.parts;
+    const { statements, work } = this.parts;
+    const { guard, write } = this;
     const results: T[] = [];
     try {
       for (const [i, statement] of statements.entries()) {
@@ -179,11 +195,11 @@ class Transaction<T> {
       }
     } catch (error) {
       const [only] = statements;
-      const { readOnly, modes } = request;
+      const { readOnly, modes } = work;
       const isAlone = statements.length === 1 && modes === undefined && !readOnly;
       if (!isAlone || only === undefined || !needsNoTransaction(error, only)) throw error;
       if (write.hasKey) throw noPlaceForKey(error);
-      if (rehearsal !== null) throw cannotRehearse(error);
+      if (this.rehearsal !== null) throw cannotRehearse(error);
       return this.outsideTransaction(only);
     }
     await this.end(results);
@@ -196,12 +212,12 @@ class Transaction<T> {
     isLast: boolean,
     inTransaction = true,
   ): Promise<T> {
-    const { guard, fetchResult, write } = this.parts;
-    const { clock, lease } = write;
+    const { guard } = this;
+    const { clock, lease } = this.write;
     const { session } = lease;
     try {
       const described = await describe(session, statement, before, { clock, isLast, inTransaction });
-      const result = await fetchResult(described);
+      const result = await this.parts.fetchResult(described);
       await restoreEncoding(session, described);
       return result;
     } catch (error) {
@@ -212,9 +228,8 @@ class Transaction<T> {
 
   /** For a statement that Postgres has rejected inside a transaction. */
   private async outsideTransaction(only: BoundStatement): Promise<T[]> {
-    const { guard, write } = this.parts;
-    const { session } = write.lease;
-    await session.run([ROLLBACK, ...(guard?.outside(only) ?? [])]);
+    const { session } = this.write.lease;
+    await session.run([ROLLBACK, ...(this.guard?.outside(only) ?? [])]);
     try {
       return [await this.execute(only, [], true, false)];
     } catch (error) {
@@ -223,10 +238,37 @@ class Transaction<T> {
   }
 
   private end(results: readonly T[]): Promise<unknown> {
-    const { request, rehearsal, guard, write, store } = this.parts;
+    const { work, kept } = this.parts;
+    const { guard, rehearsal, write } = this;
     const { session } = write.lease;
     if (guard?.readsOnly) return guard.endReads(session);
-    if (request.readOnly) return session.run([ROLLBACK], { reset: true });
-    return commitAndReset(session, store(results), write.hasKey, rehearsal);
+    if (work.readOnly) return session.run([ROLLBACK], { reset: true });
+    const row = kept === null ? [] : write.responseRow(kept.store(results));
+    return commitAndReset(session, row, write.hasKey, rehearsal);
   }
 }
+
+/**
+ * First words of the statements that Postgres runs only outside a transaction. The project's code may raise the same
+ * SQLSTATE, but not from one of these.
+ */
+const OUTSIDE_A_TRANSACTION = new Set(['ALTER', 'CLUSTER', 'CREATE', 'DISCARD', 'DROP', 'REINDEX', 'VACUUM']);
+
+const needsNoTransaction = (error: unknown, { text }: SplitStatement): boolean =>
+  error instanceof EngineError &&
+  error.postgres?.sqlstate === SQLSTATE.ACTIVE_SQL_TRANSACTION &&
+  OUTSIDE_A_TRANSACTION.has(leadingKeyword(text) ?? '');
+
+const noPlaceForKey = (cause: unknown) =>
+  new EngineError(
+    'statement_not_allowed',
+    'Postgres runs this statement only outside a transaction, so an Idempotency-Key cannot be stored with it',
+    { cause, hint: 'Send it without an Idempotency-Key.' },
+  );
+
+const cannotRehearse = (cause: unknown) =>
+  new EngineError(
+    'statement_not_allowed',
+    'Postgres runs this statement only outside a transaction, so it cannot be rehearsed',
+    { cause },
+  );

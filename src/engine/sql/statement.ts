@@ -2,15 +2,15 @@
  * One statement of free SQL: it is parsed and described, then its rows are fetched and encoded as JSON as they arrive.
  * Rows beyond the caps are not fetched from Postgres (contract section 7).
  */
-import { encodeParameters, type JsonNode, type RowEncoder } from '../../codec/index.js';
+import { encodeParameters, type JsonNode } from '../../codec/index.js';
 import { callerSql, type Described, type Session, type Statement } from '../../pg/index.js';
 import type { Clock } from '../limits/deadline.js';
 import type { Project } from '../project.js';
 import { mainKeyword, MODIFYING } from '../parser/keywords.js';
 import { textTypesOf } from './own-types.js';
-import { RowCollector } from './row-collector.js';
+import type { RowCollector } from './row-collector.js';
 import type { SplitStatement } from '../parser/splitter.js';
-import { rejectOtherEncoding } from './sql-rules.js';
+import { rejectOtherEncoding } from './client-encoding.js';
 
 /** A statement with the values of its parameters. */
 export interface BoundStatement extends SplitStatement {
@@ -53,37 +53,28 @@ export async function describe(
 }
 
 /**
- * The rows of a statement as JSON, up to the caps.
- * @returns the rows, with the command tag, or null if they were cut off before the statement ended
+ * Collects the rows of a statement, up to the caps.
+ * @returns the command tag, or null if the rows were cut off before the statement ended
  * @throws PostgresError, ConnectionLost, MessageTooLarge; EngineError statement_not_allowed
  */
 export async function collectRows(
   project: Project,
   described: DescribedStatement,
-  encoder: RowEncoder,
-  maxRows: number,
-  maxBytes: number,
-): Promise<{ rows: RowCollector; tag: string | null }> {
-  const rows = new RowCollector(encoder, maxRows, maxBytes);
-  const tag = await fetchInSteps(project, described, encoder.formats, rows, maxRows);
+  rows: RowCollector,
+): Promise<string | null> {
+  const tag = await fetchInSteps(project, described, rows);
   for (const bytes of rows.bytes.buffers) rejectOtherEncoding(bytes);
-  return { rows, tag };
+  return tag;
 }
 
-/** Rows of the first step: enough to learn the length of a row. */
-const FIRST_STEP = 16;
-
-/** @returns the command tag, or null if the rows were cut off before the statement ended */
 async function fetchInSteps(
   project: Project,
   { session, clock, columns, params, inTransaction, text }: DescribedStatement,
-  formats: readonly number[],
   rows: RowCollector,
-  maxRows: number,
 ): Promise<string | null> {
   // Outside a transaction, the portal ends with its first step.
-  const step = inTransaction && columns !== null ? Math.min(FIRST_STEP, maxRows) : 0;
-  let tag = await session.fetch(params, formats, step, rows.takeRows);
+  const step = inTransaction && columns !== null ? rows.nextStep() : 0;
+  let tag = await session.fetch(params, rows.formats, step, rows.takeRows);
   while (tag === null && !rows.truncated) {
     const pause = project.throttle(rows.newBytes());
     if (pause !== undefined) {

@@ -12,8 +12,8 @@ import {
 } from '../../codec/index.js';
 import { messageSize, readCommandTag, type RowTaker } from '../../pg/index.js';
 import type { Project } from '../project.js';
+import { rejectOtherEncoding } from './client-encoding.js';
 import { runSql, type SqlRequest } from './run-sql.js';
-import { rejectOtherEncoding } from './sql-rules.js';
 import type { DescribedStatement } from './statement.js';
 
 export type StreamFormat = 'ndjson' | 'csv';

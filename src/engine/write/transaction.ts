@@ -70,6 +70,6 @@ export function outcomeUnknown(cause: unknown, hasKey: boolean): EngineError {
     cause instanceof CommitNotReplicated ? cause.message : 'The connection to Postgres was lost during the commit';
   return new EngineError('outcome_unknown', `${what}: ${advice}`, {
     cause,
-    retryAfter: hasKey ? 1 : null,
+    ...(hasKey ? {} : { retryAfter: null }),
   });
 }

@@ -1,15 +1,13 @@
-/** Helpers of handlers: they read a call's path, query and headers, and build answers. */
+/** What handlers read from a call: its project, key, path, query and times. */
 import type { FastifyRequest } from 'fastify';
 import { EngineError } from '../../contract/errors.js';
-import { LIMITS } from '../../contract/limits.js';
 import { NAME_PATTERN, PROJECT_NAME_PATTERN } from '../../contract/names.js';
 import { DOCUMENTED, Type } from '../../contract/schema.js';
 import type { NowQuery } from '../../contract/wire/projects.js';
 import { type IdempotencyKey, idempotencyKey } from '../../engine/write/idempotency.js';
 import type { Project } from '../../engine/project.js';
-import type { Rehearsal } from '../../engine/database/rehearsal.js';
 import { checkTableInPath } from '../../engine/schema/definition.js';
-import type { Answer, Call } from './route.js';
+import type { Call } from './route.js';
 
 /** The project of the caller, on routes that need a scope, which no admin token has. */
 export function projectOf({ request }: Call): Project {
@@ -62,12 +60,6 @@ export const ProjectInPath = Type.Object({
   project: Type.String({ [DOCUMENTED]: { pattern: PROJECT_NAME_PATTERN } }),
 });
 
-/** @param field of the request, for the message. @throws EngineError payload_too_large */
-export function requireSqlSize(sql: string, field = '"sql"'): void {
-  if (Buffer.byteLength(sql) <= LIMITS.sqlBytes) return;
-  throw new EngineError('payload_too_large', `${field} is larger than ${LIMITS.sqlBytes} bytes`);
-}
-
 /** The project that an administrator names. */
 export const projectInPath = ({ request }: Call): string => (request.params as { project: string }).project;
 
@@ -84,20 +76,4 @@ export function timeOf(field: string, text: string): Date {
   const time = new Date(text);
   if (Number.isNaN(time.getTime())) throw new EngineError('invalid_request', `"${field}" is not a valid time`);
   return time;
-}
-
-/** @param replayed the answer is that of an earlier request with the same Idempotency-Key */
-export const answered = (body: NonNullable<Answer['body']>, replayed: boolean): Answer =>
-  replayed ? { body, headers: { 'idempotency-replayed': 'true' } } : { body };
-
-/** The answer, with a report of what the request would have done. */
-export function rehearsedAnswer(answer: Answer, { impact }: Rehearsal): Answer {
-  const { body } = answer;
-  const more = { dry_run: true, impact };
-  if (body === null) throw new Error('A rehearsal cannot be streamed');
-  if (typeof body === 'object' && !Array.isArray(body)) return { ...answer, body: { ...body, ...more } };
-  // The answer of free SQL is one JSON object, as text or in pieces.
-  const pieces = typeof body === 'string' ? [Buffer.from(body)] : (body as readonly Buffer[]);
-  const last = pieces.at(-1)?.subarray(0, -1) ?? Buffer.alloc(0);
-  return { ...answer, body: [...pieces.slice(0, -1), last, Buffer.from(`,${JSON.stringify(more).slice(1)}`)] };
 }

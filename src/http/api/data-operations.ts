@@ -11,7 +11,8 @@ import { insertRecords } from '../../engine/insert/insert.js';
 import { rowsChanged } from '../../engine/insert/insert-answer.js';
 import type { UpsertRule } from '../../engine/insert/upsert.js';
 import { decodeBody } from '../body.js';
-import { answered, keyOver, projectOf, TableInPath, tableInPath } from './call.js';
+import { answered } from '../response/answer.js';
+import { keyOver, projectOf, TableInPath, tableInPath } from './call.js';
 import type { Operation } from './route.js';
 
 /** Of everything that changes records. */

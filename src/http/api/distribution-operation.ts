@@ -2,7 +2,8 @@
 import * as wire from '../../contract/wire/distribution.js';
 import { IdempotencyHeaders } from '../../contract/wire/idempotency.js';
 import { distributeTable } from '../../engine/schema/distribution.js';
-import { answered, projectOf, TableInPath, tableInPath } from './call.js';
+import { answered } from '../response/answer.js';
+import { projectOf, TableInPath, tableInPath } from './call.js';
 import { type Operation, succeeds } from './route.js';
 import { changeOptions, GROWING_ERRORS } from './schema-operations.js';
 

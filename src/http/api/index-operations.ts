@@ -3,7 +3,8 @@ import { counted } from '../../contract/message-text.js';
 import { IdempotencyHeaders } from '../../contract/wire/idempotency.js';
 import * as wire from '../../contract/wire/indexes.js';
 import { createIndex, dropIndex, listIndexes } from '../../engine/schema/indexes.js';
-import { answered, IndexInPath, indexInPath, projectOf, TableInPath, tableInPath } from './call.js';
+import { answered } from '../response/answer.js';
+import { IndexInPath, indexInPath, projectOf, TableInPath, tableInPath } from './call.js';
 import { type Operation, succeeds } from './route.js';
 import { changeOptions, GROWING_ERRORS, schemaLimits, SCHEMA_ERRORS } from './schema-operations.js';
 

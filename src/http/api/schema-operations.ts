@@ -12,7 +12,8 @@ import type { ColumnDefinition } from '../../engine/schema/definition.js';
 import { alterTable, createTable, dropTable, readSchema, readTable } from '../../engine/schema/tables.js';
 import type { Table } from '../../engine/catalog/catalog.js';
 import { memberOf } from '../body.js';
-import { answered, ColumnInPath, columnInPath, keyInHeader, projectOf, TableInPath, tableInPath } from './call.js';
+import { answered } from '../response/answer.js';
+import { ColumnInPath, columnInPath, keyInHeader, projectOf, TableInPath, tableInPath } from './call.js';
 import { type Call, type Operation, succeeds } from './route.js';
 
 const TABLE_EXAMPLE = {

@@ -8,7 +8,8 @@ import { boundedRead, type ServedBy } from '../../engine/sql/bounded-read.js';
 import { collectSql } from '../../engine/sql/collect-sql.js';
 import type { CollectRequest } from '../../engine/sql/sql-result.js';
 import { requireScope, runsAsReader } from '../admission.js';
-import { answered, keyInHeader, projectOf, requireSqlSize } from './call.js';
+import { answered } from '../response/answer.js';
+import { keyInHeader, projectOf } from './call.js';
 import { RECORD_ERRORS } from './data-operations.js';
 import type { Call, Operation } from './route.js';
 import { sqlResponse, streamResponse, streamFormat } from '../response/sql-response.js';
@@ -107,14 +108,13 @@ function atItsPlace<T>(call: Call, readOnly: boolean, run: (place: Project) => P
   return boundedRead(own, position === undefined ? undefined : String(position), runAt, () => reply.raw.headersSent);
 }
 
-/** @throws EngineError insufficient_scope; payload_too_large */
+/** @throws EngineError insufficient_scope */
 function requestOf(call: Call): CollectRequest {
   const { request, caller, signal } = call;
   const body = request.body as wire.SqlBody;
   const readOnly = runsAsReader(caller, body.read_only);
   request.context.sql = { text: body.sql, readOnly };
   requireScope(caller, readOnly ? 'sql:read' : 'sql:write');
-  requireSqlSize(body.sql);
   return {
     sql: body.sql,
     params: request.context.data,

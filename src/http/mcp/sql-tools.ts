@@ -5,8 +5,9 @@ import { SqlAnswer } from '../../contract/wire/sql.js';
 import { collectSql } from '../../engine/sql/collect-sql.js';
 import type { SqlResult } from '../../engine/sql/sql-result.js';
 import type { JsonNode } from '../../codec/index.js';
-import { projectOf, rehearsedAnswer, requireSqlSize } from '../api/call.js';
+import { projectOf } from '../api/call.js';
 import type { Answer, Call } from '../api/route.js';
+import { rehearsedAnswer } from '../response/answer.js';
 import { sqlResponse } from '../response/sql-response.js';
 import { ResultSchema, toolResult, type ToolResult } from './tool-results.js';
 import { REHEARSAL, tool } from './tool.js';
@@ -79,9 +80,8 @@ interface Given {
   readOnly: boolean;
 }
 
-/** @throws EngineError payload_too_large, and as `collectSql` */
+/** @throws EngineError as `collectSql` */
 async function run(call: Call, given: Given, params: JsonNode | undefined): Promise<SqlResult[]> {
-  requireSqlSize(given.sql);
   const { answer } = await collectSql(projectOf(call), {
     sql: given.sql,
     params: params?.kind === 'array' ? params.items : [],

@@ -4,14 +4,13 @@ import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { quoted } from '../../contract/message-text.js';
 import type { Query } from '../../engine/sql/run-queries.js';
-import { requireSqlSize } from '../api/call.js';
 
 interface NeonBody {
   readonly queries: readonly Query[];
   readonly isBatch: boolean;
 }
 
-/** @throws EngineError invalid_json, invalid_request, payload_too_large */
+/** @throws EngineError invalid_json, invalid_request */
 export function readNeonBody(bytes: Uint8Array): NeonBody {
   const body = readDataBody(bytes);
   const { queries } = membersOf(body, 'body', ['query', 'params', 'queries']);
@@ -33,9 +32,8 @@ export function readNeonBody(bytes: Uint8Array): NeonBody {
 function readQuery(node: JsonNode, place: string): Query {
   const { query, params } = membersOf(node, place, ['query', 'params']);
   if (query?.kind !== 'string') throw wrong(`${place}.query must be a string`);
-  requireSqlSize(query.value, `${place}.query`);
   if (params !== undefined && params.kind !== 'array') throw wrong(`${place}.params must be an array`);
-  return { text: query.value, params: params?.items ?? [] };
+  return { text: query.value, field: `${place}.query`, params: params?.items ?? [] };
 }
 
 /** @throws EngineError invalid_request for anything but an object whose keys are all in the list */

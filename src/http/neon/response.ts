@@ -43,7 +43,8 @@ const REFUSALS: ReadonlySet<ErrorCode> = new Set([
 
 /**
  * An error of Postgres about a statement is a 400 with its own fields (Postgres manual 54.8) in addition to those of
- * every failure. Other errors get the SQLSTATE that Postgres would use.
+ * every failure, but without its place in Postgres's sources (contract section 1). Other errors get the SQLSTATE that
+ * Postgres would use.
  */
 export function neonFailure(error: EngineError, body: ErrorBody): ErrorBody {
   const { code, postgres } = error;
@@ -53,17 +54,23 @@ export function neonFailure(error: EngineError, body: ErrorBody): ErrorBody {
     const { status } = code === 'query_timeout' ? ERROR_CODES.sql_error : body;
     return { ...body, status, ...{ severity: 'ERROR', code: sqlstateOf(code) } };
   }
-  const { hint: _, source: file, internalPosition, ...fields } = cause.fields;
+  const { detail, internalPosition, internalQuery, where, schema, table, column, dataType, constraint } = cause.fields;
   // The position in the query that was sent.
   const { position } = postgres;
   return {
     ...body,
     status: ERROR_CODES.sql_error.status,
-    ...fields,
     severity: cause.severity,
     code: postgres.sqlstate,
+    detail,
     position: position === undefined ? undefined : String(position),
     internalPosition: internalPosition === undefined ? undefined : String(internalPosition),
-    file,
+    internalQuery,
+    where,
+    schema,
+    table,
+    column,
+    dataType,
+    constraint,
   } as ErrorBody;
 }

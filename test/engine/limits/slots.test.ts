@@ -118,8 +118,24 @@ describe('refuses', () => {
     const started = performance.now();
     const error = await refusalOf(acquire(slots, 'a', 'typed'));
     expect(error).toMatchObject({ code: 'overloaded', status: 503 });
-    expect(error.retryAfter).toBeGreaterThan(0);
+    expect(error.retryAfter, 'null would leave Retry-After out').toBeUndefined();
     expect(performance.now() - started).toBeLessThan(1_000);
+    expect(totalOf(slots)).toEqual({ running: 8, waiting: 64 });
+  });
+
+  it('no more than that, however long it has been refusing', async () => {
+    const slots = slotsWith();
+    const [first] = await Promise.all(times(8, () => acquire(slots, 'a', 'typed')));
+    const waiting = times(64, () => acquire(slots, 'a', 'typed'));
+    waiting.forEach((promise) => void promise.catch(() => {}));
+    for (const pause of [600, 600, 0]) {
+      await refusalOf(acquire(slots, 'a', 'typed'));
+      await sleep(pause);
+    }
+    first?.();
+    await settled();
+    expect(totalOf(slots)).toEqual({ running: 8, waiting: 63 });
+    void acquire(slots, 'a', 'typed').catch(() => {});
     expect(totalOf(slots)).toEqual({ running: 8, waiting: 64 });
   });
 

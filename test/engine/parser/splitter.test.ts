@@ -48,7 +48,7 @@ afterAll(() => splitter.close());
 describe('works', () => {
   it('tells which statements free disk space, if asked', async () => {
     const freed = async (text: string) =>
-      (await splitter.split(text, asker('alpha'), true)).map((found) => found.frees);
+      (await splitter.split(text, asker('alpha'), { tellsFreed: true })).map((found) => found.frees);
     expect(await freed('DELETE FROM a; TRUNCATE a; WITH d AS (DELETE FROM a RETURNING b) SELECT b FROM d')).toEqual(
       Array(3).fill('delete'),
     );
@@ -251,6 +251,15 @@ describe('refuses', () => {
       message: 'The SQL text contains 101 statements; a request allows at most 100',
     });
     expect((await refused('SELECT 1;'.repeat(100_000))).message).toMatch(/100000 statements/);
+  });
+
+  it('a text of more than 1 MiB, counted in bytes', async () => {
+    const longest = `SELECT '${'é'.repeat((MIB - 10) / 2)}' `;
+    expect(await split(longest)).toHaveLength(1);
+    expect(await refused(`${longest} `)).toMatchObject({
+      code: 'payload_too_large',
+      message: '"sql" is larger than 1048576 bytes',
+    });
   });
 
   it('U+0000 and lone surrogates, but not surrogate pairs', async () => {
