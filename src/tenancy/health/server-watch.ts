@@ -1,6 +1,6 @@
 /** Checks at intervals whether added servers and replicas answer, while they belong to the installation. */
 import type { Pool } from '../../pg/index.js';
-import { addedServer, type ServerRow, type ServerRows } from '../server-rows.js';
+import { addedServer, type ServerRow, type ServerRows } from '../control/server-rows.js';
 import type { Servers } from '../servers.js';
 import type { Server } from '../tenancy.js';
 import { HealthCheck } from './health-check.js';
