@@ -1,4 +1,4 @@
-/** The engine as one object: HTTP, the Postgres port and the commands use nothing else. */
+/** The parts of a running engine. Operations are functions that take the `Project` from `admit`. */
 import type { Installation } from '../backup/installation.js';
 import type { AddedServer } from '../tenancy/placement.js';
 import type { ProjectRow } from '../tenancy/control/control-rows.js';
