@@ -136,7 +136,7 @@ export async function alterTable(
     () => checkComment(comment),
   );
   const { schema } = project;
-  return schemaChange(project, options, AlteredTable, 'comment', async ({ lease, begin, commit }) => {
+  return schemaChange(project, options, AlteredTable, 'keeps size', async ({ lease, begin, commit }) => {
     const { session } = lease;
     const shape = await lockForChange(lease, begin, schema, table);
     const changes: Statement[] = comment === undefined ? [] : [commentOnTable(schema, table, comment)];
@@ -166,9 +166,9 @@ export function dropTable(project: Project, name: string, options: ChangeOptions
 }
 
 /** The definition of a new column for CREATE TABLE or ALTER TABLE. */
-export function definitionOf({ name, type, unique, notNull, preset }: NewColumn): Fragment {
+export function definitionOf({ name, type, unique, notNull, defaultValue }: NewColumn): Fragment {
   const rules = [
-    ...(preset === null ? [] : [sql` DEFAULT ${preset}`]),
+    ...(defaultValue === null ? [] : [sql` DEFAULT ${defaultValue}`]),
     ...(notNull ? [sql` NOT NULL`] : []),
     ...(unique ? [sql` UNIQUE`] : []),
   ];

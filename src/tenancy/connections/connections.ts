@@ -54,7 +54,7 @@ export class Lease {
 }
 
 /** A connection that logs in. */
-interface Opening {
+interface PendingLogin {
   readonly project: string;
   /** See {@link Lease}. */
   mustClose: boolean;
@@ -79,7 +79,7 @@ export class Connections {
   /** Idle connections by project, the most recently used last. */
   private readonly idle = new Map<string, Lease[]>();
   private readonly lent = new Set<Lease>();
-  private readonly opening = new Set<Opening>();
+  private readonly pendingLogins = new Set<PendingLogin>();
   /** Connections open or being opened, by project. */
   private readonly counts = new Counts();
   private total = 0;
@@ -122,11 +122,11 @@ export class Connections {
   async lendNew(project: string, placement: Placement, pool: PoolName): Promise<Lease> {
     this.makeRoom(project);
     this.count(project, 1);
-    const opening = { project, mustClose: false };
-    this.opening.add(opening);
+    const login = { project, mustClose: false };
+    this.pendingLogins.add(login);
     try {
       const lease = new Lease(project, pool, await this.login(placement, pool));
-      lease.mustClose = opening.mustClose;
+      lease.mustClose = login.mustClose;
       lease.session.onClose(() => {
         this.count(project, -1);
         this.removeIdle(lease);
@@ -139,7 +139,7 @@ export class Connections {
       this.count(project, -1);
       throw error;
     } finally {
-      this.opening.delete(opening);
+      this.pendingLogins.delete(login);
     }
   }
 
@@ -164,7 +164,7 @@ export class Connections {
   /** Closes the connections of a project; busy ones, and those being opened, after their request. */
   closeProject(project: string): void {
     for (const lease of this.lent) if (lease.project === project) lease.closeAfterUse();
-    for (const opening of this.opening) if (opening.project === project) opening.mustClose = true;
+    for (const login of this.pendingLogins) if (login.project === project) login.mustClose = true;
     for (const lease of this.idle.get(project) ?? []) this.discard(lease);
   }
 

@@ -18,14 +18,14 @@ interface ServerState {
   readonly pool: Pool | null;
 }
 
-interface Watched {
+interface WatchedServer {
   readonly server: Server;
   readonly check: HealthCheck;
 }
 
 export class ServerWatch {
   /** By name. null: this instance does not have the server's URL. */
-  private readonly watched = new Map<string, Watched | null>();
+  private readonly watched = new Map<string, WatchedServer | null>();
   private timer: NodeJS.Timeout | undefined;
 
   constructor(
