@@ -33,8 +33,8 @@ export type Shown = string | number | boolean | readonly string[] | null;
 
 type Extra = Pick<SettingRow<unknown>, 'env' | 'secret' | 'isShownAsWritten'>;
 
-export const setting = <T>(preset: T, kind: Kind<T>, describe: string, extra: Extra = {}): SettingRow<T> => ({
-  default: preset,
+export const setting = <T>(defaultValue: T, kind: Kind<T>, describe: string, extra: Extra = {}): SettingRow<T> => ({
+  default: defaultValue,
   describe,
   ...kind,
   ...extra,

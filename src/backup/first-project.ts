@@ -4,7 +4,7 @@
  */
 import { FIRST_PROJECT } from '../contract/projects.js';
 import { sql } from '../pg/index.js';
-import type { ProjectRow } from '../tenancy/control-rows.js';
+import type { ProjectRow } from '../tenancy/control/control-rows.js';
 import { withServiceSession } from '../tenancy/service-pool.js';
 import { withServer } from '../tenancy/tenancy.js';
 import { type Installation, isReady } from './installation.js';

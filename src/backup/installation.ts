@@ -1,7 +1,7 @@
 /** The parts of the service that a backup reads and a restore changes. */
 import type { RestoreDone } from '../contract/wire/operator.js';
-import type { ControlDatabase } from '../tenancy/control.js';
-import type { ProjectRow } from '../tenancy/control-rows.js';
+import type { ControlDatabase } from '../tenancy/control/control.js';
+import type { ProjectRow } from '../tenancy/control/control-rows.js';
 import type { Placement } from '../tenancy/placement.js';
 import type { ProjectDatabases } from '../tenancy/project-databases.js';
 import type { Servers } from '../tenancy/servers.js';

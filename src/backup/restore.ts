@@ -7,7 +7,7 @@ import { PROJECT_NAME_PATTERN } from '../contract/names.js';
 import { FIRST_PROJECT } from '../contract/projects.js';
 import { messageOf } from '../contract/operator-message.js';
 import { described, type RestoreDone } from '../contract/wire/operator.js';
-import type { ProjectRow, StoredToken } from '../tenancy/control-rows.js';
+import type { ProjectRow, StoredToken } from '../tenancy/control/control-rows.js';
 import { type Tenancy, withServer } from '../tenancy/tenancy.js';
 import { BackupFile } from './backup-file.js';
 import { untouchedFirstProject } from './first-project.js';

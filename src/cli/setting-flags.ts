@@ -21,9 +21,11 @@ export const ALL_SETTINGS = Object.keys(SETTINGS) as SettingName[];
 
 export function addSettings(command: Command, names: readonly SettingName[]): Command {
   for (const name of names) {
-    const { flag, value, describe, env, default: preset } = SETTINGS[name] as Setting<Shown>;
+    const { flag, value, describe, env, default: defaultValue } = SETTINGS[name] as Setting<Shown>;
     const shown =
-      preset === null || String(preset) === '' ? `(env: ${env})` : `(env: ${env}, default: ${String(preset)})`;
+      defaultValue === null || String(defaultValue) === ''
+        ? `(env: ${env})`
+        : `(env: ${env}, default: ${String(defaultValue)})`;
     command.addOption(new Option(`--${flag} <${value}>`, `${describe} ${shown}`));
   }
   return command.addOption(

@@ -21,14 +21,9 @@ const KEPT_MS = 5_000;
 const AUTOGROUP_RETRY_MS = 110;
 const AUTOGROUP_RETRIES = 30;
 
-/** The process of a connection. Each connection has its own object. */
-interface Backend {
-  readonly processId: number;
-}
-
 export class Niceness {
-  /** When each process got the low priority. */
-  private readonly lowered = new WeakMap<Backend, number>();
+  /** When the process of each connection got the low priority. Each connection has its own object. */
+  private readonly lowered = new WeakMap<{ processId: number }, number>();
   private autogroups: Promise<boolean> | undefined;
 
   /**
@@ -38,13 +33,13 @@ export class Niceness {
   constructor(private readonly isChild: (pid: number) => boolean | Promise<boolean>) {}
 
   /** @returns true if the connection has had the low priority for a while, and should be closed after its request */
-  shouldRecycle(backend: Backend): boolean {
+  shouldRecycle(backend: { processId: number }): boolean {
     const since = this.lowered.get(backend);
     return since !== undefined && performance.now() - since > KEPT_MS;
   }
 
   /** @returns a function to call repeatedly while a request runs; it lowers the priority of a busy process */
-  watch(backend: Backend): () => Promise<void> {
+  watch(backend: { processId: number }): () => Promise<void> {
     let first: number | null = null;
     return async () => {
       if (this.lowered.has(backend)) return;

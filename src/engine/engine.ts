@@ -1,10 +1,10 @@
-/** The engine as one object: HTTP, the Postgres port and the commands use nothing else. */
+/** The parts of a running engine. Operations are functions that take the `Project` from `admit`. */
 import type { Installation } from '../backup/installation.js';
 import type { AddedServer } from '../tenancy/placement.js';
-import type { ProjectRow } from '../tenancy/control-rows.js';
-import type { ControlDatabase } from '../tenancy/control.js';
+import type { ProjectRow } from '../tenancy/control/control-rows.js';
+import type { ControlDatabase } from '../tenancy/control/control.js';
 import type { ProjectDatabases } from '../tenancy/project-databases.js';
-import type { ServerRows } from '../tenancy/server-rows.js';
+import type { ServerRows } from '../tenancy/control/server-rows.js';
 import type { Servers } from '../tenancy/servers.js';
 import type { Authenticator } from './access/authenticate.js';
 import type { TokenRate } from './access/token-rate.js';

@@ -1,16 +1,16 @@
 /** Assembles the engine on top of its Postgres servers. */
 import type { Pool, ServerAddress } from '../pg/index.js';
-import { AuditLog } from '../tenancy/audit-log.js';
+import { AuditLog } from '../tenancy/control/audit-log.js';
 import { ProjectSessions } from '../tenancy/connections/project-session.js';
-import { ControlDatabase } from '../tenancy/control.js';
-import type { ProjectRow } from '../tenancy/control-rows.js';
+import { ControlDatabase } from '../tenancy/control/control.js';
+import type { ProjectRow } from '../tenancy/control/control-rows.js';
 import { Credentials } from '../tenancy/credentials.js';
-import { readMigrations } from '../tenancy/migrate.js';
-import { MoveRows } from '../tenancy/move-rows.js';
+import { readMigrations } from '../tenancy/migrations/migrate.js';
+import { MoveRows } from '../tenancy/control/move-rows.js';
 import type { Placement } from '../tenancy/placement.js';
 import { type Embedded, type FleetEvents, OwnServerTenancy } from '../tenancy/own-server-tenancy.js';
 import { ProjectDatabases } from '../tenancy/project-databases.js';
-import { ServerRows } from '../tenancy/server-rows.js';
+import { ServerRows } from '../tenancy/control/server-rows.js';
 import { Servers } from '../tenancy/servers.js';
 import { POOL_SIZE, servicePool } from '../tenancy/service-pool.js';
 import { SharedTenancy } from '../tenancy/shared-tenancy.js';

@@ -1,7 +1,7 @@
 /** A project as the operations of one request see it: its name, its limits, and access to its database. */
 import type { Consistency } from '../contract/servers.js';
 import type { Lease } from '../tenancy/connections/connections.js';
-import type { ProjectRow } from '../tenancy/control-rows.js';
+import type { ProjectRow } from '../tenancy/control/control-rows.js';
 import { isOnCitus } from '../tenancy/placement.js';
 import type { PoolName } from '../tenancy/connections/project-session.js';
 import type { Replica } from '../tenancy/replicas.js';

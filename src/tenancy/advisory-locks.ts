@@ -1,7 +1,7 @@
 /**
  * The advisory locks that the service takes by number (Postgres manual 13.3.5). A lock belongs to the database of its
  * session, and ends with the session. Two kinds are missing here, since their numbers are hashes: the lock of a project
- * (`project-lock.ts`) and that of an Idempotency-Key (`engine/write/idempotency.ts`).
+ * (`control/project-lock.ts`) and that of an Idempotency-Key (`engine/write/idempotency.ts`).
  */
 export const ADVISORY_LOCKS = {
   /** Control database, template or project: held during migrations. */

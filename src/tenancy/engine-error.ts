@@ -6,7 +6,7 @@ import { type Dependency, EngineError, type ErrorCode, type PostgresDetails } fr
 import { LIMITS } from '../contract/limits.js';
 import { ConnectionLost, MessageTooLarge, PostgresError, SQLSTATE } from '../pg/index.js';
 
-/** Codes of SQLSTATE classes (first two characters; Postgres manual appendix A), if {@link BY_SQLSTATE} lacks the state. */
+/** Codes of whole SQLSTATE classes (first two characters; Postgres manual appendix A). */
 const BY_CLASS: Readonly<Record<string, ErrorCode>> = {
   '08': 'database_unavailable',
   '23': 'constraint_violation',
@@ -16,7 +16,7 @@ const BY_CLASS: Readonly<Record<string, ErrorCode>> = {
   '58': 'database_unavailable',
 };
 
-/** Codes of single SQLSTATEs. A state in neither table is an error in the caller's SQL. */
+/** Codes of single states, which take precedence. A state of neither table is an error in the caller's SQL. */
 const BY_SQLSTATE: Readonly<Record<string, ErrorCode>> = {
   [SQLSTATE.UNIQUE_VIOLATION]: 'unique_violation',
   [SQLSTATE.READ_ONLY_SQL_TRANSACTION]: 'permission_denied', // a write in a READ ONLY transaction

@@ -6,7 +6,7 @@ import { type Session, sql, startupOptions, trusted, withSession } from '../pg/i
 import { retryOnContention } from './contention.js';
 import { isFenced, moving } from './fence.js';
 import { installedExtensions, installExtensions } from './extensions.js';
-import { migrate, type Migration, newestVersion } from './migrate.js';
+import { migrate, type Migration, newestVersion } from './migrations/migrate.js';
 import { type Placement, SHARD_BY_SHARD } from './placement.js';
 import {
   endIdleSessions,

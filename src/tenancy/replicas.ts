@@ -12,7 +12,7 @@ export interface Replica {
   readonly server: Server;
 }
 
-interface Watched extends Replica {
+interface WatchedReplica extends Replica {
   /** The URL behind its reference, with the password. */
   readonly url: string;
   readonly check: HealthCheck;
@@ -20,7 +20,7 @@ interface Watched extends Replica {
 
 export class Replicas {
   /** By reference; null: this instance does not have its URL. */
-  private readonly known = new Map<string, Watched | null>();
+  private readonly known = new Map<string, WatchedReplica | null>();
   private turn = 0;
 
   /** Returns those that answer, in turn; null: none does. */
@@ -49,7 +49,7 @@ export class Replicas {
     for (const reference of this.known.keys()) this.forget(reference);
   }
 
-  private watch(reference: string, onChange: (name: string, failure: Error | null) => void): Watched | null {
+  private watch(reference: string, onChange: (name: string, failure: Error | null) => void): WatchedReplica | null {
     const name = `replica ${reference}`;
     try {
       const { url, address } = urlAt(reference);

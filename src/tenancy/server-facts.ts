@@ -1,6 +1,6 @@
 /** Reads facts about a server, for `cdp doctor` and backups, and the size of a database. Changes nothing. */
 import { type Pool, PostgresError, type Row, type ServerAddress, sql, SQLSTATE } from '../pg/index.js';
-import { appliedVersion } from './migrate.js';
+import { appliedVersion } from './migrations/migrate.js';
 import { withServiceSession } from './service-pool.js';
 import { serviceWork } from './service-work.js';
 

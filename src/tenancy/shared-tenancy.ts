@@ -7,7 +7,7 @@ import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Fragment, ident, literal, PostgresError, type Session, sql, SQLSTATE } from '../pg/index.js';
 import { ADVISORY_LOCKS } from './advisory-locks.js';
-import type { ProjectRow } from './control-rows.js';
+import type { ProjectRow } from './control/control-rows.js';
 import { installedExtensions } from './extensions.js';
 import { isSuperuser } from './own-schemas.js';
 import { dumpRole, type Placement } from './placement.js';

@@ -6,7 +6,7 @@ import { randomBytes } from 'node:crypto';
 import { DEFAULT_SERVER } from '../contract/servers.js';
 import { type Fragment, literal, type ServerAddress, type Session, sql, trusted } from '../pg/index.js';
 import { ADVISORY_LOCKS } from './advisory-locks.js';
-import type { ProjectRow } from './control-rows.js';
+import type { ProjectRow } from './control/control-rows.js';
 import type { Credentials } from './credentials.js';
 import type { AddedServer, Placement } from './placement.js';
 import type { ProjectDatabases } from './project-databases.js';

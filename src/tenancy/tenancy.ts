@@ -3,7 +3,7 @@
  * (`own-server-tenancy.ts`), several on one server by address (`shared-tenancy.ts`), or one alone on a Citus cluster
  * (`citus-tenancy.ts`). An installation may have several tenancies (`servers.ts`).
  */
-import type { ProjectRow } from './control-rows.js';
+import type { ProjectRow } from './control/control-rows.js';
 import { CircuitBreaker } from './health/circuit-breaker.js';
 import { StaleConnections } from './health/stale-connections.js';
 import { Watchdog } from './connections/watchdog.js';

@@ -5,7 +5,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { CitusTenancy } from '../../src/tenancy/citus-tenancy.js';
 import { Credentials } from '../../src/tenancy/credentials.js';
-import { readMigrations } from '../../src/tenancy/migrate.js';
+import { readMigrations } from '../../src/tenancy/migrations/migrate.js';
 import type { Placement } from '../../src/tenancy/placement.js';
 import { ProjectDatabases } from '../../src/tenancy/project-databases.js';
 import { type CitusCluster, hasCitus, startCitus } from '../support/citus-cluster.js';

@@ -4,11 +4,11 @@ import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Audit, BY_ITSELF } from '../../src/engine/audit/audit.js';
-import { AuditLog, type AuditRow } from '../../src/tenancy/audit-log.js';
+import { AuditLog, type AuditRow } from '../../src/tenancy/control/audit-log.js';
 import type { Pool } from '../../src/pg/index.js';
 import { withClient } from '../support/with-client.js';
 import { startThrowaway, type ThrowawayServer } from '../support/throwaway-postgres.js';
-import { migrate, readMigrations } from '../../src/tenancy/migrate.js';
+import { migrate, readMigrations } from '../../src/tenancy/migrations/migrate.js';
 import { servicePool } from '../../src/tenancy/service-pool.js';
 
 let folder: string;

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { clearSource, PUBLICATION, restartForStream, slotOf } from '../../src/backup/stream/stream-source.js';
 import type { Move } from '../../src/contract/wire/moves.js';
-import { addedServer } from '../../src/tenancy/server-rows.js';
+import { addedServer } from '../../src/tenancy/control/server-rows.js';
 import { type AddedServer, startAddedServer, variableWith } from '../support/added-server.js';
 import { connected } from '../support/postgres.js';
 import { eventually } from '../support/program.js';

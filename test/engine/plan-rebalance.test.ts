@@ -1,8 +1,8 @@
 /** Which moves are planned for a given set of servers and projects. */
 import { expect, it } from 'vitest';
 import { type Offer, planRebalance, type Situation } from '../../src/engine/moves/plan-rebalance.js';
-import type { ProjectRow } from '../../src/tenancy/control-rows.js';
-import type { ServerRow } from '../../src/tenancy/server-rows.js';
+import type { ProjectRow } from '../../src/tenancy/control/control-rows.js';
+import type { ServerRow } from '../../src/tenancy/control/server-rows.js';
 
 const server = (name: string, more: Partial<ServerRow> = {}): ServerRow => ({
   ...{ name, urlReference: name === 'default' ? null : `env:${name}`, engine: 'postgres', tenancy: 'shared' },

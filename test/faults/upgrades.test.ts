@@ -4,7 +4,7 @@ import { pino } from 'pino';
 import { afterAll, describe, expect, it } from 'vitest';
 import { loadConfig } from '../../src/cli/load-config.js';
 import { Credentials } from '../../src/tenancy/credentials.js';
-import { newestVersion, readMigrations } from '../../src/tenancy/migrate.js';
+import { newestVersion, readMigrations } from '../../src/tenancy/migrations/migrate.js';
 import { type Service, startService } from '../../src/service.js';
 import { clearAway, dropDatabase, type TestServer, testServers } from '../support/postgres.js';
 import { runProgram } from '../support/program.js';

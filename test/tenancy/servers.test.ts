@@ -1,7 +1,7 @@
 /** Projects on an added server, next to those on the default server. */
 import { afterEach, describe, expect, it } from 'vitest';
 import { BY_ITSELF } from '../../src/engine/audit/audit.js';
-import type { NewServer } from '../../src/tenancy/server-rows.js';
+import type { NewServer } from '../../src/tenancy/control/server-rows.js';
 import {
   clearAway,
   connected,

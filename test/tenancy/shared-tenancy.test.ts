@@ -5,7 +5,7 @@ import { randomBytes } from 'node:crypto';
 import pg from 'pg';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { Credentials } from '../../src/tenancy/credentials.js';
-import { readMigrations } from '../../src/tenancy/migrate.js';
+import { readMigrations } from '../../src/tenancy/migrations/migrate.js';
 import type { Placement } from '../../src/tenancy/placement.js';
 import { ProjectDatabases } from '../../src/tenancy/project-databases.js';
 import { SharedTenancy } from '../../src/tenancy/shared-tenancy.js';

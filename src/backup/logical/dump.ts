@@ -5,7 +5,7 @@
 import type { Readable } from 'node:stream';
 import type { TableRows } from '../../contract/wire/operator.js';
 import type { Session } from '../../pg/index.js';
-import type { ProjectRow } from '../../tenancy/control-rows.js';
+import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import type { Placement } from '../../tenancy/placement.js';
 import { type Tenancy, withServer } from '../../tenancy/tenancy.js';
 import { distributedTables } from '../distributed-tables.js';

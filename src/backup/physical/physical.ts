@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { EngineError } from '../../contract/errors.js';
 import { DATABASE_LOCALE } from '../../embedded/cluster.js';
 import { RECOVERY_SETTINGS } from '../../embedded/server-folder.js';
-import type { ProjectRow } from '../../tenancy/control-rows.js';
+import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import { OwnServerTenancy } from '../../tenancy/own-server-tenancy.js';
 import { type Tenancy, withServer } from '../../tenancy/tenancy.js';
 import type { BackupFile } from '../backup-file.js';

@@ -39,8 +39,8 @@ export function tableLines(tables: readonly Table[]): string[] {
 }
 
 export function columnLines({ columns, comment }: Table): string[] {
-  const rules = columns.map(({ not_null: notNull, default: preset }) =>
-    [...(notNull ? ['NOT NULL'] : []), ...(preset === undefined ? [] : [`DEFAULT ${preset}`])].join(' '),
+  const rules = columns.map(({ not_null: notNull, default: defaultValue }) =>
+    [...(notNull ? ['NOT NULL'] : []), ...(defaultValue === undefined ? [] : [`DEFAULT ${defaultValue}`])].join(' '),
   );
   const hasRules = rules.some((rule) => rule !== '');
   const rows = columns.map(({ name, type, comment: of }, i) => {

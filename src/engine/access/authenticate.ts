@@ -5,8 +5,8 @@
 import { LRUCache } from 'lru-cache';
 import { EngineError, type ErrorCode } from '../../contract/errors.js';
 import { SCOPES } from '../../contract/names.js';
-import type { ControlDatabase } from '../../tenancy/control.js';
-import type { TokenRow } from '../../tenancy/control-rows.js';
+import type { ControlDatabase } from '../../tenancy/control/control.js';
+import type { TokenRow } from '../../tenancy/control/control-rows.js';
 import type { JwtVerifier } from './jwt.js';
 import { type Caller, hasChecksum, isOver, sha256 } from './tokens.js';
 import type { WrongTokens } from './wrong-tokens.js';

@@ -6,8 +6,8 @@ import { createRemoteJWKSet, errors, type JWTPayload, jwtVerify } from 'jose';
 import { LRUCache } from 'lru-cache';
 import { EngineError } from '../../contract/errors.js';
 import { SCOPES, type Scope } from '../../contract/names.js';
-import type { ControlDatabase } from '../../tenancy/control.js';
-import type { ProjectRow } from '../../tenancy/control-rows.js';
+import type { ControlDatabase } from '../../tenancy/control/control.js';
+import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import { isProjectName } from '../projects/project-name.js';
 import type { Caller } from './tokens.js';
 

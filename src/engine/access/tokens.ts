@@ -7,11 +7,11 @@ import { crc32 } from 'node:zlib';
 import { EngineError } from '../../contract/errors.js';
 import { SCOPES, type Scope } from '../../contract/names.js';
 import { isUuid } from '../../contract/uuid.js';
-import type { ControlDatabase } from '../../tenancy/control.js';
-import type { ProjectRow, TokenRow } from '../../tenancy/control-rows.js';
+import type { ControlDatabase } from '../../tenancy/control/control.js';
+import type { ProjectRow, TokenRow } from '../../tenancy/control/control-rows.js';
 import { type Audit, BY_ITSELF, type Origin } from '../audit/audit.js';
 
-export type { TokenRow } from '../../tenancy/control-rows.js';
+export type { TokenRow } from '../../tenancy/control/control-rows.js';
 
 const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 const FORMAT = /^cdp_([0-9A-Za-z]{43})([0-9A-Za-z]{6})$/;

@@ -3,7 +3,7 @@
  * not fit in memory are lost; one later entry says how many.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type AuditLog, type AuditRow, isRefusedEntry } from '../../tenancy/audit-log.js';
+import { type AuditLog, type AuditRow, isRefusedEntry } from '../../tenancy/control/audit-log.js';
 
 /** How long an entry waits for others. */
 const DELAY_MS = 250;

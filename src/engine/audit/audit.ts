@@ -8,11 +8,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { AuditActor, AuditMode, AuditOperation, AuditStatements } from '../../contract/audit.js';
 import { LIMITS } from '../../contract/limits.js';
 import { roundedMs } from '../../contract/rounded-ms.js';
-import type { AuditFilter, AuditLog, AuditRow } from '../../tenancy/audit-log.js';
+import type { AuditFilter, AuditLog, AuditRow } from '../../tenancy/control/audit-log.js';
 import { AuditWriter, type OnAuditTrouble } from './audit-writer.js';
 import { RefusalCounter } from './refusal-counter.js';
 
-export type { AuditRow } from '../../tenancy/audit-log.js';
+export type { AuditRow } from '../../tenancy/control/audit-log.js';
 
 export interface AuditSettings {
   audit: AuditMode;

@@ -3,7 +3,7 @@
  * through the audit log. The first of a kind becomes an entry at once; those that follow within an interval become one
  * entry with a count.
  */
-import type { AuditRow } from '../../tenancy/audit-log.js';
+import type { AuditRow } from '../../tenancy/control/audit-log.js';
 
 interface Group {
   /** The latest counted one; null until a second arrives. */

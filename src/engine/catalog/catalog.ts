@@ -191,35 +191,13 @@ export const schemaBytes = (schema: string): Statement =>
 const isNamed = (schema: string, name: string): Fragment =>
   sql`c.relnamespace = ${schemaOid(schema)} AND c.relname = ${name}`;
 
-/** Names of relations that a new table of this name would collide with, even if they differ only by case. */
+/**
+ * Names of relations with which this one would collide, even if they differ only by case.
+ * @param name ASCII, as names of tables are
+ */
 export const collidingNames = (schema: string, name: string): Statement =>
   sql`SELECT relname FROM pg_catalog.pg_class
-    WHERE relnamespace = ${schemaOid(schema)} AND ${spelledLike(name)}`;
-
-/** Fails with a division by zero if such a relation exists. */
-export const nameIsFree = (schema: string, name: string): Statement =>
-  sql`SELECT 1 / CASE WHEN EXISTS (SELECT FROM pg_catalog.pg_class
-    WHERE relnamespace = ${schemaOid(schema)} AND ${spelledLike(name)}) THEN 0 ELSE 1 END`;
-
-/**
- * A longer name has more upper- and lower-case spellings than are worth looking up one by one; all names are
- * compared.
- */
-const MAX_LETTERS = 8;
-
-/** @param name ASCII, as names of tables are */
-function spelledLike(name: string): Fragment {
-  const letters = name.replace(/[^a-z]/gi, '').length;
-  if (letters > MAX_LETTERS) return sql`pg_catalog.lower(relname) = pg_catalog.lower(${name})`;
-  const spellings = [...name].reduce(
-    (begun, character) => {
-      const cases = new Set([character.toLowerCase(), character.toUpperCase()]);
-      return [...cases].flatMap((one) => begun.map((beginning) => beginning + one));
-    },
-    [''],
-  );
-  return sql`relname = ANY (${`{${spellings.join(',')}}`}::pg_catalog.name[])`;
-}
+    WHERE relnamespace = ${schemaOid(schema)} AND pg_catalog.lower(relname) = ${name.toLowerCase()}`;
 
 /** Names of tables, for hints. */
 export const tableNames = (schema: string): Statement =>

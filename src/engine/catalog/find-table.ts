@@ -80,11 +80,19 @@ export async function tableNotFound(session: Session, schema: string, name: stri
 }
 
 /**
+ * @param before statements to run first
  * @param renamed a relation that is about to give up its name
  * @throws EngineError table_exists: tables, views, indexes and sequences share one namespace
  */
-export async function requireFreeName(session: Session, schema: string, name: string, renamed?: string): Promise<void> {
-  const found = await session.query(collidingNames(schema, name));
+export async function requireFreeName(
+  session: Session,
+  schema: string,
+  name: string,
+  before: readonly Statement[] = [],
+  renamed?: string,
+): Promise<void> {
+  const results = await session.run([...before, collidingNames(schema, name)]);
+  const found = results.at(-1)?.rows ?? [];
   const existing = found.map(([existing]) => existing ?? '').find((existing) => existing !== renamed);
   if (existing !== undefined) throw new EngineError('table_exists', nameIsTaken(name, existing));
 }

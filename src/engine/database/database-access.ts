@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { EngineError } from '../../contract/errors.js';
 import { ConnectionLost, isShutdown, PostgresError, SQLSTATE } from '../../pg/index.js';
 import type { Connections, Lease } from '../../tenancy/connections/connections.js';
-import type { ProjectRow } from '../../tenancy/control-rows.js';
+import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import { isReader, type PoolName, runsFreeSql } from '../../tenancy/connections/project-session.js';
 import { toEngineError, unavailable } from '../../tenancy/engine-error.js';
 import { moving } from '../../tenancy/fence.js';

@@ -23,12 +23,12 @@ export interface LiveRequest {
   abort(reason: EngineError): void;
 }
 
-interface Watched extends Swept {
+interface WatchedRequest extends Swept {
   readonly request: LiveRequest;
 }
 
 export class LiveRequests {
-  private readonly watched = new Sweeper<Watched>();
+  private readonly watched = new Sweeper<WatchedRequest>();
   private ended: ReadonlySet<string> = new Set();
   private nextQuestion = 0;
 
@@ -36,7 +36,7 @@ export class LiveRequests {
 
   /** Watches a request until the returned function is called. */
   watch(request: LiveRequest): () => void {
-    const watched: Watched = {
+    const watched: WatchedRequest = {
       request,
       check: (now) => {
         if (now >= this.nextQuestion) this.ask(now);

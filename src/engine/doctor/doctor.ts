@@ -5,7 +5,7 @@ import { messageOf } from '../../contract/operator-message.js';
 import { DEFAULT_SERVER } from '../../contract/servers.js';
 import type { Finding } from '../../contract/wire/operator.js';
 import type { ServerAddress } from '../../pg/index.js';
-import type { ProjectRow } from '../../tenancy/control-rows.js';
+import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import { serverFacts } from '../../tenancy/server-facts.js';
 import type { Origin } from '../audit/audit.js';
 import type { Engine } from '../engine.js';

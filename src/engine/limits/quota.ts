@@ -6,7 +6,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { quotaText, roundedSize } from '../../contract/disk-size.js';
 import { EngineError } from '../../contract/errors.js';
-import type { ProjectRow } from '../../tenancy/control-rows.js';
+import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import type { Clock } from './deadline.js';
 
 /** Bytes of a project's database; null if they are unknown, or it is gone. */

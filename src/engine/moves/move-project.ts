@@ -8,7 +8,7 @@ import type { MoveMode, MoveState, Verification } from '../../contract/moves.js'
 import { drain } from '../../tenancy/drain.js';
 import { raiseFence } from '../../tenancy/fence.js';
 import { serverName } from '../../contract/servers.js';
-import type { MoveRows, NewMove } from '../../tenancy/move-rows.js';
+import type { MoveRows, NewMove } from '../../tenancy/control/move-rows.js';
 import { serviceWork } from '../../tenancy/service-work.js';
 import { withServer } from '../../tenancy/tenancy.js';
 import type { Origin } from '../audit/audit.js';

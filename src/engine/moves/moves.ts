@@ -4,8 +4,8 @@ import { EngineError } from '../../contract/errors.js';
 import type { MoveMode } from '../../contract/moves.js';
 import { serverName } from '../../contract/servers.js';
 import { isUuid } from '../../contract/uuid.js';
-import type { MoveRow, MoveRows } from '../../tenancy/move-rows.js';
-import { addedServer } from '../../tenancy/server-rows.js';
+import type { MoveRow, MoveRows } from '../../tenancy/control/move-rows.js';
+import { addedServer } from '../../tenancy/control/server-rows.js';
 import { BY_ITSELF, type Origin } from '../audit/audit.js';
 import { noServer } from '../projects/choose-server.js';
 import { inUseElsewhere } from '../projects/project-errors.js';
@@ -19,7 +19,7 @@ import { reasonOf } from './reason.js';
 import { recover } from './recover.js';
 import { situationOf } from './situation.js';
 
-export type { MoveRow } from '../../tenancy/move-rows.js';
+export type { MoveRow } from '../../tenancy/control/move-rows.js';
 
 /** How often to look for moves whose process has ended. */
 const RECOVER_EVERY_MS = 5_000;

@@ -1,7 +1,7 @@
 /** Plans moves of projects: off servers that are draining, and from full servers to empty ones. Changes nothing. */
-import type { ProjectRow } from '../../tenancy/control-rows.js';
+import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import { serverName } from '../../contract/servers.js';
-import type { ServerRow } from '../../tenancy/server-rows.js';
+import type { ServerRow } from '../../tenancy/control/server-rows.js';
 
 export interface PlannedMove {
   readonly project: string;

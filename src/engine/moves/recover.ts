@@ -3,7 +3,7 @@
  * lives on the target. Any step may have been done before, and another process may be doing the same.
  */
 import { clearSource } from '../../backup/stream/stream-source.js';
-import type { MoveRow } from '../../tenancy/move-rows.js';
+import type { MoveRow } from '../../tenancy/control/move-rows.js';
 import { lowerFence } from '../../tenancy/fence.js';
 import { serverName } from '../../contract/servers.js';
 import type { Placement } from '../../tenancy/placement.js';

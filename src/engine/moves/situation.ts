@@ -1,7 +1,7 @@
 /** Collects the facts about servers and projects that `cdp rebalance` needs. */
-import type { ProjectRow } from '../../tenancy/control-rows.js';
+import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import { serverName } from '../../contract/servers.js';
-import { addedServer, type ServerRow } from '../../tenancy/server-rows.js';
+import { addedServer, type ServerRow } from '../../tenancy/control/server-rows.js';
 import type { Servers } from '../../tenancy/servers.js';
 import type { ProjectParts } from '../projects/project-parts.js';
 import { sizesOf } from '../projects/sizes.js';

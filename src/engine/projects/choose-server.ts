@@ -1,9 +1,9 @@
 /** Chooses the server for a new project. */
 import { EngineError } from '../../contract/errors.js';
-import type { ControlDatabase } from '../../tenancy/control.js';
+import type { ControlDatabase } from '../../tenancy/control/control.js';
 import { serverName } from '../../contract/servers.js';
 import type { Placement } from '../../tenancy/placement.js';
-import { addedServer, type ServerRow, type ServerRows } from '../../tenancy/server-rows.js';
+import { addedServer, type ServerRow, type ServerRows } from '../../tenancy/control/server-rows.js';
 import type { Servers } from '../../tenancy/servers.js';
 import { isProjectName as isServerName } from './project-name.js';
 import { sizesOf } from './sizes.js';

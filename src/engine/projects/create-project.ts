@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import type { NewProject } from '../../backup/installation.js';
 import { EngineError } from '../../contract/errors.js';
-import type { ProjectRow } from '../../tenancy/control-rows.js';
+import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import { unavailable } from '../../tenancy/engine-error.js';
 import type { Placement } from '../../tenancy/placement.js';
 import { serviceWork } from '../../tenancy/service-work.js';

@@ -5,13 +5,13 @@
 import { EngineError } from '../../contract/errors.js';
 import { PROJECT_STATUSES } from '../../contract/projects.js';
 import { DEFAULT_SERVER } from '../../contract/servers.js';
-import type { ControlDatabase } from '../../tenancy/control.js';
+import type { ControlDatabase } from '../../tenancy/control/control.js';
 import { drain } from '../../tenancy/drain.js';
-import type { ProjectRow } from '../../tenancy/control-rows.js';
+import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import { rollBackPrepared } from '../../tenancy/prepared-transactions.js';
 import type { ProjectDatabases } from '../../tenancy/project-databases.js';
 import { serviceWork } from '../../tenancy/service-work.js';
-import { addedServer } from '../../tenancy/server-rows.js';
+import { addedServer } from '../../tenancy/control/server-rows.js';
 import type { Servers } from '../../tenancy/servers.js';
 import { NEVER } from '../limits/deadline.js';
 import { FairQueue } from '../limits/fair-queue.js';
@@ -25,7 +25,7 @@ import { isProjectName, requireName } from './project-name.js';
 import type { ProjectParts } from './project-parts.js';
 import { type OnUncleared, UnfinishedProjects } from './unfinished-projects.js';
 
-export type { ProjectRow } from '../../tenancy/control-rows.js';
+export type { ProjectRow } from '../../tenancy/control/control-rows.js';
 
 /** The most projects created, repaired or deleted at once: each takes several connections. */
 const AT_ONCE = 4;

@@ -1,5 +1,5 @@
 /** Sizes of projects on disk. */
-import type { ProjectRow } from '../../tenancy/control-rows.js';
+import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import type { Servers } from '../../tenancy/servers.js';
 
 /** Bytes on disk by project. A project whose database does not exist is left out. */

@@ -4,9 +4,9 @@
  */
 import { PROJECT_STATUSES, type ProjectStatus } from '../../contract/projects.js';
 import { EngineError } from '../../contract/errors.js';
-import type { AuditRow } from '../../tenancy/audit-log.js';
-import type { ProjectRow } from '../../tenancy/control-rows.js';
-import type { ControlDatabase } from '../../tenancy/control.js';
+import type { AuditRow } from '../../tenancy/control/audit-log.js';
+import type { ProjectRow } from '../../tenancy/control/control-rows.js';
+import type { ControlDatabase } from '../../tenancy/control/control.js';
 import { serverName } from '../../contract/servers.js';
 import { serviceWork } from '../../tenancy/service-work.js';
 import { BY_ITSELF } from '../audit/audit.js';

@@ -38,7 +38,7 @@ export async function addColumn(
   const column = checkColumn(body);
   const { name, comment } = column;
   // If rows would get no value, the error should say how many, which Postgres's does not.
-  const needsValues = column.notNull && column.preset === null;
+  const needsValues = column.notNull && column.defaultValue === null;
   const definition = definitionOf(needsValues ? { ...column, notNull: false } : column);
   const changes = [
     sql`ALTER TABLE ${ident(project.schema, table)} ADD COLUMN ${definition}`,
@@ -86,7 +86,7 @@ export async function alterColumn(
   body: ColumnChange,
   options: AlterOptions,
 ): Promise<Answered<ShownColumn>> {
-  const { new_name: newName, new_type: newType, map, comment, default: preset, not_null: notNull, unique } = body;
+  const { new_name: newName, new_type: newType, map, comment, default: defaultValue, not_null: notNull, unique } = body;
   if (Object.keys(body).length === 0) {
     const names = 'new_name, new_type, comment, not_null, default and unique';
     throw new EngineError('invalid_request', `At least one of ${names} is needed`);
@@ -101,13 +101,14 @@ export async function alterColumn(
     () => newType !== undefined && columnType(newType),
   );
   const type = newType === undefined ? undefined : columnType(newType);
-  const kind = type === undefined && unique !== true ? 'comment' : 'grows';
+  const kind = type === undefined && unique !== true ? 'keeps size' : 'grows';
   return schemaChange(project, options, ShownColumn, kind, async (change) => {
     const { lease, begin } = change;
     const { session } = lease;
     const shape = await lockForChange(lease, begin, project.schema, table);
     const current = existingColumn(shape, column);
-    const ownDefault = preset && setDefault(shape, type === undefined ? current : { ...current, type }, preset);
+    const ownDefault =
+      defaultValue && setDefault(shape, type === undefined ? current : { ...current, type }, defaultValue);
     const changes: Statement[] = [];
     try {
       if (type !== undefined && (type !== current.type || map !== undefined)) {

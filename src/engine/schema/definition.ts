@@ -84,15 +84,15 @@ export interface NewColumn {
   unique: boolean;
   notNull: boolean;
   /** null: no default. */
-  preset: Fragment | null;
+  defaultValue: Fragment | null;
 }
 
 /** Checks everything but the name and the comment. @throws EngineError unknown_type, invalid_value */
 export function checkColumn({ name, comment, unique, ...definition }: ColumnDefinition): NewColumn {
   const { default: value, not_null: notNull = false } = definition;
   const type = columnType(definition.type);
-  const preset = value === undefined ? null : newDefault(name, type, value);
-  return { name, type, comment: comment || null, unique: unique ?? false, notNull, preset };
+  const defaultValue = value === undefined ? null : newDefault(name, type, value);
+  return { name, type, comment: comment || null, unique: unique ?? false, notNull, defaultValue };
 }
 
 /**

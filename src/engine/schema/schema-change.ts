@@ -34,15 +34,15 @@ const SHORT_WAIT = fixed(`SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS}`);
 /**
  * Runs a change; `work` runs `begin` with its first statements and ends in a commit.
  * @param answered the schema of the answer
- * @param kind `drop`: the project does not grow
- * @throws EngineError table_busy, and what `work` throws; quota_exceeded unless it is a drop; with a key also
+ * @param kind the effect on the size of the project: what does not grow needs no room
+ * @throws EngineError table_busy, and what `work` throws; quota_exceeded if it grows; with a key also
  * request_in_flight, idempotency_key_reused, key_settled
  */
 export async function schemaChange<A>(
   project: Project,
   { holdMs, signal, idempotency = null }: ChangeOptions,
   answered: Schema<A>,
-  kind: 'grows' | 'comment' | 'drop',
+  kind: 'grows' | 'keeps size' | 'drop',
   work: (change: Change<A>) => Promise<A>,
 ): Promise<Answered<A>> {
   const grows = kind === 'grows';

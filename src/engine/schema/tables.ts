@@ -7,16 +7,7 @@ import { LIMITS } from '../../contract/limits.js';
 import { Type } from '../../contract/schema.js';
 import { ADVISORY_LOCKS } from '../../tenancy/advisory-locks.js';
 import { IN_PG_CATALOG } from '../../tenancy/connections/project-session.js';
-import {
-  allTables,
-  collidingNames,
-  nameIsFree,
-  POSTGRES_TYPES,
-  readTables,
-  schemaBytes,
-  type Table,
-  tableByName,
-} from '../catalog/catalog.js';
+import { allTables, POSTGRES_TYPES, readTables, schemaBytes, type Table, tableByName } from '../catalog/catalog.js';
 import {
   BEGIN,
   COMMIT,
@@ -24,11 +15,8 @@ import {
   type Fragment,
   ident,
   join,
-  PostgresError,
-  ROLLBACK,
   type Session,
   sql,
-  SQLSTATE,
   type Statement,
   trusted,
 } from '../../pg/index.js';
@@ -40,7 +28,7 @@ import { indexesOf, readIndexes } from '../catalog/indexes.js';
 import { checkComment, checkDefinition, checkName, type NewColumn, type TableDefinition } from './definition.js';
 import { commentOn, commentOnTable } from './comments.js';
 import { checkDistribution, distribute } from './distribution.js';
-import { explainNoTable, lockForChange, nameIsTaken, requireFreeName, tableNotFound } from '../catalog/find-table.js';
+import { explainNoTable, lockForChange, requireFreeName, tableNotFound } from '../catalog/find-table.js';
 import { shownIndex } from './indexes.js';
 import { type ChangeOptions, schemaChange, schemaRead, type SchemaLimits } from './schema-change.js';
 
@@ -73,18 +61,12 @@ export async function createTable(
   const names = ['id', ...columns.map((column) => column.name)];
   return schemaChange(project, options, Type.Array(Type.String()), 'grows', async ({ lease, begin, commit }) => {
     const { session } = lease;
-    try {
-      const made = [...begin, ONE_AT_A_TIME, nameIsFree(project.schema, name), create, ...comments];
-      if (distribution === undefined || distribution.kind === 'local') return await commit(made, names);
-      const results = await session.run([...made, tableByName(project.schema, name)]);
-      for (const shape of readTables(project.schema, results.at(-1)?.rows ?? []))
-        await distribute(session, shape, distribution);
-      return await commit([], names);
-    } catch (error) {
-      if (!(error instanceof PostgresError && error.sqlstate === SQLSTATE.DIVISION_BY_ZERO)) throw error;
-      const [, found] = await session.run([ROLLBACK, collidingNames(project.schema, name)]);
-      throw new EngineError('table_exists', nameIsTaken(name, found?.rows[0]?.[0] ?? name));
-    }
+    await requireFreeName(session, project.schema, name, [...begin, ONE_AT_A_TIME]);
+    if (distribution === undefined || distribution.kind === 'local') return commit([create, ...comments], names);
+    const results = await session.run([create, ...comments, tableByName(project.schema, name)]);
+    for (const shape of readTables(project.schema, results.at(-1)?.rows ?? []))
+      await distribute(session, shape, distribution);
+    return commit([], names);
   });
 }
 
@@ -154,13 +136,12 @@ export async function alterTable(
     () => checkComment(comment),
   );
   const { schema } = project;
-  return schemaChange(project, options, AlteredTable, 'comment', async ({ lease, begin, commit }) => {
+  return schemaChange(project, options, AlteredTable, 'keeps size', async ({ lease, begin, commit }) => {
     const { session } = lease;
     const shape = await lockForChange(lease, begin, schema, table);
     const changes: Statement[] = comment === undefined ? [] : [commentOnTable(schema, table, comment)];
     if (newName !== undefined && newName !== table) {
-      await session.run([ONE_AT_A_TIME]);
-      await requireFreeName(session, schema, newName, table);
+      await requireFreeName(session, schema, newName, [ONE_AT_A_TIME], table);
       changes.push(
         sql`ALTER TABLE ${ident(schema, table)} RENAME TO ${ident(newName)}`,
         renameQuarantinedTable(table, newName),
@@ -185,9 +166,9 @@ export function dropTable(project: Project, name: string, options: ChangeOptions
 }
 
 /** The definition of a new column for CREATE TABLE or ALTER TABLE. */
-export function definitionOf({ name, type, unique, notNull, preset }: NewColumn): Fragment {
+export function definitionOf({ name, type, unique, notNull, defaultValue }: NewColumn): Fragment {
   const rules = [
-    ...(preset === null ? [] : [sql` DEFAULT ${preset}`]),
+    ...(defaultValue === null ? [] : [sql` DEFAULT ${defaultValue}`]),
     ...(notNull ? [sql` NOT NULL`] : []),
     ...(unique ? [sql` UNIQUE`] : []),
   ];

@@ -4,7 +4,7 @@ import { PROJECT_NAME_IN_WORDS } from '../../contract/names.js';
 import { DEFAULT_SERVER, serverName } from '../../contract/servers.js';
 import type { Finding } from '../../contract/wire/operator.js';
 import type { ServerAddress } from '../../pg/index.js';
-import { addedServer, type NewServer, type ServerChange, type ServerRow } from '../../tenancy/server-rows.js';
+import { addedServer, type NewServer, type ServerChange, type ServerRow } from '../../tenancy/control/server-rows.js';
 import { databasesAt, startedAt } from '../../tenancy/server-probe.js';
 import { addressAt } from '../../tenancy/server-url.js';
 import type { Origin } from '../audit/audit.js';
@@ -16,7 +16,7 @@ import { type ServerCheck, checkServer } from './check-server.js';
 import { examineReplicas } from './examine-replicas.js';
 import { examineLeftBehind } from './left-behind.js';
 
-export type { ServerChange, ServerRow } from '../../tenancy/server-rows.js';
+export type { ServerChange, ServerRow } from '../../tenancy/control/server-rows.js';
 
 /** A server, and the findings of its check. */
 export interface CheckedServer {

@@ -10,7 +10,7 @@ import { serverName } from '../../contract/servers.js';
 import type { Finding } from '../../contract/wire/operator.js';
 import { sql } from '../../pg/index.js';
 import { dumpRole, type Placement } from '../../tenancy/placement.js';
-import { addedServer, type ServerRow } from '../../tenancy/server-rows.js';
+import { addedServer, type ServerRow } from '../../tenancy/control/server-rows.js';
 import { withServiceSession } from '../../tenancy/service-pool.js';
 import { serviceWork } from '../../tenancy/service-work.js';
 import { SharedTenancy } from '../../tenancy/shared-tenancy.js';

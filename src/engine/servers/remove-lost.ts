@@ -4,7 +4,7 @@
  */
 import { EngineError } from '../../contract/errors.js';
 import { DEFAULT_SERVER, serverName } from '../../contract/servers.js';
-import type { ServerRow } from '../../tenancy/server-rows.js';
+import type { ServerRow } from '../../tenancy/control/server-rows.js';
 import type { Origin } from '../audit/audit.js';
 import { serverNamed } from '../projects/choose-server.js';
 import type { Engine } from '../engine.js';

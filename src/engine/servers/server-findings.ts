@@ -3,7 +3,7 @@ import { roundedSize } from '../../contract/disk-size.js';
 import { counted } from '../../contract/message-text.js';
 import type { Finding } from '../../contract/wire/operator.js';
 import type { ServerAddress } from '../../pg/index.js';
-import { newestVersion, readMigrations } from '../../tenancy/migrate.js';
+import { newestVersion, readMigrations } from '../../tenancy/migrations/migrate.js';
 import type { ServerFacts } from '../../tenancy/server-facts.js';
 import { replicationOf, timeOfCommit } from './server-health.js';
 import { SERVICE_CONNECTIONS, withServiceSession } from '../../tenancy/service-pool.js';

@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { cancel, type LoggedIn } from '../../pg/index.js';
 import { TERMINATE } from '../../pg/protocol.js';
-import type { ProjectRow } from '../../tenancy/control-rows.js';
+import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import { type Backend, GRACE_MS, type Watchdog } from '../../tenancy/connections/watchdog.js';
 import type { Origin } from '../audit/audit.js';
 import type { Caller } from '../access/tokens.js';

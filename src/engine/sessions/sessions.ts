@@ -6,7 +6,7 @@ import { randomUUID } from 'node:crypto';
 import { Counts } from '../../contract/counts.js';
 import { actorOf, type Audit } from '../audit/audit.js';
 import type { ProjectSessions } from '../../tenancy/connections/project-session.js';
-import type { ProjectRow } from '../../tenancy/control-rows.js';
+import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import type { Servers } from '../../tenancy/servers.js';
 import { moving } from '../../tenancy/fence.js';
 import type { Server } from '../../tenancy/tenancy.js';

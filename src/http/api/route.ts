@@ -53,7 +53,7 @@ export interface Operation {
   readonly tag: 'schema' | 'data' | 'sql' | 'token' | 'admin';
   /** Its name in the audit log; free SQL as the reader is called `sql_read`. */
   readonly audit: AuditOperation;
-  /** On success, the handler writes the audit entry together with the change (`withEntry` in tenancy/audit-log.ts). */
+  /** On success, the handler writes the audit entry together with the change (`withEntry` in tenancy/control/audit-log.ts). */
   readonly writesEntry?: true;
   /** Its kind of work in the project's database; null: none. */
   readonly work: WorkKind | null;

@@ -261,8 +261,8 @@ export const DROP_COLUMN: Operation = {
 const mayReadAll = ({ caller }: Call): boolean => caller.scopes.has('sql:write');
 
 /** @param bytes of the body, to keep every digit of the default */
-function withDefault<Body extends { default?: unknown }>({ default: preset, ...body }: Body, bytes: Buffer) {
-  const value = preset === undefined ? undefined : memberOf(readDataBody(bytes), 'default');
+function withDefault<Body extends { default?: unknown }>({ default: defaultValue, ...body }: Body, bytes: Buffer) {
+  const value = defaultValue === undefined ? undefined : memberOf(readDataBody(bytes), 'default');
   return value === undefined ? body : { ...body, default: value };
 }
 

@@ -1,6 +1,6 @@
 /**
- * Connections logged in as projects' roles: a few per project, closed after some idle time, or the least useful ones
- * first if the server's limit is reached. A connection serves only the project and pool for which it was opened.
+ * Connections logged in as projects' roles: a few per project, closed after some idle time, or earlier
+ * if the limit is reached. A connection serves only the project and pool for which it was opened.
  */
 import type { Placement } from '../placement.js';
 import { type PoolName, type ProjectSession, type ProjectSessions, runsFreeSql } from './project-session.js';
@@ -26,8 +26,8 @@ export class Lease {
   readonly session: Session;
   readonly backend: Backend;
   idleSince = 0;
-  /** Its longest idle time between two uses, in milliseconds; null: it has been used only once. */
-  longestPause: number | null = null;
+  /** It has served earlier requests, so the server may have closed it since. */
+  reused = false;
   /** Whether to reset or close it after the request. */
   mustReset: boolean;
   mustClose = false;
@@ -42,11 +42,6 @@ export class Lease {
     this.mustReset = runsFreeSql(pool);
   }
 
-  /** It has served earlier requests, so the server may have closed it since. */
-  get reused(): boolean {
-    return this.longestPause !== null;
-  }
-
   /** It must not be used again: it was canceled, its state is uncertain, or its project is gone. */
   closeAfterUse(): void {
     this.mustClose = true;
@@ -59,7 +54,7 @@ export class Lease {
 }
 
 /** A connection that logs in. */
-interface Opening {
+interface PendingLogin {
   readonly project: string;
   /** See {@link Lease}. */
   mustClose: boolean;
@@ -84,7 +79,7 @@ export class Connections {
   /** Idle connections by project, the most recently used last. */
   private readonly idle = new Map<string, Lease[]>();
   private readonly lent = new Set<Lease>();
-  private readonly opening = new Set<Opening>();
+  private readonly pendingLogins = new Set<PendingLogin>();
   /** Connections open or being opened, by project. */
   private readonly counts = new Counts();
   private total = 0;
@@ -117,7 +112,7 @@ export class Connections {
     const lease = this.idle.get(project)?.findLast((one) => one.pool === pool);
     if (lease === undefined) return null;
     this.removeIdle(lease);
-    lease.longestPause = Math.max(lease.longestPause ?? 0, performance.now() - lease.idleSince);
+    lease.reused = true;
     lease.mustReset = runsFreeSql(pool);
     this.lent.add(lease);
     return lease;
@@ -127,11 +122,11 @@ export class Connections {
   async lendNew(project: string, placement: Placement, pool: PoolName): Promise<Lease> {
     this.makeRoom(project);
     this.count(project, 1);
-    const opening = { project, mustClose: false };
-    this.opening.add(opening);
+    const login = { project, mustClose: false };
+    this.pendingLogins.add(login);
     try {
       const lease = new Lease(project, pool, await this.login(placement, pool));
-      lease.mustClose = opening.mustClose;
+      lease.mustClose = login.mustClose;
       lease.session.onClose(() => {
         this.count(project, -1);
         this.removeIdle(lease);
@@ -144,7 +139,7 @@ export class Connections {
       this.count(project, -1);
       throw error;
     } finally {
-      this.opening.delete(opening);
+      this.pendingLogins.delete(login);
     }
   }
 
@@ -169,7 +164,7 @@ export class Connections {
   /** Closes the connections of a project; busy ones, and those being opened, after their request. */
   closeProject(project: string): void {
     for (const lease of this.lent) if (lease.project === project) lease.closeAfterUse();
-    for (const opening of this.opening) if (opening.project === project) opening.mustClose = true;
+    for (const login of this.pendingLogins) if (login.project === project) login.mustClose = true;
     for (const lease of this.idle.get(project) ?? []) this.discard(lease);
   }
 
@@ -189,9 +184,8 @@ export class Connections {
         // `total` includes the failed login.
         if (!isTooMany(error)) throw error;
         this.scarce = { most: Math.max(1, this.total - 1 - LEFT_FREE), until: performance.now() + SCARCE_MS };
-        const all = this.allIdle();
-        if (all.length === 0 || retries === RETRIES) throw error;
-        const lease = leastUseful(all, performance.now());
+        const lease = this.leastNeeded();
+        if (lease === undefined || retries === RETRIES) throw error;
         this.removeIdle(lease);
         await lease.session.close();
       }
@@ -229,10 +223,21 @@ export class Connections {
       if (longest !== undefined) this.discard(longest);
     }
     for (let excess = this.total - this.most; excess >= 0; excess--) {
-      const all = this.allIdle();
-      if (all.length === 0) return;
-      this.discard(leastUseful(all, performance.now()));
+      const lease = this.leastNeeded();
+      if (lease === undefined) return;
+      this.discard(lease);
     }
+  }
+
+  /**
+   * Of the projects with the most idle connections, the one idle for longest: so projects that keep several cannot take
+   * another's only one.
+   */
+  private leastNeeded(): Lease | undefined {
+    const projects = [...this.idle.values()];
+    const most = Math.max(...projects.map((leases) => leases.length));
+    const longest = projects.flatMap((leases) => (leases.length === most ? leases.slice(0, 1) : []));
+    return longest.sort((a, b) => a.idleSince - b.idleSince)[0];
   }
 
   private closeIdle(): void {
@@ -288,37 +293,4 @@ async function privateMemoryMib(pid: number): Promise<number | null> {
   const status = await readProc(`${pid}/status`);
   const [, kib] = /^Name:\tpostgres\n[^]*^RssAnon:\s+(\d+) kB$/m.exec(status) ?? [];
   return kib === undefined ? null : Number(kib) / 1024;
-}
-
-const oldest = (entries: readonly Lease[]): Lease => entries.reduce((a, b) => (b.idleSince < a.idleSince ? b : a));
-const newest = (entries: readonly Lease[]): Lease => entries.reduce((a, b) => (b.idleSince >= a.idleSince ? b : a));
-
-/** The user of a connection is gone after a pause this many times as long as the longest … */
-const OVERDUE = 2;
-/** … and at least this long, since there is no pause between the requests of a burst. */
-const OVERDUE_MS = 5_000;
-
-/**
- * Chooses the first of these connections that exists:
- *
- * - of those whose user seems to be gone, by their earlier pauses: the one idle for longest;
- * - of the projects that have the most idle connections, if they have two or more each: the one idle for longest;
- * - of those used only once: the one idle for the shortest time;
- * - of all: the one idle for longest.
- *
- * If more projects take turns than there are connections, closing the one idle for longest would always hit the one
- * needed next; this order lets as many projects as possible keep theirs.
- */
-function leastUseful(entries: readonly Lease[], now: number): Lease {
-  const overdue = entries.filter(
-    ({ idleSince, longestPause }) =>
-      longestPause !== null && now - idleSince > Math.max(OVERDUE * longestPause, OVERDUE_MS),
-  );
-  if (overdue.length > 0) return oldest(overdue);
-  const held = new Map<string, number>();
-  for (const { project } of entries) held.set(project, (held.get(project) ?? 0) + 1);
-  const most = Math.max(...held.values());
-  if (most > 1) return oldest(entries.filter(({ project }) => held.get(project) === most));
-  const unproven = entries.filter(({ longestPause }) => longestPause === null);
-  return unproven.length > 0 ? newest(unproven) : oldest(entries);
 }

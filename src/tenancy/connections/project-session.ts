@@ -118,7 +118,7 @@ interface ClientConnection {
 const FOR_CLIENTS = { ...PINNED, client_min_messages: 'notice', idle_in_transaction_session_timeout: '0' };
 
 /** A connection that is being opened. */
-interface Opening {
+interface LoginAttempt {
   readonly placement: Placement;
   /** The server where the project lives, or a replica of it. */
   readonly server: Server;
@@ -152,16 +152,16 @@ export class ProjectSessions {
     const server = replica ?? this.servers.serverOf(placement);
     const expiry = new AbortController();
     const timer = setTimeout(() => expiry.abort(tooSlow()), OPEN_MS);
-    const opening = { placement, server, pool, client, signal: expiry.signal };
+    const attempt = { placement, server, pool, client, signal: expiry.signal };
     const open = async (signal: AbortSignal) => {
       signal.addEventListener('abort', () => expiry.abort(signal.reason));
-      const found = await this.loginIfHealthy(opening);
+      const found = await this.loginIfHealthy(attempt);
       if (found !== null) return found;
       if (replica !== null) throw new ConnectionLost('The replica does not have the current state of the project');
       // If only the client's settings fail, there is nothing to repair.
-      if (client !== null && (await this.isHealthy({ ...opening, client: null })))
-        return (await this.login(opening)).opened;
-      return this.loginRepaired(opening);
+      if (client !== null && (await this.isHealthy({ ...attempt, client: null })))
+        return (await this.login(attempt)).opened;
+      return this.loginRepaired(attempt);
     };
     try {
       return await serviceWork(() =>
@@ -186,9 +186,9 @@ export class ProjectSessions {
   }
 
   /** null if a fresh connection shows that the project has changed its roles. */
-  private async loginIfHealthy(opening: Opening): Promise<ProjectSession | null> {
+  private async loginIfHealthy(attempt: LoginAttempt): Promise<ProjectSession | null> {
     try {
-      const { opened, isHealthy } = await this.login(opening);
+      const { opened, isHealthy } = await this.login(attempt);
       if (isHealthy) return opened;
       void opened.session.close();
     } catch (error) {
@@ -197,28 +197,28 @@ export class ProjectSessions {
     return null;
   }
 
-  private async isHealthy(opening: Opening): Promise<boolean> {
-    const found = await this.loginIfHealthy(opening);
+  private async isHealthy(attempt: LoginAttempt): Promise<boolean> {
+    const found = await this.loginIfHealthy(attempt);
     void found?.session.close();
     return found !== null;
   }
 
-  private async loginRepaired(opening: Opening): Promise<ProjectSession> {
-    const { placement } = opening;
+  private async loginRepaired(attempt: LoginAttempt): Promise<ProjectSession> {
+    const { placement } = attempt;
     const key = `${placement.server} ${placement.database}`;
     let repair = this.repairs.get(key);
     if (repair === undefined) {
       repair = this.databases
-        .restoreRights(this.servers.tenancyOf(placement), placement, () => this.isHealthy(opening))
+        .restoreRights(this.servers.tenancyOf(placement), placement, () => this.isHealthy(attempt))
         .finally(() => this.repairs.delete(key));
       this.repairs.set(key, repair);
     }
     await repair;
-    return (await this.login(opening)).opened;
+    return (await this.login(attempt)).opened;
   }
 
-  private async login(opening: Opening): Promise<{ opened: ProjectSession; isHealthy: boolean }> {
-    const { placement, server, pool, client, signal } = opening;
+  private async login(attempt: LoginAttempt): Promise<{ opened: ProjectSession; isHealthy: boolean }> {
+    const { placement, server, pool, client, signal } = attempt;
     const tenancy = this.servers.tenancyOf(placement);
     const { address, staleConnections } = server;
     const role = isReader(pool) ? placement.reader : placement.writer;
@@ -250,7 +250,7 @@ export class ProjectSessions {
     });
     signal.addEventListener('abort', () => session.destroy(tooSlow()), { once: true });
     try {
-      const { isHealthy, seenAt } = await this.examine(session, opening);
+      const { isHealthy, seenAt } = await this.examine(session, attempt);
       const backend = { processId: session.processId, role, seenAt };
       if (client === null) staleConnections.watch(session, backend);
       return { opened: { session, backend }, isHealthy };
@@ -266,7 +266,7 @@ export class ProjectSessions {
    */
   private async examine(
     session: Session,
-    { placement, server, pool }: Opening,
+    { placement, server, pool }: LoginAttempt,
   ): Promise<{ isHealthy: boolean; seenAt: string }> {
     const { schema } = placement;
     // A promoted replica no longer counts as one.

@@ -1,6 +1,6 @@
 /** Checks at intervals whether added servers and replicas answer, while they belong to the installation. */
 import type { Pool } from '../../pg/index.js';
-import { addedServer, type ServerRow, type ServerRows } from '../server-rows.js';
+import { addedServer, type ServerRow, type ServerRows } from '../control/server-rows.js';
 import type { Servers } from '../servers.js';
 import type { Server } from '../tenancy.js';
 import { HealthCheck } from './health-check.js';
@@ -18,14 +18,14 @@ interface ServerState {
   readonly pool: Pool | null;
 }
 
-interface Watched {
+interface WatchedServer {
   readonly server: Server;
   readonly check: HealthCheck;
 }
 
 export class ServerWatch {
   /** By name. null: this instance does not have the server's URL. */
-  private readonly watched = new Map<string, Watched | null>();
+  private readonly watched = new Map<string, WatchedServer | null>();
   private timer: NodeJS.Timeout | undefined;
 
   constructor(

@@ -33,20 +33,20 @@ interface Seen {
   readonly received: string | null;
 }
 
-interface Watched {
+interface WatchedSession {
   readonly session: Session;
   readonly backend: Backend;
   bytesRead: number;
   /** Consecutive checks at which an answer was due and nothing had arrived. */
   silent: number;
-  /** How much of a request had reached the backend when it was last found waiting for the rest, … */
+  /** How much of a request had reached the backend when it was last found waiting for the rest. */
   received: string | null;
-  /** … and the consecutive checks at which that had not grown. */
+  /** Consecutive checks at which no more of the request had arrived. */
   stalled: number;
 }
 
 export class StaleConnections {
-  private readonly watched = new Set<Watched>();
+  private readonly watched = new Set<WatchedSession>();
   private readonly timer: NodeJS.Timeout | null;
   private isAsking = false;
 
@@ -91,7 +91,7 @@ export class StaleConnections {
       .finally(() => (this.isAsking = false));
   }
 
-  private async endDead(silent: readonly Watched[]): Promise<void> {
+  private async endDead(silent: readonly WatchedSession[]): Promise<void> {
     const found = await this.ask(silent.map(({ backend }) => backend));
     for (const one of silent) {
       const { session, backend, bytesRead } = one;
@@ -121,7 +121,7 @@ export class StaleConnections {
   }
 }
 
-function hasStalled(one: Watched, { received }: Seen): boolean {
+function hasStalled(one: WatchedSession, { received }: Seen): boolean {
   one.stalled = received !== null && received === one.received ? one.stalled + 1 : 0;
   one.received = received;
   return one.stalled >= STALLED_CHECKS;

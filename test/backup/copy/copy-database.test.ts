@@ -6,7 +6,7 @@ import type { Session } from '../../../src/pg/index.js';
 import { withServiceSession } from '../../../src/tenancy/service-pool.js';
 import { copyDatabase, CopyDiffers, type CopyProgress } from '../../../src/backup/copy/copy-database.js';
 import { entriesOf } from '../../../src/backup/copy/schema-text.js';
-import { addedServer } from '../../../src/tenancy/server-rows.js';
+import { addedServer } from '../../../src/tenancy/control/server-rows.js';
 import { NEVER } from '../../../src/engine/limits/deadline.js';
 import type { Placement } from '../../../src/tenancy/placement.js';
 import type { Tenancy } from '../../../src/tenancy/tenancy.js';

@@ -10,7 +10,7 @@ import { NotStreamable, streamDatabase, visibleIn } from '../../../src/backup/st
 import { NEVER } from '../../../src/engine/limits/deadline.js';
 import type { Placement } from '../../../src/tenancy/placement.js';
 import { withServiceSession } from '../../../src/tenancy/service-pool.js';
-import { addedServer } from '../../../src/tenancy/server-rows.js';
+import { addedServer } from '../../../src/tenancy/control/server-rows.js';
 import type { Tenancy } from '../../../src/tenancy/tenancy.js';
 import { type AddedServer, startAddedServer, variableWith } from '../../support/added-server.js';
 import { connected, testServers } from '../../support/postgres.js';

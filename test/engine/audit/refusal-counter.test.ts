@@ -1,7 +1,7 @@
 /** Refusals that anyone can cause: the first of each kind is an entry, the others of the interval are a count. */
 import { describe, expect, it } from 'vitest';
 import { RefusalCounter } from '../../../src/engine/audit/refusal-counter.js';
-import type { AuditRow } from '../../../src/tenancy/audit-log.js';
+import type { AuditRow } from '../../../src/tenancy/control/audit-log.js';
 
 const refusal = (given: Partial<AuditRow> = {}): AuditRow => ({
   at: new Date(1),

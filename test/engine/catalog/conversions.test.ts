@@ -6,7 +6,7 @@ import { readCell } from '../../../src/codec/batch/cell.js';
 import { CellError } from '../../../src/codec/batch/cell-error.js';
 import { POSTGRES_TYPES } from '../../../src/engine/catalog/catalog.js';
 import { conversion, type Conversion } from '../../../src/engine/catalog/conversions.js';
-import { migrate, readMigrations } from '../../../src/tenancy/migrate.js';
+import { migrate, readMigrations } from '../../../src/tenancy/migrations/migrate.js';
 import { startupOptions, withSession } from '../../../src/pg/index.js';
 import { ident, type Fragment } from '../../../src/pg/sql.js';
 import { column } from '../../codec/batch/shapes.js';

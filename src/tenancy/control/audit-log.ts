@@ -1,6 +1,6 @@
 /** Writes, reads and prunes the table `cdp.audit` of the control database. The engine decides what is recorded. */
-import type { AuditActor } from '../contract/audit.js';
-import { EngineError } from '../contract/errors.js';
+import type { AuditActor } from '../../contract/audit.js';
+import { EngineError } from '../../contract/errors.js';
 import {
   BEGIN,
   COMMIT,
@@ -14,8 +14,8 @@ import {
   SQLSTATE,
   type Statement,
   trusted,
-} from '../pg/index.js';
-import { serviceWork } from './service-work.js';
+} from '../../pg/index.js';
+import { serviceWork } from '../service-work.js';
 
 /** Selects entries; a missing field matches everything. */
 export interface AuditFilter {

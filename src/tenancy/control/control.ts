@@ -1,6 +1,6 @@
 /** The control database: stores projects and tokens. Their rules are in `engine/`. */
 import { randomBytes } from 'node:crypto';
-import type { ProjectStatus } from '../contract/projects.js';
+import type { ProjectStatus } from '../../contract/projects.js';
 import {
   BEGIN,
   fixed,
@@ -13,8 +13,8 @@ import {
   type ServerAddress,
   sql,
   type Statement,
-} from '../pg/index.js';
-import { ADVISORY_LOCKS } from './advisory-locks.js';
+} from '../../pg/index.js';
+import { ADVISORY_LOCKS } from '../advisory-locks.js';
 import { type AuditRow, withEntry } from './audit-log.js';
 import {
   PROJECT_JSON,
@@ -25,10 +25,10 @@ import {
   tokenRow,
   type TokenRow,
 } from './control-rows.js';
-import { migrate, readMigrations } from './migrate.js';
+import { migrate, readMigrations } from '../migrations/migrate.js';
 import { withProjectLock } from './project-lock.js';
-import { withServiceSession } from './service-pool.js';
-import { serviceChange, serviceWork } from './service-work.js';
+import { withServiceSession } from '../service-pool.js';
+import { serviceChange, serviceWork } from '../service-work.js';
 
 /** About 300 kB, for which Postgres uses a temporary file if `work_mem` is smaller. */
 const LARGE_RESULT = fixed('SELECT count(*) FROM generate_series(1, 10000)');

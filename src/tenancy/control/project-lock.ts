@@ -1,8 +1,8 @@
 /** The lock of a project in the control database, held while the project is created, moved, repaired or deleted. */
-import { EngineError } from '../contract/errors.js';
-import { PostgresError, type ServerAddress, sql, SQLSTATE } from '../pg/index.js';
-import { withServiceSession } from './service-pool.js';
-import { serviceWork } from './service-work.js';
+import { EngineError } from '../../contract/errors.js';
+import { PostgresError, type ServerAddress, sql, SQLSTATE } from '../../pg/index.js';
+import { withServiceSession } from '../service-pool.js';
+import { serviceWork } from '../service-work.js';
 
 /**
  * Runs `work` while a separate session holds the lock, which ends with that session.

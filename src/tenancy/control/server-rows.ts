@@ -1,5 +1,5 @@
 /** The table `cdp.servers` of the control database, and the choice of servers with room for a project. */
-import type { Consistency, ServerEngine, ServerStatus, ServerTenancy } from '../contract/servers.js';
+import type { Consistency, ServerEngine, ServerStatus, ServerTenancy } from '../../contract/servers.js';
 import { type AuditRow, withEntry } from './audit-log.js';
 import {
   BEGIN,
@@ -12,11 +12,11 @@ import {
   sql,
   type Statement,
   trusted,
-} from '../pg/index.js';
+} from '../../pg/index.js';
 import type { ProjectRow } from './control-rows.js';
-import { serverName } from '../contract/servers.js';
-import type { AddedServer } from './placement.js';
-import { serviceChange, serviceWork } from './service-work.js';
+import { serverName } from '../../contract/servers.js';
+import type { AddedServer } from '../placement.js';
+import { serviceChange, serviceWork } from '../service-work.js';
 
 export interface ServerRow {
   name: string;

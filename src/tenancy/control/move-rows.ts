@@ -2,14 +2,14 @@
  * The table `cdp.moves` of the control database: the state of each move of a project, so that any move can be settled
  * after a crash.
  */
-import type { MoveMode, MoveState } from '../contract/moves.js';
-import { BEGIN, COMMIT, type Fragment, type Pool, type Row, sql, trusted } from '../pg/index.js';
+import type { MoveMode, MoveState } from '../../contract/moves.js';
+import { BEGIN, COMMIT, type Fragment, type Pool, type Row, sql, trusted } from '../../pg/index.js';
 import { type AuditRow, withEntry } from './audit-log.js';
-import { serverName } from '../contract/servers.js';
+import { serverName } from '../../contract/servers.js';
 import { addedServerJson, withDates } from './control-rows.js';
-import type { Placement } from './placement.js';
+import type { Placement } from '../placement.js';
 import { HAS_ROOM } from './server-rows.js';
-import { serviceChange, serviceWork } from './service-work.js';
+import { serviceChange, serviceWork } from '../service-work.js';
 
 export interface MoveRow {
   id: string;

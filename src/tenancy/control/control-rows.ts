@@ -1,8 +1,8 @@
 /** Rows of the control database, which it returns as JSON. */
-import type { ProjectStatus } from '../contract/projects.js';
-import type { Consistency } from '../contract/servers.js';
-import { trusted } from '../pg/index.js';
-import type { Placement } from './placement.js';
+import type { ProjectStatus } from '../../contract/projects.js';
+import type { Consistency } from '../../contract/servers.js';
+import { trusted } from '../../pg/index.js';
+import type { Placement } from '../placement.js';
 
 export interface ProjectRow {
   id: string;

@@ -3,8 +3,8 @@
  * `migrations` table. There are no down migrations; a program older than the schema refuses to start.
  */
 import { readdirSync, readFileSync } from 'node:fs';
-import { ident, inTransaction, type Session, sql } from '../pg/index.js';
-import { ADVISORY_LOCKS } from './advisory-locks.js';
+import { ident, inTransaction, type Session, sql } from '../../pg/index.js';
+import { ADVISORY_LOCKS } from '../advisory-locks.js';
 
 export interface Migration {
   version: number;
@@ -14,7 +14,7 @@ export interface Migration {
 
 /** The migrations of one kind, in order. They are read once at the start, so that a broken package fails then. */
 export function readMigrations(kind: 'control' | 'project'): Migration[] {
-  const folder = new URL(`./migrations/${kind}/`, import.meta.url);
+  const folder = new URL(`./${kind}/`, import.meta.url);
   return readdirSync(folder)
     .filter((file) => file.endsWith('.sql'))
     .sort()
