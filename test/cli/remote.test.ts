@@ -91,6 +91,10 @@ describe('cdp login', () => {
     const byAddress = await person({ ...profiles, CDP_URL: service.url, CDP_TOKEN: shop.token });
     expect(await inUse(byAddress)).toEqual([]);
     expect((await byAddress.run(['use', 'zoo'])).stderr).toBe('Warning: this takes effect when CDP_URL is unset\n');
+    expect((await byAddress.run(['login', '--profile', 'zoo'], shop.token)).stderr).toBe(
+      'Warning: this takes effect when CDP_URL is unset\n',
+    );
+    expect((await byName.run(['login', '--profile', 'shop'], shop.token)).stderr).toBe('');
     const both = await person({ ...profiles, CDP_PROFILE: 'shop', CDP_URL: service.url, CDP_TOKEN: shop.token });
     expect(await both.run(['tables'])).toMatchObject({
       code: 2,

@@ -56,6 +56,7 @@ async function login({ profile, url: given, force = false }: Options): Promise<v
   process.stdout.write(`Logged in to the project ${project.name} at ${url}\n`);
   process.stdout.write(`Scopes: ${scopes.join(', ')}\n`);
   process.stdout.write(`Stored as the profile ${profile} in ${profilesFile()}\n`);
+  if (process.env[ENVIRONMENT.profile] !== profile) warnIfOverridden();
 }
 
 /** @throws UsageError if this would replace the only copy of another project's token */
@@ -132,7 +133,11 @@ export function useCommand(): Command {
       if (profile === undefined) throw noProfile(name);
       await chooseProfile(name);
       process.stdout.write(`Commands use the profile ${name} (${profile.url})\n`);
-      const variable = decidingVariable();
-      if (variable !== undefined) warn(`Warning: this takes effect when ${variable} is unset`);
+      warnIfOverridden();
     });
+}
+
+function warnIfOverridden(): void {
+  const variable = decidingVariable();
+  if (variable !== undefined) warn(`Warning: this takes effect when ${variable} is unset`);
 }
