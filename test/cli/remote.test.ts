@@ -131,6 +131,19 @@ describe('cdp login', () => {
     expect((await grace.run(['login'], 'x')).stderr).toContain('--url');
   });
 
+  it('does not offer itself for a token of the environment', async () => {
+    const { token } = await service.engine.tokens.create(project.id, { expiresAt: new Date(Date.now() - 1) });
+    const saysLast = async (used: string) => {
+      const grace = await person({ CDP_URL: service.url, CDP_TOKEN: used });
+      return (await grace.run(['tables'])).stderr.trim().split('\n').at(-1);
+    };
+    expect(await saysLast(token)).toBe('CDP_TOKEN has an expired token: replace or unset it');
+    expect(await saysLast('cdp_wrong')).toBe('CDP_TOKEN is not a token of this service: replace or unset it');
+    const grace = await person({ CDP_URL: service.url, CDP_TOKEN: token });
+    const login = await grace.run(['login'], token);
+    expect(login.stderr.trim().split('\n').at(-1)).toBe('Log in with another one: cdp login');
+  });
+
   it('says why the folder for profiles cannot be created', async () => {
     const grace = await person({ XDG_CONFIG_HOME: '/proc/cdp' });
     expect(await grace.run(['login', '--url', service.url], `${(await service.project()).token}\n`)).toMatchObject({
