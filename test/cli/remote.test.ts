@@ -119,6 +119,17 @@ describe('cdp login', () => {
     expect(await grace.output('logout')).toMatch(/^Forgot the profile default;/);
   });
 
+  it('takes an address with and without a slash at its end as the same service', async () => {
+    const grace = await person();
+    const { token } = await service.project();
+    for (const url of [`${service.url}/`, service.url, `${service.url}/`])
+      expect((await grace.run(['login', '--url', url], token)).code).toBe(0);
+    expect(JSON.parse(await grace.output('profiles', '--json'))).toMatchObject([{ url: service.url }]);
+    const stored = await grace.read('config/cdp/profiles.json');
+    await grace.write('config/cdp/profiles.json', stored.replace(service.url, `${service.url}/`));
+    expect((await grace.run(['login', '--url', service.url], token)).code).toBe(0);
+  });
+
   it('does not keep a token that does not work', async () => {
     const grace = await person();
     const { code, stderr } = await grace.run(['login', '--url', service.url], 'cdp_wrong');
