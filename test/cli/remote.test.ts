@@ -468,6 +468,13 @@ describe('cdp export', () => {
     expect(await ada.read('precious.csv')).toBe('name\nAda\n');
   });
 
+  it('says how to export a table if its name is in place of the query', async () => {
+    expect(await ada.run(['export', 'people', '-o', 'my people.csv'])).toMatchObject({
+      code: 2,
+      stderr: `cdp: "people" is not a query\nTo export a table: cdp export --table people -o 'my people.csv'\n`,
+    });
+  });
+
   it('says why a file cannot be created at a path', async () => {
     const said = async (output: string) => (await ada.run(['export', query, '-o', output])).stderr;
     expect(await said('missing/x.csv')).toBe('cdp: There is no folder missing\n');
