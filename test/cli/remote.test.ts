@@ -365,6 +365,14 @@ describe('cdp sql', () => {
     expect(missing).toMatchObject({ code: 2, stderr: 'cdp: There is no file missing.sql\n' });
   });
 
+  it('says to quote a statement of several arguments', async () => {
+    expect(await ada.run(['sql', 'select', 'count', 'from', 'people'])).toMatchObject({
+      code: 2,
+      stderr: `cdp: Put the statement in quotes: cdp sql 'select count from people'\n`,
+    });
+    expect(await ada.output('sql', '--help')).toContain('Usage: cdp sql [options] [SQL]\n');
+  });
+
   it('shows the code, message, hint and position of an error, and ends with 1', async () => {
     const { code, stderr, stdout } = await ada.run(['sql', 'SELECT name,\n  ages FROM people']);
     expect([code, stdout]).toEqual([1, '']);
