@@ -113,6 +113,7 @@ export function restoreCommand(): Command {
     const place = { ...(server !== undefined && { server }), ...(label !== undefined && { labels: label }) };
     const load = (file: string, ...handedOver: string[]) =>
       withAdmin(command, async (admin) => {
+        if (!(await exists(file))) throw new UsageError(`There is no file ${source}`);
         for (const path of handedOver) await admin.handOver(path);
         const wanted = { file, project, as, at, missing, ...place, ...programFolders(config) };
         const done = await watch<RestoreDone>(admin, 'local/restore', wanted);

@@ -119,9 +119,24 @@ export function explain(error: unknown, sql?: string): string[] {
     ...(postgres?.detail === undefined ? [] : [postgres.detail]),
     // Many messages contain their hint.
     ...(hint === undefined || message.includes(hint) ? [] : [`Hint: ${hint}`]),
-    ...(error.status === 401 ? [`Is this a token of this service? Log in with another one: ${PROGRAM} login`] : []),
+    ...(error.status === 401 ? [tokenHint(code)] : []),
     ...(code === 'internal' && requestId !== undefined ? [`Request: ${requestId}`] : []),
   ].map(printableLines);
+}
+
+/** The environment variable with the token of this command; undefined if it is that of a profile. */
+let tokenVariable: string | undefined;
+
+/** Lets errors about the token name the variable, because logging in would not replace it. */
+export function useTokenOf(variable: string): void {
+  tokenVariable = variable;
+}
+
+function tokenHint(code: CdpErrorCode): string {
+  const isExpired = code === 'token_expired';
+  if (tokenVariable !== undefined)
+    return `${tokenVariable} ${isExpired ? 'has an expired token' : 'is not a token of this service'}: replace or unset it`;
+  return `${isExpired ? '' : 'Is this a token of this service? '}Log in with another one: ${PROGRAM} login`;
 }
 
 /** Only if the first line cannot name them all. */

@@ -291,6 +291,12 @@ describe('in a folder without a database', () => {
   });
 });
 
+describe('cdp restore', () => {
+  it('says if there is no such file', async () => {
+    expect(await run('restore', 'none.cdp')).toMatchObject({ code: 2, stderr: 'cdp: There is no file none.cdp\n' });
+  });
+});
+
 describe('cdp project delete', () => {
   it('without a terminal deletes only with --yes', async () => {
     await lines('project', 'create', 'kept');

@@ -91,6 +91,10 @@ describe('cdp login', () => {
     const byAddress = await person({ ...profiles, CDP_URL: service.url, CDP_TOKEN: shop.token });
     expect(await inUse(byAddress)).toEqual([]);
     expect((await byAddress.run(['use', 'zoo'])).stderr).toBe('Warning: this takes effect when CDP_URL is unset\n');
+    expect((await byAddress.run(['login', '--profile', 'zoo'], shop.token)).stderr).toBe(
+      'Warning: this takes effect when CDP_URL is unset\n',
+    );
+    expect((await byName.run(['login', '--profile', 'shop'], shop.token)).stderr).toBe('');
     const both = await person({ ...profiles, CDP_PROFILE: 'shop', CDP_URL: service.url, CDP_TOKEN: shop.token });
     expect(await both.run(['tables'])).toMatchObject({
       code: 2,
@@ -115,6 +119,17 @@ describe('cdp login', () => {
     expect(await grace.output('logout')).toMatch(/^Forgot the profile default;/);
   });
 
+  it('takes an address with and without a slash at its end as the same service', async () => {
+    const grace = await person();
+    const { token } = await service.project();
+    for (const url of [`${service.url}/`, service.url, `${service.url}/`])
+      expect((await grace.run(['login', '--url', url], token)).code).toBe(0);
+    expect(JSON.parse(await grace.output('profiles', '--json'))).toMatchObject([{ url: service.url }]);
+    const stored = await grace.read('config/cdp/profiles.json');
+    await grace.write('config/cdp/profiles.json', stored.replace(service.url, `${service.url}/`));
+    expect((await grace.run(['login', '--url', service.url], token)).code).toBe(0);
+  });
+
   it('does not keep a token that does not work', async () => {
     const grace = await person();
     const { code, stderr } = await grace.run(['login', '--url', service.url], 'cdp_wrong');
@@ -125,6 +140,19 @@ describe('cdp login', () => {
       stderr: expect.stringContaining('http://nowhere:80') as string,
     });
     expect((await grace.run(['login'], 'x')).stderr).toContain('--url');
+  });
+
+  it('does not offer itself for a token of the environment', async () => {
+    const { token } = await service.engine.tokens.create(project.id, { expiresAt: new Date(Date.now() - 1) });
+    const saysLast = async (used: string) => {
+      const grace = await person({ CDP_URL: service.url, CDP_TOKEN: used });
+      return (await grace.run(['tables'])).stderr.trim().split('\n').at(-1);
+    };
+    expect(await saysLast(token)).toBe('CDP_TOKEN has an expired token: replace or unset it');
+    expect(await saysLast('cdp_wrong')).toBe('CDP_TOKEN is not a token of this service: replace or unset it');
+    const grace = await person({ CDP_URL: service.url, CDP_TOKEN: token });
+    const login = await grace.run(['login'], token);
+    expect(login.stderr.trim().split('\n').at(-1)).toBe('Log in with another one: cdp login');
   });
 
   it('says why the folder for profiles cannot be created', async () => {
@@ -337,6 +365,14 @@ describe('cdp sql', () => {
     expect(missing).toMatchObject({ code: 2, stderr: 'cdp: There is no file missing.sql\n' });
   });
 
+  it('says to quote a statement of several arguments', async () => {
+    expect(await ada.run(['sql', 'select', 'count', 'from', 'people'])).toMatchObject({
+      code: 2,
+      stderr: `cdp: Put the statement in quotes: cdp sql 'select count from people'\n`,
+    });
+    expect(await ada.output('sql', '--help')).toContain('Usage: cdp sql [options] [SQL]\n');
+  });
+
   it('shows the code, message, hint and position of an error, and ends with 1', async () => {
     const { code, stderr, stdout } = await ada.run(['sql', 'SELECT name,\n  ages FROM people']);
     expect([code, stdout]).toEqual([1, '']);
@@ -438,6 +474,13 @@ describe('cdp export', () => {
     expect(await ada.read('precious.csv')).toBe('before');
     await ada.output('export', query, '-o', 'precious.csv', '--force');
     expect(await ada.read('precious.csv')).toBe('name\nAda\n');
+  });
+
+  it('says how to export a table if its name is in place of the query', async () => {
+    expect(await ada.run(['export', 'people', '-o', 'my people.csv'])).toMatchObject({
+      code: 2,
+      stderr: `cdp: "people" is not a query\nTo export a table: cdp export --table people -o 'my people.csv'\n`,
+    });
   });
 
   it('says why a file cannot be created at a path', async () => {

@@ -66,7 +66,7 @@ export async function previewImport(
   const { table: name } = options;
   requireTableName(name);
   await areRepeatable(files);
-  const table = client === undefined ? undefined : await findTable(client, name);
+  const table = client === undefined ? undefined : await findTable(client, name, true);
   const { plan, warnings, first, opened } = await planFiles(files, table, options);
   for (const source of opened) source?.input.close();
   const key = await missingKey(client, table, plan);
@@ -153,10 +153,8 @@ function requireNoneInterrupted(journal: JournalFile | undefined, { table, resta
 /** Plans the import, and creates the table or missing columns if the options allow it. @throws UsageError if not */
 async function prepareTable(client: CdpClient, files: readonly string[], options: ImportOptions): Promise<Planned> {
   const { table: name, create, addColumns } = options;
-  const table = await findTable(client, name);
   // Checked before reading the files, which can take a while.
-  if (table === undefined && !create)
-    throw new UsageError(`There is no table "${name}"`, 'Create it with --create; preview it with --dry-run');
+  const table = await findTable(client, name, create);
   const planned = await planFiles(files, table, options);
   const { plan, warnings } = planned;
   showPlan(plan, warnings);
@@ -180,12 +178,15 @@ async function addMissing(client: CdpClient, table: Table, plan: ImportPlan, add
   for (const column of missing) await client.addColumn(table.name, column);
 }
 
-async function findTable(client: CdpClient, name: string): Promise<Table | undefined> {
+/** @throws UsageError if it is missing and may not be */
+async function findTable(client: CdpClient, name: string, mayBeMissing = false): Promise<Table | undefined> {
   try {
     return await client.describe(name);
   } catch (error) {
-    if (error instanceof CdpError && error.code === 'table_not_found') return undefined;
-    throw error;
+    if (!(error instanceof CdpError) || error.code !== 'table_not_found') throw error;
+    if (mayBeMissing) return undefined;
+    const near = error.hint?.startsWith('Did you mean') ? `${error.hint}\n` : '';
+    throw new UsageError(`There is no table "${name}"`, `${near}Create it with --create; preview it with --dry-run`);
   }
 }
 

@@ -8,7 +8,7 @@ import type { Command } from 'commander';
 import { CdpClient } from '../../client/client.js';
 import type { Scope } from '../../contract/names.js';
 import { isMissing, replaceFile } from '../../files.js';
-import { UsageError } from '../exit.js';
+import { UsageError, useTokenOf } from '../exit.js';
 import { configFolder, makePrivate } from './user-files.js';
 import { PROGRAM } from '../program-name.js';
 
@@ -86,6 +86,7 @@ export async function findProfile(name: string | undefined): Promise<Profile> {
     // A profile's token must not be sent to another address.
     if (url === undefined) throw new UsageError(`${ENVIRONMENT.token} is set and ${ENVIRONMENT.url} is not`);
     if (token === undefined) throw new UsageError(`${ENVIRONMENT.url} is set and ${ENVIRONMENT.token} is not`);
+    useTokenOf(ENVIRONMENT.token);
     return { url, token };
   }
   const named = name ?? profile ?? (await chosenProfile());

@@ -2,6 +2,9 @@
  * `cdp export "SELECT …" -o FILE`: writes the rows of a query or a table to a file, which appears when it is complete.
  */
 import { Command, Option } from 'commander';
+import { NAME_PATTERN } from '../../contract/names.js';
+import { PROGRAM } from '../program-name.js';
+import { quoted } from '../terminal/text.js';
 import { connect } from './connection.js';
 import { collect, numbersOption, remoteOptions, whole } from './options.js';
 import { UsageError } from '../exit.js';
@@ -56,8 +59,13 @@ Examples:
   cdp export --table customers -o customers.csv.gz
   cdp export 'SELECT email FROM customers WHERE age > $1' --param 30 -o emails.ndjson`;
 
-function queryOf(sql: string | undefined, { table }: Options): string {
+function queryOf(sql: string | undefined, { table, output }: Options): string {
   if ((sql === undefined) === (table === undefined)) throw new UsageError('Give either a query or --table');
+  if (sql !== undefined && new RegExp(NAME_PATTERN).test(sql))
+    throw new UsageError(
+      `"${sql}" is not a query`,
+      `To export a table: ${PROGRAM} export --table ${sql} -o ${quoted(output)}`,
+    );
   return sql ?? `SELECT * FROM "${(table ?? '').replaceAll('"', '""')}"`;
 }
 

@@ -42,8 +42,9 @@ export function loginCommand(): Command {
 async function login({ profile, url: given, force = false }: Options): Promise<void> {
   if (!PROFILE_NAME.test(profile)) throw new UsageError(`"${profile}" is not a valid profile name`);
   const earlier = (await readProfiles())[profile];
-  const url = given ?? earlier?.url ?? process.env[ENVIRONMENT.url];
-  if (url === undefined) throw new UsageError('Which service?', 'Add --url https://cdp.example');
+  const address = given ?? earlier?.url ?? process.env[ENVIRONMENT.url];
+  if (address === undefined) throw new UsageError('Which service?', 'Add --url https://cdp.example');
+  const url = withoutSlash(address);
   requireUrl(url);
   if (isExposed(new URL(url))) warn(`Warning: without TLS, anyone on the network path to ${url} can read the token`);
 
@@ -56,18 +57,21 @@ async function login({ profile, url: given, force = false }: Options): Promise<v
   process.stdout.write(`Logged in to the project ${project.name} at ${url}\n`);
   process.stdout.write(`Scopes: ${scopes.join(', ')}\n`);
   process.stdout.write(`Stored as the profile ${profile} in ${profilesFile()}\n`);
+  if (process.env[ENVIRONMENT.profile] !== profile) warnIfOverridden();
 }
 
 /** @throws UsageError if this would replace the only copy of another project's token */
 function requireSamePlace(name: string, earlier: Profile | undefined, { url, project }: Profile): void {
   if (earlier === undefined) return;
   const { project: before = project } = earlier;
-  if (earlier.url === url && before === project) return;
+  if (withoutSlash(earlier.url) === url && before === project) return;
   throw new UsageError(
     `The profile ${name} is for ${earlier.project === undefined ? '' : `the project ${before} at `}${earlier.url}`,
     `Choose another name with --profile NAME, or replace it with --force`,
   );
 }
+
+const withoutSlash = (url: string): string => url.replace(/\/+$/, '');
 
 const isExposed = ({ protocol, hostname }: URL): boolean =>
   protocol === 'http:' && !/^(localhost|127\.[\d.]+|\[::1\])$/.test(hostname);
@@ -132,7 +136,11 @@ export function useCommand(): Command {
       if (profile === undefined) throw noProfile(name);
       await chooseProfile(name);
       process.stdout.write(`Commands use the profile ${name} (${profile.url})\n`);
-      const variable = decidingVariable();
-      if (variable !== undefined) warn(`Warning: this takes effect when ${variable} is unset`);
+      warnIfOverridden();
     });
+}
+
+function warnIfOverridden(): void {
+  const variable = decidingVariable();
+  if (variable !== undefined) warn(`Warning: this takes effect when ${variable} is unset`);
 }

@@ -13,6 +13,7 @@ import { connect } from './connection.js';
 import { collect, numbersOption, remoteOptions, whole } from './options.js';
 import { SqlError, UsageError } from '../exit.js';
 import { terminalWidth } from '../terminal/grid.js';
+import { quoted } from '../terminal/text.js';
 import { printChunks, printLines, warn, writeLines } from '../terminal/output.js';
 import { abortOnSignals } from '../signals.js';
 import { readTextFile } from './user-files.js';
@@ -41,7 +42,8 @@ export function sqlCommand(): Command {
     new Option(flags, description).conflicts(conflicts);
   const command = new Command('sql')
     .description('Run SQL and print a table on a terminal, otherwise CSV. On a terminal without SQL, open a shell')
-    .argument('[SQL]', 'The statement (default: standard input)')
+    .usage('[options] [SQL]')
+    .argument('[SQL...]', 'The statement (default: standard input)')
     .option('-f, --file <FILE>', 'File that holds the statement')
     .option('--param <VALUE>', 'Value of $1, then $2, …, as text (repeatable)', collect)
     .addOption(format('--csv', 'Print CSV; an empty field is NULL, "" the empty string', 'json', 'ndjson', 'table'))
@@ -62,7 +64,10 @@ export function sqlCommand(): Command {
     .option('--max-rows <N>', 'Rows to show in a table; other formats have no limit', whole, 1_000)
     .option('--no-history', 'Do not keep a shell history')
     .addHelpText('after', EXAMPLES);
-  return remoteOptions(command).action(async (argument: string | undefined) => {
+  return remoteOptions(command).action(async (words: string[]) => {
+    const [argument] = words;
+    if (words.length > 1)
+      throw new UsageError(`Put the statement in quotes: ${PROGRAM} sql ${quoted(words.join(' '))}`);
     const options = command.opts<Options>();
     if (isShell(argument, options)) return openShell(await connect(command), options);
     const sql = await statement(argument, options);

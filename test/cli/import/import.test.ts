@@ -472,6 +472,10 @@ describe('an import with bad records', () => {
     expect(named).toMatchObject({ code: 2, stderr: expect.stringContaining('--table my_table') as string });
     const missing = await load('any.csv', 'nowhere');
     expect([missing.code, missing.stderr]).toEqual([2, expect.stringMatching(/^cdp: There is no table "nowhere"/)]);
+    await project.table('somewhere', { a: 'TEXT' });
+    expect((await load('any.csv', 'somewere')).stderr).toBe(
+      'cdp: There is no table "somewere"\nDid you mean "somewhere"?\nCreate it with --create; preview it with --dry-run\n',
+    );
   });
 
   it('stops if the first line looks like a record, unless it names the columns of the table', async () => {
