@@ -21,6 +21,7 @@ import {
 } from './insert.js';
 import { deleteBatch, type DeleteOptions } from './delete.js';
 import { toJson } from './json.js';
+import { CALL_NAMES, type CallOptions, checkOptions, type Names } from './options.js';
 import {
   type DropOptions,
   dropQuarantine,
@@ -50,21 +51,19 @@ export type AddColumn = wire.AddColumnBody & { type: ColumnType };
 export type AlterColumn = wire.AlterColumnBody & { new_type?: ColumnType };
 export type CreateIndex = CreateIndexBody;
 
-export interface CallOptions {
-  signal?: AbortSignal;
-  /** Roll everything back; the answer has `impact`. Only for calls that change something. */
-  dryRun?: true;
-}
-
 export interface AlterOptions extends CallOptions {
   /** `'values'`: an error `not_convertible` lists the most frequent values, if the token has sql:write. */
   return?: 'values';
 }
 
+const SCHEMA_NAMES: Names<AlterOptions> = { ...CALL_NAMES, return: true };
+
 export interface ReceiptOptions extends CallOptions {
   /** If nothing is stored under the key, refuse it from now on, so that `not_stored` is final. */
   settle?: boolean;
 }
+
+const RECEIPT_NAMES: Names<ReceiptOptions> = { ...CALL_NAMES, settle: true };
 
 /** One table, its records typed by the caller. */
 export interface TableHandle<Item extends object> {
@@ -143,7 +142,9 @@ export class CdpClient {
   }
 
   /** Returns the token's project and scopes; an admin token has neither. */
-  token({ signal }: CallOptions = {}): Promise<OwnTokenAnswer> {
+  async token(options: CallOptions = {}): Promise<OwnTokenAnswer> {
+    checkOptions(options, CALL_NAMES, 'token');
+    const { signal } = options;
     return this.#transport.json({ method: 'GET', path: '/api/cdp/token', idempotent: true, signal });
   }
 
@@ -175,8 +176,8 @@ export class CdpClient {
   }
 
   /** Lists the records in the quarantine, oldest first. */
-  quarantine(filter: QuarantineFilter = {}, { signal }: CallOptions = {}): AsyncGenerator<QuarantinedRecord, void> {
-    return readQuarantine(this.#transport, filter, signal);
+  quarantine(filter: QuarantineFilter = {}, options: CallOptions = {}): AsyncGenerator<QuarantinedRecord, void> {
+    return readQuarantine(this.#transport, filter, options);
   }
 
   /** Retries quarantined records of a table; each one that is stored leaves the quarantine. */
@@ -185,8 +186,8 @@ export class CdpClient {
   }
 
   /** Deletes records from the quarantine; `{ all: true }` deletes all. */
-  async dropQuarantine(filter: DropOptions, { signal }: CallOptions = {}): Promise<number> {
-    return dropQuarantine(this.#transport, filter, signal);
+  async dropQuarantine(filter: DropOptions, options: CallOptions = {}): Promise<number> {
+    return dropQuarantine(this.#transport, filter, options);
   }
 
   /** Returns the outcome of the batch with an idempotency key. */
@@ -199,11 +200,9 @@ export class CdpClient {
    * Returns the outcomes of up to 1,000 batches, in the order of their keys.
    * @param table null: any; a key that was used for several tables then has a receipt for each
    */
-  async receipts(
-    table: string | null,
-    keys: readonly string[],
-    { settle = false, signal }: ReceiptOptions = {},
-  ): Promise<Receipt[]> {
+  async receipts(table: string | null, keys: readonly string[], options: ReceiptOptions = {}): Promise<Receipt[]> {
+    checkOptions(options, RECEIPT_NAMES, 'receipts');
+    const { settle = false, signal } = options;
     const body: ReceiptsBody = { ...(table === null ? {} : { table }), keys: [...keys], settle };
     const call = { method: 'POST', path: '/api/cdp/receipts/query', idempotent: true, signal } as const;
     return (await this.#transport.json<ReceiptsAnswer>({ ...call, body: toJson(body) })).receipts;
@@ -275,8 +274,10 @@ export class CdpClient {
     method: Call['method'],
     path: readonly string[],
     body: object | undefined,
-    { signal, return: wanted, dryRun }: AlterOptions = {},
+    options: AlterOptions = {},
   ): Promise<Answer> {
+    checkOptions(options, SCHEMA_NAMES, 'a schema call');
+    const { signal, return: wanted, dryRun } = options;
     const query = [...(wanted === undefined ? [] : ['return=values']), ...(dryRun ? ['dry_run=true'] : [])].join('&');
     // A key makes a change happen once, however often it is sent.
     const needsKey = method !== 'GET' && !dryRun;

@@ -2,6 +2,7 @@
 import type { DeleteAnswer } from '../contract/wire/batch.js';
 import { newKey } from './insert.js';
 import { toJson } from './json.js';
+import { checkOptions, type Names } from './options.js';
 import type { Transport } from './transport.js';
 
 export interface DeleteOptions {
@@ -13,6 +14,8 @@ export interface DeleteOptions {
   signal?: AbortSignal;
 }
 
+const NAMES: Names<DeleteOptions> = { by: true, idempotencyKey: true, dryRun: true, signal: true };
+
 /**
  * Deletes the rows with 1 to 250 keys in one request.
  * @returns the number of deleted rows
@@ -21,8 +24,10 @@ export async function deleteBatch(
   transport: Transport,
   path: string,
   keys: readonly object[],
-  { by, idempotencyKey = newKey(), dryRun, signal }: DeleteOptions,
+  options: DeleteOptions,
 ): Promise<number> {
+  checkOptions(options, NAMES, 'delete');
+  const { by, idempotencyKey = newKey(), dryRun, signal } = options;
   const query = new URLSearchParams({ by: [by].flat().join(','), ...(dryRun ? { dry_run: 'true' } : {}) });
   const answer = await transport.json<DeleteAnswer>({
     method: 'DELETE',

@@ -9,6 +9,7 @@ import { cutBatches, type IndexedRecord, jsonOrError, type RecordSource, toRecor
 import { forEachConcurrently } from './concurrency.js';
 import { aborted, CdpError } from './error.js';
 import { addImpact } from './impact.js';
+import { checkOptions, type Names } from './options.js';
 import { partitionBatch } from './partition.js';
 import type { Transport } from './transport.js';
 
@@ -28,6 +29,8 @@ export interface StoreOptions {
   /** Roll everything back, and only count the rows. */
   dryRun?: true;
 }
+
+const STORE_NAMES: Names<StoreOptions> = { onConflict: true, resolution: true, onError: true, dryRun: true };
 
 export interface InsertProgress {
   /** Rows that the service has acknowledged. */
@@ -69,6 +72,9 @@ export interface InsertOptions<Item> extends StoreOptions {
   signal?: AbortSignal;
 }
 
+const INSERT_ONLY = { concurrency: true, return: true, onProgress: true, onRefused: true, signal: true } as const;
+const INSERT_NAMES: Names<InsertOptions<object>> = { ...STORE_NAMES, ...INSERT_ONLY };
+
 export interface InsertResult extends InsertProgress {
   /** With `dryRun`: the impact of all batches together. */
   impact?: Impact;
@@ -89,6 +95,9 @@ export interface BatchOptions extends StoreOptions {
   /** Called before each retry. */
   onRetry?: () => void;
 }
+
+const BATCH_ONLY = { idempotencyKey: true, return: true, signal: true, onRetry: true } as const;
+const BATCH_NAMES: Names<BatchOptions> = { ...STORE_NAMES, ...BATCH_ONLY };
 
 export interface BatchResult {
   inserted: number;
@@ -116,6 +125,7 @@ export async function insertBatch<Item extends object>(
   records: readonly Item[],
   options: BatchOptions,
 ): Promise<BatchResult> {
+  checkOptions(options, BATCH_NAMES, 'insertBatch');
   if (!Array.isArray(records)) throw notRecords(records, 'an array of records');
   const items = records.map((record: Item, i) => {
     const json = jsonOrError(record, i);
@@ -175,6 +185,7 @@ export async function insertAll<Item extends object>(
   source: RecordSource<Item>,
   options: InsertOptions<Item>,
 ): Promise<InsertResult> {
+  checkOptions(options, INSERT_NAMES, 'insert');
   const { onConflict, onError, onRefused, concurrency = onConflict === undefined ? 4 : 1, signal } = options;
   if (!Number.isInteger(concurrency) || concurrency < 1) {
     throw new TypeError('concurrency must be a whole number from 1');

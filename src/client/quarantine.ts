@@ -10,6 +10,7 @@ import type { Impact } from '../contract/wire/rehearsal.js';
 import { addImpact } from './impact.js';
 import { toJson } from './json.js';
 import type { StoreOptions } from './insert.js';
+import { CALL_NAMES, type CallOptions, checkOptions, type Names } from './options.js';
 import type { Transport } from './transport.js';
 
 const PATH = '/api/cdp/quarantine';
@@ -26,6 +27,15 @@ export interface QuarantineFilter {
   id?: string;
 }
 
+const FILTER_NAMES: Names<QuarantineFilter> = {
+  table: true,
+  error: true,
+  column: true,
+  since: true,
+  until: true,
+  id: true,
+};
+
 export interface ReplayOptions extends QuarantineFilter, Pick<StoreOptions, 'onConflict' | 'resolution' | 'dryRun'> {
   table: string;
   /** New names for keys of the records. */
@@ -34,6 +44,16 @@ export interface ReplayOptions extends QuarantineFilter, Pick<StoreOptions, 'onC
   set?: Readonly<Record<string, unknown>>;
   signal?: AbortSignal;
 }
+
+const REPLAY_NAMES: Names<ReplayOptions> = {
+  ...FILTER_NAMES,
+  onConflict: true,
+  resolution: true,
+  dryRun: true,
+  rename: true,
+  set: true,
+  signal: true,
+};
 
 export interface ReplayResult {
   inserted: number;
@@ -51,8 +71,11 @@ export interface ReplayResult {
 export async function* readQuarantine(
   transport: Transport,
   filter: QuarantineFilter,
-  signal?: AbortSignal,
+  options: CallOptions,
 ): AsyncGenerator<QuarantinedRecord, void> {
+  checkOptions(filter, FILTER_NAMES, 'quarantine');
+  checkOptions(options, CALL_NAMES, 'quarantine');
+  const { signal } = options;
   for (let next: string | null = ''; next !== null;) {
     const query = queryOf({ ...filter, ...(next === '' ? {} : { after: next }) });
     const page: QuarantineAnswer = await transport.json<QuarantineAnswer>({
@@ -73,11 +96,12 @@ export interface DropOptions extends QuarantineFilter {
   dryRun?: true;
 }
 
+const DROP_NAMES: Names<DropOptions> = { ...FILTER_NAMES, all: true, dryRun: true };
+
 /** Retries every record once, in transactions of up to 250. */
-export async function replayQuarantine(
-  transport: Transport,
-  { onConflict, dryRun, signal, since, until, ...options }: ReplayOptions,
-): Promise<ReplayResult> {
+export async function replayQuarantine(transport: Transport, replay: ReplayOptions): Promise<ReplayResult> {
+  checkOptions(replay, REPLAY_NAMES, 'replayQuarantine');
+  const { onConflict, dryRun, signal, since, until, ...options } = replay;
   const result: ReplayResult = { inserted: 0, updated: 0, ignored: 0, refused: 0, errors: [] };
   const body: ReplayBody = {
     ...options,
@@ -106,11 +130,11 @@ export async function replayQuarantine(
 }
 
 /** @returns the number of deleted records */
-export async function dropQuarantine(
-  transport: Transport,
-  { dryRun, ...filter }: DropOptions,
-  signal?: AbortSignal,
-): Promise<number> {
+export async function dropQuarantine(transport: Transport, drop: DropOptions, options: CallOptions): Promise<number> {
+  checkOptions(drop, DROP_NAMES, 'dropQuarantine');
+  checkOptions(options, CALL_NAMES, 'dropQuarantine');
+  const { dryRun = options.dryRun, ...filter } = drop;
+  const { signal } = options;
   const path = `${PATH}?${queryOf({ ...filter, ...(dryRun ? { dry_run: true } : {}) })}`;
   return (await transport.json<DropQuarantineAnswer>({ method: 'DELETE', path, idempotent: true, signal }))
     .deleted_rows;

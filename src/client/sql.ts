@@ -3,6 +3,7 @@
  */
 import type { SqlAnswer, SqlBody } from '../contract/wire/sql.js';
 import { namedToJson, rawJson, toJson } from './json.js';
+import { checkOptions, type Names } from './options.js';
 import type { Call } from './transport.js';
 
 export interface QueryOptions extends Omit<SqlBody, 'sql' | 'params' | 'numbers' | 'columns'> {
@@ -31,6 +32,23 @@ export type StreamOptions = Omit<QueryOptions, 'integers' | 'max_rows' | 'dryRun
 
 /** For rows as lines of JSON text. `columns: true`: the first line has their names, and types without modifiers. */
 export type LineOptions = AsText<StreamOptions> & Pick<SqlBody, 'columns'>;
+
+/** Of all kinds of queries: the service rejects what does not fit. */
+type AnyOptions = AsText<QueryOptions> & Pick<SqlBody, 'columns'>;
+
+const NAMES: Names<AnyOptions> = {
+  read_only: true,
+  consistency: true,
+  timeout_ms: true,
+  max_rows: true,
+  row_mode: true,
+  numbers: true,
+  columns: true,
+  integers: true,
+  dryRun: true,
+  idempotencyKey: true,
+  signal: true,
+};
 
 /** The answer to a query, with rows typed by the caller. */
 export interface QueryResult<Row> extends Omit<SqlAnswer, 'rows' | 'success'> {
@@ -126,7 +144,7 @@ export function readIntegers({ rows, columns, results = [] }: SqlAnswer): void {
 }
 
 /** @throws TypeError for arguments that the compiler would reject */
-export function sqlCall([query, second, third]: SqlArguments<AsText<QueryOptions> & Pick<SqlBody, 'columns'>>): {
+export function sqlCall([query, second, third]: SqlArguments<AnyOptions>): {
   call: Call;
   integers: QueryOptions['integers'];
 } {
@@ -140,7 +158,9 @@ export function sqlCall([query, second, third]: SqlArguments<AsText<QueryOptions
   const { text: sql, params } = isText
     ? { text: query, params: (second as readonly unknown[] | undefined) ?? [] }
     : query.compile();
-  const { integers, dryRun, idempotencyKey, signal, ...options } = (isText ? third : (second as typeof third)) ?? {};
+  const given = (isText ? third : (second as typeof third)) ?? {};
+  checkOptions(given, NAMES, 'a query');
+  const { integers, dryRun, idempotencyKey, signal, ...options } = given;
   const values = params.map((value, i) => namedToJson(`$${i + 1}`, value)).join(',');
   const call: Call = {
     method: 'POST',

@@ -1,0 +1,26 @@
+/** Options of the methods, and the check of their names for JavaScript programs, which no compiler checks. */
+
+export interface CallOptions {
+  signal?: AbortSignal;
+  /** Roll everything back; the answer has `impact`. Only for calls that change something. */
+  dryRun?: true;
+}
+
+/** The compiler checks that no name is missing and none is too much. */
+export type Names<Options> = Readonly<Record<keyof Options, true>>;
+
+export const CALL_NAMES: Names<CallOptions> = { signal: true, dryRun: true };
+
+/**
+ * Ignoring `dry_run` would change what the caller only wanted to rehearse.
+ * @throws TypeError for an unknown name
+ */
+export function checkOptions(options: object, names: Readonly<Record<string, true>>, what: string): void {
+  const unknown = Object.keys(options).find((name) => !Object.hasOwn(names, name));
+  if (unknown === undefined) return;
+  const near = Object.keys(names).find((name) => plain(name) === plain(unknown));
+  const hint = near === undefined ? `Known are ${Object.keys(names).join(', ')}` : `Did you mean "${near}"?`;
+  throw new TypeError(`Unknown option "${unknown}" of ${what}. ${hint}`);
+}
+
+const plain = (name: string): string => name.toLowerCase().replaceAll('_', '');
