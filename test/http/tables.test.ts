@@ -262,16 +262,6 @@ describe.each(testServers())('tables on Postgres $major', (server) => {
     expect(await approximateRows()).toMatchObject({ approximate_rows: 1_000 });
   });
 
-  it('are shown with no number of rows, and not with 0, after a crash, if nothing has counted them', async () => {
-    await project.table('uncounted', { n: 'INTEGER' });
-    await inDatabase(service, project, async (client) => {
-      await client.query('INSERT INTO data.uncounted (n) VALUES (1); SELECT pg_stat_force_next_flush()');
-      await client.query('SELECT pg_stat_reset()');
-    });
-    const { body } = await project.call('GET', `${TABLE}/uncounted`);
-    expect(body.table).toMatchObject({ approximate_rows: null });
-  });
-
   it('can be read and filled with absurd statistics, which Postgres 18 lets their owner import', async () => {
     for (const [table, rows] of [
       ['absurd', '1e30'],

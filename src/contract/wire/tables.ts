@@ -140,9 +140,7 @@ const table = {
   name: Type.String(),
   kind: Type.Enum(['table', 'view', 'materialized_view', 'foreign_table']),
   comment: Type.Nullable(Type.String()),
-  approximate_rows: Type.Nullable(
-    Type.Integer({ description: "From Postgres's statistics; null for a view, or if there are none." }),
-  ),
+  approximate_rows: Type.Nullable(Type.Integer({ description: "From Postgres's statistics; null for a view." })),
   columns: Type.Array(Column),
   distribution: Type.Optional(Distribution),
 };

@@ -105,11 +105,6 @@ const ESTIMATED_ROWS = sql`GREATEST(
     pg_catalog.pg_stat_get_tuples_inserted(c.oid) - pg_catalog.pg_stat_get_tuples_deleted(c.oid)),
   LEAST(c.reltuples, 1e15::pg_catalog.float4)::pg_catalog.int8, 0)`;
 
-/** A crash has reset the counts of a table that was never analyzed. */
-const isUncounted = sql`c.reltuples < 0::pg_catalog.float4
-  AND pg_catalog.pg_stat_get_tuples_inserted(c.oid) = 0::pg_catalog.int8
-  AND pg_catalog.pg_relation_size(c.oid) > 0::pg_catalog.int8`;
-
 const idIsPrimaryKey = sql`EXISTS (
         SELECT FROM pg_catalog.pg_index i
         WHERE i.indrelid = c.oid AND i.indisprimary AND i.indnatts = 1 AND i.indkey[0] = a.attnum)`;
@@ -123,7 +118,7 @@ function fieldsOf(toWrite: boolean) {
     table: sql`c.relname`,
     kind: sql`c.relkind`,
     tableComment: comment(sql`pg_catalog.obj_description(c.oid, 'pg_class')`),
-    approximateRows: sql`CASE WHEN c.relkind IN ('v', 'f') OR ${isUncounted} THEN NULL ELSE ${ESTIMATED_ROWS} END`,
+    approximateRows: sql`CASE WHEN c.relkind IN ('v', 'f') THEN NULL ELSE ${ESTIMATED_ROWS} END`,
     needsInsert: sql`x.needs_insert`,
     runsProjectCode: sql`x.needs_insert OR x.runs_code`,
     updateRunsProjectCode: onlyToWrite(sql`x.needs_insert OR x.runs_code OR ${updateTrigger}`),
