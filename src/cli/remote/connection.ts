@@ -140,6 +140,9 @@ export async function ownProject(
   );
 }
 
+/** So that paths can be appended, and equal addresses compared. */
+export const withoutSlash = (url: string): string => url.replace(/\/+$/, '');
+
 /** @throws UsageError if the address is not a URL */
 export function requireUrl(url: string): void {
   if (!URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol)) {

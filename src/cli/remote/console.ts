@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process';
 import { Command } from 'commander';
 import { UsageError } from '../exit.js';
 import { printLines } from '../terminal/output.js';
-import { ENVIRONMENT, findProfile, requireUrl } from './connection.js';
+import { ENVIRONMENT, findProfile, requireUrl, withoutSlash } from './connection.js';
 import { remoteOptions } from './options.js';
 
 const THIS_MACHINE = 'http://127.0.0.1:8080';
@@ -18,7 +18,7 @@ export function consoleCommand(): Command {
 async function open({ url: given, profile }: { url?: string; profile?: string }): Promise<void> {
   const url = given ?? (await addressOf(profile));
   requireUrl(url);
-  const address = `${url.replace(/\/+$/, '')}/console/`;
+  const address = `${withoutSlash(url)}/console/`;
   printLines([address]);
   const opener = openerFor(process.platform);
   // Without a shell, no part of the URL can be a command or an option. If the program is missing, the printed address

@@ -17,6 +17,7 @@ import {
   readProfiles,
   requireUrl,
   writeProfiles,
+  withoutSlash,
 } from './connection.js';
 import { list } from '../terminal/grid.js';
 import { EXIT, ExitError, UsageError } from '../exit.js';
@@ -70,8 +71,6 @@ function requireSamePlace(name: string, earlier: Profile | undefined, { url, pro
     `Choose another name with --profile NAME, or replace it with --force`,
   );
 }
-
-const withoutSlash = (url: string): string => url.replace(/\/+$/, '');
 
 const isExposed = ({ protocol, hostname }: URL): boolean =>
   protocol === 'http:' && !/^(localhost|127\.[\d.]+|\[::1\])$/.test(hostname);

@@ -3,7 +3,7 @@ import { Command } from 'commander';
 import { networkError } from '../../client/transport.js';
 import type { ErrorBody } from '../../contract/wire/failure.js';
 import { warn } from '../terminal/output.js';
-import { findConnection, type Profile, requireUrl } from './connection.js';
+import { findConnection, type Profile, requireUrl, withoutSlash } from './connection.js';
 import { remoteOptions } from './options.js';
 
 /** The fields of a message that HTTP headers repeat (MCP, "Streamable HTTP"). */
@@ -72,7 +72,7 @@ class Bridge {
     const controller = new AbortController();
     if (id !== undefined) this.running.set(id, controller);
     try {
-      const response = await fetch(`${this.profile.url.replace(/\/+$/, '')}/mcp`, {
+      const response = await fetch(`${withoutSlash(this.profile.url)}/mcp`, {
         method: 'POST',
         body: line,
         headers: this.headersFor(message),

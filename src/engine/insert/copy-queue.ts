@@ -129,6 +129,4 @@ export class CopyQueue {
 }
 
 /** A single instance: a stack trace for each would cost more than the rest of a rejection. */
-const TOO_MANY_WAIT = new EngineError('overloaded', 'Too many batches to this table are waiting', {
-  retryAfter: 1,
-});
+const TOO_MANY_WAIT = new EngineError('overloaded', 'Too many batches to this table are waiting');
