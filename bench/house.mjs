@@ -110,11 +110,11 @@ export class House {
   /**
    * Runs a target's work once.
    * @param {{ name: string, serverCpu: number, generator: Generator, run(order: object): Promise<object> }} target
-   * @param {number} unitsPerAnswer rows, requests or tables for each answer
+   * @param {number} unitsPerAnswer rows, requests or tables for each response
    * @returns the counts with the speed in units per second, CPU seconds for a million units, and how many cores
    *   processes outside the benchmark have used meanwhile
    */
-  async measure(target, order, unitsPerAnswer) {
+  async measure(target, order, unitsPerResponse) {
     if (this.profiles !== null) await this.service.ask('startProfile');
     const before = this.#cpu(target);
     const started = performance.now();
@@ -125,7 +125,7 @@ export class House {
       await this.service.ask('stopProfile', join(this.profiles, `${++this.#measurements}.cpuprofile`));
     }
     const used = (name) => after[name] - before[name];
-    const units = counted.answers * unitsPerAnswer;
+    const units = counted.responses * unitsPerResponse;
     return {
       ...counted,
       perSecond: units / counted.seconds,

@@ -13,14 +13,14 @@ export function httpRequest({ method = 'POST', path, headers = {}, body = '' }) 
   return Buffer.concat([Buffer.from(`${method} ${path} HTTP/1.1\r\n${head.join('')}\r\n`), bytes]);
 }
 
-/** @returns the parsed answer. @throws Error for a status other than 2xx */
+/** @returns the parsed response. @throws Error for a status other than 2xx */
 export async function call(url, { method = 'POST', headers = {}, body } = {}) {
-  const answer = await fetch(url, {
+  const response = await fetch(url, {
     method,
     headers: { ...headers, ...(body === undefined ? {} : { 'Content-Type': 'application/json' }) },
     ...(body === undefined ? {} : { body: JSON.stringify(body) }),
   });
-  const text = await answer.text();
-  if (!answer.ok) throw new Error(`${method} ${url}: ${answer.status} ${text.slice(0, 600)}`);
+  const text = await response.text();
+  if (!response.ok) throw new Error(`${method} ${url}: ${response.status} ${text.slice(0, 600)}`);
   return text === '' ? null : JSON.parse(text);
 }

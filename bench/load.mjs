@@ -17,12 +17,12 @@ await serve(async ({ port, connections, keepBody = false, ...load }) => {
   const parts = [];
   let body = null;
   try {
-    const counted = await closedLoop(sockets, load, (onAnswer, index) => {
-      if (index > 0 || !keepBody) return httpReader(onAnswer);
+    const counted = await closedLoop(sockets, load, (onResponse, index) => {
+      if (index > 0 || !keepBody) return httpReader(onResponse);
       const keep = (part) => body === null && parts.push(Buffer.from(part));
       return httpReader((size) => {
         body ??= Buffer.concat(parts);
-        onAnswer(size);
+        onResponse(size);
       }, keep);
     });
     return { ...counted, body };

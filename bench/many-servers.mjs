@@ -71,8 +71,8 @@ async function main() {
   say('CPU of a request …');
   const cpu = await interleave(async (count) => {
     const before = service.cpu;
-    const { answers } = await run({ requests: requestsOf(count), connections: CONNECTIONS });
-    return { perRequest: ((service.cpu - before) / answers) * 1e6 };
+    const { responses } = await run({ requests: requestsOf(count), connections: CONNECTIONS });
+    return { perRequest: ((service.cpu - before) / responses) * 1e6 };
   });
 
   say('Reads of the others while one server is dead …');
@@ -86,7 +86,7 @@ async function main() {
   }
   const slow = await interleave(async (count) => {
     const counted = await run({ requests: requestsOf(count), connections: SLOW_CONNECTIONS * count });
-    return { perServer: counted.answers / counted.seconds / count };
+    return { perServer: counted.responses / counted.seconds / count };
   });
 
   const facts = COUNTS.slice(1).flatMap((count) => [
@@ -177,8 +177,8 @@ async function besideTheDead(tokens) {
   isOver = true;
   await asking;
   for (;;) {
-    const answers = await service.call('/sql', { sql: 'SELECT 1' }, tokens[MOST - 1]).catch(() => null);
-    if (answers !== null) return [alive, dead];
+    const responses = await service.call('/sql', { sql: 'SELECT 1' }, tokens[MOST - 1]).catch(() => null);
+    if (responses !== null) return [alive, dead];
     await sleep(ASK_EVERY_MS);
   }
 }

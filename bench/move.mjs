@@ -111,7 +111,7 @@ async function write(token, signal) {
     const headers = { ...service.headers(token), 'Idempotency-Key': crypto.randomUUID() };
     const body = [{ n: -1, name: 'meanwhile', amount: 1, at: new Date().toISOString() }];
     const started = performance.now();
-    // 409: an attempt whose answer was lost is still under way.
+    // 409: an attempt whose response was lost is still under way.
     while (
       !(await call(`${service.url}/api/cdp/data/events`, { headers, body }).then(
         () => true,

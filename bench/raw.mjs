@@ -12,13 +12,13 @@ const READY = Buffer.from('Z\0\0\0\x05I', 'latin1');
 
 /**
  * @param {import('./load/closed-loop.mjs').Load & { login: object, connections: number, prepare: Uint8Array,
- *   tag: string }} order `prepare` goes out once on each connection; `tag` is the command tag of every good answer
+ *   tag: string }} order `prepare` goes out once on each connection; `tag` is the command tag of every good response
  */
 await serve(async ({ login: options, connections, prepare, tag, ...load }) => {
   const sockets = await Promise.all(Array.from({ length: connections }, () => open(options, prepare)));
   try {
     const end = Buffer.concat([Buffer.from(`${tag}\0`), READY]);
-    return await closedLoop(sockets, load, (onAnswer) => wireReader(end, onAnswer));
+    return await closedLoop(sockets, load, (onResponse) => wireReader(end, onResponse));
   } finally {
     for (const socket of sockets) socket.removeAllListeners('close').destroy();
   }
@@ -44,9 +44,9 @@ async function open(options, prepare) {
 }
 
 /**
- * Looks only at the end of the bytes: an answer ends with ReadyForQuery, and is good if the expected tag precedes that.
+ * Looks only at the end of the bytes: a response ends with ReadyForQuery, and is good if the expected tag precedes that.
  */
-function wireReader(end, onAnswer) {
+function wireReader(end, onResponse) {
   let last = Buffer.alloc(0);
   let bytes = 0;
   return (chunk) => {
@@ -57,7 +57,7 @@ function wireReader(end, onAnswer) {
     last = last.subarray(0, 0);
     const size = bytes;
     bytes = 0;
-    onAnswer(size);
+    onResponse(size);
   };
 }
 

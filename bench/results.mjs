@@ -76,7 +76,7 @@ async function measure(kind, columns, rows, format, connections, role) {
   const of = (target, name) => median(measured.get(target).map((one) => one[name])) * 1000;
   const { raw, service, before } = house.targets;
   const sum = (target) => of(target, 'postgresCpu') + of(target, 'serverCpu');
-  const bytes = measured.get(service)[0].bytes / measured.get(service)[0].answers / rows / columns;
+  const bytes = measured.get(service)[0].bytes / measured.get(service)[0].responses / rows / columns;
   const row = [
     [kind, columns, rows, format, connections, role].join(', '),
     bytes.toFixed(0),

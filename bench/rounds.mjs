@@ -30,7 +30,7 @@ export async function interleave(house, targets, work) {
   for (let round = 0; round < house.options.rounds; round++) {
     for (const target of targets) {
       await work.reset(target);
-      const result = await house.measure(target, orders.get(target), work.unitsPerAnswer);
+      const result = await house.measure(target, orders.get(target), work.unitsPerResponse);
       await work.check(target, result);
       measured[target.name].push(result);
     }

@@ -42,7 +42,7 @@ async function ask(method, path, body, { leaveAfter, accept } = {}) {
   const timer = leaveAfter === undefined ? undefined : setTimeout(() => left.abort(), leaveAfter);
   let outcome;
   try {
-    const answer = await fetch(url + path, {
+    const response = await fetch(url + path, {
       method,
       headers: {
         authorization: `Bearer ${token}`,
@@ -52,8 +52,8 @@ async function ask(method, path, body, { leaveAfter, accept } = {}) {
       body: body === undefined ? undefined : JSON.stringify(body),
       signal: left.signal,
     });
-    outcome = String(answer.status);
-    await answer.arrayBuffer();
+    outcome = String(response.status);
+    await response.arrayBuffer();
   } catch {
     outcome = left.signal.aborted ? 'left' : 'broken';
   }
@@ -137,7 +137,7 @@ try {
     after.handles > before.handles + 10 && 'file handles',
     after.connections > before.connections + 2 && 'connections',
     after.running > 0 && 'places',
-    counts.broken > 0 && 'broken answers',
+    counts.broken > 0 && 'broken responses',
     counts['500'] > 0 && 'internal errors',
   ].filter(Boolean);
   if (grown.length > 0) console.log(`GROWN: ${grown.join(', ')}`);

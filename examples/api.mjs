@@ -1,20 +1,20 @@
 /** All that the examples need to talk to the service: `fetch`, a base URL and a token. Feel free to copy it. */
 import { setTimeout as sleep } from 'node:timers/promises';
 
-/** The service refused; `answer` is the body of the failure: `error`, `message`, `errors`, `hint`, … */
+/** The service refused; `response` is the body of the failure: `error`, `message`, `errors`, `hint`, … */
 export class Refused extends Error {
-  constructor(answer) {
-    super(`${answer.error}: ${answer.message}`);
-    this.answer = answer;
+  constructor(response) {
+    super(`${response.error}: ${response.message}`);
+    this.response = response;
   }
 }
 
-/** The answer to a request that must be refused. */
+/** The response to a request that must be refused. */
 export async function refusal(request) {
   try {
     await request;
   } catch (error) {
-    if (error instanceof Refused) return error.answer;
+    if (error instanceof Refused) return error.response;
     throw error;
   }
   throw new Error('This request should have been refused');
@@ -48,7 +48,7 @@ export function connect(url, token) {
     /** A missing table is not a failure, so that an example can be run again. */
     async dropTable(table) {
       await call('DELETE', `/api/cdp/schema/table/${table}`).catch((error) => {
-        if (error.answer?.error !== 'table_not_found') throw error;
+        if (error.response?.error !== 'table_not_found') throw error;
       });
     },
 
@@ -59,7 +59,7 @@ export function connect(url, token) {
       return { ...(await response.json()), replayed: response.headers.get('idempotency-replayed') === 'true' };
     },
 
-    /** @returns the whole answer: type, rows, row_count, columns, … */
+    /** @returns the whole response: type, rows, row_count, columns, … */
     sql: (sql, params) => call('POST', '/api/cdp/sql', { sql, params }),
 
     rows: async (sql, params) => (await call('POST', '/api/cdp/sql', { sql, params })).rows,

@@ -1,6 +1,6 @@
 /**
  * A week of earthquakes (USGS): nested JSON, epoch milliseconds, nulls.
- * Shows: a refused batch and what its answer names, Idempotency-Key, text to TIMESTAMP, JSONB operators, NDJSON.
+ * Shows: a refused batch and what its response names, Idempotency-Key, text to TIMESTAMP, JSONB operators, NDJSON.
  *
  *   node examples/earthquakes.mjs http://127.0.0.1:8080 TOKEN
  */

@@ -29,8 +29,8 @@ const records = movies.map((movie) => Object.fromEntries(Object.entries(movie).m
 const ids = [];
 await timed('records', records.length, () =>
   inFlight(4, batches(records), async (part, i) => {
-    const answer = await api.insert('movies', part, { query: '?return=ids' });
-    answer.ids.forEach((id, k) => (ids[i * 250 + k] = id));
+    const response = await api.insert('movies', part, { query: '?return=ids' });
+    response.ids.forEach((id, k) => (ids[i * 250 + k] = id));
   }),
 );
 check(

@@ -1,4 +1,4 @@
-/** What an example prints, and its verdict: the process exits with 1 if any answer differs from the file. */
+/** What an example prints, and its verdict: the process exits with 1 if any response differs from the file. */
 import { readFileSync } from 'node:fs';
 import { isDeepStrictEqual } from 'node:util';
 
@@ -36,18 +36,18 @@ export async function timed(what, count, load) {
   say(`${count.toLocaleString('en')} ${what} in ${seconds.toFixed(2)} s: ${rate.toLocaleString('en')} rows/s`);
 }
 
-/** @param expected the same answer, computed from the file by other means */
-export function check(question, answer, expected) {
-  const same = isDeepStrictEqual(answer, expected);
+/** @param expected the same response, computed from the file by other means */
+export function check(question, response, expected) {
+  const same = isDeepStrictEqual(response, expected);
   if (!same) process.exitCode = 1;
-  say(`${same ? '✓' : '✗'} ${question}${shown(answer)}`);
+  say(`${same ? '✓' : '✗'} ${question}${shown(response)}`);
   if (!same) say(`  but by the file${shown(expected)}`);
 }
 
 /** Several rows have a line each; a single row, or another value, follows the question. */
-function shown(answer) {
-  const rows = [answer].flat();
-  if (rows.length === 0 || Object(rows[0]) !== rows[0]) return `: ${cell(answer)}`;
+function shown(response) {
+  const rows = [response].flat();
+  if (rows.length === 0 || Object(rows[0]) !== rows[0]) return `: ${cell(response)}`;
   if (rows.length === 1) return `: ${named(rows[0])}`;
   const lines = rows.slice(0, 9).map((row) => `\n      ${Object.values(row).map(cell).join('  ')}`);
   return lines.join('') + (rows.length > 9 ? `\n      … ${rows.length} rows` : '');

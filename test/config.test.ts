@@ -328,7 +328,7 @@ describe('refuses', () => {
     ['names a setting as the program does', { dataDir: 'x' }, /unknown setting "dataDir"/],
     ['holds null', { host: null }, /"host" must be a string, a number, true or false/],
     ['holds an object', { host: {} }, /"host" must be a string, a number, true or false/],
-    ['holds true where it is no answer', { host: 'a', port: true }, /"port" in the settings file: must be a whole/],
+    ['holds true where it is no response', { host: 'a', port: true }, /"port" in the settings file: must be a whole/],
   ])('a file that %s', (_what, content, message) => {
     const path = file(content);
     expect(() => loadConfig({}, {}, path)).toThrow(ConfigError);

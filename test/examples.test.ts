@@ -62,7 +62,7 @@ const FIGURES: Record<string, string[]> = {
 };
 
 describe('works', () => {
-  it.each(Object.entries(FIGURES))('%s: every answer matches the file', async (name, figures) => {
+  it.each(Object.entries(FIGURES))('%s: every response matches the file', async (name, figures) => {
     const { code, report, errors } = await example(name, service.url, project.token);
     expect(errors).toBe('');
     expect(report).not.toContain('✗');
@@ -78,7 +78,7 @@ describe('works', () => {
 });
 
 describe('refuses', () => {
-  it('ends with 1 and names the question if an answer does not match the file', async () => {
+  it('ends with 1 and names the question if a response does not match the file', async () => {
     const url = await falsified('"reports":2887', '"reports":2888');
     const { code, report } = await example('earthquakes', url, project.token);
     expect(code).toBe(1);
@@ -113,13 +113,13 @@ describe('refuses', () => {
   });
 });
 
-/** @returns the URL of a proxy before the service that replaces a text in its answers, until the test is over */
+/** @returns the URL of a proxy before the service that replaces a text in its responses, until the test is over */
 async function falsified(right: string | RegExp, wrong: string): Promise<string> {
   const proxy = createServer((request, reply) => {
     void (async () => {
       const body = await text(request);
       const { authorization = '', accept = '*/*', 'idempotency-key': key } = request.headers;
-      const answer = await fetch(service.url + request.url, {
+      const response = await fetch(service.url + request.url, {
         method: request.method ?? 'GET',
         headers: {
           authorization,
@@ -129,9 +129,9 @@ async function falsified(right: string | RegExp, wrong: string): Promise<string>
         },
         ...(body === '' ? {} : { body }),
       });
-      const replayed = answer.headers.get('idempotency-replayed');
+      const replayed = response.headers.get('idempotency-replayed');
       if (replayed !== null) reply.setHeader('idempotency-replayed', replayed);
-      reply.writeHead(answer.status).end((await answer.text()).replace(right, wrong));
+      reply.writeHead(response.status).end((await response.text()).replace(right, wrong));
     })();
   });
   proxy.listen(0, '127.0.0.1');

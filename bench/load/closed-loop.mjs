@@ -1,5 +1,5 @@
 /**
- * The loop of both load generators: every connection sends a request, waits for the answer, and sends the next.
+ * The loop of both load generators: every connection sends a request, waits for the response, and sends the next.
  * Requests are built before the clock starts.
  */
 
@@ -10,19 +10,19 @@
  * @property {number} [atMost] the most requests to send
  *
  * @typedef {object} Counted
- * @property {number[]} acknowledged good answers to each of `requests`
- * @property {number} answers their sum
- * @property {number} seconds from the first request to the last answer
- * @property {number} bytes of all answers, as the reader counts them
- * @property {number} p50 median time of an answer, in milliseconds
- * @property {number} p99 the time that 99 of 100 answers stay within, in milliseconds
+ * @property {number[]} acknowledged good responses to each of `requests`
+ * @property {number} responses their sum
+ * @property {number} seconds from the first request to the last response
+ * @property {number} bytes of all responses, as the reader counts them
+ * @property {number} p50 median time of a response, in milliseconds
+ * @property {number} p99 the time that 99 of 100 responses stay within, in milliseconds
  */
 
 /**
  * @param {import('node:net').Socket[]} sockets connected, without listeners
  * @param {Load} load
  * @param {(onAnswer: (bytes: number) => void, index: number) => (chunk: Buffer) => void} reader made for each socket;
- *   it gets the bytes that arrive, and throws for an answer that is a failure
+ *   it gets the bytes that arrive, and throws for a response that is a failure
  * @returns {Promise<Counted>}
  * @throws Error for the first failure
  */
@@ -41,7 +41,7 @@ export function closedLoop(sockets, { requests, seconds, atMost = Infinity }, re
       times.sort((a, b) => a - b);
       const p50 = times[times.length >> 1] ?? 0;
       const p99 = times[Math.floor(times.length * 0.99)] ?? 0;
-      resolve({ acknowledged, answers: times.length, seconds: elapsed, bytes, p50, p99 });
+      resolve({ acknowledged, responses: times.length, seconds: elapsed, bytes, p50, p99 });
     };
 
     for (const [index, socket] of sockets.entries()) {

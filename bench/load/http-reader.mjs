@@ -1,10 +1,10 @@
-/** Reads HTTP/1.1 answers as cheaply as possible: the status, and where the body ends (RFC 9112 section 6). */
+/** Reads HTTP/1.1 responses as cheaply as possible: the status, and where the body ends (RFC 9112 section 6). */
 
 const EMPTY = Buffer.alloc(0);
 const END_OF_HEAD = Buffer.from('\r\n\r\n');
 const LINE_END = Buffer.from('\r\n');
 
-/** How much of a refused answer is shown. */
+/** How much of a refused response is shown. */
 const SHOWN = 600;
 
 /**
@@ -12,7 +12,7 @@ const SHOWN = 600;
  * @param {(part: Buffer) => void} [onBody] gets the bodies piece by piece
  * @returns {(chunk: Buffer) => void} throws for a status other than 2xx
  */
-export function httpReader(onAnswer, onBody) {
+export function httpReader(onResponse, onBody) {
   /** Bytes that arrived and could not be used yet. */
   let rest = EMPTY;
   /** Bytes still to come of the body, or of its current chunk. */
@@ -72,7 +72,7 @@ export function httpReader(onAnswer, onBody) {
   };
 
   const end = () => {
-    onAnswer(size);
+    onResponse(size);
     return head;
   };
 

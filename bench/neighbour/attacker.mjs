@@ -14,7 +14,7 @@ try {
 }
 
 const RECONNECT_MS = 20;
-const counts = { connections: 0, answers: 0, refused: 0, statuses: {} };
+const counts = { connections: 0, responses: 0, refused: 0, statuses: {} };
 
 process.on('disconnect', () => process.exit(0));
 process.on('message', (message) => {
@@ -40,7 +40,7 @@ function open(port, attack) {
     if (attack.manner === 'unread') socket.pause();
     send();
   });
-  // Reads only what it needs to find the end of an answer.
+  // Reads only what it needs to find the end of a response.
   socket.on('data', (chunk) => {
     if (left > 0) {
       left -= chunk.length;
@@ -52,7 +52,7 @@ function open(port, attack) {
     if (end < 0) return;
     const length = /content-length: *(\d+)/i.exec(head);
     const status = head.slice(9, 12);
-    counts.answers++;
+    counts.responses++;
     counts.statuses[status] = (counts.statuses[status] ?? 0) + 1;
     if (status[0] !== '2') counts.refused++;
     head = '';

@@ -9,7 +9,7 @@
  * @property {object[]} [requests] bodies for `POST /api/cdp/sql`, sent in turn and again and again
  * @property {(request: (path: string, body: unknown, options?: object) => Buffer) => Buffer[]} [raw] the requests as
  *   bytes, if they are not ordinary SQL
- * @property {'repeat' | 'unread' | 'unfinished'} [manner] send and read in a closed loop; never read the answers; send
+ * @property {'repeat' | 'unread' | 'unfinished'} [manner] send and read in a closed loop; never read the responses; send
  *   all except the last byte and wait. Default: repeat
  */
 import { gzipSync } from 'node:zlib';
@@ -160,12 +160,12 @@ export const ATTACKS = [
     ],
   },
   {
-    name: '16 MiB answers',
+    name: '16 MiB responses',
     requests: [sql(`SELECT repeat('x', 1000) AS a FROM generate_series(1, 100000)`, { max_rows: 100_000 })],
   },
-  { name: 'answers of one row', requests: [sql(`SELECT repeat('x', 16000000) AS a`)] },
+  { name: 'responses of one row', requests: [sql(`SELECT repeat('x', 16000000) AS a`)] },
   {
-    name: 'answers never read',
+    name: 'responses never read',
     connections: 200,
     manner: 'unread',
     requests: [sql(`SELECT repeat('x', 1000) AS a FROM generate_series(1, 100000)`, { max_rows: 100_000 })],

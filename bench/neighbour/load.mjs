@@ -56,13 +56,13 @@ function send(agent, port, token, path, body) {
     'content-length': Buffer.byteLength(body),
   };
   return new Promise((resolve) => {
-    const request = httpRequest({ agent, port, host: '127.0.0.1', method: 'POST', path, headers }, (answer) => {
+    const request = httpRequest({ agent, port, host: '127.0.0.1', method: 'POST', path, headers }, (response) => {
       let text = '';
-      answer.setEncoding('utf8').on('data', (part) => (text += part));
-      answer.on('end', () =>
-        resolve(answer.statusCode < 300 ? null : `${answer.statusCode} ${JSON.parse(text).error}`),
+      response.setEncoding('utf8').on('data', (part) => (text += part));
+      response.on('end', () =>
+        resolve(response.statusCode < 300 ? null : `${response.statusCode} ${JSON.parse(text).error}`),
       );
-      answer.on('error', (error) => resolve(String(error.code ?? error)));
+      response.on('error', (error) => resolve(String(error.code ?? error)));
     });
     request.on('error', (error) => resolve(String(error.code ?? error)));
     request.end(body);

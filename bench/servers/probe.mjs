@@ -13,7 +13,7 @@ const inspector = new Session();
 const LOOP_RESOLUTION_MS = 5;
 const loop = monitorEventLoopDelay({ resolution: LOOP_RESOLUTION_MS });
 
-const ANSWERS = {
+const RESPONSES = {
   /** The delay of the event loop since the last question, in milliseconds. */
   loopDelay() {
     const delay = { p99: loop.percentile(99) / 1e6 - LOOP_RESOLUTION_MS, max: loop.max / 1e6 - LOOP_RESOLUTION_MS };
@@ -42,7 +42,9 @@ const ANSWERS = {
 };
 
 if (isMainThread && process.channel !== undefined) {
-  process.on('message', async ({ question, argument }) => process.send({ answer: await ANSWERS[question](argument) }));
+  process.on('message', async ({ question, argument }) =>
+    process.send({ response: await RESPONSES[question](argument) }),
+  );
   // The channel must not keep the service running.
   process.channel.unref();
 }

@@ -42,7 +42,7 @@ function signal(child, name) {
 const hasEnded = (child) => child.pid === undefined || child.exitCode !== null || child.signalCode !== null;
 
 /**
- * Asks again until the answer is good.
+ * Asks again until the response is good.
  * @param {() => Promise<T>} ask rejects until it is
  * @param {number} everyMs
  * @returns {Promise<T>}

@@ -123,8 +123,8 @@ export class Service {
   /** Asks the probe inside the service. */
   async ask(question, argument) {
     this.child.send({ question, argument });
-    const [{ answer }] = await once(this.child, 'message');
-    return answer;
+    const [{ response }] = await once(this.child, 'message');
+    return response;
   }
 
   /** Stops the service, which stops its Postgres. */

@@ -20,7 +20,7 @@ export class ShapeWork {
   /** @param {import('./shapes.mjs').TableShape} shape */
   constructor(table, shape, connections) {
     const { count = 250, json = JSON.stringify, isOnce = false } = shape;
-    Object.assign(this, { table, shape, connections, recordsPerBatch: count, unitsPerAnswer: count });
+    Object.assign(this, { table, shape, connections, recordsPerBatch: count, unitsPerResponse: count });
     const batches = isOnce ? Math.ceil((BATCHES_ONCE * 250) / Math.max(count, 50)) : BATCHES;
     this.bodies = Array.from({ length: batches }, (_, i) => json(recordsOf(shape, i * count, count)));
     this.bytesPerRecord = this.bodies.reduce((sum, body) => sum + Buffer.byteLength(body), 0) / batches / count;

@@ -48,12 +48,12 @@ export class ServiceTarget {
     return { requests: names.map((name) => this.service.request('/schema/table', { table_name: name, columns })) };
   }
 
-  /** The value in an answer to {@link selectOne}. */
+  /** The value in a response to {@link selectOne}. */
   oneOf(body) {
     return JSON.parse(body).rows[0]['?column?'];
   }
 
-  /** The rows of an answer to {@link selects}. */
+  /** The rows of a response to {@link selects}. */
   rowsOf(body) {
     return JSON.parse(body).rows;
   }

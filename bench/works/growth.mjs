@@ -16,7 +16,7 @@ export const GROWTH = {
     const tables = [await table(service, 'growth_empty', 0), await table(service, 'growth_large', rows)];
     const measured = await interleave(house, tables, {
       connections: 8,
-      unitsPerAnswer: RECORDS,
+      unitsPerResponse: RECORDS,
       prepare: ({ table: name }) => service.inserts(name, COMMON, BATCHES),
       async reset({ table: name, rowsBefore }) {
         if (rowsBefore === 0) await service.database.reset(name);

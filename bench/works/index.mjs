@@ -1,5 +1,5 @@
 /** All works, in the order in which they run. */
-import { ANSWERS } from './answers.mjs';
+import { RESPONSES } from './responses.mjs';
 import { GROWTH } from './growth.mjs';
 import { INSERTS } from './inserts.mjs';
 import { PROJECTS } from './projects.mjs';
@@ -8,7 +8,7 @@ import { STREAM } from './stream.mjs';
 import { TABLES } from './tables.mjs';
 import { UPSERT } from './upsert.mjs';
 
-const WORKS = [...INSERTS, UPSERT, ...ANSWERS, STREAM, ...TABLES, GROWTH, PROJECTS, START];
+const WORKS = [...INSERTS, UPSERT, ...RESPONSES, STREAM, ...TABLES, GROWTH, PROJECTS, START];
 
 /**
  * @param {string[]} only beginnings of names, in any case; none: all

@@ -25,7 +25,7 @@ function insertWork(name, shape, recordsPerBatch, connections) {
   return {
     table,
     connections,
-    unitsPerAnswer: recordsPerBatch,
+    unitsPerResponse: recordsPerBatch,
     async prepare(target) {
       await target.createTable(table, shape.columns);
       await target.database.expect(table, shape, batches);

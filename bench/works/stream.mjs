@@ -21,7 +21,7 @@ export const STREAM = {
     const bytes = new Set();
     const measured = await interleave(house, targets, {
       connections: 1,
-      unitsPerAnswer: rows,
+      unitsPerResponse: rows,
       prepare: (target) => ({
         ...(target === raw ? target.selects(TABLE, READ, rows) : target.streams(TABLE, READ)),
         atMost: 1,
@@ -51,7 +51,7 @@ export const STREAM = {
  */
 async function checkStream({ service }, rows) {
   const sql = `SELECT ${READ.columns.map(({ name }) => name).join(', ')} FROM ${TABLE}`;
-  const answer = await fetch(`${service.url}/api/cdp/sql`, {
+  const response = await fetch(`${service.url}/api/cdp/sql`, {
     method: 'POST',
     headers: { ...service.headers(), 'Content-Type': 'application/json', Accept: 'application/x-ndjson' },
     body: JSON.stringify({ sql }),
@@ -62,7 +62,7 @@ async function checkStream({ service }, rows) {
   let done;
   let rest = '';
   const decoder = new TextDecoder();
-  for await (const chunk of answer.body) {
+  for await (const chunk of response.body) {
     bytes += chunk.length;
     const lines = (rest + decoder.decode(chunk, { stream: true })).split('\n');
     rest = lines.pop();

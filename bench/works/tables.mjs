@@ -21,10 +21,10 @@ export const TABLES = [
       const names = Array.from({ length: Math.ceil(PER_SECOND * house.options.seconds) }, (_, i) => `w3_${i}`);
       const measured = await interleave(house, targets, {
         connections: 1,
-        unitsPerAnswer: 1,
+        unitsPerResponse: 1,
         prepare: (target) => ({ ...target.createsTables(names, COLUMNS), atMost: names.length }),
         reset: ({ database }) => dropAll(database),
-        check: ({ database }, { answers }) => check(database, answers),
+        check: ({ database }, { responses }) => check(database, responses),
       });
       for (const { database } of targets) await dropAll(database);
       return {

@@ -14,7 +14,7 @@ export const UPSERT = {
     const targets = Object.values(house.targets).filter((target) => 'upserts' in target && target.name !== 'before');
     const measured = await interleave(house, targets, {
       connections: 8,
-      unitsPerAnswer: RECORDS,
+      unitsPerResponse: RECORDS,
       async prepare(target) {
         const { database } = target;
         await target.createTable(TABLE, COMMON.columns);

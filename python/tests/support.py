@@ -37,17 +37,17 @@ class ServiceTest(unittest.TestCase):
         return row["rows"], row["different"]
 
 
-Answer = Callable[[Any, bytes], None]
+Response = Callable[[Any, bytes], None]
 
 
-def status(line: str, *headers: str, body: bytes = b"") -> Answer:
-    """An HTTP answer."""
+def status(line: str, *headers: str, body: bytes = b"") -> Response:
+    """An HTTP response."""
     head = [f"HTTP/1.1 {line}", f"Content-Length: {len(body)}", *headers, "Connection: close"]
     data = "\r\n".join(head).encode() + b"\r\n\r\n" + body
     return lambda sock, request: sock.sendall(data)
 
 
-def cut_stream(*lines: bytes) -> Answer:
+def cut_stream(*lines: bytes) -> Response:
     """Chunks without the last one: the connection ends first."""
     chunks = b"".join(b"%x\r\n%b\r\n" % (len(line), line) for line in lines)
     head = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\n"
@@ -56,8 +56,8 @@ def cut_stream(*lines: bytes) -> Answer:
 
 
 @contextmanager
-def server(*answers: Answer) -> Iterator["tuple[str, List[bytes]]"]:
-    """Gives each connection its answer, the last one to all further ones. Yields URL and requests."""
+def server(*responses: Response) -> Iterator["tuple[str, List[bytes]]"]:
+    """Gives each connection its response, the last one to all further ones. Yields URL and requests."""
     requests: List[bytes] = []
     ended = threading.Event()
 
@@ -70,7 +70,7 @@ def server(*answers: Answer) -> Iterator["tuple[str, List[bytes]]"]:
                     return
                 request += part
             requests.append(request)
-            answers[min(len(requests), len(answers)) - 1](self.request, request)
+            responses[min(len(requests), len(responses)) - 1](self.request, request)
 
     class Server(socketserver.ThreadingTCPServer):
         allow_reuse_address = True
@@ -89,6 +89,6 @@ def server(*answers: Answer) -> Iterator["tuple[str, List[bytes]]"]:
 
 
 def hang(sock: Any, request: bytes) -> None:
-    """No answer: waits until the client has left."""
+    """No response: waits until the client has left."""
     while sock.recv(65_536):
         pass

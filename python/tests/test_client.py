@@ -110,8 +110,8 @@ class Insert(ServiceTest):
         ignored = self.client.insert(table, records, on_conflict=["k"], resolution="ignore")
         self.assertEqual(ignored.ignored, 2)
         for _ in range(2):
-            answer = self.client.insert_batch(table, [{"k": "c"}], idempotency_key=f"{table}-c")
-            self.assertEqual(answer["inserted_rows"], 1)
+            response = self.client.insert_batch(table, [{"k": "c"}], idempotency_key=f"{table}-c")
+            self.assertEqual(response["inserted_rows"], 1)
         self.assertEqual(self.client.receipt(table, f"{table}-c")["status"], "stored")
         settled = self.client.receipts(table, [f"{table}-none"], settle=True)[0]
         self.assertEqual((settled["status"], settled["settled"]), ("not_stored", True))
@@ -131,7 +131,7 @@ class Insert(ServiceTest):
         self.assertEqual(self.client.drop_quarantine(table=table, since=since), 1)
         self.assertEqual(self.count(table), (2, 2))
 
-    def test_rehearses(self) -> None:
+    def test_runs_dry(self) -> None:
         table = self.table()
         tried = self.client.insert(table, [{"n": n} for n in range(300)], dry_run=True)
         assert tried.impact is not None
@@ -236,7 +236,7 @@ class Sql(ServiceTest):
         with self.assertRaises(TypeError):
             self.client.query(sql, "text")
 
-    def test_streams_more_than_an_answer_holds(self) -> None:
+    def test_streams_more_than_a_response_holds(self) -> None:
         sql = "SELECT n, repeat('x', 200) AS t FROM generate_series(1, $1) n"
         self.assertEqual(sum(row["n"] for row in self.client.stream(sql, [150_000])), 11250075000)
         self.assertTrue(self.client.query(sql, [150_000]).truncated)

@@ -15,13 +15,12 @@ import {
 import { BadBackup, type Member, readMember, readMembers } from './tar.js';
 
 export class BackupFile {
-  manifest!: Manifest;
-  control!: Control;
-  private sums: ReadonlyMap<string, string> = new Map();
-
   private constructor(
     readonly path: string,
-    private readonly members: ReadonlyMap<string, Member>,
+    private readonly members: Members,
+    private readonly sums: ReadonlyMap<string, string>,
+    readonly manifest: Manifest,
+    readonly control: Control,
   ) {}
 
   /**
@@ -31,12 +30,13 @@ export class BackupFile {
   static async open(path: string): Promise<BackupFile> {
     const handle = await open(path, 'r');
     try {
-      const file = new BackupFile(path, await readMembers(handle));
-      file.sums = parseSums(await file.content(SUMS));
-      for (const name of [MANIFEST, CONTROL]) await file.verify(name);
-      file.manifest = parseManifest(await file.content(MANIFEST));
-      file.control = parseControl(await file.content(CONTROL));
-      return file;
+      const members = await readMembers(handle);
+      const read = (name: string) => readFrom(path, members, name);
+      const sums = parseSums(await contentOf(read(SUMS)));
+      for (const name of [MANIFEST, CONTROL]) await verifySum(read(name), name, sums);
+      const manifest = parseManifest(await contentOf(read(MANIFEST)));
+      const control = parseControl(await contentOf(read(CONTROL)));
+      return new BackupFile(path, members, sums, manifest, control);
     } catch (error) {
       throw error instanceof BadBackup ? new Error(`${path} cannot be restored. ${error.message}`) : error;
     } finally {
@@ -50,20 +50,31 @@ export class BackupFile {
 
   /** @throws BadBackup */
   read(name: string): Readable {
-    const member = this.members.get(name);
-    if (member === undefined) throw new BadBackup(`It has no ${name}`);
-    return readMember(this.path, member);
+    return readFrom(this.path, this.members, name);
   }
 
   async content(name: string): Promise<Buffer> {
-    return Buffer.concat(await this.read(name).toArray());
+    return contentOf(this.read(name));
   }
 
   /** @throws BadBackup if the member's checksum is wrong */
   async verify(name: string): Promise<void> {
-    const hash = createHash('sha256');
-    for await (const part of this.read(name)) hash.update(part as Buffer);
-    if (hash.digest('hex') !== this.sums.get(name))
-      throw new BadBackup(`It is damaged: the checksum of ${name} is wrong`);
+    return verifySum(this.read(name), name, this.sums);
   }
+}
+
+type Members = ReadonlyMap<string, Member>;
+
+function readFrom(path: string, members: Members, name: string): Readable {
+  const member = members.get(name);
+  if (member === undefined) throw new BadBackup(`It has no ${name}`);
+  return readMember(path, member);
+}
+
+const contentOf = async (member: Readable): Promise<Buffer> => Buffer.concat(await member.toArray());
+
+async function verifySum(member: Readable, name: string, sums: ReadonlyMap<string, string>): Promise<void> {
+  const hash = createHash('sha256');
+  for await (const part of member) hash.update(part as Buffer);
+  if (hash.digest('hex') !== sums.get(name)) throw new BadBackup(`It is damaged: the checksum of ${name} is wrong`);
 }

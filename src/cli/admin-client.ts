@@ -22,7 +22,7 @@ export class AdminClient {
 
   /**
    * @param path below `/api/cdp/`
-   * @throws EngineError from the service; NotListening; Error if the connection is lost before the answer
+   * @throws EngineError from the service; NotListening; Error if the connection is lost before the response
    */
   async call<T>(method: 'GET' | 'POST' | 'PUT' | 'DELETE', path: string, body?: object): Promise<T> {
     try {

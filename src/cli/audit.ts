@@ -1,7 +1,7 @@
 /** `cdp audit`: prints the audit log, the oldest entry first. */
 import { Command } from 'commander';
 import { AUDIT_OPERATIONS } from '../contract/audit.js';
-import type { AuditAnswer, AuditEntry, AuditQuery } from '../contract/wire/audit.js';
+import type { AuditResponse, AuditEntry, AuditQuery } from '../contract/wire/audit.js';
 import type { AdminClient } from './admin-client.js';
 import { list } from './terminal/grid.js';
 import { printableJson } from './terminal/text.js';
@@ -89,7 +89,7 @@ async function latest(admin: AdminClient, filter: AuditQuery, most: number): Pro
   do {
     const limit = String(Math.min(PAGE, most - found.length));
     const query = new URLSearchParams({ ...filter, limit, ...(next === null ? {} : { before: next }) });
-    const page: AuditAnswer = await admin.call('GET', `admin/audit?${query.toString()}`);
+    const page: AuditResponse = await admin.call('GET', `admin/audit?${query.toString()}`);
     found.push(...page.entries);
     next = page.next;
   } while (next !== null && found.length < most);

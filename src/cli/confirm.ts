@@ -14,8 +14,8 @@ export async function confirm(name: string, what: string): Promise<void> {
   const left = new Promise<string>((resolve) => terminal.once('close', () => resolve('')).once('SIGINT', resolve));
   try {
     const question = `${what} cannot be undone. Type its name to confirm: `;
-    const answer = await Promise.race([terminal.question(question), left]);
-    if (answer !== name) throw new Error('Nothing was deleted, because the name was not typed');
+    const typed = await Promise.race([terminal.question(question), left]);
+    if (typed !== name) throw new Error('Nothing was deleted, because the name was not typed');
   } finally {
     terminal.close();
   }

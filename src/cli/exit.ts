@@ -15,7 +15,7 @@ export const EXIT = {
   /** The service rejected the request, or a file cannot be read or written. */
   refused: 1,
   usage: 2,
-  /** No answer: nothing listens at the address, the network is down, or the service stays overloaded. */
+  /** No response: nothing listens at the address, the network is down, or the service stays overloaded. */
   unreachable: 3,
   /** The import is complete, but some records were refused. */
   someRefused: 4,

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Command, Option } from 'commander';
 import { roundedSize } from '../contract/disk-size.js';
 import { MOVE_MODES, type MoveMode, VERIFICATIONS, type Verification } from '../contract/moves.js';
-import type { Move, MoveAnswer, MovePlanAnswer, MoveProjectBody, MovesAnswer } from '../contract/wire/moves.js';
+import type { Move, MoveResponse, MovePlanResponse, MoveProjectBody, MovesResponse } from '../contract/wire/moves.js';
 import type { AdminClient } from './admin-client.js';
 import { UsageError } from './exit.js';
 import { managementOptions, parseDuration, withAdmin } from './management.js';
@@ -83,7 +83,7 @@ export async function moveAndWait(
   body: MoveProjectBody,
   interrupted: AbortSignal,
 ): Promise<Move> {
-  const { move } = await admin.call<MoveAnswer>('POST', `admin/projects/${encodeURIComponent(name)}/move`, body);
+  const { move } = await admin.call<MoveResponse>('POST', `admin/projects/${encodeURIComponent(name)}/move`, body);
   const ended = await untilEnded(admin, move, interrupted);
   if (!['switched', 'done'].includes(ended.state)) {
     throw new Error(`Project ${name} stays on ${ended.from}: ${ended.reason}`);
@@ -108,7 +108,7 @@ async function showPlan(
   { to, mode }: Pick<Options, 'to' | 'mode'>,
 ): Promise<void> {
   const path = `admin/projects/${encodeURIComponent(name)}/move?to=${encodeURIComponent(to)}&mode=${mode}`;
-  const plan = await admin.call<MovePlanAnswer>('GET', path);
+  const plan = await admin.call<MovePlanResponse>('GET', path);
   const { bytes, obstacles, fallback, from } = plan;
   const size = bytes === null ? '' : ` (${roundedSize(bytes)})`;
   print(command, { project: plan.project, from, to, bytes, obstacles, fallback }, [
@@ -141,7 +141,7 @@ async function untilEnded(admin: AdminClient, begun: Move, signal: AbortSignal):
       await admin.call('DELETE', `admin/moves/${move.id}`).catch((error: Error) => warn(error.message));
     }
     await sleep(POLL_MS);
-    ({ move } = await admin.call<MoveAnswer>('GET', `admin/moves/${move.id}`));
+    ({ move } = await admin.call<MoveResponse>('GET', `admin/moves/${move.id}`));
   }
   return move;
 }
@@ -176,7 +176,7 @@ export function movesCommand(): Command {
   return managementOptions(command).action((name: string | undefined) =>
     withAdmin(command, async (admin) => {
       const query = name === undefined ? '' : `?project=${encodeURIComponent(name)}`;
-      const { moves } = await admin.call<MovesAnswer>('GET', `admin/moves${query}`);
+      const { moves } = await admin.call<MovesResponse>('GET', `admin/moves${query}`);
       print(
         command,
         moves,

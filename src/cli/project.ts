@@ -3,7 +3,7 @@ import { Argument, Command } from 'commander';
 import { roundedSize } from '../contract/disk-size.js';
 import { counted } from '../contract/message-text.js';
 import { messageOf } from '../contract/operator-message.js';
-import type { Project, ProjectAnswer, ProjectsAnswer, RepairAnswer } from '../contract/wire/projects.js';
+import type { Project, ProjectResponse, ProjectsResponse, RepairResponse } from '../contract/wire/projects.js';
 import type { Placement } from '../contract/wire/operator.js';
 import { list as listOf } from './terminal/grid.js';
 import { printable } from './terminal/text.js';
@@ -50,7 +50,7 @@ function simple(
   verb: string,
   description: string,
   outcome: string,
-  work: (admin: AdminClient, name: string, command: Command) => Promise<ProjectAnswer>,
+  work: (admin: AdminClient, name: string, command: Command) => Promise<ProjectResponse>,
 ): Command {
   const command = new Command(verb).description(description).argument('<NAME>');
   return managementOptions(command).action((name: string) =>
@@ -74,7 +74,7 @@ function list(): Command {
   const command = new Command('list').description('List all projects');
   return managementOptions(command).action(() =>
     withAdmin(command, async (admin) => {
-      const { projects } = await admin.call<ProjectsAnswer>('GET', 'admin/projects');
+      const { projects } = await admin.call<ProjectsResponse>('GET', 'admin/projects');
       const { placements } = await admin.call<{ placements: Placement[] }>('GET', 'local/placements');
       const listed = projects.map((project) => ({ ...project, ...placements.find(({ id }) => id === project.id) }));
       print(
@@ -114,7 +114,7 @@ function rename(): Command {
     .argument('<NEWNAME>');
   return managementOptions(command).action((name: string, newName: string) =>
     withAdmin(command, async (admin) => {
-      const { project } = await admin.call<ProjectAnswer>('PUT', `${pathOf(name)}/name`, { name: newName });
+      const { project } = await admin.call<ProjectResponse>('PUT', `${pathOf(name)}/name`, { name: newName });
       print(command, project, [`Project ${name} is now ${project.name}`]);
     }),
   );
@@ -145,7 +145,7 @@ function repair(): Command {
       throw new UsageError('Give either the name of a project or --all');
     return withAdmin(command, async (admin) => {
       if (name === undefined) return repairAll(command, admin);
-      const { project, repaired } = await admin.call<RepairAnswer>('POST', `${pathOf(name)}/repair`);
+      const { project, repaired } = await admin.call<RepairResponse>('POST', `${pathOf(name)}/repair`);
       const lines = [`Project ${project.name} repaired`, ...repaired.map((what) => `- ${printable(what)}`)];
       print(command, { ...project, repaired }, lines);
     });
@@ -157,7 +157,7 @@ const REPAIRS_AT_ONCE = 4;
 
 /** If a project cannot be repaired, goes on and names it at the end. */
 async function repairAll(command: Command, admin: AdminClient): Promise<void> {
-  const { projects } = await admin.call<ProjectsAnswer>('GET', 'admin/projects');
+  const { projects } = await admin.call<ProjectsResponse>('GET', 'admin/projects');
   const ready = projects.filter(({ status }) => status === 'active' || status === 'inactive');
   const repaired: { name: string; repaired: string[] }[] = [];
   const failed: { name: string; reason: string }[] = [];
@@ -165,7 +165,7 @@ async function repairAll(command: Command, admin: AdminClient): Promise<void> {
   const repairs = async () => {
     for (const { name } of waiting) {
       try {
-        const done = await admin.call<RepairAnswer>('POST', `${pathOf(name)}/repair`);
+        const done = await admin.call<RepairResponse>('POST', `${pathOf(name)}/repair`);
         repaired.push({ name, repaired: done.repaired });
       } catch (error) {
         failed.push({ name, reason: messageOf(error) });
@@ -187,7 +187,7 @@ function quota(): Command {
     .argument('<SIZE>');
   return managementOptions(command).action((name: string, size: string) =>
     withAdmin(command, async (admin) => {
-      const { project } = await admin.call<ProjectAnswer>('PUT', `${pathOf(name)}/quota`, { quota: size });
+      const { project } = await admin.call<ProjectResponse>('PUT', `${pathOf(name)}/quota`, { quota: size });
       print(command, project, [`Project ${project.name} has the quota ${project.quota}`]);
     }),
   );
@@ -201,7 +201,7 @@ function ownSchemas(): Command {
   return managementOptions(command).action((name: string, state: string) =>
     withAdmin(command, async (admin) => {
       const body = { own_schemas: state === 'on' };
-      const { project } = await admin.call<ProjectAnswer>('PUT', `${pathOf(name)}/own-schemas`, body);
+      const { project } = await admin.call<ProjectResponse>('PUT', `${pathOf(name)}/own-schemas`, body);
       print(command, project, [`Project ${project.name}: schemas other than "data" are ${state}`]);
     }),
   );
@@ -216,7 +216,7 @@ function remove(): Command {
     if (command.opts<{ yes?: boolean }>().yes !== true) await confirm(name, `Deleting "${name}"`);
     await withAdmin(command, async (admin) => {
       const query = `confirm=${encodeURIComponent(name)}`;
-      const { project } = await admin.call<ProjectAnswer>('DELETE', `${pathOf(name)}?${query}`);
+      const { project } = await admin.call<ProjectResponse>('DELETE', `${pathOf(name)}?${query}`);
       print(command, project, [`Project ${project.name} deleted`]);
     });
   });

@@ -2,7 +2,7 @@
 import { Command } from 'commander';
 import { counted } from '../contract/message-text.js';
 import { messageOf } from '../contract/operator-message.js';
-import type { PlannedMove, RebalanceAnswer } from '../contract/wire/moves.js';
+import type { PlannedMove, RebalanceResponse } from '../contract/wire/moves.js';
 import { managementOptions, withAdmin } from './management.js';
 import { moveAndWait, type MoveOptions, moveOptions, wayOf } from './project-move.js';
 import { abortOnSignals } from './signals.js';
@@ -20,7 +20,7 @@ export function rebalanceCommand(): Command {
     const { apply, ...options } = command.opts<MoveOptions & { apply?: boolean }>();
     const way = wayOf(options);
     return withAdmin(command, async (admin) => {
-      const { moves } = await admin.call<RebalanceAnswer>('GET', 'admin/rebalance');
+      const { moves } = await admin.call<RebalanceResponse>('GET', 'admin/rebalance');
       if (!apply) {
         print(command, moves, moves.length === 0 ? ['No project has to move'] : tableOf(moves));
         return;

@@ -6,12 +6,12 @@ import { SERVER_ENGINES, type ServerStatus } from '../contract/servers.js';
 import type {
   AddServerBody,
   ChangeServerBody,
-  CheckedServerAnswer,
-  ClearedServerAnswer,
-  RemovedServerAnswer,
+  CheckedServerResponse,
+  ClearedServerResponse,
+  RemovedServerResponse,
   Server,
-  ServerAnswer,
-  ServersAnswer,
+  ServerResponse,
+  ServersResponse,
 } from '../contract/wire/servers.js';
 import type { AdminClient } from './admin-client.js';
 import { UsageError } from './exit.js';
@@ -101,7 +101,7 @@ function add(): Command {
       ...boundsOf(bounds),
     };
     return withAdmin(command, async (admin) => {
-      const { server, findings } = await admin.call<CheckedServerAnswer>('POST', 'admin/servers', body);
+      const { server, findings } = await admin.call<CheckedServerResponse>('POST', 'admin/servers', body);
       const wrong = findings.filter(({ health }) => health !== 'ok');
       const lines = [...findingLines(wrong), `Server ${server.name} added`];
       if (urlEnv !== undefined) lines.push(`Every instance of the service needs the variable ${urlEnv}`);
@@ -114,7 +114,7 @@ function list(): Command {
   const command = new Command('list').description('List the Postgres servers');
   return managementOptions(command).action(() =>
     withAdmin(command, async (admin) => {
-      const { servers } = await admin.call<ServersAnswer>('GET', 'admin/servers');
+      const { servers } = await admin.call<ServersResponse>('GET', 'admin/servers');
       const header = ['NAME', 'STATUS', 'PROJECTS', 'WEIGHT', 'BOUNDS', 'LABELS', 'POSTGRES', 'SIZE', 'URL'];
       print(command, servers, listOf(header, servers.map(cellsOf)));
     }),
@@ -157,9 +157,9 @@ function check(): Command {
     if (clear === true && yes !== true) await confirm(name ?? '', `Removing leftovers from the server "${name}"`);
     await withAdmin(command, async (admin) => {
       if (clear === true && name !== undefined) return showCleared(command, admin, name);
-      const checked: CheckedServerAnswer[] = [];
+      const checked: CheckedServerResponse[] = [];
       for (const one of name === undefined ? await namesOf(admin) : [name]) {
-        checked.push(await admin.call<CheckedServerAnswer>('POST', `${pathOf(one)}/check`));
+        checked.push(await admin.call<CheckedServerResponse>('POST', `${pathOf(one)}/check`));
       }
       const lines = checked.flatMap(({ server, findings }) => [`Server ${server.name}`, ...findingLines(findings)]);
       const shown = checked.map(({ server, findings }) => ({ ...server, findings }));
@@ -170,7 +170,7 @@ function check(): Command {
 }
 
 async function showCleared(command: Command, admin: AdminClient, name: string): Promise<void> {
-  const { removed, kept } = await admin.call<ClearedServerAnswer>('POST', `${pathOf(name)}/clear`);
+  const { removed, kept } = await admin.call<ClearedServerResponse>('POST', `${pathOf(name)}/clear`);
   const lines = [
     ...removed.map((what) => `Removed: ${what}`),
     ...kept.map(({ what, reason }) => `Not removed: ${what} (${reason})`),
@@ -180,7 +180,7 @@ async function showCleared(command: Command, admin: AdminClient, name: string): 
 }
 
 const namesOf = async (admin: AdminClient): Promise<string[]> =>
-  (await admin.call<ServersAnswer>('GET', 'admin/servers')).servers.map(({ name }) => name);
+  (await admin.call<ServersResponse>('GET', 'admin/servers')).servers.map(({ name }) => name);
 
 function set(): Command {
   const command = new Command('set')
@@ -213,7 +213,7 @@ const status = (verb: string, to: ServerStatus, description: string): Command =>
 
 const apply = (command: Command, name: string, change: ChangeServerBody, outcome: string): Promise<void> =>
   withAdmin(command, async (admin) => {
-    const { server } = await admin.call<ServerAnswer>('PUT', pathOf(name), change);
+    const { server } = await admin.call<ServerResponse>('PUT', pathOf(name), change);
     print(command, server, [`Server ${server.name} ${outcome}`]);
   });
 
@@ -228,7 +228,7 @@ function remove(): Command {
     if (lost === true && yes !== true) await confirm(name, `Deleting all projects of the server "${name}"`);
     await withAdmin(command, async (admin) => {
       const query = lost === true ? `?lost=${encodeURIComponent(name)}` : '';
-      const { server, deleted_projects: deleted } = await admin.call<RemovedServerAnswer>(
+      const { server, deleted_projects: deleted } = await admin.call<RemovedServerResponse>(
         'DELETE',
         `${pathOf(name)}${query}`,
       );

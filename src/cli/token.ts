@@ -2,8 +2,14 @@
 import { Command, Option } from 'commander';
 import { SCOPES, type Scope } from '../contract/names.js';
 import { isUuid } from '../contract/uuid.js';
-import type { ProjectsAnswer } from '../contract/wire/projects.js';
-import type { CreateTokenAnswer, CreateTokenBody, Token, TokenAnswer, TokensAnswer } from '../contract/wire/tokens.js';
+import type { ProjectsResponse } from '../contract/wire/projects.js';
+import type {
+  CreateTokenResponse,
+  CreateTokenBody,
+  Token,
+  TokenResponse,
+  TokensResponse,
+} from '../contract/wire/tokens.js';
 import { list as listOf } from './terminal/grid.js';
 import type { AdminClient } from './admin-client.js';
 import { UsageError } from './exit.js';
@@ -50,7 +56,7 @@ function create(): Command {
       ...(expires === undefined ? {} : { expires_at: expiry(expires).toISOString() }),
     };
     await withAdmin(command, async (admin) => {
-      const { token, details } = await admin.call<CreateTokenAnswer>('POST', path, wanted);
+      const { token, details } = await admin.call<CreateTokenResponse>('POST', path, wanted);
       print(command, { token, ...details }, [token]);
     });
   });
@@ -79,7 +85,7 @@ const HEADS = ['ID', 'NAME', 'STATE', 'EXPIRES', 'LAST USED', 'SCOPES'];
 /** Admin tokens, which belong to no project, come first. */
 async function allTokens(admin: AdminClient): Promise<(Token & { project: string | null })[]> {
   const tokens = (await tokensIn(admin, EVERY_TOKEN)).map((token) => ({ project: null as string | null, ...token }));
-  const { projects } = await admin.call<ProjectsAnswer>('GET', 'admin/projects');
+  const { projects } = await admin.call<ProjectsResponse>('GET', 'admin/projects');
   for (const { name } of projects) {
     tokens.push(...(await tokensIn(admin, tokensOf(name))).map((token) => ({ project: name, ...token })));
   }
@@ -93,7 +99,7 @@ async function listAll(command: Command, admin: AdminClient): Promise<void> {
 }
 
 const tokensIn = async (admin: AdminClient, path: string): Promise<Token[]> =>
-  (await admin.call<TokensAnswer>('GET', path)).tokens;
+  (await admin.call<TokensResponse>('GET', path)).tokens;
 
 const tokensOf = (project: string): string => `admin/projects/${encodeURIComponent(project)}/tokens`;
 
@@ -115,7 +121,7 @@ function revoke(): Command {
     withAdmin(command, async (admin) => {
       const id = isUuid(idOrName) ? idOrName : await idOf(admin, idOrName);
       const path = `${EVERY_TOKEN}/${encodeURIComponent(id)}${nowQuery(command)}`;
-      const { details } = await admin.call<TokenAnswer>('DELETE', path);
+      const { details } = await admin.call<TokenResponse>('DELETE', path);
       print(command, details, [`Token ${details.id} revoked`]);
     }),
   );

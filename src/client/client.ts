@@ -2,11 +2,17 @@
 import type { ColumnType } from '../contract/column-types.js';
 import { NAME_PATTERN } from '../contract/names.js';
 import type { QuarantinedRecord } from '../contract/wire/quarantine.js';
-import type { OwnTokenAnswer } from '../contract/wire/tokens.js';
-import type { Receipt, ReceiptsAnswer, ReceiptsBody } from '../contract/wire/receipts.js';
-import type { DistributeBody, DistributionAnswer } from '../contract/wire/distribution.js';
-import type { CreateIndexBody, DropIndexAnswer, Index, IndexAnswer, IndexesAnswer } from '../contract/wire/indexes.js';
-import type { SqlAnswer } from '../contract/wire/sql.js';
+import type { OwnTokenResponse } from '../contract/wire/tokens.js';
+import type { Receipt, ReceiptsResponse, ReceiptsBody } from '../contract/wire/receipts.js';
+import type { DistributeBody, DistributionResponse } from '../contract/wire/distribution.js';
+import type {
+  CreateIndexBody,
+  DropIndexResponse,
+  Index,
+  IndexResponse,
+  IndexesResponse,
+} from '../contract/wire/indexes.js';
+import type { SqlResponse } from '../contract/wire/sql.js';
 import type * as wire from '../contract/wire/tables.js';
 import type { RecordSource } from './batches.js';
 import { CdpError } from './error.js';
@@ -86,63 +92,68 @@ export class CdpClient {
     this.#transport = new Transport(options);
   }
 
-  createTable(table: CreateTable, options?: CallOptions): Promise<wire.CreateTableAnswer> {
+  createTable(table: CreateTable, options?: CallOptions): Promise<wire.CreateTableResponse> {
     return this.#schema('POST', ['table'], table, options);
   }
 
   /** Changes the name, the comment or both. */
-  alterTable(table: string, change: wire.AlterTableBody, options?: CallOptions): Promise<wire.AlterTableAnswer> {
+  alterTable(table: string, change: wire.AlterTableBody, options?: CallOptions): Promise<wire.AlterTableResponse> {
     return this.#schema('PUT', ['table', table], change, options);
   }
 
-  addColumn(table: string, column: AddColumn, options?: CallOptions): Promise<wire.ColumnAnswer> {
+  addColumn(table: string, column: AddColumn, options?: CallOptions): Promise<wire.ColumnResponse> {
     return this.#schema('POST', ['table', table, 'column'], column, options);
   }
 
   /** Changes one or more of name, type, comment, default, NOT NULL and UNIQUE. */
-  alterColumn(table: string, column: string, change: AlterColumn, options?: AlterOptions): Promise<wire.ColumnAnswer> {
+  alterColumn(
+    table: string,
+    column: string,
+    change: AlterColumn,
+    options?: AlterOptions,
+  ): Promise<wire.ColumnResponse> {
     return this.#schema('PUT', ['table', table, 'column', column], change, options);
   }
 
-  dropColumn(table: string, column: string, options?: CallOptions): Promise<wire.DropColumnAnswer> {
+  dropColumn(table: string, column: string, options?: CallOptions): Promise<wire.DropColumnResponse> {
     return this.#schema('DELETE', ['table', table, 'column', column], undefined, options);
   }
 
-  dropTable(table: string, options?: CallOptions): Promise<wire.DropTableAnswer> {
+  dropTable(table: string, options?: CallOptions): Promise<wire.DropTableResponse> {
     return this.#schema('DELETE', ['table', table], undefined, options);
   }
 
   /** Distributes the rows over the workers of a Citus cluster, or makes the table local again. */
-  distributeTable(table: string, distribution: DistributeBody, options?: CallOptions): Promise<DistributionAnswer> {
+  distributeTable(table: string, distribution: DistributeBody, options?: CallOptions): Promise<DistributionResponse> {
     return this.#schema('PUT', ['table', table, 'distribution'], distribution, options);
   }
 
   /** Creates an index, by default one that is not unique, with a name that Postgres chooses. */
-  createIndex(table: string, index: CreateIndex, options?: CallOptions): Promise<IndexAnswer> {
+  createIndex(table: string, index: CreateIndex, options?: CallOptions): Promise<IndexResponse> {
     return this.#schema('POST', ['table', table, 'index'], index, options);
   }
 
   /** Lists the indexes of a table, the primary key first. */
   async indexes(table: string, options?: CallOptions): Promise<Index[]> {
-    return (await this.#schema<IndexesAnswer>('GET', ['table', table, 'index'], undefined, options)).indexes;
+    return (await this.#schema<IndexesResponse>('GET', ['table', table, 'index'], undefined, options)).indexes;
   }
 
-  dropIndex(table: string, index: string, options?: CallOptions): Promise<DropIndexAnswer> {
+  dropIndex(table: string, index: string, options?: CallOptions): Promise<DropIndexResponse> {
     return this.#schema('DELETE', ['table', table, 'index', index], undefined, options);
   }
 
   /** Lists all tables and views with their columns. */
   async tables(options?: CallOptions): Promise<wire.Table[]> {
-    return (await this.#schema<wire.SchemaAnswer>('GET', [], undefined, options)).tables;
+    return (await this.#schema<wire.SchemaResponse>('GET', [], undefined, options)).tables;
   }
 
   /** Describes one table or view with its columns. */
   async describe(table: string, options?: CallOptions): Promise<wire.DescribedTable> {
-    return (await this.#schema<wire.TableAnswer>('GET', ['table', table], undefined, options)).table;
+    return (await this.#schema<wire.TableResponse>('GET', ['table', table], undefined, options)).table;
   }
 
   /** Returns the token's project and scopes; an admin token has neither. */
-  async token(options: CallOptions = {}): Promise<OwnTokenAnswer> {
+  async token(options: CallOptions = {}): Promise<OwnTokenResponse> {
     checkOptions(options, CALL_NAMES, 'token');
     const { signal } = options;
     return this.#transport.json({ method: 'GET', path: '/api/cdp/token', idempotent: true, signal });
@@ -205,18 +216,18 @@ export class CdpClient {
     const { settle = false, signal } = options;
     const body: ReceiptsBody = { ...(table === null ? {} : { table }), keys: [...keys], settle };
     const call = { method: 'POST', path: '/api/cdp/receipts/query', idempotent: true, signal } as const;
-    return (await this.#transport.json<ReceiptsAnswer>({ ...call, body: toJson(body) })).receipts;
+    return (await this.#transport.json<ReceiptsResponse>({ ...call, body: toJson(body) })).receipts;
   }
 
   /** Runs SQL. `row_count` and `truncated` show whether all rows were returned. */
   async query<Row = DefaultRow>(...query: SqlArguments<QueryOptions>): Promise<QueryResult<Row>> {
     const { call, integers } = sqlCall(query);
-    const answer = await this.#transport.json<SqlAnswer>(call);
-    if (integers === 'bigint') readIntegers(answer);
-    return answer as QueryResult<Row>;
+    const response = await this.#transport.json<SqlResponse>(call);
+    if (integers === 'bigint') readIntegers(response);
+    return response as QueryResult<Row>;
   }
 
-  /** Returns the answer of {@link query} as JSON text, with all digits of its numbers. */
+  /** Returns the response of {@link query} as JSON text, with all digits of its numbers. */
   async queryJson(text: string, params: readonly unknown[] = [], options: AsText<QueryOptions> = {}): Promise<string> {
     return this.#transport.text(sqlCall([text, params, options]).call);
   }
@@ -270,18 +281,18 @@ export class CdpClient {
     return this.#transport.open({ ...call, headers: { accept } });
   }
 
-  async #schema<Answer>(
+  async #schema<Result>(
     method: Call['method'],
     path: readonly string[],
     body: object | undefined,
     options: AlterOptions = {},
-  ): Promise<Answer> {
+  ): Promise<Result> {
     checkOptions(options, SCHEMA_NAMES, 'a schema call');
     const { signal, return: wanted, dryRun } = options;
     const query = [...(wanted === undefined ? [] : ['return=values']), ...(dryRun ? ['dry_run=true'] : [])].join('&');
     // A key makes a change happen once, however often it is sent.
     const needsKey = method !== 'GET' && !dryRun;
-    return this.#transport.json<Answer>({
+    return this.#transport.json<Result>({
       method,
       path: ['/api/cdp/schema', ...path.map(inPath)].join('/') + (query === '' ? '' : `?${query}`),
       ...(body === undefined ? {} : { body: toJson(body) }),

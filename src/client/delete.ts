@@ -1,5 +1,5 @@
 /** Deletes rows by their keys. */
-import type { DeleteAnswer } from '../contract/wire/batch.js';
+import type { DeleteResponse } from '../contract/wire/batch.js';
 import { newKey } from './insert.js';
 import { toJson } from './json.js';
 import { checkOptions, type Names } from './options.js';
@@ -29,7 +29,7 @@ export async function deleteBatch(
   checkOptions(options, NAMES, 'delete');
   const { by, idempotencyKey = newKey(), dryRun, signal } = options;
   const query = new URLSearchParams({ by: [by].flat().join(','), ...(dryRun ? { dry_run: 'true' } : {}) });
-  const answer = await transport.json<DeleteAnswer>({
+  const response = await transport.json<DeleteResponse>({
     method: 'DELETE',
     path: `${path}?${query.toString()}`,
     body: toJson(keys),
@@ -37,5 +37,5 @@ export async function deleteBatch(
     idempotent: true,
     signal,
   });
-  return answer.deleted_rows;
+  return response.deleted_rows;
 }

@@ -1,11 +1,11 @@
-/** The client's only error class: the error that the service returned, or why there was no answer. */
+/** The client's only error class: the error that the service returned, or why there was no response. */
 import type { ErrorCode, ErrorDetail, PostgresDetails } from '../contract/errors.js';
 import type { ValueCount } from '../contract/unconvertible-values.js';
 
 /**
- * Failures without an answer from the service.
- * - `network_error`: no answer in time, or an interrupted one;
- * - `unexpected_answer`: an answer, but not from the service (a proxy's HTML page);
+ * Failures without a response from the service.
+ * - `network_error`: no response in time, or an interrupted one;
+ * - `unexpected_answer`: a response, but not from the service (a proxy's HTML page);
  * - `aborted`: the caller's AbortSignal; `cause` is its reason;
  * - `caller_error`: the caller's source of records or callback threw; `cause` is what it threw.
  */
@@ -32,7 +32,7 @@ export class CdpError extends Error {
   override readonly name = 'CdpError';
   /** One of the service's error codes, or one of the client's own. */
   readonly code: CdpErrorCode;
-  /** The HTTP status; 0 if there was no answer, or no request was sent. */
+  /** The HTTP status; 0 if there was no response, or no request was sent. */
   readonly status: number;
   /**
    * Each error with its place, at most 50 entries. In an insert, `record` is the 0-based position in the whole input.

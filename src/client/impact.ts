@@ -1,5 +1,5 @@
 /** Adds up the impact of several requests with `dryRun`. */
-import type { Impact } from '../contract/wire/rehearsal.js';
+import type { Impact } from '../contract/wire/dry-run.js';
 
 /** @param sum of the earlier requests */
 export function addImpact(sum: Impact | undefined, impact: Impact): Impact {

@@ -36,24 +36,24 @@ export type {
 } from './sql.js';
 export type { ArrayStream, StreamEnd } from './stream.js';
 export type { DropOptions, QuarantineFilter, ReplayOptions, ReplayResult } from './quarantine.js';
-export type { Impact } from '../contract/wire/rehearsal.js';
+export type { Impact } from '../contract/wire/dry-run.js';
 export type { ClientOptions } from './transport.js';
 export type { ColumnType } from '../contract/column-types.js';
 export type { ErrorCode, ErrorDetail, PostgresDetails } from '../contract/errors.js';
 export type { ValueCount } from '../contract/unconvertible-values.js';
 export type {
-  AlterTableAnswer,
+  AlterTableResponse,
   AlterTableBody,
   Column,
-  ColumnAnswer,
-  CreateTableAnswer,
+  ColumnResponse,
+  CreateTableResponse,
   DescribedTable,
-  DropColumnAnswer,
-  DropTableAnswer,
+  DropColumnResponse,
+  DropTableResponse,
   Table,
 } from '../contract/wire/tables.js';
-export type { DistributeBody, Distribution, DistributionAnswer } from '../contract/wire/distribution.js';
-export type { DropIndexAnswer, Index, IndexAnswer } from '../contract/wire/indexes.js';
+export type { DistributeBody, Distribution, DistributionResponse } from '../contract/wire/distribution.js';
+export type { DropIndexResponse, Index, IndexResponse } from '../contract/wire/indexes.js';
 export type { QuarantinedRecord } from '../contract/wire/quarantine.js';
 export type { Receipt } from '../contract/wire/receipts.js';
-export type { OwnTokenAnswer } from '../contract/wire/tokens.js';
+export type { OwnTokenResponse } from '../contract/wire/tokens.js';

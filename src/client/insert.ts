@@ -3,8 +3,8 @@
  * so that a retry stores nothing twice.
  */
 import type { ErrorDetail } from '../contract/errors.js';
-import type { BatchAnswer, Resolution } from '../contract/wire/batch.js';
-import type { Impact } from '../contract/wire/rehearsal.js';
+import type { BatchResponse, Resolution } from '../contract/wire/batch.js';
+import type { Impact } from '../contract/wire/dry-run.js';
 import { cutBatches, type IndexedRecord, jsonOrError, type RecordSource, toRecords } from './batches.js';
 import { forEachConcurrently } from './concurrency.js';
 import { aborted, CdpError } from './error.js';
@@ -132,9 +132,9 @@ export async function insertBatch<Item extends object>(
     if (typeof json === 'string') return json;
     throw new CdpError(json.error, json.message, { errors: [json] });
   });
-  const answer = await sendBatch(transport, path, `[${items.join(',')}]`, options);
-  const { inserted_rows: inserted, updated_rows: updated, ignored_rows: ignored, ids } = answer;
-  const { quarantined_rows: quarantined, errors, impact } = answer;
+  const response = await sendBatch(transport, path, `[${items.join(',')}]`, options);
+  const { inserted_rows: inserted, updated_rows: updated, ignored_rows: ignored, ids } = response;
+  const { quarantined_rows: quarantined, errors, impact } = response;
   return {
     inserted,
     ...(updated === undefined ? {} : { updated }),
@@ -162,8 +162,8 @@ const sendBatch = (
   path: string,
   body: string,
   { idempotencyKey = newKey(), signal, onRetry, ...options }: BatchOptions,
-): Promise<BatchAnswer> =>
-  transport.json<BatchAnswer>({
+): Promise<BatchResponse> =>
+  transport.json<BatchResponse>({
     method: 'POST',
     path: path + queryOf(options),
     body,
@@ -243,7 +243,7 @@ class Insert<Item extends object> {
     const { signal, onProgress, return: wanted, onConflict, resolution, onError, dryRun } = this.#options;
     const { result } = this;
     try {
-      const answer = await sendBatch(this.#transport, this.#path, `[${batch.map(({ json }) => json).join(',')}]`, {
+      const response = await sendBatch(this.#transport, this.#path, `[${batch.map(({ json }) => json).join(',')}]`, {
         ...(wanted === undefined ? {} : { return: wanted }),
         ...(onConflict === undefined ? {} : { onConflict }),
         ...(resolution === undefined ? {} : { resolution }),
@@ -252,15 +252,15 @@ class Insert<Item extends object> {
         ...(signal === undefined ? {} : { signal }),
         onRetry: () => void result.retries++,
       });
-      result.inserted += answer.inserted_rows;
-      if (answer.updated_rows !== undefined) result.updated = (result.updated ?? 0) + answer.updated_rows;
-      if (answer.ignored_rows !== undefined) result.ignored = (result.ignored ?? 0) + answer.ignored_rows;
-      if (answer.quarantined_rows !== undefined)
-        result.quarantined = (result.quarantined ?? 0) + answer.quarantined_rows;
-      if (answer.impact !== undefined) result.impact = addImpact(result.impact, answer.impact);
+      result.inserted += response.inserted_rows;
+      if (response.updated_rows !== undefined) result.updated = (result.updated ?? 0) + response.updated_rows;
+      if (response.ignored_rows !== undefined) result.ignored = (result.ignored ?? 0) + response.ignored_rows;
+      if (response.quarantined_rows !== undefined)
+        result.quarantined = (result.quarantined ?? 0) + response.quarantined_rows;
+      if (response.impact !== undefined) result.impact = addImpact(result.impact, response.impact);
       result.batches++;
       batch.forEach(({ index }, i) => {
-        const id = answer.ids?.[i];
+        const id = response.ids?.[i];
         if (result.ids !== undefined && id !== undefined) result.ids[index] = id;
       });
     } catch (error) {

@@ -2,7 +2,7 @@
 
 export interface CallOptions {
   signal?: AbortSignal;
-  /** Roll everything back; the answer has `impact`. Only for calls that change something. */
+  /** Roll everything back; the response has `impact`. Only for calls that change something. */
   dryRun?: true;
 }
 
@@ -12,7 +12,7 @@ export type Names<Options> = Readonly<Record<keyof Options, true>>;
 export const CALL_NAMES: Names<CallOptions> = { signal: true, dryRun: true };
 
 /**
- * Ignoring `dry_run` would change what the caller only wanted to rehearse.
+ * Ignoring `dry_run` would change what the caller only wanted to try.
  * @throws TypeError for an unknown name
  */
 export function checkOptions(options: object, names: Readonly<Record<string, true>>, what: string): void {

@@ -1,12 +1,12 @@
 /** The quarantine of a project: records that were refused and kept. */
 import type {
-  DropQuarantineAnswer,
-  QuarantineAnswer,
+  DropQuarantineResponse,
+  QuarantineResponse,
   QuarantinedRecord,
-  ReplayAnswer,
+  ReplayResponse,
   ReplayBody,
 } from '../contract/wire/quarantine.js';
-import type { Impact } from '../contract/wire/rehearsal.js';
+import type { Impact } from '../contract/wire/dry-run.js';
 import { addImpact } from './impact.js';
 import { toJson } from './json.js';
 import type { StoreOptions } from './insert.js';
@@ -62,7 +62,7 @@ export interface ReplayResult {
   /** Records that remain in the quarantine. */
   refused: number;
   /** Errors of some of them. */
-  errors: ReplayAnswer['errors'];
+  errors: ReplayResponse['errors'];
   /** With `dryRun`. */
   impact?: Impact;
 }
@@ -78,7 +78,7 @@ export async function* readQuarantine(
   const { signal } = options;
   for (let next: string | null = ''; next !== null;) {
     const query = queryOf({ ...filter, ...(next === '' ? {} : { after: next }) });
-    const page: QuarantineAnswer = await transport.json<QuarantineAnswer>({
+    const page: QuarantineResponse = await transport.json<QuarantineResponse>({
       method: 'GET',
       path: `${PATH}?${query}`,
       idempotent: true,
@@ -110,7 +110,7 @@ export async function replayQuarantine(transport: Transport, replay: ReplayOptio
     ...(onConflict === undefined ? {} : { on_conflict: [onConflict].flat().join(',') }),
   };
   for (let next: string | null = ''; next !== null;) {
-    const answer: ReplayAnswer = await transport.json<ReplayAnswer>({
+    const response: ReplayResponse = await transport.json<ReplayResponse>({
       method: 'POST',
       path: `${PATH}/replay${dryRun ? '?dry_run=true' : ''}`,
       body: toJson({ ...body, ...(next === '' ? {} : { after: next }) }),
@@ -118,13 +118,13 @@ export async function replayQuarantine(transport: Transport, replay: ReplayOptio
       idempotent: true,
       signal,
     });
-    result.inserted += answer.inserted_rows;
-    result.updated += answer.updated_rows;
-    result.ignored += answer.ignored_rows;
-    result.refused += answer.refused_rows;
-    result.errors.push(...answer.errors);
-    if (answer.impact !== undefined) result.impact = addImpact(result.impact, answer.impact);
-    ({ next } = answer);
+    result.inserted += response.inserted_rows;
+    result.updated += response.updated_rows;
+    result.ignored += response.ignored_rows;
+    result.refused += response.refused_rows;
+    result.errors.push(...response.errors);
+    if (response.impact !== undefined) result.impact = addImpact(result.impact, response.impact);
+    ({ next } = response);
   }
   return result;
 }
@@ -136,7 +136,7 @@ export async function dropQuarantine(transport: Transport, drop: DropOptions, op
   const { dryRun = options.dryRun, ...filter } = drop;
   const { signal } = options;
   const path = `${PATH}?${queryOf({ ...filter, ...(dryRun ? { dry_run: true } : {}) })}`;
-  return (await transport.json<DropQuarantineAnswer>({ method: 'DELETE', path, idempotent: true, signal }))
+  return (await transport.json<DropQuarantineResponse>({ method: 'DELETE', path, idempotent: true, signal }))
     .deleted_rows;
 }
 

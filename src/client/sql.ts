@@ -1,7 +1,7 @@
 /**
  * SQL as a tagged template: every value becomes a parameter. Names need `identifier`; plain text cannot be inserted.
  */
-import type { SqlAnswer, SqlBody } from '../contract/wire/sql.js';
+import type { SqlResponse, SqlBody } from '../contract/wire/sql.js';
 import { namedToJson, rawJson, toJson } from './json.js';
 import { checkOptions, type Names } from './options.js';
 import type { Call } from './transport.js';
@@ -11,7 +11,7 @@ export interface QueryOptions extends Omit<SqlBody, 'sql' | 'params' | 'numbers'
   numbers?: 'string';
   /** `'bigint'`: every value of an INTEGER column is a bigint. Default: a number up to 2^53-1, a string above. */
   integers?: 'bigint';
-  /** Roll everything back; the answer has `impact`. */
+  /** Roll everything back; the response has `impact`. */
   dryRun?: true;
   /**
    * For SQL that writes: 1 to 255 printable ASCII characters. For 24 hours, the same request under the same key runs
@@ -50,8 +50,8 @@ const NAMES: Names<AnyOptions> = {
   signal: true,
 };
 
-/** The answer to a query, with rows typed by the caller. */
-export interface QueryResult<Row> extends Omit<SqlAnswer, 'rows' | 'success'> {
+/** The response to a query, with rows typed by the caller. */
+export interface QueryResult<Row> extends Omit<SqlResponse, 'rows' | 'success'> {
   rows: Row[];
 }
 
@@ -131,7 +131,7 @@ function identifier(name: string): SqlFragment {
 }
 
 /** Converts the values of INTEGER columns to bigint, in place. */
-export function readIntegers({ rows, columns, results = [] }: SqlAnswer): void {
+export function readIntegers({ rows, columns, results = [] }: SqlResponse): void {
   columns.forEach(({ name, type }, i) => {
     if (type !== 'INTEGER') return;
     for (const row of rows as Record<string | number, unknown>[]) {

@@ -1,4 +1,4 @@
-/** Reads the rows of a streamed answer as they arrive. While the caller processes a row, the service waits. */
+/** Reads the rows of a streamed response as they arrive. While the caller processes a row, the service waits. */
 import type { ErrorBody } from '../contract/wire/failure.js';
 import { aborted, CdpError } from './error.js';
 import { fromBody, networkError } from './transport.js';
@@ -36,7 +36,7 @@ export async function readArrays(response: Response, signal: AbortSignal | undef
 }
 
 /**
- * Yields the rows of an NDJSON answer as JSON text. Leaving the loop early cancels the statement.
+ * Yields the rows of an NDJSON response as JSON text. Leaving the loop early cancels the statement.
  * @param before the number of first lines that are not rows
  * @returns the number of rows, or of affected rows if the statement returns none
  * @throws CdpError as {@link readBatches}

@@ -77,8 +77,8 @@ export class Transport {
    * Returns the JSON value of the response.
    * @throws CdpError
    */
-  json<Answer>(call: Call): Promise<Answer> {
-    return this.#send(call, async (response) => (await readJson(response)).value as Answer);
+  json<Result>(call: Call): Promise<Result> {
+    return this.#send(call, async (response) => (await readJson(response)).value as Result);
   }
 
   /**

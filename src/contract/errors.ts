@@ -163,7 +163,8 @@ export const ERROR_CODES = {
   },
   request_in_flight: {
     status: 409,
-    meaning: 'A request with the same Idempotency-Key is still running, or the project is being created or deleted.',
+    meaning:
+      'A request with the same Idempotency-Key is still running, or the project is being created, moved, repaired or deleted.',
     action: 'Retry a little later.',
   },
   key_settled: {

@@ -31,7 +31,7 @@ export const LIMITS = {
   timeoutMsMax: 60_000,
   maxRowsDefault: 10_000,
   maxRowsMax: 100_000,
-  /** Bytes of the encoded rows of one answer, over all statements (contract 7). */
+  /** Bytes of the encoded rows of one response, over all statements (contract 7). */
   resultBytes: 16 * 1024 * 1024,
   /** Characters of an Idempotency-Key, and hours for which it is kept (contract 6). */
   idempotencyKeyCharacters: 255,
@@ -39,5 +39,5 @@ export const LIMITS = {
   /** Keys in one query for receipts. */
   keysPerQuery: 1_000,
   /** Bytes up to which results of free SQL are kept under a key with their rows. */
-  idempotencyAnswerBytes: 64 * 1024,
+  idempotencyResponseBytes: 64 * 1024,
 } as const;

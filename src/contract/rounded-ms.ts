@@ -1,2 +1,2 @@
-/** Milliseconds, rounded as answers and logs show them. */
+/** Milliseconds, rounded as responses and logs show them. */
 export const roundedMs = (ms: number): number => Math.round(ms * 100) / 100;

@@ -10,7 +10,7 @@ import type { SchemaCache } from './insert/schema-cache.js';
 import type { Deadline } from './limits/deadline.js';
 import type { EventLoopThrottle } from './limits/event-loop-throttle.js';
 import { WaitBudget } from './limits/wait-budget.js';
-import { Rehearsal } from './database/rehearsal.js';
+import { DryRun } from './database/dry-run.js';
 import { awaitPosition, positionOf, UNKNOWN_POSITION } from './database/position.js';
 import type { OverQuota, QuotaImpact, Quotas } from './limits/quota.js';
 import type { Splitter } from './parser/splitter.js';
@@ -31,7 +31,7 @@ export interface SharedServices {
 
 export class Project {
   /** null: the request's changes are kept. */
-  rehearsal: Rehearsal | null = null;
+  dryRun: DryRun | null = null;
 
   constructor(
     private readonly row: ProjectRow,
@@ -46,9 +46,9 @@ export class Project {
     readonly waitBudget = new WaitBudget(shared.waitMs),
   ) {}
 
-  /** Makes this request a rehearsal: its changes are rolled back at the end. */
-  rehearse(): Rehearsal {
-    return (this.rehearsal = new Rehearsal(this.schema));
+  /** Makes this request a dry run: its changes are rolled back at the end. */
+  startDryRun(): DryRun {
+    return (this.dryRun = new DryRun(this.schema));
   }
 
   get id(): string {
@@ -157,10 +157,10 @@ export class Project {
     impact: QuotaImpact = 'writes',
     trace: RequestTrace | null = this.trace,
   ): Promise<T> {
-    const { rehearsal, waitBudget } = this;
+    const { dryRun, waitBudget } = this;
     const { at = null, position } = this.replica ?? {};
     const run: Work<T> =
-      rehearsal === null ? work : (lease, clock) => rehearsal.begin(lease.session).then(() => work(lease, clock));
+      dryRun === null ? work : (lease, clock) => dryRun.begin(lease.session).then(() => work(lease, clock));
     const runThere: Work<T> =
       at === null ? run : (lease, clock) => awaitPosition(lease, clock, position).then(() => run(lease, clock));
     return this.shared.database.use(this.row, { pool, deadline, impact, trace, waitBudget, replica: at }, runThere);

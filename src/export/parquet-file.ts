@@ -24,8 +24,8 @@ export async function* parquetRows(
   options: Omit<StreamOptions, 'numbers'>,
   onRow: () => void,
 ): AsyncGenerator<Uint8Array, void> {
-  const answer = await client.query(sql, params, { ...options, max_rows: 1 });
-  const columns = parquetColumns((answer.results?.at(-1) ?? answer).columns);
+  const response = await client.query(sql, params, { ...options, max_rows: 1 });
+  const columns = parquetColumns((response.results?.at(-1) ?? response).columns);
   const bytes = new ByteWriter();
   const schema = [{ name: 'root', num_children: columns.length }, ...columns.map(({ element }) => element)];
   const writer = new ParquetWriter({ writer: bytes, schema, createdBy: 'cdp-data-engine' });

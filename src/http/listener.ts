@@ -1,5 +1,5 @@
 /**
- * Common to all listeners: the limits of HTTP, the id and headers of each answer, and one shape of error, even for
+ * Common to all listeners: the limits of HTTP, the id and headers of each response, and one shape of error, even for
  * bytes that never become a request.
  */
 import { randomUUID } from 'node:crypto';
@@ -26,7 +26,7 @@ import { RequestContext } from './request-context.js';
 export interface ListenerSettings {
   /** The time limit for the arrival of headers and body. */
   requestTimeoutMs: number;
-  /** A client that reads nothing of an answer for this long loses its connection. */
+  /** A client that reads nothing of a response for this long loses its connection. */
   streamStallMs: number;
   /** Proxies whose X-Forwarded-For is trusted, as Fastify's `trustProxy` takes them; null: none. */
   trustProxy: readonly string[] | null;
@@ -36,7 +36,7 @@ export interface ListenerSettings {
 interface RequestObserver {
   /** Comes first, even for a request that reaches no hook. */
   begin(request: FastifyRequest, reply: FastifyReply): void;
-  /** The answer has been sent, or the connection has closed. */
+  /** The response has been sent, or the connection has closed. */
   close(request: FastifyRequest, reply: FastifyReply): void;
   /** The handler has ended as well. */
   end(request: FastifyRequest): void;
@@ -209,6 +209,6 @@ const OTHER_WAYS: Readonly<Record<string, string>> = {
   'PATCH /api/cdp/data/:table_name': 'To update rows by a key: POST with ?on_conflict=COLUMN',
 };
 
-/** CONNECT asks a proxy for a tunnel (RFC 9110 section 9.3.6); Node would close the connection without an answer. */
+/** CONNECT asks a proxy for a tunnel (RFC 9110 section 9.3.6); Node would close the connection without a response. */
 const noTunnel = () =>
   new HttpError('method_not_allowed', 'This service is not a proxy', { allow: 'DELETE, GET, HEAD, POST, PUT' });

@@ -1,5 +1,5 @@
 /**
- * Limits the memory that projects use in the service: for bodies that arrive, wait or are processed, and for answers
+ * Limits the memory that projects use in the service: for bodies that arrive, wait or are processed, and for responses
  * that clients have not read yet. A request reserves memory before its body is read, so that the body stays with the
  * client while it waits.
  */
@@ -17,7 +17,7 @@ interface MemoryLimits {
 
 const MIB = 1024 * 1024;
 
-/** Per project, six of the largest bodies and the answers in progress; in total, about four such projects. */
+/** Per project, six of the largest bodies and the responses in progress; in total, about four such projects. */
 const DEFAULT_LIMITS: MemoryLimits = { perProject: 6 * LIMITS.bodyBytes + 4 * MIB, total: 256 * MIB };
 
 /** A request up to this size never waits because of other projects. */
@@ -32,7 +32,7 @@ export function announcedBytes(headers: IncomingHttpHeaders): number {
 
 /** The bytes of one request. */
 export interface Reservation {
-  /** Adjusts to the actual size of the body or answer. Never waits. */
+  /** Adjusts to the actual size of the body or response. Never waits. */
   resize(bytes: number): void;
   /** Further calls do nothing. */
   release(): void;

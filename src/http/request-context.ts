@@ -1,4 +1,4 @@
-/** The state of a request from its head to the last byte of its answer, and the resources that it holds. */
+/** The state of a request from its head to the last byte of its response, and the resources that it holds. */
 import type { JsonNode } from '../codec/index.js';
 import type { EngineError, ErrorCode } from '../contract/errors.js';
 import type { Caller } from '../engine/access/tokens.js';
@@ -25,7 +25,7 @@ export class RequestContext {
   account: string | null = null;
   /** The caller's project, the same for the whole request. */
   project: Project | null = null;
-  /** The memory of the request and its answer. */
+  /** The memory of the request and its response. */
   reservation: Reservation | null = null;
   /** Its JSON body, decompressed. */
   body: Buffer = Buffer.alloc(0);
@@ -33,7 +33,7 @@ export class RequestContext {
   data: readonly JsonNode[] = [];
   /** The free SQL that it runs, and whether it runs as the reader. */
   sql: { readonly text: string; readonly readOnly: boolean } | null = null;
-  /** The code of its error answer. */
+  /** The code of its error response. */
   errorCode: ErrorCode | null = null;
   /** The table that it concerns, for the audit log; null: see its path and body. */
   object: string | null = null;
@@ -41,7 +41,7 @@ export class RequestContext {
   rows: number | null = null;
   /** The client disconnected before the request was settled. */
   clientGone = false;
-  /** The status of the answer, after its end; null: no answer was begun. */
+  /** The status of the response, after its end; null: no response was begun. */
   status: number | null = null;
 
   private readonly controller = new AbortController();
@@ -59,7 +59,7 @@ export class RequestContext {
   ) {}
 
   /**
-   * Aborted when the connection closes before the answer has been sent, or with the EngineError that ends the request.
+   * Aborted when the connection closes before the response has been sent, or with the EngineError that ends the request.
    */
   get signal(): AbortSignal {
     return this.controller.signal;
@@ -83,8 +83,8 @@ export class RequestContext {
   }
 
   /**
-   * The answer has been sent, or the connection has closed.
-   * @param status of the answer; null: no answer was begun
+   * The response has been sent, or the connection has closed.
+   * @param status of the response; null: no response was begun
    */
   close(status: number | null, isSent: boolean): void {
     this.closed = true;

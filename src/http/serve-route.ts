@@ -7,11 +7,11 @@ import { EngineError } from '../contract/errors.js';
 import type { Caller } from '../engine/access/tokens.js';
 import type { Engine } from '../engine/engine.js';
 import type { LiveRequest } from '../engine/database/live-requests.js';
-import type { Rehearsal } from '../engine/database/rehearsal.js';
+import type { DryRun } from '../engine/database/dry-run.js';
 import type { Admission } from './admission.js';
 import { type Call, queryOf, type RouteSettings, takesKey, type UndocumentedRoute } from './api/route.js';
 import { parseJsonBody } from './body.js';
-import { rehearsedAnswer } from './response/answer.js';
+import { dryRunResponse } from './response/route-response.js';
 import { sendResponse } from './response/response.js';
 
 /** Adds a route to the server. */
@@ -34,23 +34,23 @@ export function serveRoute(
       context.parsed = performance.now();
       refuseUnusedKey(request, route);
       const call = { engine, settings, caller, request, reply, signal };
-      const rehearsal = rehearsalOf(call, route);
+      const dryRun = dryRunOf(call, route);
       const unwatch = route.work === null ? null : engine.live.watch(liveRequest(request, caller, route));
       const handled = await route.handle(call).finally(() => unwatch?.());
-      const answer = rehearsal === null ? handled : rehearsedAnswer(handled, rehearsal);
-      // A rehearsal stores nothing.
-      if (rehearsal !== null) context.rows = null;
-      else if (context.project?.hasReplicas && answer.body !== null) await setPositionHeader(call);
+      const response = dryRun === null ? handled : dryRunResponse(handled, dryRun);
+      // A dry run stores nothing.
+      if (dryRun !== null) context.rows = null;
+      else if (context.project?.hasReplicas && response.body !== null) await setPositionHeader(call);
       context.handlerEnded();
-      const { status = route.success.status } = answer;
-      if (answer.body !== null) sendResponse(request, reply, settings.streamStallMs, status, answer);
+      const { status = route.success.status } = response;
+      if (response.body !== null) sendResponse(request, reply, settings.streamStallMs, status, response);
       return reply;
     },
   });
 }
 
 /** How Fastify reads and validates the body and the query of a route. */
-export function inputOf(route: Pick<UndocumentedRoute, 'body' | 'query' | 'rawBody' | 'rehearses'>) {
+export function inputOf(route: Pick<UndocumentedRoute, 'body' | 'query' | 'rawBody' | 'hasDryRun'>) {
   const body = route.rawBody ? undefined : route.body;
   const query = queryOf(route);
   return {
@@ -91,14 +91,14 @@ function refuseUnusedKey({ headers }: FastifyRequest, route: UndocumentedRoute):
 }
 
 /**
- * Begins a rehearsal if the request asks for one.
+ * Begins a dry run if the request asks for one.
  * @throws EngineError invalid_request with an Idempotency-Key, which a rollback would not store
  */
-function rehearsalOf({ request }: Call, { rehearses }: UndocumentedRoute): Rehearsal | null {
-  const { dry_run: isRehearsal } = request.query as { dry_run?: string };
+function dryRunOf({ request }: Call, { hasDryRun }: UndocumentedRoute): DryRun | null {
+  const { dry_run: isDryRun } = request.query as { dry_run?: string };
   const { project: found } = request.context;
-  if (!rehearses || isRehearsal === undefined || found === null) return null;
-  if (request.headers['idempotency-key'] === undefined) return found.rehearse();
+  if (!hasDryRun || isDryRun === undefined || found === null) return null;
+  if (request.headers['idempotency-key'] === undefined) return found.startDryRun();
   throw new EngineError('invalid_request', '`dry_run` cannot be combined with an Idempotency-Key', {
     hint: 'Send the request without the key.',
   });

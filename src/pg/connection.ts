@@ -4,7 +4,7 @@
  * to write.
  */
 import type { Socket } from 'node:net';
-import { AnswerTimeout, CommitNotReplicated, ConnectionLost, MessageTooLarge, PostgresError } from './errors.js';
+import { ResponseTimeout, CommitNotReplicated, ConnectionLost, MessageTooLarge, PostgresError } from './errors.js';
 import { Framing, type MessageHandler, messageSize, type RowTaker } from './framing.js';
 import { cancel } from './cancel.js';
 import type { LoggedIn } from './login.js';
@@ -25,7 +25,7 @@ interface RequestOptions {
   readonly copies?: boolean;
   /** The session is clean after the request: it ends with a reset, or provably leaves nothing. */
   readonly endsClean?: boolean;
-  /** If the answer takes longer, the statement is canceled and the connection destroyed; 0: no limit. */
+  /** If the response takes longer, the statement is canceled and the connection destroyed; 0: no limit. */
   readonly timeoutMs?: number;
 }
 
@@ -72,10 +72,10 @@ const isRow = (type: number): boolean => type === BACKEND.dataRow || type === BA
 export abstract class Connection {
   /** The server process; `pid` in `pg_stat_activity`. */
   readonly processId: number;
-  /** Whether a transaction block was open at the last answer. */
+  /** Whether a transaction block was open at the last response. */
   inTransaction = false;
   /** The number of requests that the server has answered. */
-  answers = 0;
+  responses = 0;
   /** As the server reports it; a statement may have changed it. */
   clientEncoding = 'UTF8';
   /** The server was a standby at login, and has been promoted since. */
@@ -119,7 +119,7 @@ export abstract class Connection {
     return this.closedBy !== null;
   }
 
-  /** Whether the server owes an answer, and reading is not paused. */
+  /** Whether the server owes a response, and reading is not paused. */
   get isAwaiting(): boolean {
     return this.closedBy === null && this.requests.length > 0 && !this.socket.isPaused();
   }
@@ -187,8 +187,8 @@ export abstract class Connection {
   /**
    * Writes a request at once.
    * @param parts messages, the last of which is a Sync or a Query
-   * @param onMessage receives the answers, except those that the queue itself handles
-   * @throws the first PostgresError among the answers, CommitNotReplicated, ConnectionLost
+   * @param onMessage receives the responses, except those that the queue itself handles
+   * @throws the first PostgresError among the responses, CommitNotReplicated, ConnectionLost
    */
   protected request(
     parts: readonly Uint8Array[],
@@ -229,7 +229,7 @@ export abstract class Connection {
   /** Cancels first: a backend that waits for a lock or a standby does not notice that its client has gone. */
   private timedOut(): void {
     void this.cancel();
-    this.destroy(new AnswerTimeout());
+    this.destroy(new ResponseTimeout());
   }
 
   /** Joins small parts, and does not copy large ones. */
@@ -278,8 +278,8 @@ export abstract class Connection {
       case BACKEND.error:
         return this.receiveError(current, PostgresError.fromFields(readErrorFields(buffer, start, end)));
       default:
-        // Without a request, the answer is late; the connection is about to be closed.
-        if (current !== undefined) this.receiveAnswer(current, type, buffer, start, end);
+        // Without a request, the response is late; the connection is about to be closed.
+        if (current !== undefined) this.receiveResponse(current, type, buffer, start, end);
     }
   }
 
@@ -289,7 +289,7 @@ export abstract class Connection {
     else current.error ??= error;
   }
 
-  private receiveAnswer(current: Request, type: number, buffer: Buffer, start: number, end: number): void {
+  private receiveResponse(current: Request, type: number, buffer: Buffer, start: number, end: number): void {
     if (type === BACKEND.readyForQuery) {
       this.inTransaction = buffer[start] !== IDLE;
       this.settle(current);
@@ -303,7 +303,7 @@ export abstract class Connection {
   private settle(request: Request): void {
     const { error } = request;
     clearTimeout(request.timer);
-    this.answers++;
+    this.responses++;
     this.isClean = request.endsClean === true && error === null;
     this.requests.shift();
     if (error === null) request.resolve();

@@ -103,7 +103,7 @@ export class ConnectionLost extends Error {
 export class NoPrimary extends ConnectionLost {}
 
 /** A request was not answered within its time limit. The connection is closed, because its state is unknown. */
-export class AnswerTimeout extends ConnectionLost {
+export class ResponseTimeout extends ConnectionLost {
   constructor() {
     super('Postgres did not answer in time');
   }

@@ -1,6 +1,6 @@
 /** The only Postgres client of the code base. It does not depend on projects, HTTP, or the meaning of rows. */
 export { addressOfUrl, type LoginOptions, type ServerAddress, startupOptions } from './address.js';
-export type { Result, Row } from './answers.js';
+export type { Result, Row } from './responses.js';
 export { cancel } from './cancel.js';
 export { readCommandTag } from './command-tag.js';
 export {

@@ -110,9 +110,9 @@ const reasonOf = (error: unknown): string =>
 /** Postgres answers with one letter whether it supports TLS. More bytes would come from an attacker in between. */
 async function encrypted(socket: Socket, { host, ssl }: LoginOptions): Promise<Socket> {
   socket.write(SSL_REQUEST);
-  const [answer] = (await Promise.race([once(socket, 'data'), closed(socket)])) as [Buffer];
-  if (answer.length !== 1) throw protocolViolation();
-  if (answer.toString('latin1') !== 'S') throw new ConnectionLost('The server does not support TLS connections');
+  const [response] = (await Promise.race([once(socket, 'data'), closed(socket)])) as [Buffer];
+  if (response.length !== 1) throw protocolViolation();
+  if (response.toString('latin1') !== 'S') throw new ConnectionLost('The server does not support TLS connections');
   const servername = isIP(host) === 0 ? { servername: host } : {};
   // Without a name or address, Node would expect a certificate for localhost.
   const secure = connectTls({ host, ...servername, ...(typeof ssl === 'object' ? ssl : {}), socket });

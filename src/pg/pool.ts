@@ -1,8 +1,8 @@
 /**
  * A few sessions of one role for short queries. They are lent one at a time, opened on demand, and closed when idle.
  */
-import type { Result, Row } from './answers.js';
-import { AnswerTimeout, ConnectionLost } from './errors.js';
+import type { Result, Row } from './responses.js';
+import { ResponseTimeout, ConnectionLost } from './errors.js';
 import type { PipelineOptions, Session, Step } from './session.js';
 import type { Statement } from './sql.js';
 
@@ -46,7 +46,7 @@ export class Pool {
       return await work(session);
     } catch (error) {
       // The idle ones are probably dead too, and each would cost a query its whole time limit.
-      if (error instanceof AnswerTimeout) for (const other of this.takeIdle()) other.destroy(error);
+      if (error instanceof ResponseTimeout) for (const other of this.takeIdle()) other.destroy(error);
       throw error;
     } finally {
       this.release(session);

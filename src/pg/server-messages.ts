@@ -3,7 +3,7 @@ import { FRONTEND, int32, message } from './messages.js';
 
 const text = (...values: string[]): Buffer => Buffer.from(values.map((value) => `${value}\0`).join(''));
 
-/** The answers to SSLRequest and GSSENCRequest. */
+/** The responses to SSLRequest and GSSENCRequest. */
 export const WITH_TLS = Buffer.from('S');
 export const WITHOUT_ENCRYPTION = Buffer.from('N');
 

@@ -3,7 +3,7 @@
  * Rows arrive in text format, or as the bytes of their DataRow messages.
  */
 import type { LoginOptions } from './address.js';
-import { Answers, type Result, type Row } from './answers.js';
+import { Responses, type Result, type Row } from './responses.js';
 import { readCommandTag } from './command-tag.js';
 import { Connection, type ConnectionLimits } from './connection.js';
 import { copyMessages, dataMessages } from './copy-in.js';
@@ -47,7 +47,7 @@ export interface PipelineOptions {
    * the session is not {@link Connection.isClean}.
    */
   readonly reset?: boolean;
-  /** If the answer takes longer, the session is destroyed. */
+  /** If the response takes longer, the session is destroyed. */
   readonly timeoutMs?: number;
 }
 
@@ -103,17 +103,17 @@ export class Session extends Connection {
       this.prepared.clear();
     }
     messages.push(SYNC);
-    const answers = new Answers(steps.length);
+    const responses = new Responses(steps.length);
     try {
-      await this.request(messages, answers.onMessage, {
+      await this.request(messages, responses.onMessage, {
         copies: steps.some(({ data }) => data !== undefined),
         endsClean: reset,
         ...(timeoutMs === undefined ? {} : { timeoutMs }),
       });
-      return { results: answers.results, error: null };
+      return { results: responses.results, error: null };
     } catch (error) {
       if (prepared) await this.forget(steps);
-      const { results } = answers;
+      const { results } = responses;
       const isOfReset = reset && results.length === steps.length && !(error instanceof CommitNotReplicated);
       return { results, error: isOfReset ? null : (error as Error) };
     }
@@ -178,8 +178,8 @@ export class Session extends Connection {
    * @throws PostgresError, ConnectionLost; what `data` throws; no row is stored then
    */
   async copyIn(statement: Statement, data: AsyncIterable<Uint8Array>): Promise<number> {
-    const answers = new Answers(1);
-    const done = this.request([runUnnamed(statement)], answers.onMessage, { copies: true });
+    const responses = new Responses(1);
+    const done = this.request([runUnnamed(statement)], responses.onMessage, { copies: true });
     done.catch(ignore);
     try {
       for await (const part of data) if (!(await this.more(dataMessages(part)))) break;
@@ -190,7 +190,7 @@ export class Session extends Connection {
     }
     await this.more([COPY_DONE, SYNC]);
     await done;
-    return readCommandTag(answers.results[0]?.tag ?? '').count ?? 0;
+    return readCommandTag(responses.results[0]?.tag ?? '').count ?? 0;
   }
 
   /**

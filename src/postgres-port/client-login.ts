@@ -146,7 +146,7 @@ export async function negotiate(
 
 /**
  * @param isAtOnce the client has begun the handshake without a request
- * @throws Error for bytes before the answer, which an attacker outside the encryption may have sent (CVE-2021-23214);
+ * @throws Error for bytes before the response, which an attacker outside the encryption may have sent (CVE-2021-23214);
  * also, as in Postgres 17, for a direct handshake without the protocol's name: a browser may have meant another port
  * (ALPACA)
  */
@@ -157,7 +157,7 @@ async function secured(
 ): Promise<BufferedSocket> {
   const early = client.rest();
   const { socket } = client;
-  if (early.length > 0 && !isAtOnce) throw new Error('data before the answer about TLS');
+  if (early.length > 0 && !isAtOnce) throw new Error('data before the response about TLS');
   if (early.length > 0) socket.unshift(early);
   const tls = new TLSSocket(socket, { isServer: true, secureContext, ALPNProtocols: [ALPN] });
   tls.on('error', () => {});

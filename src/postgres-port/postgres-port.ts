@@ -159,7 +159,7 @@ export class PostgresPort {
     return [processId, secretKey];
   }
 
-  /** As in Postgres, there is no answer, whether or not the session exists. */
+  /** As in Postgres, there is no response, whether or not the session exists. */
   private cancel(processId: number, secretKey: Buffer): void {
     const found = this.keys.get(processId);
     if (found?.secretKey.length === secretKey.length && timingSafeEqual(found.secretKey, secretKey)) {

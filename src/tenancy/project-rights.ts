@@ -69,7 +69,7 @@ export async function grant(session: Session, placement: Placement): Promise<voi
   await grantBookkeeping(session, placement);
 }
 
-/** The columns for receipts. Not the answers, which may contain rows that the reader may not see. */
+/** The columns for receipts. Not the responses, which may contain rows that the reader may not see. */
 const RECEIPT = 'path, key, fingerprint, created_at, body_sha256, row_count, transaction_id';
 
 /** Grants rights to the tables that a batch writes besides its records. A new version may add a table. */

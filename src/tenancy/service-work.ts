@@ -28,7 +28,7 @@ const isOfPostgres = (error: unknown): boolean =>
 
 /**
  * The same for a single statement that makes a change and commits by itself. If the connection is lost after it was
- * sent, or no answer arrives in time, the outcome is unknown.
+ * sent, or no response arrives in time, the outcome is unknown.
  * @returns the rows of RETURNING
  * @throws EngineError outcome_unknown; database_unavailable if nothing was changed
  */

@@ -16,7 +16,7 @@ import {
   runProgram,
   startServe,
 } from '../support/program.js';
-import { call, type TestAnswer } from '../support/service.js';
+import { call, type TestResponse } from '../support/service.js';
 import { type Attack, type Attacker, ATTACKS, BACKEND_MIB, STATEMENT_MS } from './attacks.js';
 
 /** Log files of all servers together, a moment after something wrote as much as it could. */
@@ -30,17 +30,17 @@ let service: RunningService;
 let pgPort: number;
 const tokens = new Map<string, string>();
 
-/** A command that must succeed, with its answer. */
+/** A command that must succeed, with its response. */
 async function command(...args: string[]): Promise<Record<string, unknown>> {
   const { code, stdout, stderr } = await runProgram([...args, '--data-dir', dataDir, '--json']);
   if (code !== 0) throw new Error(`cdp ${args.join(' ')}: ${stderr}`);
   return JSON.parse(stdout) as Record<string, unknown>;
 }
 
-const request = (project: string, method: string, path: string, body?: unknown): Promise<TestAnswer> =>
+const request = (project: string, method: string, path: string, body?: unknown): Promise<TestResponse> =>
   call(service.url, method, path, { token: tokens.get(project) ?? null, ...(body === undefined ? {} : { body }) });
 
-const sql = (project: string, text: string, rest: object = {}): Promise<TestAnswer> =>
+const sql = (project: string, text: string, rest: object = {}): Promise<TestResponse> =>
   request(project, 'POST', '/api/cdp/sql', { sql: text, ...rest });
 
 const alice: Attacker = {
@@ -81,10 +81,10 @@ let stored = 0;
 /** Inserts, and counts what is there, until it is told to stop. @returns what went wrong */
 async function bobAtWork(signal: AbortSignal): Promise<string[]> {
   const failures: string[] = [];
-  const expectStatus = async (status: number, asked: Promise<TestAnswer>): Promise<TestAnswer | null> => {
-    const answer = await asked.catch((error: unknown) => String(error));
-    if (typeof answer !== 'string' && answer.status === status) return answer;
-    failures.push(typeof answer === 'string' ? answer : `${answer.status} ${answer.text.slice(0, 300)}`);
+  const expectStatus = async (status: number, asked: Promise<TestResponse>): Promise<TestResponse | null> => {
+    const response = await asked.catch((error: unknown) => String(error));
+    if (typeof response !== 'string' && response.status === status) return response;
+    failures.push(typeof response === 'string' ? response : `${response.status} ${response.text.slice(0, 300)}`);
     return null;
   };
   while (!signal.aborted) {
@@ -98,10 +98,10 @@ async function bobAtWork(signal: AbortSignal): Promise<string[]> {
 }
 
 /** Of a project that may have crashed. */
-async function answersAgain(project: string): Promise<TestAnswer> {
+async function answersAgain(project: string): Promise<TestResponse> {
   for (const end = Date.now() + BACK_MS; ; await sleep(50)) {
-    const answer = await sql(project, 'SELECT 1 AS one');
-    if (answer.status === 200 || Date.now() > end) return answer;
+    const response = await sql(project, 'SELECT 1 AS one');
+    if (response.status === 200 || Date.now() > end) return response;
   }
 }
 

@@ -1,6 +1,6 @@
 /**
  * What a hostile project does to its Postgres, through the HTTP API or through sessions of the Postgres port. Most of
- * these attacks were found by a review that crashed a shared server with them. The answers do not matter here, only how
+ * these attacks were found by a review that crashed a shared server with them. The responses do not matter here, only how
  * the neighbor fares meanwhile.
  */
 
@@ -172,7 +172,7 @@ const FLOODS: readonly Attack[] = [
     after: 'DROP TABLE source, flood',
   },
   {
-    name: 'huge answers',
+    name: 'huge responses',
     run: atOnce(12, `SELECT repeat('x', 1000000) AS x FROM generate_series(1, 100)`, { max_rows: 100_000 }),
   },
   {

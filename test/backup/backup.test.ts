@@ -105,8 +105,8 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
     for (const text of EVERYTHING) await full.rows(text);
     await full.table('customers', { email: 'TEXT' });
     keyed = { 'idempotency-key': 'k-1' };
-    const answer = await full.call('POST', '/api/cdp/data/customers', { body: [{ email: 'a' }], headers: keyed });
-    expect(answer.status).toBe(201);
+    const response = await full.call('POST', '/api/cdp/data/customers', { body: [{ email: 'a' }], headers: keyed });
+    expect(response.status).toBe(201);
     small = await source.project('small');
     await small.table('t', { a: 'TEXT' });
     await source.engine.projects.setActive('small', false);

@@ -72,8 +72,11 @@ async function numbered(rows: number): Promise<TestProject> {
 const numbers = async (name: string): Promise<number[]> => {
   const project = await service.engine.projects.get(name);
   const { token } = await service.engine.tokens.create(project.id);
-  const answer = await service.call('POST', '/api/cdp/sql', { token, body: { sql: 'SELECT n FROM kept ORDER BY n' } });
-  return (answer.body.rows as { n: number }[]).map(({ n }) => n);
+  const response = await service.call('POST', '/api/cdp/sql', {
+    token,
+    body: { sql: 'SELECT n FROM kept ORDER BY n' },
+  });
+  return (response.body.rows as { n: number }[]).map(({ n }) => n);
 };
 
 const upTo = (last: number) => Array.from({ length: last }, (_, i) => i + 1);
@@ -155,11 +158,11 @@ describe('works', () => {
     await load('deleted.cdp');
     expect(await bootstrap(service.engine), 'a token of a first project beside those of the backup').toBe(null);
     const { token } = project;
-    const answer = await service.call('POST', '/api/cdp/sql', {
+    const response = await service.call('POST', '/api/cdp/sql', {
       token,
       body: { sql: 'SELECT count(*) AS n FROM kept' },
     });
-    expect(answer.body.rows).toEqual([{ n: 2 }]);
+    expect(response.body.rows).toEqual([{ n: 2 }]);
   });
 
   it('restores a project to a point in time, even after it was deleted', async () => {

@@ -2,7 +2,13 @@
  * column, and on every node. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type CitusCluster, citusProject, hasCitus, startCitus } from '../support/citus-cluster.js';
-import { failure, startTestService, type TestAnswer, type TestProject, type TestService } from '../support/service.js';
+import {
+  failure,
+  startTestService,
+  type TestResponse,
+  type TestProject,
+  type TestService,
+} from '../support/service.js';
 
 const COLUMNS = { email: 'TEXT', n: 'INTEGER', f: 'FLOAT', b: 'BOOLEAN', at: 'TIMESTAMP', j: 'JSONB' };
 
@@ -43,7 +49,7 @@ describe.runIf(hasCitus())('on a Citus cluster', () => {
       expect((await project.call('PUT', url, { body: distribution })).status).toBe(200);
       return table;
     };
-    const insert = (table: string, body: unknown, query = '', headers = {}): Promise<TestAnswer> =>
+    const insert = (table: string, body: unknown, query = '', headers = {}): Promise<TestResponse> =>
       project.call('POST', `/api/cdp/data/${table}${query}`, { body, headers });
     const count = async (table: string): Promise<number> =>
       Number((await project.rows(`SELECT count(*) AS n FROM ${table}`))[0]?.n);
@@ -56,8 +62,8 @@ describe.runIf(hasCitus())('on a Citus cluster', () => {
       expect(row).toMatchObject({ email: 'a', n: 1, f: 0.5, b: true, j: { a: [1] } });
       const headers = { 'idempotency-key': `key ${table}` };
       for (const replayed of [null, 'true']) {
-        const answer = await insert(table, records(250), '', headers);
-        expect([answer.status, answer.headers.get('idempotency-replayed')]).toEqual([201, replayed]);
+        const response = await insert(table, records(250), '', headers);
+        expect([response.status, response.headers.get('idempotency-replayed')]).toEqual([201, replayed]);
       }
       expect(await count(table)).toBe(252);
     });

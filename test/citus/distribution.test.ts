@@ -2,7 +2,13 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type CitusCluster, citusProject, hasCitus, startCitus } from '../support/citus-cluster.js';
 import { refused } from '../support/schema.js';
-import { failure, startTestService, type TestAnswer, type TestProject, type TestService } from '../support/service.js';
+import {
+  failure,
+  startTestService,
+  type TestResponse,
+  type TestProject,
+  type TestService,
+} from '../support/service.js';
 
 describe.runIf(hasCitus())('tables of a project on Citus', () => {
   let cluster: CitusCluster;
@@ -19,7 +25,7 @@ describe.runIf(hasCitus())('tables of a project on Citus', () => {
     await cluster?.close();
   });
 
-  const distribute = (table: string, body: unknown, query = ''): Promise<TestAnswer> =>
+  const distribute = (table: string, body: unknown, query = ''): Promise<TestResponse> =>
     project.call('PUT', `/api/cdp/schema/table/${table}/distribution${query}`, { body });
   const shown = async (table: string) => {
     const { body } = await project.call('GET', `/api/cdp/schema/table/${table}`);
@@ -42,10 +48,10 @@ describe.runIf(hasCitus())('tables of a project on Citus', () => {
       [{ kind: 'reference' }, ['id', 'customer'], 1],
       [{ kind: 'local' }, ['id', 'customer'], 0],
     ] as const) {
-      const answer = await distribute('orders', wish);
-      expect(answer.status, answer.text).toBe(200);
+      const response = await distribute('orders', wish);
+      expect(response.status, response.text).toBe(200);
       const column = 'column' in wish ? wish.column : null;
-      expect(answer.body).toMatchObject({ distribution: { kind: wish.kind, column }, primary_key: key });
+      expect(response.body).toMatchObject({ distribution: { kind: wish.kind, column }, primary_key: key });
       expect(await distribute('orders', wish)).toMatchObject({ status: 200 });
       const table = await shown('orders');
       expect(table.distribution).toMatchObject({ kind: wish.kind, column, shards });

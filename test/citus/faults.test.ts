@@ -6,7 +6,13 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { type CitusCluster, citusProject, hasCitus, startCitus } from '../support/citus-cluster.js';
 import { connected } from '../support/postgres.js';
-import { failure, startTestService, type TestAnswer, type TestProject, type TestService } from '../support/service.js';
+import {
+  failure,
+  startTestService,
+  type TestResponse,
+  type TestProject,
+  type TestService,
+} from '../support/service.js';
 
 const RECORDS = 20;
 const PATIENT = { timeout: 60_000, interval: 100 };
@@ -29,11 +35,11 @@ describe.runIf(hasCitus())('a distributed table under load', () => {
   const distributed = async (table: string): Promise<void> => {
     await project.table(table, { batch: 'TEXT', n: 'INTEGER' });
     const body = { kind: 'hash', column: 'id' };
-    const answer = await project.call('PUT', `/api/cdp/schema/table/${table}/distribution`, { body });
-    expect(answer.status, answer.text).toBe(200);
+    const response = await project.call('PUT', `/api/cdp/schema/table/${table}/distribution`, { body });
+    expect(response.status, response.text).toBe(200);
   };
 
-  const insert = (table: string, batch: string, headers = {}, records = RECORDS): Promise<TestAnswer> => {
+  const insert = (table: string, batch: string, headers = {}, records = RECORDS): Promise<TestResponse> => {
     const body = Array.from({ length: records }, (_, n) => ({ batch, n }));
     return project.call('POST', `/api/cdp/data/${table}`, { body, headers });
   };
@@ -41,7 +47,7 @@ describe.runIf(hasCitus())('a distributed table under load', () => {
   /** Writers that go on until they are told to stop; what was acknowledged, and what has an unknown outcome. */
   const load = (table: string, withKeys: boolean) => {
     let isOver = false;
-    /** Of those that were not stored, with their answers. */
+    /** Of those that were not stored, with their responses. */
     const failed = () => new Map<string, unknown>();
     const ledger = { stored: new Set<string>(), refused: failed(), unknown: failed() };
     const write = async () => {

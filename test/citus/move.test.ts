@@ -66,8 +66,8 @@ describe.runIf(hasCitus())('a move to a Citus cluster', () => {
       ['orders', { kind: 'hash', column: 'customer' }],
       ['countries', { kind: 'reference' }],
     ] as const) {
-      const answer = await project.call('PUT', `/api/cdp/schema/table/${table}/distribution`, { body });
-      expect(answer.status, answer.text).toBe(200);
+      const response = await project.call('PUT', `/api/cdp/schema/table/${table}/distribution`, { body });
+      expect(response.status, response.text).toBe(200);
     }
     expect(await project.rows('SELECT count(*)::int AS n, sum(n)::int AS sum FROM orders')).toEqual([
       { n: 200, sum: 19_900 },

@@ -203,8 +203,8 @@ describe('on the running service', () => {
     await ask();
     await lines(...args);
     return eventually(`it answers ${status}`, async () => {
-      const answer = await ask();
-      return answer.status === status && answer;
+      const response = await ask();
+      return response.status === status && response;
     });
   }
 

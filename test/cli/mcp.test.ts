@@ -6,7 +6,7 @@ import { StdioClientTransport as OldTransport } from '@modelcontextprotocol/sdk/
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { person } from '../support/cdp.js';
-import { toolAnswer } from '../support/mcp.js';
+import { toolResponse } from '../support/mcp.js';
 import { endEverything, freePort, projectRoot } from '../support/program.js';
 import { isIdle, runningRequests, startTestService, type TestProject, type TestService } from '../support/service.js';
 import { until } from '../support/stream.js';
@@ -32,7 +32,7 @@ const server = () => ({
 const line = (id: number | undefined, method: string, params: object = {}): string =>
   `${JSON.stringify({ jsonrpc: '2.0', ...(id === undefined ? {} : { id }), method, params })}\n`;
 
-const answersIn = (stdout: string): Record<string, unknown>[] =>
+const responsesIn = (stdout: string): Record<string, unknown>[] =>
   stdout.split('\n').flatMap((text) => (text === '' ? [] : [JSON.parse(text) as Record<string, unknown>]));
 
 describe('works:', () => {
@@ -44,7 +44,7 @@ describe('works:', () => {
     // Some readers take these for the ends of lines.
     const s = 'é\u2028\u2029\u0085\n{"jsonrpc":"2.0"}';
     const sql = 'SELECT $1::text AS s';
-    const { structured } = toolAnswer(await client.callTool({ name: 'query', arguments: { sql, params: [s] } }));
+    const { structured } = toolResponse(await client.callTool({ name: 'query', arguments: { sql, params: [s] } }));
     expect(structured?.data.rows).toEqual([{ s }]);
     await client.close();
   });
@@ -56,7 +56,7 @@ describe('works:', () => {
     await client.listTools();
     const calls = Array.from({ length: 10 }, async (_, n) => {
       const sql = 'SELECT $1::int AS n FROM pg_sleep(0.01)';
-      const { structured } = toolAnswer(await client.callTool({ name: 'query', arguments: { sql, params: [n] } }));
+      const { structured } = toolResponse(await client.callTool({ name: 'query', arguments: { sql, params: [n] } }));
       expect(structured?.data.rows).toEqual([{ n }]);
     });
     await Promise.all(calls);
@@ -86,12 +86,12 @@ describe('reports', () => {
     const input = `not JSON\nnull\n${line(1, 'tools/call', query)}${line(undefined, 'notifications/initialized')}\n${line(2, 'ping')}`;
     const { code, stdout, stderr } = await reader.run(['mcp'], input);
     expect([code, stderr]).toEqual([0, 'body must be an object\n']);
-    const answers = answersIn(stdout);
-    expect(answers).toHaveLength(3);
-    expect(answers).toContainEqual(
+    const responses = responsesIn(stdout);
+    expect(responses).toHaveLength(3);
+    expect(responses).toContainEqual(
       expect.objectContaining({ id: null, error: expect.objectContaining({ code: -32_700 }) as unknown }),
     );
-    expect(answers).toContainEqual({
+    expect(responses).toContainEqual({
       jsonrpc: '2.0',
       id: 1,
       error: {
@@ -100,14 +100,14 @@ describe('reports', () => {
         data: { status: 403, error: 'insufficient_scope' },
       },
     });
-    expect(answers).toContainEqual(expect.objectContaining({ id: 2, result: {} }));
+    expect(responses).toContainEqual(expect.objectContaining({ id: 2, result: {} }));
     expect(stdout).not.toContain(token);
   });
 
   it('that the service cannot be reached, and that there is no profile', async () => {
     const lost = await person({ CDP_URL: `http://127.0.0.1:${await freePort()}`, CDP_TOKEN: project.token });
     const { stdout } = await lost.run(['mcp'], line(1, 'ping'));
-    expect(answersIn(stdout)).toMatchObject([
+    expect(responsesIn(stdout)).toMatchObject([
       { id: 1, error: { message: expect.stringContaining('ECONNREFUSED') as string } },
     ]);
     const nobody = await person();

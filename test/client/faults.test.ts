@@ -59,10 +59,10 @@ async function caught(work: Promise<unknown>): Promise<CdpError> {
 
 /** A server that answers each request in the same way, for as long as the work takes. */
 async function answeredBy(
-  answer: (response: ServerResponse) => void,
+  respond: (response: ServerResponse) => void,
   work: (url: string) => Promise<unknown>,
 ): Promise<void> {
-  const server = createServer((_request, response) => answer(response)).listen(0, '127.0.0.1');
+  const server = createServer((_request, response) => respond(response)).listen(0, '127.0.0.1');
   await once(server, 'listening');
   try {
     await work(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);

@@ -135,7 +135,7 @@ describe('insert works', () => {
   });
 });
 
-describe('a rehearsal', () => {
+describe('a dry run', () => {
   it('of an insert, a replay or a delete stores and deletes nothing, and says what would happen', async () => {
     const name = await table('CREATE UNIQUE INDEX ON $table (n)');
     const tried = await cdp.table<Item>(name).insert(items(300), { dryRun: true });
@@ -254,7 +254,7 @@ describe('insert with onRefused', () => {
   it('stores every good record and hands over every bad one, with its position and what is wrong', async () => {
     const name = await table();
     const records: object[] = [...items(1_000)];
-    // More in one batch than an answer lists.
+    // More in one batch than a response lists.
     for (let i = 250; i < 400; i += 2) records[i] = { n: i, emial: 'x' };
     records[999] = { n: Symbol('no') };
     const refused: RefusedRecord<object>[] = [];

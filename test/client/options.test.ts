@@ -1,4 +1,4 @@
-/** Misspelt options in JavaScript programs: they must not change what the caller only wanted to rehearse. */
+/** Misspelt options in JavaScript programs: they must not change what the caller only wanted to try. */
 import { expect, it } from 'vitest';
 import { CdpClient } from '../../src/client/index.js';
 
@@ -76,7 +76,7 @@ it('the handle of a table rejects too', async () => {
   expect(sent).toBe(0);
 });
 
-it('dropQuarantine rehearses with dryRun in either of its arguments', async () => {
+it('dropQuarantine takes dryRun in either of its arguments', async () => {
   const urls: string[] = [];
   const fetch = (url: unknown) => {
     urls.push(String(url));

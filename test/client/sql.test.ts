@@ -121,8 +121,8 @@ describe('sql works', () => {
 
   it('as text with parameters and options', async () => {
     const options = { row_mode: 'array', max_rows: 2, timeout_ms: 5_000, read_only: true } as const;
-    const answer = await cdp.query<[number]>('SELECT n FROM generate_series(1, $1::int) AS n', [10], options);
-    expect(answer).toMatchObject({ type: 'SELECT', rows: [[1], [2]], row_count: 2, truncated: true });
+    const response = await cdp.query<[number]>('SELECT n FROM generate_series(1, $1::int) AS n', [10], options);
+    expect(response).toMatchObject({ type: 'SELECT', rows: [[1], [2]], row_count: 2, truncated: true });
     const again = await cdp.query<[number]>(cdp.sql`SELECT ${5}::int`, { row_mode: 'array' });
     expect(again.rows).toEqual([[5]]);
   });

@@ -37,15 +37,15 @@ it('docs/cli.md shows what its commands print', async () => {
   let compared = 0;
   for (const [i, { language, text: command, line, before }] of all.entries()) {
     if (language !== 'sh') continue;
-    const answer = all[i + 1];
+    const response = all[i + 1];
     const ends = /exit code is `(\d+)`/.exec(before)?.[1] ?? '0';
     const shell = spawn('sh', ['-c', command], { cwd: folder, env, stdio: ['ignore', 'pipe', 'pipe'] });
     const exit = new Promise((resolve) => shell.on('close', resolve));
     const [stdout, stderr] = await Promise.all([text(shell.stdout), text(shell.stderr)]);
     const code = await exit;
     expect(code, `line ${line}: ${stderr}`).toBe(Number(ends));
-    if (answer?.language !== 'text') continue;
-    expect(comparable(stdout), `line ${line}`).toBe(comparable(answer.text));
+    if (response?.language !== 'text') continue;
+    expect(comparable(stdout), `line ${line}`).toBe(comparable(response.text));
     compared++;
     const said = all[i + 2];
     if (said?.before.includes('on standard error')) expect(comparable(stderr)).toBe(comparable(said.text));

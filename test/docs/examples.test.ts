@@ -17,7 +17,7 @@ interface Example {
   command: string;
   status: number;
   language: string;
-  answer: string;
+  response: string;
 }
 
 /** A block of shell with a curl command; behind it the status, as `201`, and a block with the body. */
@@ -25,10 +25,11 @@ function examples(markdown: string): Example[] {
   const all = blocks(markdown);
   return all.flatMap(({ language, text, line }, i) => {
     if (language !== 'sh' || !text.includes('curl ')) return [];
-    const answer = all[i + 1];
-    const status = /`(\d{3})`/.exec(answer?.before ?? '')?.[1];
-    if (answer === undefined || status === undefined) throw new Error(`The command in line ${line} shows no answer`);
-    return { line, command: text, status: Number(status), language: answer.language, answer: answer.text };
+    const response = all[i + 1];
+    const status = /`(\d{3})`/.exec(response?.before ?? '')?.[1];
+    if (response === undefined || status === undefined)
+      throw new Error(`The command in line ${line} shows no response`);
+    return { line, command: text, status: Number(status), language: response.language, response: response.text };
   });
 }
 
@@ -82,11 +83,11 @@ describe('the commands in the docs', () => {
 
     const all = examples(read(file));
     it('has examples', () => expect(all.length).toBeGreaterThan(2));
-    it.each(all)('line $line answers $status as shown', async ({ command, status, language, answer }) => {
+    it.each(all)('line $line answers $status as shown', async ({ command, status, language, response }) => {
       const { body, ...answered } = await paste(command, token);
       expect({ status: answered.status, body }).toMatchObject({ status });
-      if (language === 'json') expect(JSON.parse(body, comparable)).toEqual(JSON.parse(answer, comparable));
-      else expect(comparable('', body)).toBe(comparable('', answer));
+      if (language === 'json') expect(JSON.parse(body, comparable)).toEqual(JSON.parse(response, comparable));
+      else expect(comparable('', body)).toBe(comparable('', response));
     });
   });
 });

@@ -22,7 +22,7 @@ afterAll(async () => {
   await service.close();
 });
 
-it('create a table, insert a thousand rows and return an answer', async () => {
+it('create a table, insert a thousand rows and return a response', async () => {
   const { token } = await service.project();
   const all = blocks(read('README.md'));
   const commands = all.filter(({ language }) => language === 'sh').map((block) => block.text);
@@ -33,7 +33,7 @@ it('create a table, insert a thousand rows and return an answer', async () => {
   expect(await exit, stderr).toBe(0);
   const timeless = (output: string) => output.replace(/\d+\.\d s, [\d,]+ rows\/s/g, '<time>').trimEnd();
   const shown = timeless(all.find(({ language }) => language === 'text')?.text ?? '');
-  // Before it stand the answers to curl, which are compared in examples.test.ts.
+  // Before it stand the responses to curl, which are compared in examples.test.ts.
   expect(shown).toContain('1,000 rows stored');
   expect(timeless(stdout).slice(-shown.length)).toBe(shown);
 });

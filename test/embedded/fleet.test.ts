@@ -32,8 +32,8 @@ describe('works', () => {
     const other = await stage.project('other');
     expect([await shop.pid(), await other.pid()]).toEqual([undefined, undefined]);
 
-    const answers = await Promise.all(Array.from({ length: 8 }, (_, n) => shop.sql(`SELECT ${n} AS n`)));
-    expect(answers.map(({ body }) => body.rows)).toEqual(answers.map((_, n) => [{ n }]));
+    const responses = await Promise.all(Array.from({ length: 8 }, (_, n) => shop.sql(`SELECT ${n} AS n`)));
+    expect(responses.map(({ body }) => body.rows)).toEqual(responses.map((_, n) => [{ n }]));
     expect(await shop.pid()).toBeGreaterThan(0);
     expect(await other.pid()).toBeUndefined();
 
@@ -56,8 +56,8 @@ describe('works', () => {
       const status = (await readFile(join(shop.folder, 'data/postmaster.pid'), 'utf8').catch(() => '')).split('\n')[7];
       return status?.trim() !== 'ready';
     });
-    const answers = await Promise.all([shop.sql('SELECT 1'), shop.sql('SELECT 2')]);
-    expect(answers.map(({ status }) => status)).toEqual([200, 200]);
+    const responses = await Promise.all([shop.sql('SELECT 1'), shop.sql('SELECT 2')]);
+    expect(responses.map(({ status }) => status)).toEqual([200, 200]);
   });
 
   it('the size of a stopped server stays known, also to the next service', async () => {
@@ -124,8 +124,8 @@ describe('at the limit of servers', () => {
     await Promise.all([a.sql('SELECT 1'), b.sql('SELECT 1')]);
     const busy = [a, b].map(({ sql }) => sql('SELECT pg_sleep(4)'));
     const refused = await eventually('both are in use', async () => {
-      const answer = await c.sql('SELECT 1');
-      return answer.status !== 200 && answer;
+      const response = await c.sql('SELECT 1');
+      return response.status !== 200 && response;
     }).catch(() => null);
     if (refused === null) throw new Error('A third server was started');
     failure(refused, 503, 'overloaded');
@@ -139,11 +139,11 @@ describe('at the limit of servers', () => {
     const projects = await Promise.all(Array.from({ length: 8 }, (_, n) => stage.project(`p${n}`)));
     let most = 0;
     const watch = setInterval(() => (most = Math.max(most, stage.running())), 1);
-    const answers = await Promise.all(projects.map(({ sql }) => sql('SELECT 1')));
+    const responses = await Promise.all(projects.map(({ sql }) => sql('SELECT 1')));
     clearInterval(watch);
     expect(most).toBeLessThanOrEqual(3);
-    for (const answer of answers) if (answer.status !== 200) failure(answer, 503, 'overloaded');
-    expect(answers.filter(({ status }) => status === 200).length).toBeGreaterThanOrEqual(3);
+    for (const response of responses) if (response.status !== 200) failure(response, 503, 'overloaded');
+    expect(responses.filter(({ status }) => status === 200).length).toBeGreaterThanOrEqual(3);
   });
 });
 

@@ -80,8 +80,8 @@ describe('a server', () => {
     const { engine } = stage.service;
     const { id, placement } = await engine.projects.get('shop');
     const { token } = await engine.tokens.create(id);
-    const answer = await call(stage.service.url, 'POST', '/api/cdp/sql', { token, body: { sql: 'SELECT 1 AS n' } });
-    expect(answer.body.rows).toEqual([{ n: 1 }]);
+    const response = await call(stage.service.url, 'POST', '/api/cdp/sql', { token, body: { sql: 'SELECT 1 AS n' } });
+    expect(response.body.rows).toEqual([{ n: 1 }]);
     const config = await readFile(join(dataDir, 'postgres/projects', placement.server, 'postgresql.conf'), 'utf8');
     const folder = /unix_socket_directories = '"(\/tmp\/cdp-.*)"'/.exec(config)?.[1] ?? '';
     expect(await modeOf(folder)).toBe(0o700);
@@ -177,8 +177,8 @@ if (calledByRoot()) {
       await mkdir(dirname(dataDir), { mode: 0o700 });
       const service = await startServe(['--data-dir', dataDir]);
       const token = await firstToken(dataDir);
-      const answer = await call(service.url, 'POST', '/api/cdp/sql', { token, body: { sql: 'SELECT 1 AS n' } });
-      expect(answer.body.rows).toEqual([{ n: 1 }]);
+      const response = await call(service.url, 'POST', '/api/cdp/sql', { token, body: { sql: 'SELECT 1 AS n' } });
+      expect(response.body.rows).toEqual([{ n: 1 }]);
       const link = join(dataDir, 'postgres');
       const { stdout } = await service.end();
       expect((await lstat(link)).isSymbolicLink()).toBe(true);

@@ -7,7 +7,7 @@ import { processes } from '../../src/embedded/proc.js';
 import { type Service, startService } from '../../src/service.js';
 import { OwnServerTenancy } from '../../src/tenancy/own-server-tenancy.js';
 import { preparedDataDir, projectPostmaster, serverOf, superuserOf } from '../support/program.js';
-import { call, type TestAnswer } from '../support/service.js';
+import { call, type TestResponse } from '../support/service.js';
 
 export interface Stage {
   readonly dataDir: string;
@@ -26,7 +26,7 @@ export interface StageProject {
   readonly server: string;
   readonly folder: string;
   readonly token: string;
-  readonly sql: (text: string) => Promise<TestAnswer>;
+  readonly sql: (text: string) => Promise<TestResponse>;
   /** Of its postmaster; undefined if it does not run. */
   readonly pid: () => Promise<number | undefined>;
 }

@@ -12,7 +12,7 @@ import {
   inProject,
   startOwnService,
   startTestService,
-  type TestAnswer,
+  type TestResponse,
   type TestProject,
   type TestService,
 } from '../support/service.js';
@@ -55,9 +55,9 @@ const placed = async () => (await service.engine.projects.get(project.name)).pla
 
 const startMove = async (to: string): Promise<string> => {
   const body = { to, mode: 'stream', verify: 'full' };
-  const answer = await service.call('POST', `${PROJECTS}/${project.name}/move`, { token: admin, body });
-  expect(answer.status, answer.text).toBe(202);
-  return (answer.body.move as Move).id;
+  const response = await service.call('POST', `${PROJECTS}/${project.name}/move`, { token: admin, body });
+  expect(response.status, response.text).toBe(202);
+  return (response.body.move as Move).id;
 };
 
 const seen = async (id: string): Promise<Move> =>
@@ -68,7 +68,7 @@ const ended = async (id: string): Promise<Move> => {
   return seen(id);
 };
 
-const insert = (page: string, key: string): Promise<TestAnswer> =>
+const insert = (page: string, key: string): Promise<TestResponse> =>
   project.call('POST', '/api/cdp/data/visits', { body: [{ page, count: 1 }], headers: { 'idempotency-key': key } });
 
 /** What a stream needs, where the project lives now. */
@@ -105,7 +105,7 @@ describe('from servers of their own', () => {
       let updates = 0;
       for (let n = 0; !isOver; n++) {
         const name = `${id}-${n}`;
-        // The same key until there is an answer: it is stored once, whatever became of the first attempts.
+        // The same key until there is a response: it is stored once, whatever became of the first attempts.
         while ((await insert(name, name)).status !== 201) await sleep(20);
         stored.push(name);
         const sql = `UPDATE counted SET n = n + 1 WHERE id = ${id}; SELECT nextval('numbers')`;
@@ -136,7 +136,7 @@ describe('from servers of their own', () => {
     const pages = (await project.rows('SELECT page FROM visits')).map(({ page }) => page);
     expect(pages.sort()).toEqual([...stored].sort());
     const counts = (await project.rows('SELECT n FROM counted ORDER BY id')).map(({ n }) => n as number);
-    // An update that was refused while its answer was under way may have been made.
+    // An update that was refused while its response was under way may have been made.
     counts.forEach((count, i) => expect(count).toBeGreaterThanOrEqual(updates[i] ?? 0));
     const [{ next } = {}] = await project.rows(`SELECT nextval('numbers')::int AS next`);
     expect(next).toBeGreaterThan(updates.reduce((sum, count) => sum + count));

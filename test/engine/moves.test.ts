@@ -18,7 +18,7 @@ import {
   inProject,
   startOwnService,
   startTestService,
-  type TestAnswer,
+  type TestResponse,
   type TestProject,
   type TestService,
 } from '../support/service.js';
@@ -61,15 +61,15 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
 
   const row = async (): Promise<ProjectRow> => service.engine.projects.get(project.name);
 
-  const move = (to: string, more: object = {}): Promise<TestAnswer> =>
+  const move = (to: string, more: object = {}): Promise<TestResponse> =>
     service.call('POST', `${PROJECTS}/${project.name}/move`, { token: admin, body: { to, ...more } });
 
   const seen = async (id: string): Promise<Record<string, unknown>> =>
     (await service.call('GET', `/api/cdp/admin/moves/${id}`, { token: admin })).body.move as Record<string, unknown>;
 
-  const idOf = (answer: TestAnswer): string => {
-    expect(answer.status, answer.text).toBe(202);
-    return (answer.body.move as { id: string }).id;
+  const idOf = (response: TestResponse): string => {
+    expect(response.status, response.text).toBe(202);
+    return (response.body.move as { id: string }).id;
   };
 
   /** Waits for its end. */
@@ -79,7 +79,7 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
     return seen(id);
   };
 
-  const insert = (records: object[], key?: string): Promise<TestAnswer> =>
+  const insert = (records: object[], key?: string): Promise<TestResponse> =>
     project.call('POST', '/api/cdp/data/visits', {
       body: records,
       ...(key === undefined ? {} : { headers: { 'idempotency-key': key } }),
@@ -218,7 +218,7 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
       INSERT INTO hidden VALUES (1);
       ALTER TABLE hidden ENABLE ROW LEVEL SECURITY`);
     const run = (sql: string) => project.call('POST', '/api/cdp/sql', { body: { sql } });
-    const reads: Record<string, () => Promise<TestAnswer>> = {
+    const reads: Record<string, () => Promise<TestResponse>> = {
       schema: () => project.call('GET', '/api/cdp/schema'),
       table: () => project.call('GET', '/api/cdp/schema/table/visits'),
       indexes: () => project.call('GET', '/api/cdp/schema/table/visits/index'),
@@ -238,23 +238,23 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
         }),
     };
     // What changes by itself: estimates, and until when a receipt reaches back.
-    const known = ({ text }: TestAnswer) => text.replaceAll(/"(approximate_rows|request_id|since)":[^,}]*/g, '');
-    const answers = async () => {
+    const known = ({ text }: TestResponse) => text.replaceAll(/"(approximate_rows|request_id|since)":[^,}]*/g, '');
+    const responses = async () => {
       const all: Record<string, string> = {};
       for (const [name, read] of Object.entries(reads)) {
-        const answer = await read();
-        expect(answer.status, `${name}: ${answer.text}`).toBe(200);
-        all[name] = known(answer);
+        const response = await read();
+        expect(response.status, `${name}: ${response.text}`).toBe(200);
+        all[name] = known(response);
       }
       return all;
     };
-    const before = await answers();
+    const before = await responses();
     const { placement } = await row();
     const id = await inProject(service, placement, async (client) => {
       await client.query('BEGIN; LOCK TABLE data.held');
       const moving = idOf(await move('eu-1'));
       await eventually('rows are about to be copied', async () => (await seen(moving)).state === 'copying');
-      expect(await answers()).toEqual(before);
+      expect(await responses()).toEqual(before);
       failure(await insert([{ page: 'a', count: 1 }]), 503, 'database_unavailable');
       for (const sql of [
         'SELECT writes()',

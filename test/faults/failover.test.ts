@@ -14,7 +14,7 @@ import { UNTRUE } from './support/ledger.js';
 import { createLedger, type ServerStage, serverStage } from './support/stage.js';
 
 /** What a client may be told while there is no primary. */
-const TRUE_ANSWERS = ['200', '201', 'database_unavailable', 'outcome_unknown', 'overloaded', 'request_in_flight'];
+const TRUE_RESPONSES = ['200', '201', 'database_unavailable', 'outcome_unknown', 'overloaded', 'request_in_flight'];
 
 afterAll(endEverything);
 
@@ -56,7 +56,7 @@ async function failOver(cluster: Cluster, stage: ServerStage, service: RunningSe
   const verdict = await stage.compare();
   console.log(`failover after ${signal}:`, { ...verdict, backMs }, ledger.codes);
   expect(verdict.wrong, UNTRUE).toEqual([]);
-  expect(Object.keys(ledger.codes).filter((code) => !TRUE_ANSWERS.includes(code))).toEqual([]);
+  expect(Object.keys(ledger.codes).filter((code) => !TRUE_RESPONSES.includes(code))).toEqual([]);
   expect(service.output()).not.toContain(PASSWORD);
 }
 

@@ -7,7 +7,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { type AddedServer, startAddedServer, variableWith } from '../support/added-server.js';
 import { connected } from '../support/postgres.js';
 import { PASSWORD } from '../support/throwaway-postgres.js';
-import { failure, startOwnService, type TestAnswer, type TestProject, type TestService } from '../support/service.js';
+import { failure, startOwnService, type TestResponse, type TestProject, type TestService } from '../support/service.js';
 import { type Cluster, startCluster } from './support/cluster.js';
 
 let service: TestService;
@@ -47,12 +47,12 @@ afterAll(async () => {
   await Promise.all([bySocket, byTls, cluster].map((server) => server.close()));
 });
 
-const send = (method: string, path: string, body?: object): Promise<TestAnswer> =>
+const send = (method: string, path: string, body?: object): Promise<TestResponse> =>
   service.call(method, `/api/cdp/admin/${path}`, { token: admin, body });
 
 async function add(name: string, url: string, more: object): Promise<void> {
-  const answer = await send('POST', 'servers', { name, url_reference: `env:${variableWith(url)}`, ...more });
-  expect(answer.status, answer.text).toBe(201);
+  const response = await send('POST', 'servers', { name, url_reference: `env:${variableWith(url)}`, ...more });
+  expect(response.status, response.text).toBe(201);
 }
 
 interface Placed extends Pick<TestProject, 'name' | 'call'> {
@@ -64,15 +64,15 @@ interface Placed extends Pick<TestProject, 'name' | 'call'> {
 
 const projects: Placed[] = [];
 
-async function create(wish: object): Promise<TestAnswer> {
+async function create(wish: object): Promise<TestResponse> {
   const name = `p-${projects.length}-${Object.values(wish).join('').length}`;
-  const answer = await send('POST', 'projects', { name, ...wish });
-  if (answer.status !== 201) return answer;
-  const { id, server } = answer.body.project as { id: string; server: string };
+  const response = await send('POST', 'projects', { name, ...wish });
+  if (response.status !== 201) return response;
+  const { id, server } = response.body.project as { id: string; server: string };
   const { token } = await service.engine.tokens.create(id);
   const callIt: TestProject['call'] = (method, path, given = {}) => service.call(method, path, { token, ...given });
   projects.push({ name, call: callIt, server, stored: 0, open: 0 });
-  return answer;
+  return response;
 }
 
 /**
@@ -82,14 +82,14 @@ async function create(wish: object): Promise<TestAnswer> {
 async function write(): Promise<Record<string, string[]>> {
   const seen: Record<string, Set<string>> = {};
   for (const project of projects) {
-    const answer = await project.call('POST', '/api/cdp/data/visits', { body: [{ page: 'a' }] });
-    const { error = String(answer.status) } = answer.body as { error?: string };
-    if (answer.status === 201) project.stored++;
+    const response = await project.call('POST', '/api/cdp/data/visits', { body: [{ page: 'a' }] });
+    const { error = String(response.status) } = response.body as { error?: string };
+    if (response.status === 201) project.stored++;
     if (error === 'outcome_unknown') project.open++;
-    if (error === 'database_unavailable') expect(answer.headers.get('retry-after')).toBe('1');
+    if (error === 'database_unavailable') expect(response.headers.get('retry-after')).toBe('1');
     (seen[project.server] ??= new Set()).add(error);
   }
-  return Object.fromEntries(Object.entries(seen).map(([server, answers]) => [server, [...answers]]));
+  return Object.fromEntries(Object.entries(seen).map(([server, responses]) => [server, [...responses]]));
 }
 
 const FINE = { default: ['201'], socket: ['201'], tcp: ['201'], tls: ['201'] };
@@ -117,8 +117,8 @@ it('sixty projects go where labels, weights and limits say, and to no server tha
   expect(counts).toEqual({ socket: 27, tcp: 13, tls: 15, default: 5 });
   for (const project of projects) {
     const body = { table_name: 'visits', columns: [{ name: 'page', type: 'TEXT' }] };
-    const answer = await project.call('POST', '/api/cdp/schema/table', { body });
-    expect(answer.status, answer.text).toBe(201);
+    const response = await project.call('POST', '/api/cdp/schema/table', { body });
+    expect(response.status, response.text).toBe(201);
   }
   expect(await write()).toEqual(FINE);
 });
@@ -143,8 +143,8 @@ it('one cluster hangs while the primary of another dies: only their projects are
   for (const project of projects) {
     const { name, stored, open } = project;
     const body = { sql: 'SELECT count(*)::int AS n FROM visits' };
-    const answer = await project.call('POST', '/api/cdp/sql', { body });
-    const [{ n } = { n: -1 }] = answer.body.rows as { n: number }[];
+    const response = await project.call('POST', '/api/cdp/sql', { body });
+    const [{ n } = { n: -1 }] = response.body.rows as { n: number }[];
     expect(n - stored, name).toBeGreaterThanOrEqual(0);
     expect(n - stored - open, name).toBeLessThanOrEqual(0);
   }

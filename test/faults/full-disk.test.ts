@@ -1,5 +1,5 @@
 /**
- * A full disk: writes are refused clearly, reads continue, writes continue once there is room, and every answer was
+ * A full disk: writes are refused clearly, reads continue, writes continue once there is room, and every response was
  * true.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -14,7 +14,7 @@ import { type EmbeddedStage, embeddedStageOn, onDatabase } from './support/stage
 afterAll(endEverything);
 
 /** What a client may be told while there is no room. */
-const TRUE_ANSWERS = ['200', '201', 'database_unavailable', 'outcome_unknown', 'overloaded', 'request_in_flight'];
+const TRUE_RESPONSES = ['200', '201', 'database_unavailable', 'outcome_unknown', 'overloaded', 'request_in_flight'];
 
 /** From the moment that there is room to the next success. */
 const BACK_MS = 40_000;
@@ -104,7 +104,7 @@ async function fillAndBreak(name: string, disk: Disk): Promise<void> {
   const verdict = await stage.compare();
   console.log(`${name}:`, verdict, ledger.codes);
   expect(verdict.wrong, UNTRUE).toEqual([]);
-  expect(Object.keys(ledger.codes).filter((code) => !TRUE_ANSWERS.includes(code))).toEqual([]);
+  expect(Object.keys(ledger.codes).filter((code) => !TRUE_RESPONSES.includes(code))).toEqual([]);
   for (const { key, replies } of ledger.batches) {
     for (const reply of replies.filter(({ status }) => status === 503)) {
       // A batch without a key whose outcome is open must not be repeated blindly.

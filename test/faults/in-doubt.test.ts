@@ -1,5 +1,5 @@
 /**
- * The connection breaks during the commit of a change. Each answer says only what is known, and a batch can be repeated
+ * The connection breaks during the commit of a change. Each response says only what is known, and a batch can be repeated
  * under its key.
  */
 import { once } from 'node:events';
@@ -11,7 +11,7 @@ import { send } from './support/clients.js';
 import { createLedger, databaseOf, onDatabase, type ServerStage, serverStage } from './support/stage.js';
 
 /** What becomes of the messages with the key, one after the other; the last holds for all that follow. */
-type Fate = 'pass' | 'answer is lost' | 'all is cut';
+type Fate = 'pass' | 'response is lost' | 'all is cut';
 
 let fates: Fate[] = [];
 let key = 'none yet';
@@ -36,7 +36,7 @@ const server = createServer((near) => {
       for (const socket of sockets) socket.destroy();
       return;
     }
-    isLost ||= fate === 'answer is lost';
+    isLost ||= fate === 'response is lost';
     far.write(bytes);
   });
   far.on('data', (bytes) => void (isLost ? near.destroy() : near.write(bytes)));
@@ -72,8 +72,8 @@ const stored = async (ofKey: string): Promise<number> => {
 };
 
 it.each([
-  ['201 if only the claim of the key was lost', ['answer is lost', 'pass', 'pass'], 201, '201', 1],
-  ['outcome_unknown if the answer to the commit is lost', ['pass', 'answer is lost'], 503, 'outcome_unknown', 1],
+  ['201 if only the claim of the key was lost', ['response is lost', 'pass', 'pass'], 201, '201', 1],
+  ['outcome_unknown if the response to the commit is lost', ['pass', 'response is lost'], 503, 'outcome_unknown', 1],
   ['outcome_unknown if the commit itself is lost', ['pass', 'all is cut'], 503, 'outcome_unknown', 0],
 ] as const)('%s', async (what, fated, status, code, isStored) => {
   // The connection has to have served before.
@@ -94,14 +94,14 @@ it.each([
 });
 
 const admin = async (method: string, path: string, body?: object) => {
-  const answer = await fetch(`${service.url}/api/cdp/admin/projects${path}`, {
+  const response = await fetch(`${service.url}/api/cdp/admin/projects${path}`, {
     method,
     headers: { authorization: `Bearer ${adminToken}`, 'content-type': 'application/json' },
     ...(body === undefined ? {} : { body: JSON.stringify(body) }),
   });
   return {
-    status: answer.status,
-    body: (await answer.json()) as { error?: string; projects?: { name: string }[]; tokens?: Token[] },
+    status: response.status,
+    body: (await response.json()) as { error?: string; projects?: { name: string }[]; tokens?: Token[] },
   };
 };
 
@@ -112,7 +112,7 @@ interface Token {
 }
 
 it.each([
-  ['of which the answer is lost', 'answer is lost', true],
+  ['of which the response is lost', 'response is lost', true],
   ['which is lost', 'all is cut', false],
 ] as const)('creating and revoking a token answers outcome_unknown for a commit %s', async (_what, fate, isDone) => {
   const name = `token-${Date.now()}`;
@@ -135,8 +135,8 @@ it.each([
 });
 
 it.each([
-  ['database_unavailable and taken back where it can be', ['answer is lost', 'pass'], 'database_unavailable'],
-  ['outcome_unknown where Postgres is gone by then', ['answer is lost', 'all is cut'], 'outcome_unknown'],
+  ['database_unavailable and taken back where it can be', ['response is lost', 'pass'], 'database_unavailable'],
+  ['outcome_unknown where Postgres is gone by then', ['response is lost', 'all is cut'], 'outcome_unknown'],
 ] as const)('a project whose last step got no reply: %s', async (_what, fated, code) => {
   // Another each time that it is tried.
   const name = `${code.replaceAll('_', '-')}-${Date.now()}`;

@@ -90,7 +90,7 @@ describe('all instances see within one second', () => {
 });
 
 describe('one key sent to both instances at once', () => {
-  it('200 batches, each sent twice to each instance, are stored once, and all successful answers are the same', async () => {
+  it('200 batches, each sent twice to each instance, are stored once, and all successful responses are the same', async () => {
     let replayed = 0;
     for (let n = 0; n < 200; n += 20) {
       await Promise.all(
@@ -133,8 +133,8 @@ it('the limits of admission hold on each instance, and none takes slots from the
   );
   expect(other.map(({ status }) => status)).toEqual([200, 200, 200, 200, 200, 200]);
   expect(await running()).toBeLessThanOrEqual(6);
-  const answers = await Promise.all(asleep);
-  for (const { status, code } of answers) expect([200, 503], code).toContain(status);
+  const responses = await Promise.all(asleep);
+  for (const { status, code } of responses) expect([200, 503], code).toContain(status);
 });
 
 it('instances killed 7 times in turn under load settle every key once, and keep or replay every bad record', async () => {

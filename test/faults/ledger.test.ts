@@ -1,4 +1,4 @@
-/** The comparison itself can fail: it detects every kind of false answer. */
+/** The comparison itself can fail: it detects every kind of false response. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createDatabase, type TestDatabase } from '../support/postgres.js';
 import { Ledger, noteOf, type Reply, type Verdict } from './support/ledger.js';
@@ -40,8 +40,8 @@ describe('accepts a batch', () => {
   it.each([
     ['acknowledged, and there', [GOOD], [0, 1], null],
     ['refused, and not there', [REFUSED], [], null],
-    ['without an answer, and there', [LOST], [0, 1], null],
-    ['without an answer, and not there', [LOST], [], null],
+    ['without a response, and there', [LOST], [0, 1], null],
+    ['without a response, and not there', [LOST], [], null],
     ['settled by its key', [LOST, REFUSED, GOOD], [0, 1], 'k'],
   ] as const)('%s', async (_what, replies, places, key) => {
     expect((await verdictOf(replies, places, key)).wrong).toEqual([]);
@@ -55,7 +55,7 @@ describe('rejects a batch', () => {
     ['acknowledged, and half there', [GOOD], [0], null],
     ['acknowledged for fewer rows', [{ ...GOOD, rows: 1 }], [0, 1], null],
     ['refused, and there', [REFUSED], [0, 1], null],
-    ['without an answer, and half there', [LOST], [1], null],
+    ['without a response, and half there', [LOST], [1], null],
     ['with a key, and there twice', [LOST, GOOD], [0, 0, 1, 1], 'k'],
     ['with a key that was never settled', [LOST, REFUSED], [], 'k'],
     ['with other ids than are there', [{ ...GOOD, ids: ['x', 'y'] }], [0, 1], null],

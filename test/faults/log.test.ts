@@ -21,8 +21,8 @@ afterAll(endEverything);
 /** Each leaves a line in the log. */
 async function ask(url: string, times: number): Promise<void> {
   for (let round = 0; round < times / 50; round++) {
-    const answers = Array.from({ length: 50 }, () => fetch(`${url}/nowhere`).then((answer) => answer.text()));
-    await Promise.all(answers);
+    const responses = Array.from({ length: 50 }, () => fetch(`${url}/nowhere`).then((response) => response.text()));
+    await Promise.all(responses);
   }
 }
 

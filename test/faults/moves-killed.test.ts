@@ -1,6 +1,6 @@
 /**
  * Projects that clients write to move between two servers, each held in another state of its move; then the service,
- * one of the servers or the control database is killed. Every answer is true of the one place where the project lives,
+ * one of the servers or the control database is killed. Every response is true of the one place where the project lives,
  * and nothing is left anywhere else.
  */
 import pg from 'pg';
@@ -213,7 +213,7 @@ it.each(Object.entries(VICTIMS))(
   400_000,
 );
 
-it('every answer is true of the place where its project lives', () => fleet.compare());
+it('every response is true of the place where its project lives', () => fleet.compare());
 
 /** What cannot be cleared away at once is tried again every few seconds. */
 const nothingIsLeft = () => vi.waitFor(async () => expect(await fleet.leftBehind()).toEqual([]), { timeout: 120_000 });
@@ -232,8 +232,8 @@ it.each<MoveState>(['switched', 'done'])(
     const { token } = shop;
     const body = { sql: "INSERT INTO held (note) VALUES ('new')" };
     await patiently('it is written to', async () => {
-      const answer = await call(awake.url, 'POST', '/api/cdp/sql', { token, body });
-      return answer.status === 200;
+      const response = await call(awake.url, 'POST', '/api/cdp/sql', { token, body });
+      return response.status === 200;
     });
     const question = { sql: 'SELECT note FROM held', read_only: true };
     const read = call(sleeper.url, 'POST', '/api/cdp/sql', { token, body: question });

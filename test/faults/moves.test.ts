@@ -1,6 +1,6 @@
 /**
  * A project moves to another server and back while eight clients write to it, and the service is killed in each state
- * of a move: every answer is true of the place where the project ends up, and nothing is left where it does not live.
+ * of a move: every response is true of the place where the project ends up, and nothing is left where it does not live.
  */
 import { readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -19,7 +19,7 @@ afterAll(endEverything);
 const KILLED_AT: readonly MoveState[] = ['preparing', 'fencing', 'copying', 'verifying', 'switched'];
 
 /** What a client may be told: a killed service answers nothing. */
-const TRUE_ANSWERS = ['200', '201', 'database_unavailable', 'outcome_unknown', 'overloaded', 'request_in_flight'];
+const TRUE_RESPONSES = ['200', '201', 'database_unavailable', 'outcome_unknown', 'overloaded', 'request_in_flight'];
 
 const THERE = `SELECT datname AS name FROM pg_database WHERE datname ~ '^d_'
   UNION ALL SELECT rolname FROM pg_roles WHERE rolname ~ '^[wrb]_'`;
@@ -109,7 +109,7 @@ it('moves there and back, each killed in another state, lose and duplicate no ro
     const verdict = await stage.compare();
     console.log('moves:', verdict, ledger.codes, 'killed at', states);
     expect(verdict.wrong, UNTRUE).toEqual([]);
-    expect(Object.keys(ledger.codes).filter((code) => !TRUE_ANSWERS.includes(code) && !/^E/.test(code))).toEqual([]);
+    expect(Object.keys(ledger.codes).filter((code) => !TRUE_RESPONSES.includes(code) && !/^E/.test(code))).toEqual([]);
     expect(await leftBehind()).toEqual([]);
     expect((await service.end()).code).toBe(0);
   } finally {

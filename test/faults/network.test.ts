@@ -181,7 +181,7 @@ it('uploads whose tail was lost do not block the project', async () => {
   for (const { status, code } of await lost) expect([201, 503], code).toContain(status);
 });
 
-it('a client without a key gets outcome_unknown for an insert whose answer was lost', async () => {
+it('a client without a key gets outcome_unknown for an insert whose response was lost', async () => {
   await clients.stop();
   const stored = async () => {
     const counting = 'SELECT count(*)::int AS n FROM data.ledger WHERE batch IS NULL';
@@ -190,18 +190,18 @@ it('a client without a key gets outcome_unknown for an insert whose answer was l
   for (let attempt = 1; ; attempt++) {
     await eventually('an insert is stored', async () => (await insert()).status === 201);
     const before = (await stored()) ?? 0;
-    network.swallowAnswers();
+    network.swallowResponses();
     const { status, code, retryAfter } = await insert();
     // A connection that was open may have ended meanwhile: of a login that nobody answers it is known that nothing was
     // stored.
     if (code === 'database_unavailable' && attempt < 5) {
-      expect(await stored(), 'answers that the tables contradict').toBe(before);
+      expect(await stored(), 'responses that the tables contradict').toBe(before);
       network.set('clear');
       await comesBack();
       continue;
     }
     expect([status, code, retryAfter]).toEqual([503, 'outcome_unknown', null]);
-    expect(await stored(), 'answers that the tables contradict').toBe(before + 1);
+    expect(await stored(), 'responses that the tables contradict').toBe(before + 1);
     break;
   }
   await comesBack();

@@ -17,7 +17,7 @@ const CONNECTIONS = 1_000;
 /** At the default settings 8 requests of a project run at once. */
 const CAPACITY = 8;
 
-/** MiB that the service may take at the most: some 130, and 256 for bodies and answers (docs/operations.md). */
+/** MiB that the service may take at the most: some 130, and 256 for bodies and responses (docs/operations.md). */
 const MAX_MIB = 640;
 
 /** A thousand connections that open at once take the first seconds; the times are those of the requests after. */

@@ -1,5 +1,5 @@
 /**
- * kill -9 of Postgres under load, all of it or a single backend: answers are true, nothing hangs, and service resumes
+ * kill -9 of Postgres under load, all of it or a single backend: responses are true, nothing hangs, and service resumes
  * without a restart.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -19,7 +19,7 @@ import { isOpen } from './support/ledger.js';
 import { createLedger, type EmbeddedStage, embeddedStage, onDatabase, serverStage } from './support/stage.js';
 
 /** What a client may be told while Postgres is away or on its way back. */
-const TRUE_ANSWERS = ['200', '201', 'database_unavailable', 'outcome_unknown', 'overloaded', 'request_in_flight'];
+const TRUE_RESPONSES = ['200', '201', 'database_unavailable', 'outcome_unknown', 'overloaded', 'request_in_flight'];
 
 /** From the kill to the next success. */
 const BACK_MS = 40_000;
@@ -73,7 +73,7 @@ async function check(name: string, slowest: number): Promise<void> {
   const verdict = await stage.compare();
   console.log(name, { ...verdict, slowestBackMs: Math.round(slowest) }, ledger.codes);
   expect(verdict.wrong, UNTRUE).toEqual([]);
-  expect(Object.keys(ledger.codes).filter((code) => !TRUE_ANSWERS.includes(code))).toEqual([]);
+  expect(Object.keys(ledger.codes).filter((code) => !TRUE_RESPONSES.includes(code))).toEqual([]);
   for (const batch of ledger.batches) {
     for (const reply of batch.replies.filter(({ status }) => status === 503)) {
       // A batch without a key whose outcome is open must not be repeated blindly.
@@ -92,7 +92,7 @@ async function killed(name: string, find: () => Promise<number | undefined>): Pr
   const kills = async () => {
     for (let kill = 0; kill < KILLS; kill++) {
       await sleep(Math.random() * 300);
-      // An answer that was on its way may have come before the server was started again.
+      // A response that was on its way may have come before the server was started again.
       process.kill(await eventually(`${name} runs`, () => find().catch(() => undefined)), 'SIGKILL');
       slowest = Math.max(slowest, await backAfter());
       await settled();
@@ -107,10 +107,10 @@ const settled = () => sleep(500);
 
 // A second try would count the rows of the first.
 describe('kill -9 of Postgres under load', { retry: 0 }, () => {
-  it("of a project's server: it starts again, and every answer was true", () =>
+  it("of a project's server: it starts again, and every response was true", () =>
     killed('project', () => projectPostmaster(stage.dataDir)));
 
-  it('of the control server: it starts again, and every answer was true', () =>
+  it('of the control server: it starts again, and every response was true', () =>
     killed('control', () => postmasterOf(stage.dataDir)));
 
   it('of one backend, which ends its server: the server starts again, and the control server is not affected', async () => {
@@ -178,7 +178,7 @@ it("an operator's server that is away for 3 s: requests are refused at once, and
     const verdict = await own.compare();
     console.log('server away', verdict, own.ledger.codes);
     expect(verdict.wrong, UNTRUE).toEqual([]);
-    expect(Object.keys(own.ledger.codes).filter((code) => !TRUE_ANSWERS.includes(code))).toEqual([]);
+    expect(Object.keys(own.ledger.codes).filter((code) => !TRUE_RESPONSES.includes(code))).toEqual([]);
     const slowest = Math.max(...own.ledger.replies.map(({ ms }) => ms));
     expect(slowest, 'the longest that anybody waited').toBeLessThan(20_000);
     expect((await instance.end()).code).toBe(0);

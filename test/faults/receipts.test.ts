@@ -45,7 +45,7 @@ const receiptOf = async ({ url, token }: Place, { key, way }: Batch, query = '')
   return status === 200 ? body : null;
 };
 
-/** Asks until there is an answer, and no batch is running. */
+/** Asks until there is a response, and no batch is running. */
 const settled = (place: Place, batch: Batch) =>
   eventually('the key is settled', async () => {
     const receipt = await receiptOf(place, batch, 'settle=true').catch(() => null);
@@ -110,7 +110,7 @@ describe('the service is killed, or its packets are delayed, at each step of eve
   };
   const states = async (sent: readonly { batch: Batch }[]) => sent.map(({ batch }) => batch).map(await looker(place));
 
-  // The first message with the key takes it, the second one has the answer and the commit.
+  // The first message with the key takes it, the second one has the response and the commit.
   it.each([
     ['before its key is taken', 1, 'never', 'not_stored', 'not_stored'],
     ['and its key is taken afterwards', 1, 'late', 'not_stored', 'not_stored'],
@@ -119,7 +119,7 @@ describe('the service is killed, or its packets are delayed, at each step of eve
     ['after its commit', 2, 'first', 'stored', 'stored'],
   ] as const)('killed %s', async (_what, nth, arrives, meanwhile, end) => {
     const { service, sent } = await sendAll(nth);
-    if (arrives === 'first') for (const { message } of sent) await message.pass('answer is lost');
+    if (arrives === 'first') for (const { message } of sent) await message.pass('response is lost');
     await service.end('SIGKILL');
     for (const { batch, message, reply } of sent) {
       // Postgres has not heard of it: whoever was at work there still is.
@@ -161,7 +161,7 @@ describe('the service is killed, or its packets are delayed, at each step of eve
 
 const KILLS = 3;
 const CLIENTS = 8;
-/** A client gives up before half of its answers are there. */
+/** A client gives up before half of its responses are there. */
 const DELAY_MS = 60;
 const PATIENCE_MS = 60;
 
@@ -218,7 +218,7 @@ it(`after ${KILLS} times kill -9 under load, with every packet delayed, each rec
   const counts = { all: receipts.length, open: open.length, notStored: refused.length };
   console.log(`${KILLS} kills, packets late:`, counts, codes);
   expect(refused.length, 'some were settled as not stored').toBeGreaterThan(0);
-  expect(open.length - refused.length, 'some had been stored without an answer').toBeGreaterThan(0);
+  expect(open.length - refused.length, 'some had been stored without a response').toBeGreaterThan(0);
   await late.close();
   expect((await service.end()).code).toBe(0);
 });

@@ -11,7 +11,7 @@ import {
   inProject,
   startOwnService,
   startTestService,
-  type TestAnswer,
+  type TestResponse,
   type TestProject,
   type TestService,
 } from '../support/service.js';
@@ -19,7 +19,7 @@ import { startClients } from './support/clients.js';
 import { Ledger, LEDGER_TABLE, UNTRUE } from './support/ledger.js';
 
 /** What clients may be told while the server is away or on its way back. */
-const TRUE_ANSWERS = ['201', '200', 'database_unavailable', 'outcome_unknown', 'overloaded', 'request_in_flight'];
+const TRUE_RESPONSES = ['201', '200', 'database_unavailable', 'outcome_unknown', 'overloaded', 'request_in_flight'];
 
 /** The machine may have other things to do. */
 const PATIENT = { timeout: 60_000 };
@@ -66,11 +66,11 @@ describe.each(Object.entries(HOMES))('added next to %s', (_name, start) => {
     return { ...project, placement: (await service.engine.projects.get(project.name)).placement };
   };
   const ready = async () => (await service.call('GET', '/readyz')).body;
-  const ask = (project: TestProject, sql = 'SELECT 1 AS one'): Promise<TestAnswer> =>
+  const ask = (project: TestProject, sql = 'SELECT 1 AS one'): Promise<TestResponse> =>
     project.call('POST', '/api/cdp/sql', { body: { sql, timeout_ms: 60_000 } });
-  const refused = (answer: TestAnswer) => {
-    failure(answer, 503, 'database_unavailable');
-    expect(answer.headers.get('retry-after')).toBe('1');
+  const refused = (response: TestResponse) => {
+    failure(response, 503, 'database_unavailable');
+    expect(response.headers.get('retry-after')).toBe('1');
   };
 
   it.each(Object.entries(FAULTS))('%s', async (name, fault) => {
@@ -131,7 +131,7 @@ describe.each(Object.entries(HOMES))('added next to %s', (_name, start) => {
     ];
     console.log(name, verdicts, atHome.codes, away.codes);
     for (const { wrong } of verdicts) expect(wrong, UNTRUE).toEqual([]);
-    expect(Object.keys(away.codes).filter((code) => !TRUE_ANSWERS.includes(code))).toEqual([]);
+    expect(Object.keys(away.codes).filter((code) => !TRUE_RESPONSES.includes(code))).toEqual([]);
     expect(Object.keys(atHome.codes).filter((code) => !['200', '201'].includes(code))).toEqual([]);
   });
 });

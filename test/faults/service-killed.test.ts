@@ -77,8 +77,8 @@ describe('kill -9 at any moment of the first start', () => {
       const created = await runProgram(['token', 'create', '--project', 'default', '--json', '--data-dir', dataDir]);
       const { token } = JSON.parse(created.stdout) as { token: string };
       const service = await startServe(['--data-dir', dataDir]);
-      const answer = await call(service.url, 'POST', '/api/cdp/sql', { token, body: { sql: 'SELECT 1 AS n' } });
-      expect(answer.body.rows).toEqual([{ n: 1 }]);
+      const response = await call(service.url, 'POST', '/api/cdp/sql', { token, body: { sql: 'SELECT 1 AS n' } });
+      expect(response.body.rows).toEqual([{ n: 1 }]);
       expect((await service.end()).code).toBe(0);
       expect(await postmastersIn(dataDir)).toEqual([]);
     }
@@ -102,8 +102,8 @@ describe('the next start copes with a control server that was', () => {
     const { service, ms } = await stage.start();
     expect(ms).toBeLessThan(8 * BACK_MS);
     const { url, token } = stage;
-    const answer = await call(url, 'POST', '/api/cdp/sql', { token, body: { sql: 'SELECT n FROM kept' } });
-    expect(answer.body.rows).toEqual([{ n: 7 }]);
+    const response = await call(url, 'POST', '/api/cdp/sql', { token, body: { sql: 'SELECT n FROM kept' } });
+    expect(response.body.rows).toEqual([{ n: 7 }]);
     return service;
   }
 

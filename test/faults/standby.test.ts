@@ -8,7 +8,13 @@ import type pg from 'pg';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { examineCommits } from '../../src/engine/servers/server-findings.js';
 import { connected } from '../support/postgres.js';
-import { failure, startTestService, type TestAnswer, type TestProject, type TestService } from '../support/service.js';
+import {
+  failure,
+  startTestService,
+  type TestResponse,
+  type TestProject,
+  type TestService,
+} from '../support/service.js';
 import { startThrowaway, type ThrowawayServer } from '../support/throwaway-postgres.js';
 
 let folder: string;
@@ -57,9 +63,9 @@ describe('a commit that waits for a standby', () => {
       await expect.poll(async () => (pids = await waiting(client, waits)).length, { timeout: 20_000 }).toBe(1);
       await client.query('SELECT pg_cancel_backend($1)', [pids[0]?.pid]);
     });
-  const canceled = async (answer: Promise<TestAnswer>): Promise<TestAnswer> => {
+  const canceled = async (response: Promise<TestResponse>): Promise<TestResponse> => {
     await cancelWait();
-    return answer;
+    return response;
   };
 
   it.each([

@@ -104,8 +104,8 @@ describe.each(CASES)('$name', ({ server, release }) => {
       await Promise.all(
         services.map(async (_, i) => {
           const body = { sql: 'SELECT * FROM kept ORDER BY text', read_only: i % 2 === 0 };
-          const answer = await post(i, '/api/cdp/sql', body);
-          expect(answer.body.rows, answer.text).toMatchObject([{ ...record }, { text: null, jsonb: null }]);
+          const response = await post(i, '/api/cdp/sql', body);
+          expect(response.body.rows, response.text).toMatchObject([{ ...record }, { text: null, jsonb: null }]);
         }),
       );
       const key = { 'idempotency-key': 'of an older version' };

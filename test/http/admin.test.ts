@@ -6,7 +6,7 @@ import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { SCOPES } from '../../src/contract/names.js';
 import { type Service, startService } from '../../src/service.js';
-import { call, failure, onServer, startTestService, type TestAnswer, type TestService } from '../support/service.js';
+import { call, failure, onServer, startTestService, type TestResponse, type TestService } from '../support/service.js';
 
 const PROJECTS = '/api/cdp/admin/projects';
 const ISO = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/;
@@ -43,29 +43,29 @@ afterAll(async () => {
   await service.close();
 });
 
-const send = (method: string, path: string, body?: unknown): Promise<TestAnswer> =>
+const send = (method: string, path: string, body?: unknown): Promise<TestResponse> =>
   service.call(method, PROJECTS + path, { token: admin, body });
 
 async function newProject(): Promise<Project> {
-  const answer = await send('POST', '', { name: `made-${++counter}` });
-  if (answer.status !== 201) throw new Error(answer.text);
-  return answer.body.project as Project;
+  const response = await send('POST', '', { name: `made-${++counter}` });
+  if (response.status !== 201) throw new Error(response.text);
+  return response.body.project as Project;
 }
 
 async function newToken(project: string, body: object = {}): Promise<{ token: string; details: Token }> {
-  const answer = await send('POST', `/${project}/tokens`, body);
-  if (answer.status !== 201) throw new Error(answer.text);
-  return answer.body as unknown as { token: string; details: Token };
+  const response = await send('POST', `/${project}/tokens`, body);
+  if (response.status !== 201) throw new Error(response.text);
+  return response.body as unknown as { token: string; details: Token };
 }
 
 const list = async (): Promise<Project[]> => (await send('GET', '')).body.projects as Project[];
 
 /** What a call with the token is answered on each instance. */
 async function codes(token: string): Promise<unknown[]> {
-  const answers = await Promise.all(
+  const responses = await Promise.all(
     [service.url, second.url].map((url) => call(url, 'GET', '/api/cdp/schema', { token })),
   );
-  return answers.map(({ status, body }) => body.error ?? status);
+  return responses.map(({ status, body }) => body.error ?? status);
 }
 
 /** Within one second both instances answer so, and go on answering so. */
@@ -99,9 +99,9 @@ describe('projects', () => {
       ['activate', 'active'],
       ['activate', 'active'],
     ] as const) {
-      const answer = await send('POST', `/shop/${action}`);
-      expect(answer.status).toBe(200);
-      expect(answer.body.project).toEqual({ ...project, status });
+      const response = await send('POST', `/shop/${action}`);
+      expect(response.status).toBe(200);
+      expect(response.body.project).toEqual({ ...project, status });
       expect(await list()).toContainEqual({ ...project, status, size_bytes: expect.any(Number) as number });
     }
 
@@ -190,8 +190,8 @@ describe('projects', () => {
       // Sizes change by themselves.
       const names = async () => (await list()).map((project) => project.name);
       const before = await names();
-      const answer = await send('POST', '', { name });
-      failure(answer, 400, 'invalid_name');
+      const response = await send('POST', '', { name });
+      failure(response, 400, 'invalid_name');
       expect(await names()).toEqual(before);
     },
   );
@@ -210,8 +210,8 @@ describe('projects', () => {
     const asking = Array.from({ length: 6 }, (_, i) =>
       call(i % 2 === 0 ? service.url : second.url, 'POST', PROJECTS, { token: admin, body: { name: 'contested' } }),
     );
-    const answers = await Promise.all(asking);
-    expect(answers.map(({ status }) => status).sort()).toEqual([201, 409, 409, 409, 409, 409]);
+    const responses = await Promise.all(asking);
+    expect(responses.map(({ status }) => status).sort()).toEqual([201, 409, 409, 409, 409, 409]);
     expect((await list()).filter(({ name }) => name === 'contested')).toHaveLength(1);
     expect((await newToken('contested')).token).toMatch(/^cdp_/);
   });
@@ -308,12 +308,16 @@ describe('tokens', () => {
       revoked_at: null,
       last_used_at: null,
     });
-    const answer = await send('GET', `/${name}/tokens`);
-    expect(answer.status).toBe(200);
-    expect(answer.body).toMatchObject({ success: true, message: '1 token' });
-    expect((answer.body.tokens as Token[])[0]).toMatchObject({ id: details.id, name: 'importer', last_used_at: null });
-    expect(answer.text).not.toContain(token.slice(4, 47));
-    expect(answer.text).not.toContain(createHash('sha256').update(token).digest('hex'));
+    const response = await send('GET', `/${name}/tokens`);
+    expect(response.status).toBe(200);
+    expect(response.body).toMatchObject({ success: true, message: '1 token' });
+    expect((response.body.tokens as Token[])[0]).toMatchObject({
+      id: details.id,
+      name: 'importer',
+      last_used_at: null,
+    });
+    expect(response.text).not.toContain(token.slice(4, 47));
+    expect(response.text).not.toContain(createHash('sha256').update(token).digest('hex'));
   });
 
   it('have all scopes and no expiry by default', async () => {
@@ -339,14 +343,14 @@ describe('tokens', () => {
     const { token, details } = await newToken(name);
     const other = await newToken(name);
     expect(await codes(token)).toEqual([200, 200]);
-    const answer = await send('DELETE', `/${name}/tokens/${details.id}`);
-    expect(answer.status).toBe(200);
-    expect(answer.body.details).toMatchObject({ id: details.id, revoked_at: expect.stringMatching(ISO) as string });
+    const response = await send('DELETE', `/${name}/tokens/${details.id}`);
+    expect(response.status).toBe(200);
+    expect(response.body.details).toMatchObject({ id: details.id, revoked_at: expect.stringMatching(ISO) as string });
     await withinOneSecond(token, 'unauthorized');
     expect(await codes(other.token)).toEqual([200, 200]);
     const again = await send('DELETE', `/${name}/tokens/${details.id}`);
     expect(again.status).toBe(200);
-    expect((again.body.details as Token).revoked_at).toBe((answer.body.details as Token).revoked_at);
+    expect((again.body.details as Token).revoked_at).toBe((response.body.details as Token).revoked_at);
   });
 
   it('expire on their own, also on an instance that has cached them', async () => {
@@ -393,8 +397,8 @@ describe('tokens', () => {
     '2099-12-31T23:59:59+23:59',
   ])('are created or refused with the time %s', async (expires) => {
     const { name } = await newProject();
-    const answer = await send('POST', `/${name}/tokens`, { expires_at: expires });
-    if (answer.status !== 201) failure(answer, 400, 'invalid_request');
+    const response = await send('POST', `/${name}/tokens`, { expires_at: expires });
+    if (response.status !== 201) failure(response, 400, 'invalid_request');
   });
 
   it.each(['x', '%00', '00000000-0000-0000-0000-000000000000', "' OR 1=1 --"])(

@@ -17,7 +17,7 @@ import {
   failure,
   onServer,
   startTestService,
-  type TestAnswer,
+  type TestResponse,
   type TestProject,
   type TestService,
 } from '../support/service.js';
@@ -40,11 +40,11 @@ async function audited(
   path: string,
   given: Call = {},
   on: TestService = service,
-): Promise<{ answer: TestAnswer; entries: AuditRow[] }> {
+): Promise<{ response: TestResponse; entries: AuditRow[] }> {
   const id = randomUUID();
   const headers = { ...given.headers, 'x-request-id': id };
-  const answer = await on.call(method, path, { token: project.token, ...given, headers });
-  return { answer, entries: await entriesOf(on, id) };
+  const response = await on.call(method, path, { token: project.token, ...given, headers });
+  return { response, entries: await entriesOf(on, id) };
 }
 
 const idOfToken = async (token: string): Promise<string> => {
@@ -117,16 +117,16 @@ describe('works:', () => {
     for (const [operation, method, path, body, object, rows] of done) {
       const isAdmin = path.startsWith('/api/cdp/admin');
       const token = isAdmin ? admin.token : project.token;
-      const { answer, entries } = await audited(method, path.replace('TOKEN', made), { token, body });
-      expect(answer.status, `${operation}: ${answer.text}`).toBeLessThan(300);
-      if (operation === 'token.create') made = (answer.body.details as { id: string }).id;
+      const { response, entries } = await audited(method, path.replace('TOKEN', made), { token, body });
+      expect(response.status, `${operation}: ${response.text}`).toBeLessThan(300);
+      if (operation === 'token.create') made = (response.body.details as { id: string }).id;
       expect(entries, operation).toHaveLength(1);
       expect(entries[0], operation).toMatchObject({
         operation,
         object: object === 'TOKEN' ? made : object,
         rows: rows === null ? null : String(rows),
         outcome: 'ok',
-        status: answer.status,
+        status: response.status,
         address: expect.stringMatching(/127\.0\.0\.1$/) as string,
         actor: isAdmin ? 'admin' : 'token',
         actor_id: isAdmin ? admin.details.id : projectToken,
@@ -261,7 +261,7 @@ describe('works:', () => {
     expect([entry?.outcome, entry?.status, stored]).toEqual(stored === 1 ? ['ok', null, 1] : ['client_gone', null, 0]);
   });
 
-  it('a client leaves during the answer: the outcome is ok, as the answer that had begun says', async () => {
+  it('a client leaves during the response: the outcome is ok, as the response that had begun says', async () => {
     const body = { sql: `SELECT repeat('x', 1000000) FROM generate_series(1, 15)` };
     const { response } = await openStream(service, project, 'application/json', body);
     const id = String(response.headers['x-request-id']);
@@ -307,9 +307,9 @@ describe('failures', () => {
         ['drop_table', 'insufficient_scope', 403, 'failing'],
       ],
     ] as const) {
-      const { answer, entries } = await audited(method, path, given);
+      const { response, entries } = await audited(method, path, given);
       const [operation, outcome, status, object] = expected;
-      failure(answer, status, outcome);
+      failure(response, status, outcome);
       expect(entries).toMatchObject([
         { operation, outcome, status, object, project: 'shop', actor: 'token', rows: null },
       ]);
@@ -362,8 +362,8 @@ describe('failures', () => {
 
   it('at /metrics are recorded if it requires the admin token', async () => {
     const headers = { 'x-forwarded-for': '192.0.2.1' };
-    const { answer, entries } = await audited('GET', '/metrics', { headers });
-    failure(answer, 403, 'insufficient_scope');
+    const { response, entries } = await audited('GET', '/metrics', { headers });
+    failure(response, 403, 'insufficient_scope');
     expect(entries).toMatchObject([{ operation: 'metrics', outcome: 'insufficient_scope', project: 'shop' }]);
   });
 
@@ -439,9 +439,9 @@ describe('the admin API', () => {
   const read = (query: string, token = admin.token) => service.call('GET', `/api/cdp/admin/audit?${query}`, { token });
   type Entry = { id: string; time: string; operation: string; outcome: string; project: string; actor_id: string };
   const entries = async (query: string): Promise<Entry[]> => {
-    const answer = await read(query);
-    expect(answer.status, answer.text).toBe(200);
-    return answer.body.entries as Entry[];
+    const response = await read(query);
+    expect(response.status, response.text).toBe(200);
+    return response.body.entries as Entry[];
   };
 
   it('filters by project, operation, outcome, token and time', async () => {
@@ -577,14 +577,14 @@ describe('protects:', () => {
       await inControl(own, `ALTER TABLE cdp.audit ADD CHECK (operation NOT LIKE '%.%') NOT VALID`);
       const send = (method: string, path: string, body?: unknown) =>
         own.call(method, `/api/cdp/admin/projects${path}`, { token: adminToken, body });
-      for (const answer of [
+      for (const response of [
         await send('POST', `/${mine.name}/deactivate`),
         await send('DELETE', `/${mine.name}?confirm=${mine.name}`),
         await send('POST', `/${mine.name}/tokens`, {}),
         await send('DELETE', `/${mine.name}/tokens/${token?.id}`),
         await send('POST', '', { name: 'never-made' }),
       ]) {
-        failure(answer, 503, 'database_unavailable');
+        failure(response, 503, 'database_unavailable');
       }
       expect((await own.engine.projects.list()).map(({ name, status }) => [name, status])).toEqual([
         [mine.name, 'active'],

@@ -38,8 +38,8 @@ describe.each(testServers())('properties of a column on Postgres $major', (serve
       ['JSONB', '[]', []],
     ])('to set the default of %s to %s, and to drop it', async (type, preset, read) => {
       const name = await tables.fresh({ a: type, b: 'TEXT' });
-      const answer = await tables.alter(name, 'a', `{"default": ${preset}}`);
-      expect([answer.status, answer.body]).toEqual([
+      const response = await tables.alter(name, 'a', `{"default": ${preset}}`);
+      expect([response.status, response.body]).toEqual([
         200,
         {
           success: true,

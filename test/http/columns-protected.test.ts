@@ -54,7 +54,7 @@ describe.each(testServers())('a column change protects on Postgres $major', (ser
       `a" TYPE text USING (SELECT 'x'); --`,
       `$$; DROP TABLE kept; $$`,
     ]) {
-      for (const answer of [
+      for (const response of [
         await theirs.add('kept', { name: attack, type: 'TEXT' }),
         await theirs.add('kept', { name: 'b', type: attack }),
         await theirs.alter('kept', 'a', { new_name: attack }),
@@ -65,7 +65,7 @@ describe.each(testServers())('a column change protects on Postgres $major', (ser
           body: { name: 'b', type: 'TEXT' },
         }),
       ]) {
-        expect([400, 404]).toContain(answer.status);
+        expect([400, 404]).toContain(response.status);
       }
       expect(await snapshot(other)).toEqual(before);
       expect((await theirs.alter('kept', 'a', { comment: attack })).body.column).toMatchObject({
@@ -101,9 +101,9 @@ describe.each(testServers())('a column change protects on Postgres $major', (ser
         });
         return ((await response.json()) as { error?: string }).error ?? response.status;
       });
-      const answers = await Promise.all(adding);
-      expect(answers.filter((answer) => answer === 201)).toHaveLength(1);
-      expect(answers.filter((answer) => answer === 'column_exists')).toHaveLength(7);
+      const responses = await Promise.all(adding);
+      expect(responses.filter((response) => response === 201)).toHaveLength(1);
+      expect(responses.filter((response) => response === 'column_exists')).toHaveLength(7);
     } finally {
       await second.close();
     }
@@ -124,11 +124,11 @@ describe.each(testServers())('a column change protects on Postgres $major', (ser
       // A mere reader is enough: the change needs the table for itself.
       for (const name of names) await client.query(`SELECT * FROM data.${name}`);
       const started = performance.now();
-      const answers = await Promise.all(attempts.map((attempt, i) => attempt(names[i] ?? '')));
+      const responses = await Promise.all(attempts.map((attempt, i) => attempt(names[i] ?? '')));
       expect(performance.now() - started).toBeLessThan(15_000);
-      for (const answer of answers) {
-        failure(answer, 503, 'table_busy');
-        expect(Number(answer.headers.get('retry-after'))).toBeGreaterThan(0);
+      for (const response of responses) {
+        failure(response, 503, 'table_busy');
+        expect(Number(response.headers.get('retry-after'))).toBeGreaterThan(0);
       }
       await client.query('ROLLBACK');
     });
@@ -154,9 +154,9 @@ describe.each(testServers())('a column change protects on Postgres $major', (ser
         AS 'BEGIN PERFORM pg_sleep(0.1); RETURN $1; END'`);
       const before = await snapshot(own);
       const started = performance.now();
-      const answer = await new Tables(own).alter('slow', 'a', { new_type: 'INTEGER', comment: 'x' });
-      failure(answer, 503, 'table_busy');
-      expect(Number(answer.headers.get('retry-after'))).toBeGreaterThan(0);
+      const response = await new Tables(own).alter('slow', 'a', { new_type: 'INTEGER', comment: 'x' });
+      failure(response, 503, 'table_busy');
+      expect(Number(response.headers.get('retry-after'))).toBeGreaterThan(0);
       expect(performance.now() - started).toBeLessThan(8_000);
       expect(await snapshot(own)).toEqual(before);
       expect((await new Tables(own).alter('slow', 'a', { comment: 'x' })).status).toBe(200);

@@ -20,15 +20,15 @@ describe.each(testServers())('columns on Postgres $major', (server) => {
     it('with 201 and the column', async () => {
       const name = await tables.fresh({ a: 'TEXT' });
       await tables.insert(name, [{ a: 'x' }]);
-      const answer = await tables.add(name, { name: 'country', type: 'text', comment: `it's \\ "odd" 🎉` });
-      expect(answer.status).toBe(201);
-      expect(answer.body).toEqual({
+      const response = await tables.add(name, { name: 'country', type: 'text', comment: `it's \\ "odd" 🎉` });
+      expect(response.status).toBe(201);
+      expect(response.body).toEqual({
         success: true,
         message: 'column added',
         table: name,
         column: { name: 'country', type: 'TEXT', comment: `it's \\ "odd" 🎉` },
       });
-      expect(await tables.column(name, 'country')).toEqual(answer.body.column);
+      expect(await tables.column(name, 'country')).toEqual(response.body.column);
       expect(await project.rows(`SELECT a, country FROM ${name}`)).toEqual([{ a: 'x', country: null }]);
     });
 
@@ -89,7 +89,7 @@ describe.each(testServers())('columns on Postgres $major', (server) => {
       await tables.drop(name);
     });
 
-    it('a bad name together with a bad type and comment, new or old, all in one answer', async () => {
+    it('a bad name together with a bad type and comment, new or old, all in one response', async () => {
       const name = await tables.fresh({ a: 'TEXT' });
       for (const request of [
         ['POST', `${tablePath(name)}/column`, { name: '1b', type: 'BIGINT', comment: '\u0000' }],
@@ -127,11 +127,11 @@ describe.each(testServers())('columns on Postgres $major', (server) => {
       const name = await tables.fresh({ a: 'INTEGER', b: 'TEXT' });
       await tables.insert(name, [{ a: 1 }]);
       await tables.alter(name, 'a', { comment: 'kept' });
-      const answer = await tables.alter(name, 'a', { new_name: 'Select' });
-      expect(answer.status).toBe(200);
-      expect(answer.body).toMatchObject({ success: true, table: name });
-      expect(answer.body.message).toBeTypeOf('string');
-      expect(answer.body.column).toEqual({ name: 'Select', type: 'INTEGER', comment: 'kept' });
+      const response = await tables.alter(name, 'a', { new_name: 'Select' });
+      expect(response.status).toBe(200);
+      expect(response.body).toMatchObject({ success: true, table: name });
+      expect(response.body.message).toBeTypeOf('string');
+      expect(response.body.column).toEqual({ name: 'Select', type: 'INTEGER', comment: 'kept' });
       expect(await project.rows(`SELECT "Select" FROM ${name}`)).toEqual([{ Select: 1 }]);
     });
 
@@ -150,8 +150,8 @@ describe.each(testServers())('columns on Postgres $major', (server) => {
       const name = await tables.fresh({ a: 'TEXT' });
       await tables.insert(name, [{ a: '2024-05-06' }]);
       const column = { name: 'day', type: 'TIMESTAMP', comment: 'When' };
-      const answer = await tables.alter(name, 'a', { new_name: 'day', new_type: 'TIMESTAMP', comment: 'When' });
-      expect(answer.body.column).toEqual(column);
+      const response = await tables.alter(name, 'a', { new_name: 'day', new_type: 'TIMESTAMP', comment: 'When' });
+      expect(response.body.column).toEqual(column);
       expect(await tables.column(name, 'day')).toEqual(column);
       expect(await project.rows(`SELECT day FROM ${name}`)).toEqual([{ day: '2024-05-06T00:00:00Z' }]);
     });

@@ -9,7 +9,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { consolePage } from '../../src/http/api/console-page.js';
 import { createListener } from '../../src/http/listener.js';
 import { ErrorExit } from '../../src/http/response/error-exit.js';
-import { rawAnswer } from '../support/raw.js';
+import { rawResponse } from '../support/raw.js';
 import { call, failure, startTestService } from '../support/service.js';
 
 const SCRIPT = `console.log(${JSON.stringify('x'.repeat(5_000))})`;
@@ -80,9 +80,9 @@ describe('works', () => {
   it('answers 304 only to a client with the same content in the same encoding', async () => {
     const etag = (await get('/console/', { 'accept-encoding': 'br' })).headers.get('etag') ?? '';
     for (const known of [etag, `W/${etag}`, `"other", ${etag}`]) {
-      const answer = await get('/console/', { 'accept-encoding': 'br', 'if-none-match': known });
-      expect([answer.status, answer.text]).toEqual([304, '']);
-      expect(answer.headers.get('cache-control')).toBe('no-cache');
+      const response = await get('/console/', { 'accept-encoding': 'br', 'if-none-match': known });
+      expect([response.status, response.text]).toEqual([304, '']);
+      expect(response.headers.get('cache-control')).toBe('no-cache');
     }
     expect((await get('/console/', { 'accept-encoding': 'gzip', 'if-none-match': etag })).status).toBe(200);
     expect((await get('/console/', { 'accept-encoding': 'br', 'if-none-match': '"other"' })).status).toBe(200);
@@ -98,8 +98,8 @@ describe('works', () => {
     const service = await startTestService();
     const headers = { accept: 'text/html,application/xhtml+xml,*/*;q=0.8' };
     for (const path of ['/', '/console']) {
-      const answer = await fetch(`${service.url}${path}`, { headers, redirect: 'manual' });
-      expect([answer.status, answer.headers.get('location')]).toEqual([302, '/console/']);
+      const response = await fetch(`${service.url}${path}`, { headers, redirect: 'manual' });
+      expect([response.status, response.headers.get('location')]).toEqual([302, '/console/']);
     }
     failure(await service.call('GET', '/'), 404, 'not_found');
     failure(await service.call('POST', '/', { headers }), 404, 'not_found');
@@ -107,8 +107,12 @@ describe('works', () => {
   });
 
   it('answers HEAD with the headers alone', async () => {
-    const answer = await call(url, 'HEAD', '/console/', { headers: { 'accept-encoding': 'identity' } });
-    expect([answer.status, answer.text, answer.headers.get('content-length')]).toEqual([200, '', `${PAGE.length}`]);
+    const response = await call(url, 'HEAD', '/console/', { headers: { 'accept-encoding': 'identity' } });
+    expect([response.status, response.text, response.headers.get('content-length')]).toEqual([
+      200,
+      '',
+      `${PAGE.length}`,
+    ]);
   });
 });
 
@@ -134,9 +138,9 @@ describe('refuses', () => {
     `/console/${'a'.repeat(5_000)}`,
   ])('%s with 404', async (path) => {
     // As it is written: fetch would resolve it before it sends it.
-    const answer = await rawAnswer(url, `GET ${path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n`);
-    expect(answer.status).toBe(404);
-    expect(answer.text).not.toContain('outside');
+    const response = await rawResponse(url, `GET ${path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n`);
+    expect(response.status).toBe(404);
+    expect(response.text).not.toContain('outside');
   });
 
   it('everything if the console is not built', async () => {

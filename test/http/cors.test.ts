@@ -3,9 +3,15 @@
  * route.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { rawAnswer } from '../support/raw.js';
+import { rawResponse } from '../support/raw.js';
 import { ALL_ROUTES, pathOf, titled } from '../support/routes.js';
-import { failure, startTestService, type TestAnswer, type TestProject, type TestService } from '../support/service.js';
+import {
+  failure,
+  startTestService,
+  type TestResponse,
+  type TestProject,
+  type TestService,
+} from '../support/service.js';
 
 const ORIGIN = 'https://app.example.com';
 const OTHER = 'https://evil.example';
@@ -60,11 +66,11 @@ afterAll(async () => {
   await closed.close();
 });
 
-const list = (answer: TestAnswer, name: string): string[] =>
-  (answer.headers.get(name) ?? '').toLowerCase().split(', ').filter(Boolean).sort();
+const list = (response: TestResponse, name: string): string[] =>
+  (response.headers.get(name) ?? '').toLowerCase().split(', ').filter(Boolean).sort();
 
 /** What a browser asks before it sends a request with a token. */
-const preflight = (method: string, path: string, origin = ORIGIN, by = service): Promise<TestAnswer> =>
+const preflight = (method: string, path: string, origin = ORIGIN, by = service): Promise<TestResponse> =>
   by.call('OPTIONS', path, {
     headers: {
       origin,
@@ -73,24 +79,24 @@ const preflight = (method: string, path: string, origin = ORIGIN, by = service):
     },
   });
 
-/** Whether a page of that origin may read the answer, and the headers it may see of it. */
-function readable(answer: TestAnswer, origin = ORIGIN): void {
-  expect(answer.headers.get('access-control-allow-origin')).toBe(origin);
-  expect(answer.headers.get('access-control-allow-credentials')).toBeNull();
-  expect(list(answer, 'access-control-expose-headers')).toEqual(READ);
-  if (origin !== '*') expect(list(answer, 'vary')).toContain('origin');
+/** Whether a page of that origin may read the response, and the headers it may see of it. */
+function readable(response: TestResponse, origin = ORIGIN): void {
+  expect(response.headers.get('access-control-allow-origin')).toBe(origin);
+  expect(response.headers.get('access-control-allow-credentials')).toBeNull();
+  expect(list(response, 'access-control-expose-headers')).toEqual(READ);
+  if (origin !== '*') expect(list(response, 'vary')).toContain('origin');
 }
 
-const unreadable = ({ headers }: TestAnswer) => expect(headers.get('access-control-allow-origin')).toBeNull();
+const unreadable = ({ headers }: TestResponse) => expect(headers.get('access-control-allow-origin')).toBeNull();
 
 describe.each(titled(ALL_ROUTES))('%s', (_title, route) => {
   it('is allowed by a preflight, without a token', async () => {
-    const answer = await preflight(route.method, pathOf(route));
-    expect([answer.status, answer.text]).toEqual([204, '']);
-    readable(answer);
-    expect(list(answer, 'access-control-allow-methods')).toContain(route.method.toLowerCase());
-    expect(list(answer, 'access-control-allow-headers')).toEqual(ASKED);
-    expect(Number(answer.headers.get('access-control-max-age'))).toBeGreaterThan(0);
+    const response = await preflight(route.method, pathOf(route));
+    expect([response.status, response.text]).toEqual([204, '']);
+    readable(response);
+    expect(list(response, 'access-control-allow-methods')).toContain(route.method.toLowerCase());
+    expect(list(response, 'access-control-allow-headers')).toEqual(ASKED);
+    expect(Number(response.headers.get('access-control-max-age'))).toBeGreaterThan(0);
   });
 
   it('is not allowed to other origins', async () => {
@@ -107,19 +113,19 @@ describe.each(titled(ALL_ROUTES))('%s', (_title, route) => {
   });
 
   it('has no CORS headers without the setting', async () => {
-    const answer = await preflight(route.method, pathOf(route), ORIGIN, closed);
-    failure(answer, 405, 'method_not_allowed');
+    const response = await preflight(route.method, pathOf(route), ORIGIN, closed);
+    failure(response, 405, 'method_not_allowed');
     const refused = await closed.call(route.method, pathOf(route), { headers: { origin: ORIGIN } });
-    for (const { headers } of [answer, refused]) {
+    for (const { headers } of [response, refused]) {
       expect([...headers.keys()].filter((name) => name.startsWith('access-control') || name === 'vary')).toEqual([]);
     }
   });
 });
 
 describe('works', () => {
-  it('for successful answers, streams, and errors of every kind', async () => {
+  it('for successful responses, streams, and errors of every kind', async () => {
     const headers = { origin: 'http://localhost:3000' };
-    const answers = [
+    const responses = [
       await project.call('GET', '/api/cdp/schema', { headers }),
       await project.call('POST', '/api/cdp/sql', { body: { sql: 'SELECT 1' }, headers }),
       await project.call('POST', '/api/cdp/sql', {
@@ -133,17 +139,17 @@ describe('works', () => {
       await project.call('GET', '/healthz', { headers }),
       await project.call('GET', '/openapi.json', { headers }),
     ];
-    expect(answers.map(({ status }) => status)).toEqual([200, 200, 200, 400, 415, 405, 404, 200, 200]);
-    for (const answer of answers) readable(answer, 'http://localhost:3000');
+    expect(responses.map(({ status }) => status)).toEqual([200, 200, 200, 400, 415, 405, 404, 200, 200]);
+    for (const response of responses) readable(response, 'http://localhost:3000');
   });
 
   it('for a path that cannot be decoded', async () => {
     const send = (by: TestService, origin: string) =>
-      rawAnswer(by.url, `GET /api/cdp/%zz HTTP/1.1\r\nHost: x\r\nOrigin: ${origin}\r\nConnection: close\r\n\r\n`);
-    const answer = await send(service, ORIGIN);
-    failure(answer, 400, 'invalid_request');
-    expect(answer.headers.get('access-control-allow-origin')).toBe(ORIGIN);
-    expect(answer.headers.get('vary')).toBe('Origin');
+      rawResponse(by.url, `GET /api/cdp/%zz HTTP/1.1\r\nHost: x\r\nOrigin: ${origin}\r\nConnection: close\r\n\r\n`);
+    const response = await send(service, ORIGIN);
+    failure(response, 400, 'invalid_request');
+    expect(response.headers.get('access-control-allow-origin')).toBe(ORIGIN);
+    expect(response.headers.get('vary')).toBe('Origin');
     unreadable(await send(service, OTHER));
     unreadable(await send(closed, ORIGIN));
     expect((await send(anybody, OTHER)).headers.get('access-control-allow-origin')).toBe('*');
@@ -162,18 +168,18 @@ describe('works', () => {
 
   it('for preflights of paths that do not exist, whose requests then get 404', async () => {
     expect((await preflight('GET', '/nowhere')).status).toBe(204);
-    const answer = await service.call('GET', '/nowhere', { headers: { origin: ORIGIN } });
-    failure(answer, 404, 'not_found');
-    readable(answer);
+    const response = await service.call('GET', '/nowhere', { headers: { origin: ORIGIN } });
+    failure(response, 404, 'not_found');
+    readable(response);
   });
 });
 
 describe('refuses', () => {
   it('OPTIONS that is not a preflight, as without the setting', async () => {
     for (const headers of [{}, { origin: ORIGIN }, { 'access-control-request-method': 'GET' }]) {
-      const answer = await service.call('OPTIONS', '/api/cdp/schema', { headers });
-      failure(answer, 405, 'method_not_allowed');
-      expect(answer.headers.get('allow')).toBe('GET, HEAD');
+      const response = await service.call('OPTIONS', '/api/cdp/schema', { headers });
+      failure(response, 405, 'method_not_allowed');
+      expect(response.headers.get('allow')).toBe('GET, HEAD');
       failure(await service.call('OPTIONS', '/nowhere', { headers }), 404, 'not_found');
     }
   });
@@ -194,9 +200,9 @@ describe('refuses', () => {
 describe('protects', () => {
   it('metrics, which loopback may read without a token, from pages in a browser there', async () => {
     for (const by of [service, anybody]) {
-      const answer = await by.call('GET', '/metrics', { headers: { origin: ORIGIN } });
-      expect(answer.status).toBe(200);
-      unreadable(answer);
+      const response = await by.call('GET', '/metrics', { headers: { origin: ORIGIN } });
+      expect(response.status).toBe(200);
+      unreadable(response);
     }
   });
 });

@@ -4,13 +4,13 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { SCOPES } from '../../src/contract/names.js';
 import type { ErrorBody } from '../../src/contract/wire/failure.js';
 import { type Route, takesKey } from '../../src/http/api/route.js';
-import { ALL_ROUTES, checkAnswer, pathOf, titled } from '../support/routes.js';
+import { ALL_ROUTES, checkResponse, pathOf, titled } from '../support/routes.js';
 import { snapshot, type Snapshot } from '../support/schema.js';
 import {
   type Call,
   failure,
   startTestService,
-  type TestAnswer,
+  type TestResponse,
   type TestProject,
   type TestService,
 } from '../support/service.js';
@@ -55,13 +55,13 @@ afterAll(() => service.close());
 /** A token that may do what the route does. */
 const tokenFor = ({ access }: Route): string => (access === 'admin' ? admin : project.token);
 
-const send = (route: Route, call: Call = {}): Promise<TestAnswer> =>
+const send = (route: Route, call: Call = {}): Promise<TestResponse> =>
   service.call(route.method, pathOf(route), { token: tokenFor(route), ...call });
 
-/** A refusal in the contract's shape, with the headers of every answer, and foreseen by the OpenAPI document. */
-function refusal(route: Route, answer: TestAnswer, status: number, code: string): ErrorBody {
-  checkAnswer(answer);
-  const error = failure(answer, status, code);
+/** A refusal in the contract's shape, with the headers of every response, and foreseen by the OpenAPI document. */
+function refusal(route: Route, response: TestResponse, status: number, code: string): ErrorBody {
+  checkResponse(response);
+  const error = failure(response, status, code);
   const operation = document.paths[route.url.replace(/:(\w+)/g, '{$1}')]?.[route.method.toLowerCase()];
   expect(operation?.responses[status]?.content['application/json']?.examples).toHaveProperty(code);
   return error;
@@ -73,9 +73,9 @@ const garbage = (route: Route): Call => (route.body === undefined ? {} : { body:
 describe.each(titled(ALL_ROUTES))('%s', (_title, route) => {
   it('requires a token, whatever the body', async () => {
     for (const call of [{}, garbage(route), route.body === undefined ? {} : { body: route.example }]) {
-      const answer = await send(route, { ...call, token: null });
-      refusal(route, answer, 401, 'unauthorized');
-      expect(answer.headers.get('www-authenticate')).toMatch(/^Bearer\b/);
+      const response = await send(route, { ...call, token: null });
+      refusal(route, response, 401, 'unauthorized');
+      expect(response.headers.get('www-authenticate')).toMatch(/^Bearer\b/);
     }
   });
 
@@ -90,18 +90,18 @@ describe.each(titled(ALL_ROUTES))('%s', (_title, route) => {
     ['three parts like a JWT', 'Bearer eyJhbGciOiJub25lIn0.eyJwcm9qZWN0IjoieCJ9.x'],
     ['a very long token', `Bearer cdp_${'A'.repeat(8_000)}`],
   ])('refuses %s', async (_what, authorization) => {
-    const answer = await send(route, { ...garbage(route), token: null, headers: { authorization } });
-    refusal(route, answer, 401, 'unauthorized');
-    expect(answer.headers.get('www-authenticate')).toMatch(/^Bearer\b/);
+    const response = await send(route, { ...garbage(route), token: null, headers: { authorization } });
+    refusal(route, response, 401, 'unauthorized');
+    expect(response.headers.get('www-authenticate')).toMatch(/^Bearer\b/);
   });
 
   it('refuses a revoked token and an expired one, with different messages', async () => {
     const projectId = route.access === 'admin' ? null : project.id;
     const revoked = await service.engine.tokens.create(projectId);
     await service.engine.tokens.revoke(revoked.details.id);
-    const answer = await send(route, { ...garbage(route), token: revoked.token });
-    refusal(route, answer, 401, 'unauthorized');
-    expect(answer.headers.get('www-authenticate')).toContain('error="invalid_token"');
+    const response = await send(route, { ...garbage(route), token: revoked.token });
+    refusal(route, response, 401, 'unauthorized');
+    expect(response.headers.get('www-authenticate')).toContain('error="invalid_token"');
 
     const expired = await service.engine.tokens.create(projectId, { expiresAt: new Date(Date.now() - 1) });
     const late = await send(route, { ...garbage(route), token: expired.token });
@@ -122,10 +122,10 @@ describe.each(titled(ALL_ROUTES))('%s', (_title, route) => {
       return;
     }
     const others = SCOPES.filter((scope) => !access.includes(scope));
-    const answer = await send(route, { ...garbage(route), token: await project.tokenWith(...others) });
-    const { message } = refusal(route, answer, 403, 'insufficient_scope');
+    const response = await send(route, { ...garbage(route), token: await project.tokenWith(...others) });
+    const { message } = refusal(route, response, 403, 'insufficient_scope');
     expect(message).toBe(`The token lacks the scope ${access.join(' or ')}`);
-    expect(answer.headers.get('www-authenticate')).toContain('error="insufficient_scope"');
+    expect(response.headers.get('www-authenticate')).toContain('error="insufficient_scope"');
     refusal(route, await send(route, { ...garbage(route), token: admin }), 403, 'insufficient_scope');
   });
 
@@ -139,8 +139,8 @@ describe.each(titled(ALL_ROUTES))('%s', (_title, route) => {
   it('honors an Idempotency-Key or refuses it, and ignores it only on reads', async () => {
     if (route.method === 'GET' || takesKey(route)) return;
     const body = route.body === undefined ? {} : { body: route.example };
-    const answer = await send(route, { ...body, headers: { 'idempotency-key': 'k' } });
-    const { message, hint } = refusal(route, answer, 400, 'invalid_request');
+    const response = await send(route, { ...body, headers: { 'idempotency-key': 'k' } });
+    const { message, hint } = refusal(route, response, 400, 'invalid_request');
     expect(message).toBe('This request does not support an Idempotency-Key');
     expect(hint).toContain('Send it without the key.');
   });
@@ -149,23 +149,23 @@ describe.each(titled(ALL_ROUTES))('%s', (_title, route) => {
     const methods = ALL_ROUTES.filter(({ url }) => url === route.url).map(({ method }) => method as string);
     if (methods.includes('GET')) methods.push('HEAD');
     for (const method of ['GET', 'POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS'].filter((m) => !methods.includes(m))) {
-      const answer = await service.call(method, pathOf(route), { token: tokenFor(route) });
-      checkAnswer(answer);
-      failure(answer, 405, 'method_not_allowed');
-      expect(answer.headers.get('allow')?.split(/, ?/).sort()).toEqual([...methods].sort());
+      const response = await service.call(method, pathOf(route), { token: tokenFor(route) });
+      checkResponse(response);
+      failure(response, 405, 'method_not_allowed');
+      expect(response.headers.get('allow')?.split(/, ?/).sort()).toEqual([...methods].sort());
     }
   });
 
   it('uses a valid X-Request-Id, and generates one in place of any other', async () => {
     for (const id of ['a', 'req-1/2:3.4_5+6=', 'x'.repeat(128)]) {
-      const answer = await send(route, { token: null, headers: { 'x-request-id': id } });
-      expect(answer.headers.get('x-request-id')).toBe(id);
-      expect(refusal(route, answer, 401, 'unauthorized').request_id).toBe(id);
+      const response = await send(route, { token: null, headers: { 'x-request-id': id } });
+      expect(response.headers.get('x-request-id')).toBe(id);
+      expect(refusal(route, response, 401, 'unauthorized').request_id).toBe(id);
     }
     for (const id of ['', 'x'.repeat(129), 'a b', '<script>', 'a"b', 'a\tb', "'; DROP TABLE kept; --", 'é']) {
-      const answer = await send(route, { token: null, headers: { 'x-request-id': id } });
-      expect(answer.headers.get('x-request-id')).toMatch(/^[0-9a-f-]{36}$/);
-      refusal(route, answer, 401, 'unauthorized');
+      const response = await send(route, { token: null, headers: { 'x-request-id': id } });
+      expect(response.headers.get('x-request-id')).toMatch(/^[0-9a-f-]{36}$/);
+      refusal(route, response, 401, 'unauthorized');
     }
   });
 });
@@ -181,16 +181,16 @@ describe.each(titled(WITH_BODY))('the body of %s', (_title, route) => {
     'application/json-seq',
     '',
   ])('must not have the type "%s"', async (type) => {
-    const answer = await send(route, { body: JSON.stringify(route.example), headers: { 'content-type': type } });
-    refusal(route, answer, 415, 'unsupported_media_type');
+    const response = await send(route, { body: JSON.stringify(route.example), headers: { 'content-type': type } });
+    refusal(route, response, 415, 'unsupported_media_type');
   });
 
   it.each(['br', 'deflate', 'gzip, gzip', 'nonsense'])('must not be encoded as %s', async (encoding) => {
-    const answer = await send(route, {
+    const response = await send(route, {
       body: JSON.stringify(route.example),
       headers: { 'content-encoding': encoding },
     });
-    refusal(route, answer, 415, 'unsupported_media_type');
+    refusal(route, response, 415, 'unsupported_media_type');
   });
 
   it.each<[string, string | Uint8Array]>([
@@ -259,8 +259,8 @@ describe.each(titled(WITH_BODY))('the body of %s', (_title, route) => {
     'Application/JSON',
     ...(route.takesText ? ['text/plain', 'text/plain;charset=UTF-8'] : []),
   ])('can have the type "%s"', async (type) => {
-    const answer = await send(route, { body: '{"', headers: { 'content-type': type } });
-    refusal(route, answer, 400, 'invalid_json');
+    const response = await send(route, { body: '{"', headers: { 'content-type': type } });
+    refusal(route, response, 400, 'invalid_json');
   });
 });
 
@@ -316,11 +316,11 @@ describe('a path that no route has', () => {
   ])('%s gets 404 in every method, with a token and without', async (path) => {
     for (const method of ['GET', 'POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS']) {
       for (const token of [project.token, null]) {
-        const answer = await service.call(method, path, { token });
-        expect(answer.text).not.toMatch(/node_modules|ENOENT|\bat \S+ \(/);
-        expect(answer.headers.get('server-timing')).toBeTruthy();
-        if (path.startsWith('/api/cdp')) expect(answer.headers.get('cache-control')).toBe('no-store');
-        expect(failure(answer, 404, 'not_found').message.length).toBeLessThan(500);
+        const response = await service.call(method, path, { token });
+        expect(response.text).not.toMatch(/node_modules|ENOENT|\bat \S+ \(/);
+        expect(response.headers.get('server-timing')).toBeTruthy();
+        if (path.startsWith('/api/cdp')) expect(response.headers.get('cache-control')).toBe('no-store');
+        expect(failure(response, 404, 'not_found').message.length).toBeLessThan(500);
       }
     }
   });
@@ -329,9 +329,9 @@ describe('a path that no route has', () => {
 describe('a path with a name of maximum length', () => {
   it.each(['', 'a'.repeat(501), 'a'.repeat(12_000)])('does not match a table', async (name) => {
     const path = `/api/cdp/schema/table/${name}`;
-    const answer = await project.call('GET', path);
-    checkAnswer(answer);
-    expect(failure(answer, 404, 'table_not_found').message.length).toBeLessThan(500);
+    const response = await project.call('GET', path);
+    checkResponse(response);
+    expect(failure(response, 404, 'table_not_found').message.length).toBeLessThan(500);
     failure(await service.call('GET', path), 401, 'unauthorized');
   });
 });
@@ -350,8 +350,8 @@ it('suggests the right parameter for a misspelled one, and the right request for
     ['return=ids&dryrun=true', 'Did you mean "dry_run"?'],
     ['upsert', 'The parameters are return, on_error, on_conflict, resolution, dry_run'],
   ] as const) {
-    const answer = await project.call('POST', `/api/cdp/data/kept?${query}`, { body: [{}] });
-    expect(failure(answer, 400, 'invalid_request').hint).toBe(hint);
+    const response = await project.call('POST', `/api/cdp/data/kept?${query}`, { body: [{}] });
+    expect(failure(response, 400, 'invalid_request').hint).toBe(hint);
   }
   const read = await project.call('GET', '/api/cdp/data/kept');
   expect(failure(read, 405, 'method_not_allowed').hint).toContain('POST /api/cdp/sql');
@@ -362,9 +362,9 @@ describe('routes without a token', () => {
     '%s refuses other methods with 405',
     async (path) => {
       for (const method of ['POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS']) {
-        const answer = await service.call(method, path);
-        failure(answer, 405, 'method_not_allowed');
-        expect(answer.headers.get('allow')).toBe('GET, HEAD');
+        const response = await service.call(method, path);
+        failure(response, 405, 'method_not_allowed');
+        expect(response.headers.get('allow')).toBe('GET, HEAD');
       }
     },
   );
@@ -372,32 +372,35 @@ describe('routes without a token', () => {
   it.each(['/healthz', '/readyz', '/metrics', '/openapi.json', '/docs/'])(
     '%s also returns a request id and Server-Timing',
     async (path) => {
-      const answer = await service.call('GET', path, { headers: { 'x-request-id': 'mine' } });
-      expect(answer.status).toBe(200);
-      expect(answer.headers.get('x-request-id')).toBe('mine');
-      expect(answer.headers.get('server-timing')).toMatch(/total;dur=/);
+      const response = await service.call('GET', path, { headers: { 'x-request-id': 'mine' } });
+      expect(response.status).toBe(200);
+      expect(response.headers.get('x-request-id')).toBe('mine');
+      expect(response.headers.get('server-timing')).toMatch(/total;dur=/);
     },
   );
 });
 
-describe('answers of success', () => {
+describe('responses of success', () => {
   it('carry the common headers, also on streams', async () => {
     for (const accept of ['application/json', 'application/x-ndjson', 'text/csv']) {
       const body = { sql: 'SELECT 1 AS one' };
-      const answer = await project.call('POST', '/api/cdp/sql', { body, headers: { accept, 'x-request-id': 'mine' } });
-      expect(answer.status).toBe(200);
-      expect(answer.headers.get('x-request-id')).toBe('mine');
-      expect(answer.headers.get('server-timing')).toMatch(/total;dur=/);
-      expect(answer.headers.get('cache-control')).toBe('no-store');
+      const response = await project.call('POST', '/api/cdp/sql', {
+        body,
+        headers: { accept, 'x-request-id': 'mine' },
+      });
+      expect(response.status).toBe(200);
+      expect(response.headers.get('x-request-id')).toBe('mine');
+      expect(response.headers.get('server-timing')).toMatch(/total;dur=/);
+      expect(response.headers.get('cache-control')).toBe('no-store');
     }
     for (const path of ['/api/cdp/schema', '/api/%63dp/schema', '/%61pi/cdp/token'])
-      checkAnswer(await project.call('GET', path));
+      checkResponse(await project.call('GET', path));
   });
 
   it('are sent for HEAD without a body if there is a GET', async () => {
-    const answer = await project.call('HEAD', '/api/cdp/schema');
-    expect(answer.status).toBe(200);
-    expect(answer.text).toBe('');
+    const response = await project.call('HEAD', '/api/cdp/schema');
+    expect(response.status).toBe(200);
+    expect(response.text).toBe('');
     expect((await project.call('HEAD', '/api/cdp/schema/table/nothing')).status).toBe(404);
     expect((await project.call('HEAD', '/api/cdp/schema', { token: null })).status).toBe(401);
   });

@@ -79,7 +79,7 @@ it('10,000 idle connections keep nobody out, are closed in time, and their memor
   expect((await project.call('GET', '/api/cdp/schema')).status).toBe(200);
 });
 
-it('clients that leave in the middle of a body or an answer free their slots', async () => {
+it('clients that leave in the middle of a body or a response free their slots', async () => {
   const head = (path: string, length: number) =>
     `POST ${path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${project.token}\r\nContent-Type: application/json\r\nContent-Length: ${length}\r\n\r\n`;
   const slow = JSON.stringify({ sql: 'SELECT pg_sleep(20)' });
@@ -101,10 +101,10 @@ it('clients that leave in the middle of a body or an answer free their slots', a
   // Half of them politely, half with a reset.
   sockets.forEach((socket, i) => (i % 8 < 4 ? socket.destroy() : socket.resetAndDestroy()));
   await until(() => isIdle(service), 10_000);
-  const answers = await Promise.all(
+  const responses = await Promise.all(
     Array.from({ length: 20 }, () => project.call('POST', '/api/cdp/sql', { body: { sql: 'SELECT 1' } })),
   );
-  expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
+  expect(new Set(responses.map(({ status }) => status))).toEqual(new Set([200]));
 });
 
 it('clients that leave during the lookup of their token free the memory reserved for their bodies', async () => {
@@ -127,6 +127,6 @@ it('clients that leave during the lookup of their token free the memory reserved
     service.database,
   );
   const records = Array.from({ length: 250 }, () => ({ a: 'x'.repeat(24_000) }));
-  const answer = await project.call('POST', '/api/cdp/data/kept', { token, body: records });
-  expect(answer.body).toMatchObject({ success: true, inserted_rows: 250 });
+  const response = await project.call('POST', '/api/cdp/data/kept', { token, body: records });
+  expect(response.body).toMatchObject({ success: true, inserted_rows: 250 });
 });

@@ -1,12 +1,12 @@
 /**
- * Where one request ends and the next begins if a client lies about it: an answer to each request that was read, in
+ * Where one request ends and the next begins if a client lies about it: a response to each request that was read, in
  * order, a refusal for the rest, and nothing left over in the service (contract sections 1 and 8).
  */
 import { once } from 'node:events';
 import { createConnection } from 'node:net';
 import { gzipSync } from 'node:zlib';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
-import { answersIn, connect, exchange, type RawAnswer, received } from '../support/raw.js';
+import { responsesIn, connect, exchange, type RawResponse, received } from '../support/raw.js';
 import { until } from '../support/stream.js';
 import { failure, isIdle, startTestService, type TestProject, type TestService } from '../support/service.js';
 import { ALL_ROUTES, pathOf } from '../support/routes.js';
@@ -46,18 +46,18 @@ const whole = (body = BATCH) => `${insert(`Content-Length: ${body.length}`)}${bo
 const chunked = (body = `b${CRLF}${BATCH}${CRLF}0${CRLF}${CRLF}`, ...lines: string[]) =>
   `${insert('Transfer-Encoding: chunked', ...lines)}${body}`;
 
-async function answers(bytes: string | Uint8Array): Promise<RawAnswer[]> {
-  const given = answersIn(
+async function responses(bytes: string | Uint8Array): Promise<RawResponse[]> {
+  const given = responsesIn(
     await exchange(service.url, typeof bytes === 'string' ? Buffer.from(bytes, 'latin1') : bytes, 4_000),
   );
-  for (const answer of given) {
-    expect(answer.status).not.toBe(500);
-    if (answer.status >= 400) failure(answer, answer.status, String(answer.body.error));
-    if (answer.status === 201) stored += Number(answer.body.inserted_rows);
+  for (const response of given) {
+    expect(response.status).not.toBe(500);
+    if (response.status >= 400) failure(response, response.status, String(response.body.error));
+    if (response.status === 201) stored += Number(response.body.inserted_rows);
   }
   return given;
 }
-const statuses = async (bytes: string | Uint8Array) => (await answers(bytes)).map(({ status }) => status);
+const statuses = async (bytes: string | Uint8Array) => (await responses(bytes)).map(({ status }) => status);
 
 describe('refuses once, and reads nothing after it, for', () => {
   it.each<[string, () => string]>([
@@ -192,23 +192,23 @@ describe('what follows a request', () => {
     ['a request without a host', `GET /healthz HTTP/1.1${CRLF}${CRLF}`],
     ['bytes beyond the length', `{"a":"y"}]${CRLF}${CRLF}`],
     ['a TLS greeting', '\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03'],
-  ])('never replaces its answer: %s', async (_what, garbage) => {
+  ])('never replaces its response: %s', async (_what, garbage) => {
     expect(await statuses(whole() + whole() + garbage)).toEqual([201, 201, 400]);
   });
 
-  it('too slowly does not break into an answer in progress', async () => {
+  it('too slowly does not break into a response in progress', async () => {
     const slow = JSON.stringify({ sql: `SELECT pg_sleep(${(REQUEST_TIMEOUT_MS + 2_000) / 1_000})::text` });
     const head = `POST /api/cdp/sql HTTP/1.1${CRLF}${fields()}Content-Length: ${slow.length}${CRLF}${CRLF}`;
     expect(await statuses(`${head}${slow}GET /healthz HTT`)).toEqual([200, 408]);
   });
 
-  it('is not read after a refusal without the body: there is one answer', async () => {
+  it('is not read after a refusal without the body: there is one response', async () => {
     const head = `POST /api/cdp/data/kept HTTP/1.1${CRLF}Host: x${CRLF}Transfer-Encoding: chunked${CRLF}${CRLF}`;
     const socket = await connect(service.url);
     const text = received(socket, 3_000);
     socket.write(head);
     setTimeout(() => socket.write(`zz${CRLF}`), 200);
-    expect(answersIn(await text).map(({ status }) => status)).toEqual([401]);
+    expect(responsesIn(await text).map(({ status }) => status)).toEqual([401]);
   });
 });
 
@@ -271,11 +271,13 @@ describe('a method', () => {
   it('that a route does not have gets 405 with Allow, on every route', async () => {
     for (const url of new Set(ALL_ROUTES.map((route) => pathOf(route)))) {
       for (const method of ['OPTIONS', 'TRACE', 'PROPFIND', 'LOCK', 'QUERY']) {
-        const [answer] = await answers(`${method} ${url} HTTP/1.1${CRLF}${fields()}Connection: close${CRLF}${CRLF}`);
+        const [response] = await responses(
+          `${method} ${url} HTTP/1.1${CRLF}${fields()}Connection: close${CRLF}${CRLF}`,
+        );
         // QUERY is new: a Node that does not know it refuses the request line.
-        if (method === 'QUERY' && answer?.status === 400) continue;
-        expect([method, url, answer?.status]).toEqual([method, url, 405]);
-        expect(answer?.headers.get('allow')).toBeTruthy();
+        if (method === 'QUERY' && response?.status === 400) continue;
+        expect([method, url, response?.status]).toEqual([method, url, 405]);
+        expect(response?.headers.get('allow')).toBeTruthy();
       }
     }
   });
@@ -324,10 +326,10 @@ describe('a client that still sends the body of a refused request', () => {
   ])('gets its %i, and its connection is not reset before everything is sent', async (status, lines) => {
     const { hostname, port } = new URL(service.url);
     const socket = createConnection({ host: hostname, port: Number(port), allowHalfOpen: true });
-    const [answer, failed] = [once(socket, 'data'), vi.fn()];
+    const [response, failed] = [once(socket, 'data'), vi.fn()];
     socket.on('error', failed);
     socket.write(head(...lines.map((line) => line())));
-    expect(String((await answer)[0])).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
+    expect(String((await response)[0])).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
     // Read as a request it would be the next.
     const rest = Buffer.alloc(SIZE, insert('Content-Length: 2') + '{}');
     await new Promise((sent) => socket.write(rest, sent));

@@ -1,11 +1,11 @@
 /**
- * HTTP that no well-behaved client would send, byte by byte: it gets a clear answer, and the service continues
+ * HTTP that no well-behaved client would send, byte by byte: it gets a clear response, and the service continues
  * (contract sections 1 and 8).
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { answersIn, connect, exchange, type RawAnswer, rawAnswer, received } from '../support/raw.js';
+import { responsesIn, connect, exchange, type RawResponse, rawResponse, received } from '../support/raw.js';
 import { snapshot, tableNames } from '../support/schema.js';
 import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
 
@@ -39,12 +39,12 @@ const message = (line: string, fields: Record<string, string | number>, body = '
 const authorized = () => ({ Authorization: `Bearer ${project.token}` });
 const json = () => ({ ...authorized(), 'Content-Type': 'application/json' });
 
-/** A refusal in the contract's shape, with the headers of every answer. */
-function refusal(answer: RawAnswer, status: number, code: string): void {
-  failure(answer, status, code);
-  expect(answer.headers.get('content-type')).toMatch(/^application\/json/);
-  expect(answer.headers.get('server-timing')).toMatch(/total;dur=/);
-  expect(answer.text).not.toMatch(/HPE_|llhttp|node_modules|\bat \S+ \(/);
+/** A refusal in the contract's shape, with the headers of every response. */
+function refusal(response: RawResponse, status: number, code: string): void {
+  failure(response, status, code);
+  expect(response.headers.get('content-type')).toMatch(/^application\/json/);
+  expect(response.headers.get('server-timing')).toMatch(/total;dur=/);
+  expect(response.text).not.toMatch(/HPE_|llhttp|node_modules|\bat \S+ \(/);
 }
 
 const CREATE = '{"table_name":"smuggled","columns":[{"name":"a","type":"TEXT"}]}';
@@ -74,15 +74,15 @@ describe('a request that does not arrive in full', () => {
     ],
   ])('is answered with 408: %s', async (_what, bytes) => {
     const started = performance.now();
-    const answer = await rawAnswer(service.url, bytes(), PATIENCE_MS);
-    refusal(answer, 408, 'request_timeout');
-    expect(answer.headers.get('connection')).toBe('close');
+    const response = await rawResponse(service.url, bytes(), PATIENCE_MS);
+    refusal(response, 408, 'request_timeout');
+    expect(response.headers.get('connection')).toBe('close');
     expect(performance.now() - started).toBeLessThan(PATIENCE_MS);
   });
 
   it('is answered with 408 if it arrives byte by byte', async () => {
     const socket = await connect(service.url);
-    const answer = received(socket, PATIENCE_MS);
+    const response = received(socket, PATIENCE_MS);
     const bytes = message(
       'POST /api/cdp/schema/table HTTP/1.1',
       { ...json(), 'Content-Length': CREATE.length },
@@ -93,8 +93,8 @@ describe('a request that does not arrive in full', () => {
       socket.write(byte);
       await sleep(20);
     }
-    const [first] = answersIn(await answer);
-    refusal(first as RawAnswer, 408, 'request_timeout');
+    const [first] = responsesIn(await response);
+    refusal(first as RawResponse, 408, 'request_timeout');
   });
 
   it('changes nothing if the client leaves halfway', async () => {
@@ -130,34 +130,34 @@ describe('invalid HTTP', () => {
     ['an endless length', message('POST /api/cdp/sql HTTP/1.1', { 'Content-Length': '9'.repeat(30) })],
     ['no host', `GET /api/cdp/schema HTTP/1.1${CRLF}${CRLF}`],
   ])('is answered with 400: %s', async (_what, bytes) => {
-    refusal(await rawAnswer(service.url, Buffer.from(bytes, 'latin1')), 400, 'invalid_request');
+    refusal(await rawResponse(service.url, Buffer.from(bytes, 'latin1')), 400, 'invalid_request');
   });
 
   it('is answered with 400 in the middle of a chunked body', async () => {
     const head = { ...json(), 'Transfer-Encoding': 'chunked' };
     const bytes = message('POST /api/cdp/schema/table HTTP/1.1', head, `zz${CRLF}${CREATE}${CRLF}`);
-    refusal(await rawAnswer(service.url, bytes), 400, 'invalid_request');
+    refusal(await rawResponse(service.url, bytes), 400, 'invalid_request');
   });
 
   it('is answered with 413 if its headers are too large', async () => {
     const long = message('GET /api/cdp/schema HTTP/1.1', { ...authorized(), 'X-Long': 'a'.repeat(100_000) });
-    refusal(await rawAnswer(service.url, long), 413, 'payload_too_large');
+    refusal(await rawResponse(service.url, long), 413, 'payload_too_large');
     const path = message(`GET /api/cdp/schema/table/${'a'.repeat(100_000)} HTTP/1.1`, authorized());
-    refusal(await rawAnswer(service.url, path), 413, 'payload_too_large');
+    refusal(await rawResponse(service.url, path), 413, 'payload_too_large');
     const many = Object.fromEntries(Array.from({ length: 5_000 }, (_, i) => [`X-${i}`, i]));
-    refusal(await rawAnswer(service.url, message('GET /api/cdp/schema HTTP/1.1', many)), 413, 'payload_too_large');
+    refusal(await rawResponse(service.url, message('GET /api/cdp/schema HTTP/1.1', many)), 413, 'payload_too_large');
   });
 
   it.each(['%', '%zz', '%F', '%C3%28', '%FF', 'a%', '%E0%A4%A'])('includes a path with %s in it', async (text) => {
     for (const path of [`/api/cdp/schema/table/${text}`, `/api/cdp/data/${text}`, `/nowhere/${text}`]) {
-      const answer = await rawAnswer(
+      const response = await rawResponse(
         service.url,
         message(`GET ${path} HTTP/1.1`, { ...authorized(), Connection: 'close' }),
       );
-      expect([400, 404, 405]).toContain(answer.status);
-      expect(answer.headers.get('x-request-id')).toBeTruthy();
-      expect(answer.headers.get('server-timing')).toMatch(/total;dur=/);
-      failure(answer, answer.status, answer.body.error as string);
+      expect([400, 404, 405]).toContain(response.status);
+      expect(response.headers.get('x-request-id')).toBeTruthy();
+      expect(response.headers.get('server-timing')).toMatch(/total;dur=/);
+      failure(response, response.status, response.body.error as string);
     }
   });
 });
@@ -195,9 +195,9 @@ describe('smuggling', () => {
     ['a bare line feed', () => `GET /healthz HTTP/1.1\nHost: x${CRLF}Content-Length: 0\n\n${inner()}`],
   ])('by %s does not reach a second request', async (_what, bytes) => {
     const before = await snapshot(project);
-    const answers = answersIn(await exchange(service.url, bytes()));
-    expect(answers).toHaveLength(1);
-    refusal(answers[0] as RawAnswer, 400, 'invalid_request');
+    const responses = responsesIn(await exchange(service.url, bytes()));
+    expect(responses).toHaveLength(1);
+    refusal(responses[0] as RawResponse, 400, 'invalid_request');
     expect(await snapshot(project)).toEqual(before);
   });
 });
@@ -206,9 +206,9 @@ describe('unusual but valid HTTP', () => {
   it('answers pipelined requests in order', async () => {
     const paths = ['/api/cdp/schema/table/kept', '/healthz', '/api/cdp/schema/table/none', '/api/cdp/schema', '/nope'];
     const bytes = paths.map((path) => message(`GET ${path} HTTP/1.1`, authorized())).join('');
-    const answers = answersIn(await exchange(service.url, bytes, 1_500));
-    expect(answers.map(({ status }) => status)).toEqual([200, 200, 404, 200, 404]);
-    expect(answers[0]?.body.table).toMatchObject({ name: 'kept' });
+    const responses = responsesIn(await exchange(service.url, bytes, 1_500));
+    expect(responses.map(({ status }) => status)).toEqual([200, 200, 404, 200, 404]);
+    expect(responses[0]?.body.table).toMatchObject({ name: 'kept' });
   });
 
   it('keeps the connection usable after a refused request', async () => {
@@ -219,24 +219,24 @@ describe('unusual but valid HTTP', () => {
     );
     const invalid = message('POST /api/cdp/schema/table HTTP/1.1', { ...json(), 'Content-Length': 2 }, '{"');
     const get = message('GET /api/cdp/schema/table/kept HTTP/1.1', authorized());
-    const answers = answersIn(await exchange(service.url, wrong + get + invalid + get, 1_500));
-    expect(answers.map(({ status }) => status)).toEqual([401, 200, 400, 200]);
+    const responses = responsesIn(await exchange(service.url, wrong + get + invalid + get, 1_500));
+    expect(responses.map(({ status }) => status)).toEqual([401, 200, 400, 200]);
   });
 
   it('accepts HTTP/1.0 without a host', async () => {
-    const answer = await rawAnswer(service.url, `GET /healthz HTTP/1.0${CRLF}${CRLF}`);
-    expect(answer.status).toBe(200);
+    const response = await rawResponse(service.url, `GET /healthz HTTP/1.0${CRLF}${CRLF}`);
+    expect(response.status).toBe(200);
   });
 
   it('accepts a GET with a body', async () => {
     const get = message('GET /api/cdp/schema/table/kept HTTP/1.1', { ...json(), 'Content-Length': 2 }, '{}');
-    const answers = answersIn(await exchange(service.url, get + get, 1_500));
-    expect(answers.map(({ status }) => status)).toEqual([200, 200]);
+    const responses = responsesIn(await exchange(service.url, get + get, 1_500));
+    expect(responses.map(({ status }) => status)).toEqual([200, 200]);
   });
 
   it('accepts an absolute URL in the request line', async () => {
     const line = `GET ${service.url}/api/cdp/schema/table/kept HTTP/1.1`;
-    expect((await rawAnswer(service.url, message(line, authorized()))).status).toBe(200);
+    expect((await rawResponse(service.url, message(line, authorized()))).status).toBe(200);
   });
 
   it('accepts a chunked body', async () => {
@@ -244,7 +244,7 @@ describe('unusual but valid HTTP', () => {
     const chunks = [...body].map((character) => `1${CRLF}${character}${CRLF}`).join('');
     const head = { ...json(), 'Transfer-Encoding': 'chunked' };
     const bytes = message('POST /api/cdp/data/kept HTTP/1.1', head, `${chunks}0${CRLF}${CRLF}`);
-    expect((await rawAnswer(service.url, bytes)).status).toBe(201);
+    expect((await rawResponse(service.url, bytes)).status).toBe(201);
   });
 
   it('accepts Expect: 100-continue, and refuses any other expectation in the usual shape', async () => {
@@ -255,26 +255,26 @@ describe('unusual but valid HTTP', () => {
     );
     expect(text).toMatch(/^HTTP\/1\.1 (?:100 Continue\r\n\r\nHTTP\/1\.1 )?401 /);
     const strange = message('GET /healthz HTTP/1.1', { Expect: 'a-miracle' });
-    const answer = await rawAnswer(service.url, strange);
-    if (answer.status !== 200) failure(answer, answer.status, 'invalid_request');
+    const response = await rawResponse(service.url, strange);
+    if (response.status !== 200) failure(response, response.status, 'invalid_request');
   });
 
   it('refuses methods that HTTP defines and no route has', async () => {
     for (const method of ['TRACE', 'PROPFIND', 'PURGE', 'LINK', 'MKCOL', 'SEARCH']) {
       const fields = { ...authorized(), Connection: 'close' };
-      const answer = await rawAnswer(service.url, message(`${method} /api/cdp/schema HTTP/1.1`, fields));
-      refusal(answer, 405, 'method_not_allowed');
-      expect(answer.headers.get('allow')).toBe('GET, HEAD');
-      refusal(await rawAnswer(service.url, message(`${method} /nowhere HTTP/1.1`, fields)), 404, 'not_found');
+      const response = await rawResponse(service.url, message(`${method} /api/cdp/schema HTTP/1.1`, fields));
+      refusal(response, 405, 'method_not_allowed');
+      expect(response.headers.get('allow')).toBe('GET, HEAD');
+      refusal(await rawResponse(service.url, message(`${method} /nowhere HTTP/1.1`, fields)), 404, 'not_found');
     }
-    expect((await rawAnswer(service.url, message('OPTIONS * HTTP/1.1', {}))).status).toBe(404);
+    expect((await rawResponse(service.url, message('OPTIONS * HTTP/1.1', {}))).status).toBe(404);
   });
 
   it.each(['example.org:443', '127.0.0.1:5432', '/api/cdp/sql'])('refuses CONNECT to %s', async (target) => {
-    const answer = await rawAnswer(service.url, message(`CONNECT ${target} HTTP/1.1`, authorized()) + CREATE);
-    refusal(answer, 405, 'method_not_allowed');
-    expect(answer.headers.get('allow')).toBe('DELETE, GET, HEAD, POST, PUT');
-    expect(answer.headers.get('x-request-id')).toBeTruthy();
+    const response = await rawResponse(service.url, message(`CONNECT ${target} HTTP/1.1`, authorized()) + CREATE);
+    refusal(response, 405, 'method_not_allowed');
+    expect(response.headers.get('allow')).toBe('DELETE, GET, HEAD, POST, PUT');
+    expect(response.headers.get('x-request-id')).toBeTruthy();
   });
 
   it('refuses an upgrade to another protocol, with a token and without', async () => {
@@ -285,8 +285,8 @@ describe('unusual but valid HTTP', () => {
       }),
     );
     // The connection is kept, so that each is listened to for a second.
-    for (const answer of await Promise.all(messages.map((bytes) => rawAnswer(service.url, bytes, PATIENCE_MS)))) {
-      refusal(answer, 400, 'invalid_request');
+    for (const response of await Promise.all(messages.map((bytes) => rawResponse(service.url, bytes, PATIENCE_MS)))) {
+      refusal(response, 400, 'invalid_request');
     }
   });
 
@@ -297,18 +297,18 @@ describe('unusual but valid HTTP', () => {
       'HTTP2-Settings': 'AAEAAEAAAAIAAAABAAMAAABk',
     };
     const get = message('GET /api/cdp/schema HTTP/1.1', { ...authorized(), ...fields });
-    expect((await rawAnswer(service.url, get)).status).toBe(200);
+    expect((await rawResponse(service.url, get)).status).toBe(200);
     const post = message(
       'POST /api/cdp/sql HTTP/1.1',
       { ...json(), ...fields, 'Content-Length': 18 },
       '{"sql":"SELECT 1"}',
     );
-    expect((await rawAnswer(service.url, post)).body).toMatchObject({ success: true });
+    expect((await rawResponse(service.url, post)).body).toMatchObject({ success: true });
   });
 
   it('ignores an Upgrade header that Connection does not name', async () => {
     const fields = { ...authorized(), Upgrade: 'websocket' };
-    expect((await rawAnswer(service.url, message('GET /api/cdp/schema HTTP/1.1', fields))).status).toBe(200);
+    expect((await rawResponse(service.url, message('GET /api/cdp/schema HTTP/1.1', fields))).status).toBe(200);
   });
 });
 
@@ -322,8 +322,8 @@ describe('a crowd', () => {
     const bomb = gzipSync(Buffer.alloc(256 * 1024 * 1024));
     const memory = process.memoryUsage().rss;
     const call = { body: new Uint8Array(bomb), headers: { 'content-encoding': 'gzip' } };
-    const answers = await Promise.all(Array.from({ length: 16 }, () => of.call('POST', '/api/cdp/data/kept', call)));
-    for (const answer of answers) failure(answer, 413, 'payload_too_large');
+    const responses = await Promise.all(Array.from({ length: 16 }, () => of.call('POST', '/api/cdp/data/kept', call)));
+    for (const response of responses) failure(response, 413, 'payload_too_large');
     expect(process.memoryUsage().rss - memory).toBeLessThan(1024 * 1024 * 1024);
     expect(await of.rows('SELECT count(*) AS n FROM kept')).toEqual([{ n: 0 }]);
     await patient.close();
@@ -334,7 +334,7 @@ describe('a crowd', () => {
     const texts = await Promise.all(
       Array.from({ length: 200 }, (_, i) => exchange(service.url, bytes[i % 2] ?? '', PATIENCE_MS)),
     );
-    const statuses = texts.map((text) => answersIn(text)[0]?.status);
+    const statuses = texts.map((text) => responsesIn(text)[0]?.status);
     expect(new Set(statuses)).toEqual(new Set([400, 408]));
   });
 });

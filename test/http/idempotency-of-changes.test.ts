@@ -1,7 +1,13 @@
 /** Idempotency-Key of free SQL and of schema changes: a retry does nothing a second time. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { LIMITS } from '../../src/contract/limits.js';
-import { failure, startTestService, type TestAnswer, type TestProject, type TestService } from '../support/service.js';
+import {
+  failure,
+  startTestService,
+  type TestResponse,
+  type TestProject,
+  type TestService,
+} from '../support/service.js';
 
 let service: TestService;
 let project: TestProject;
@@ -18,7 +24,7 @@ const send = (method: string, path: string, key: string, body?: unknown, headers
   project.call(method, path, { body, headers: { 'idempotency-key': key, ...headers } });
 const run = (key: string, body: object, headers?: Record<string, string>) =>
   send('POST', '/api/cdp/sql', key, body, headers);
-const replayed = ({ headers }: TestAnswer) => headers.get('idempotency-replayed');
+const replayed = ({ headers }: TestResponse) => headers.get('idempotency-replayed');
 const stored = async () => (await project.rows('SELECT n FROM events ORDER BY n')).map(({ n }) => n);
 
 describe('works', () => {
@@ -42,7 +48,7 @@ describe('works', () => {
   it('a repeat of a response too large to be kept returns everything except the rows', async () => {
     await project.rows('DELETE FROM events');
     const key = newKey();
-    const sql = `INSERT INTO events (n) SELECT 0 FROM generate_series(1, 3) RETURNING n, repeat('x', ${LIMITS.idempotencyAnswerBytes / 2})`;
+    const sql = `INSERT INTO events (n) SELECT 0 FROM generate_series(1, 3) RETURNING n, repeat('x', ${LIMITS.idempotencyResponseBytes / 2})`;
     const first = await run(key, { sql });
     expect(first.body).toMatchObject({ row_count: 3, affected_rows: 3, truncated: false });
     const repeat = await run(key, { sql });
@@ -68,8 +74,8 @@ describe('works', () => {
     failure(await run(key, { sql: insert, params: [2] }), 422, 'idempotency_key_reused');
     const token = await project.tokenWith('schema:read');
     const headers = { 'idempotency-key': key };
-    const answer = await project.call('POST', '/api/cdp/sql', { body: { sql: insert, params: [1] }, headers, token });
-    failure(answer, 403, 'insufficient_scope');
+    const response = await project.call('POST', '/api/cdp/sql', { body: { sql: insert, params: [1] }, headers, token });
+    failure(response, 403, 'insufficient_scope');
   });
 
   it('errors are not kept', async () => {
@@ -110,10 +116,10 @@ describe('refuses', () => {
     ['SELECT n FROM events', {}, { accept: 'text/csv' }, 'invalid_request'],
     ['SELECT n FROM events', {}, { accept: 'application/x-ndjson' }, 'invalid_request'],
   ])('%s with %j and %j, because no key can be stored with it', async (sql, options, headers, code) => {
-    const answer = await run(newKey(), { sql, ...options }, headers);
-    failure(answer, 400, code);
-    expect(answer.body.message).toContain('Idempotency-Key');
-    expect(answer.body.hint).toContain('without');
+    const response = await run(newKey(), { sql, ...options }, headers);
+    failure(response, 400, code);
+    expect(response.body.message).toContain('Idempotency-Key');
+    expect(response.body.hint).toContain('without');
     expect(
       (await project.rows(`SELECT FROM pg_indexes WHERE tablename = 'events' AND schemaname = 'data'`)).length,
     ).toBe(1);
@@ -130,10 +136,10 @@ describe('protects', () => {
     await project.rows('DELETE FROM events');
     const key = newKey();
     const sql = 'INSERT INTO events (n) VALUES (7) RETURNING id';
-    const answers = await Promise.all(Array.from({ length: 8 }, () => run(key, { sql })));
-    const done = answers.filter(({ status }) => status === 200);
+    const responses = await Promise.all(Array.from({ length: 8 }, () => run(key, { sql })));
+    const done = responses.filter(({ status }) => status === 200);
     expect(new Set(done.map(({ text }) => text)).size).toBe(1);
-    for (const answer of answers) if (answer.status !== 200) failure(answer, 409, 'request_in_flight');
+    for (const response of responses) if (response.status !== 200) failure(response, 409, 'request_in_flight');
     expect(await stored()).toEqual([7]);
   });
 

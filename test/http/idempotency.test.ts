@@ -55,7 +55,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
 
   describe('works', () => {
     it.each(['', '?return=ids'])(
-      'a repeat returns the first answer byte for byte and inserts nothing %s',
+      'a repeat returns the first response byte for byte and inserts nothing %s',
       async (query) => {
         const key = newKey();
         const first = await insert(key, BATCH, PATH + query);
@@ -223,14 +223,14 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(await stored()).toBe(4);
     });
 
-    it('many requests at once with one key: one batch, and every answer is the same or request_in_flight', async () => {
+    it('many requests at once with one key: one batch, and every response is the same or request_in_flight', async () => {
       for (let round = 0; round < 5; round++) {
         const key = newKey();
-        const answers = await Promise.all(Array.from({ length: 12 }, () => insert(key, BATCH, `${PATH}?return=ids`)));
-        const done = answers.filter(({ status }) => status === 201);
+        const responses = await Promise.all(Array.from({ length: 12 }, () => insert(key, BATCH, `${PATH}?return=ids`)));
+        const done = responses.filter(({ status }) => status === 201);
         expect(new Set(done.map(({ text }) => text)).size).toBe(1);
         expect(done.filter(({ headers }) => headers.get('idempotency-replayed') === null)).toHaveLength(1);
-        for (const answer of answers) if (answer.status !== 201) failure(answer, 409, 'request_in_flight');
+        for (const response of responses) if (response.status !== 201) failure(response, 409, 'request_in_flight');
       }
       expect(await stored()).toBe(10);
     });
@@ -244,9 +244,9 @@ describe.each(testServers())('on Postgres $major', (server) => {
         const killed = insert(key);
         const [pid] = await untilWaiting(client);
         await client.query('SELECT pg_terminate_backend($1, 5000)', [pid]);
-        const answer = await killed;
-        failure(answer, 503, 'database_unavailable');
-        expect(Number(answer.headers.get('retry-after'))).toBeGreaterThan(0);
+        const response = await killed;
+        failure(response, 503, 'database_unavailable');
+        expect(Number(response.headers.get('retry-after'))).toBeGreaterThan(0);
         await client.query('COMMIT');
       });
       expect(await stored()).toBe(0);
@@ -317,8 +317,8 @@ describe.each(testServers())('on Postgres $major', (server) => {
         CREATE TRIGGER turn BEFORE INSERT ON events FOR EACH ROW EXECUTE FUNCTION turn()`);
       const key = newKey();
       for (const replayed of [null, 'true']) {
-        const answer = await insert(key);
-        expect([answer.status, answer.headers.get('idempotency-replayed')]).toEqual([201, replayed]);
+        const response = await insert(key);
+        expect([response.status, response.headers.get('idempotency-replayed')]).toEqual([201, replayed]);
       }
       expect(await stored()).toBe(BATCH.length);
       await project.rows(`DROP FUNCTION turn, never(text, text), never(timestamptz, timestamptz) CASCADE`);
@@ -328,9 +328,9 @@ describe.each(testServers())('on Postgres $major', (server) => {
       const key = newKey();
       await insert(key);
       const token = await project.tokenWith('sql:read');
-      const answer = await project.call('POST', PATH, { body: BATCH, headers: { 'idempotency-key': key }, token });
-      failure(answer, 403, 'insufficient_scope');
-      expect(answer.headers.get('idempotency-replayed')).toBeNull();
+      const response = await project.call('POST', PATH, { body: BATCH, headers: { 'idempotency-key': key }, token });
+      failure(response, 403, 'insufficient_scope');
+      expect(response.headers.get('idempotency-replayed')).toBeNull();
     });
   });
 });

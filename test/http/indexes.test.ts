@@ -282,8 +282,10 @@ describe.each(testServers())('indexes on Postgres $major', (server) => {
 
     it('each index if many are created at once', async () => {
       const name = await tables.fresh({ a: 'TEXT' });
-      const answers = await Promise.all(Array.from({ length: 6 }, () => tables.createIndex(name, { columns: ['a'] })));
-      const names = answers.map(({ status, body }) => {
+      const responses = await Promise.all(
+        Array.from({ length: 6 }, () => tables.createIndex(name, { columns: ['a'] })),
+      );
+      const names = responses.map(({ status, body }) => {
         expect(status).toBe(201);
         return (body.index as { name: string }).name;
       });

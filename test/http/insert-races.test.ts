@@ -1,5 +1,5 @@
 /**
- * Inserts while other requests change the table, lock it, or kill the connection: no 500, no false answer, and nothing
+ * Inserts while other requests change the table, lock it, or kill the connection: no 500, no false response, and nothing
  * stored that the contract refuses (contract sections 5 and 6).
  */
 import { createHash, randomUUID } from 'node:crypto';
@@ -11,7 +11,7 @@ import {
   failure,
   onServer,
   startTestService,
-  type TestAnswer,
+  type TestResponse,
   type TestProject,
   type TestService,
 } from '../support/service.js';
@@ -45,8 +45,8 @@ describe.each(testServers())('on Postgres $major', (server) => {
     const records = Array.from({ length: 120 }, (_, n) => ({ n, note: `note ${n} `.repeat(1 + (n % 7)) }));
     // No more at once than may run and wait.
     for (let from = 0; from < records.length; from += 40) {
-      const answers = await Promise.all(records.slice(from, from + 40).map((record) => insert('singles', [record])));
-      expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 201));
+      const responses = await Promise.all(records.slice(from, from + 40).map((record) => insert('singles', [record])));
+      expect(responses.map(({ status }) => status)).toEqual(responses.map(() => 201));
     }
     expect(await project.rows('SELECT n, note FROM singles WHERE n >= 0 ORDER BY n')).toEqual(records);
   });
@@ -61,8 +61,8 @@ describe.each(testServers())('on Postgres $major', (server) => {
     // No more at once than may run and wait.
     for (let from = 0; from < 90; from += 30) {
       const numbers = Array.from({ length: 30 }, (_, i) => from + i);
-      const answers = await Promise.all(numbers.map((of) => insert('crowded', of % 9 === 4 ? wrong(of) : batch(of))));
-      statuses.push(...answers.map(({ status }) => status));
+      const responses = await Promise.all(numbers.map((of) => insert('crowded', of % 9 === 4 ? wrong(of) : batch(of))));
+      statuses.push(...responses.map(({ status }) => status));
     }
     expect(statuses).toEqual(statuses.map((_, of) => (of % 9 === 4 ? 409 : 201)));
     const stored = await project.rows(
@@ -139,7 +139,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
     // From a few KB to 600 KB, long and short ones in turn; every third under a key.
     const notes = Array.from({ length: 36 }, (_, n) => `body ${n} `.repeat(1 + ((n * 7919) % 60_000)));
     for (let from = 0; from < notes.length; from += 12) {
-      const answers = await Promise.all(
+      const responses = await Promise.all(
         notes.slice(from, from + 12).map((note, i) =>
           project.call('POST', '/api/cdp/data/bodies', {
             body: [{ n: from + i, note }],
@@ -147,7 +147,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
           }),
         ),
       );
-      expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 201));
+      expect(responses.map(({ status }) => status)).toEqual(responses.map(() => 201));
     }
     expect(await project.rows('SELECT n, md5(note) AS note FROM bodies WHERE n >= 0 ORDER BY n')).toEqual(
       notes.map((note, n) => ({ n, note: createHash('md5').update(note).digest('hex') })),
@@ -156,7 +156,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
 
   interface Sent {
     id: string;
-    answer: TestAnswer;
+    response: TestResponse;
   }
 
   /** Sends batches of one record from several clients at once while `disturb` runs again and again. */
@@ -170,7 +170,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
     const inserter = async (first: number) => {
       for (let i = first; performance.now() < until; i++) {
         const id = randomUUID();
-        sent.push({ id, answer: await insert(table, [{ id, ...cells[i % cells.length] }]) });
+        sent.push({ id, response: await insert(table, [{ id, ...cells[i % cells.length] }]) });
       }
     };
     const disturber = async () => {
@@ -183,16 +183,16 @@ describe.each(testServers())('on Postgres $major', (server) => {
     return sent;
   };
 
-  /** Every answer is one of these, and the table holds exactly the records whose answer was 201. */
+  /** Every response is one of these, and the table holds exactly the records whose response was 201. */
   const expectHonest = async (table: string, sent: readonly Sent[], refusals: readonly string[]) => {
     const stored = new Set((await project.rows(`SELECT id FROM ${table}`)).map(({ id }) => id));
-    for (const { id, answer } of sent) {
-      const code = String(answer.body.error);
-      if (answer.status !== 201) failure(answer, answer.status, code);
+    for (const { id, response } of sent) {
+      const code = String(response.body.error);
+      if (response.status !== 201) failure(response, response.status, code);
       expect(['undefined', ...refusals]).toContain(code);
-      if (code !== 'outcome_unknown') expect([code, stored.has(id)]).toEqual([code, answer.status === 201]);
+      if (code !== 'outcome_unknown') expect([code, stored.has(id)]).toEqual([code, response.status === 201]);
     }
-    expect(sent.filter(({ answer }) => answer.status === 201).length).toBeGreaterThan(0);
+    expect(sent.filter(({ response }) => response.status === 201).length).toBeGreaterThan(0);
   };
 
   describe('inserts stay correct while the schema changes:', () => {
@@ -302,11 +302,11 @@ describe.each(testServers())('on Postgres $major', (server) => {
       const sent = await race('reborn', [{ v: 1 }, { v: '0x10' }, { v: 'now' }], (round) =>
         project.rows(made(['text', 'timestamptz', 'bigint'][round % 3] as string)),
       );
-      for (const { answer } of sent) {
-        if (answer.status === 201) continue;
-        const code = String(answer.body.error);
+      for (const { response } of sent) {
+        if (response.status === 201) continue;
+        const code = String(response.body.error);
         expect(['invalid_value', 'table_busy']).toContain(code);
-        failure(answer, answer.status, code);
+        failure(response, response.status, code);
       }
       await project.rows(made('bigint'));
       failure(await insert('reborn', [{ v: '0x10' }]), 400, 'invalid_value');
@@ -342,14 +342,14 @@ describe.each(testServers())('on Postgres $major', (server) => {
         await client.query('BEGIN; ALTER TABLE data.held DROP COLUMN w');
         const started = performance.now();
         const keyed = { body: [{ v: 2 }], headers: { 'idempotency-key': 'held' } };
-        const answers = await Promise.all([
+        const responses = await Promise.all([
           insert('held', [{ v: 2 }]),
           project.call('POST', '/api/cdp/data/held', keyed),
         ]);
         expect(performance.now() - started).toBeLessThan(20_000);
-        for (const answer of answers) {
-          failure(answer, 503, 'table_busy');
-          expect(Number(answer.headers.get('retry-after'))).toBeGreaterThan(0);
+        for (const response of responses) {
+          failure(response, 503, 'table_busy');
+          expect(Number(response.headers.get('retry-after'))).toBeGreaterThan(0);
         }
         await client.query('ROLLBACK');
       });
@@ -377,8 +377,8 @@ describe.each(testServers())('on Postgres $major', (server) => {
         await Promise.all(Array.from({ length: 4 }, (_, v) => insert('idle', [{ v }])));
         await inDatabase(killInserters);
         await sleep(50);
-        const answers = await Promise.all(Array.from({ length: 4 }, (_, v) => insert('idle', [{ v }])));
-        expect(answers.map(({ status }) => status)).toEqual([201, 201, 201, 201]);
+        const responses = await Promise.all(Array.from({ length: 4 }, (_, v) => insert('idle', [{ v }])));
+        expect(responses.map(({ status }) => status)).toEqual([201, 201, 201, 201]);
       }
       expect(await project.rows('SELECT count(*) AS n FROM idle')).toEqual([{ n: 40 }]);
     });
@@ -389,10 +389,10 @@ describe.each(testServers())('on Postgres $major', (server) => {
         race('killed', [{ v: 1 }, { v: 2 }], () => sleep(100).then(() => killInserters(client))),
       );
       await expectHonest('killed', sent, ['database_unavailable', 'outcome_unknown']);
-      for (const { answer } of sent) {
-        expect([201, 503]).toContain(answer.status);
-        const isUnknown = answer.body.error === 'outcome_unknown';
-        if (answer.status === 503) expect(answer.headers.get('retry-after') === null).toBe(isUnknown);
+      for (const { response } of sent) {
+        expect([201, 503]).toContain(response.status);
+        const isUnknown = response.body.error === 'outcome_unknown';
+        if (response.status === 503) expect(response.headers.get('retry-after') === null).toBe(isUnknown);
       }
       expect((await insert('killed', [{ v: 3 }])).status).toBe(201);
     });

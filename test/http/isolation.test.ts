@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Placement } from '../../src/tenancy/placement.js';
 import { testServers } from '../support/postgres.js';
-import { startTestService, type TestAnswer, type TestProject, type TestService } from '../support/service.js';
+import { startTestService, type TestResponse, type TestProject, type TestService } from '../support/service.js';
 
 const CANARY = 'canary_7f3a';
 
@@ -28,7 +28,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
   });
   afterAll(() => service.close());
 
-  const sql = (text: string, token = hostile.token): Promise<TestAnswer> =>
+  const sql = (text: string, token = hostile.token): Promise<TestResponse> =>
     hostile.call('POST', '/api/cdp/sql', { token, body: { sql: text } });
 
   it('runs the SQL of a project as the role that logged in', async () => {
@@ -45,10 +45,10 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     expect(readable.length).toBeGreaterThan(80);
     const secrets = [CANARY, other.database, other.writer, other.reader, 'victim'];
     for (const { name } of readable) {
-      const answer = await hostile.call('POST', '/api/cdp/sql', {
+      const response = await hostile.call('POST', '/api/cdp/sql', {
         body: { sql: `SELECT t::text FROM ${name} t`, max_rows: 100_000 },
       });
-      const found = secrets.filter((secret) => answer.text.includes(secret));
+      const found = secrets.filter((secret) => response.text.includes(secret));
       expect({ name, found }).toEqual({ name, found: [] });
     }
   });

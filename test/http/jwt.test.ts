@@ -168,9 +168,9 @@ describe('a JWT is accepted', () => {
 
 describe('a JWT is refused with 401', () => {
   const refused = async (token: string, code = 'unauthorized'): Promise<void> => {
-    const answer = await schema(token);
-    const error = failure(answer, 401, code);
-    expect(answer.headers.get('www-authenticate')).toMatch(/^Bearer .*error="invalid_token"/);
+    const response = await schema(token);
+    const error = failure(response, 401, code);
+    expect(response.headers.get('www-authenticate')).toMatch(/^Bearer .*error="invalid_token"/);
     expect(JSON.stringify(error)).not.toContain(ISSUER);
   };
   const now = () => Math.floor(Date.now() / 1000);
@@ -263,9 +263,9 @@ describe('scopes of a JWT', () => {
   it('never grant administration', async () => {
     for (const claims of [{ scope: 'admin' }, { project: null }, { admin: true, scope: 'schema:read' }]) {
       const token = await sign(claims);
-      const answer = await service.call('GET', '/api/cdp/admin/projects', { token });
-      expect([401, 403]).toContain(answer.status);
-      failure(answer, answer.status, answer.status === 401 ? 'unauthorized' : 'insufficient_scope');
+      const response = await service.call('GET', '/api/cdp/admin/projects', { token });
+      expect([401, 403]).toContain(response.status);
+      failure(response, response.status, response.status === 401 ? 'unauthorized' : 'insufficient_scope');
     }
   });
 });
@@ -306,9 +306,9 @@ describe('the keys of the provider', () => {
       try {
         const { name } = await own.project();
         const token = await sign({ project: name });
-        const answer = await schema(token, own);
-        failure(answer, 503, 'database_unavailable');
-        expect(Number(answer.headers.get('retry-after'))).toBeGreaterThan(0);
+        const response = await schema(token, own);
+        failure(response, 503, 'database_unavailable');
+        expect(Number(response.headers.get('retry-after'))).toBeGreaterThan(0);
         // A token of our own does not need the provider.
         expect((await schema((await own.project()).token, own)).status).toBe(200);
         published = [await jwk(key, 'first', 'RS256')];
@@ -341,8 +341,8 @@ describe('the keys of the provider', () => {
     const watched = await startService(own.config, logger);
     try {
       for (let i = 0; i < 3; i++) {
-        const answer = await call(watched.url, 'GET', '/api/cdp/schema', { token: await sign() });
-        failure(answer, 503, 'database_unavailable');
+        const response = await call(watched.url, 'GET', '/api/cdp/schema', { token: await sign() });
+        failure(response, 503, 'database_unavailable');
       }
       expect(warnings).toMatchObject([{ msg: 'identity provider unavailable' }]);
       expect(warnings[0]?.cause).toContain('ECONNREFUSED');

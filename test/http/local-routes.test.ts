@@ -9,8 +9,8 @@ import { adminListener } from '../../src/http/admin-listener.js';
 import { ADMIN_ROUTES } from '../../src/http/api/routes.js';
 import { LOCAL_ROUTES, type LocalRoute } from '../../src/http/api/local-routes.js';
 import { addressOfUrl } from '../../src/pg/index.js';
-import { checkAnswer, pathOf } from '../support/routes.js';
-import { type Call, call, failure, startTestService, type TestAnswer, type TestService } from '../support/service.js';
+import { checkResponse, pathOf } from '../support/routes.js';
+import { type Call, call, failure, startTestService, type TestResponse, type TestService } from '../support/service.js';
 
 let service: TestService;
 let app: FastifyInstance;
@@ -43,30 +43,30 @@ const titled = (routes: readonly LocalRoute[]): [string, LocalRoute][] =>
 const isAdminRoute = ({ method, url }: LocalRoute): boolean =>
   ADMIN_ROUTES.some((route) => route.method === method && route.url === url);
 
-const local = (method: string, path: string, given?: Call): Promise<TestAnswer> => call(url, method, path, given);
+const local = (method: string, path: string, given?: Call): Promise<TestResponse> => call(url, method, path, given);
 
-const send = (route: LocalRoute, given: Call = {}): Promise<TestAnswer> => local(route.method, pathOf(route), given);
+const send = (route: LocalRoute, given: Call = {}): Promise<TestResponse> => local(route.method, pathOf(route), given);
 
 describe.each(titled(LOCAL_ROUTES))('%s', (_title, route) => {
   it('needs no token', async () => {
-    const answer = await send(route, route.body === undefined ? {} : { body: '{"' });
-    checkAnswer(answer);
-    expect([401, 403]).not.toContain(answer.status);
+    const response = await send(route, route.body === undefined ? {} : { body: '{"' });
+    checkResponse(response);
+    expect([401, 403]).not.toContain(response.status);
   });
 
   it('refuses other methods and lists the allowed ones', async () => {
     const methods = LOCAL_ROUTES.filter(({ url }) => url === route.url).map(({ method }) => method as string);
     if (methods.includes('GET')) methods.push('HEAD');
     for (const method of ['GET', 'POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS'].filter((m) => !methods.includes(m))) {
-      const answer = await local(method, pathOf(route));
-      failure(answer, 405, 'method_not_allowed');
-      expect(answer.headers.get('allow')?.split(/, ?/).sort()).toEqual([...methods].sort());
+      const response = await local(method, pathOf(route));
+      failure(response, 405, 'method_not_allowed');
+      expect(response.headers.get('allow')?.split(/, ?/).sort()).toEqual([...methods].sort());
     }
   });
 });
 
 describe.each(titled(LOCAL_ROUTES.filter(({ body }) => body !== undefined)))('the body of %s', (_title, route) => {
-  it('must be JSON of the right shape, and the answer says so', async () => {
+  it('must be JSON of the right shape, and the response says so', async () => {
     const text = JSON.stringify(route.example);
     const plain = { 'content-type': 'text/plain' };
     failure(await send(route, { body: text, headers: plain }), 415, 'unsupported_media_type');
@@ -148,22 +148,22 @@ describe('works:', () => {
 });
 
 describe('refuses:', () => {
-  const lastLine = ({ text }: TestAnswer) => JSON.parse(text.trimEnd().split('\n').at(-1) ?? '') as object;
+  const lastLine = ({ text }: TestResponse) => JSON.parse(text.trimEnd().split('\n').at(-1) ?? '') as object;
 
-  it('a backup without programs, in the last line of the answer, with everything known', async () => {
+  it('a backup without programs, in the last line of the response, with everything known', async () => {
     const file = join(tmpdir(), `cdp-none-${process.pid}`);
     const body = { file, project: null, format: null, postgres_bin: '/nowhere', path: '' };
-    const answer = await local('POST', '/api/cdp/local/backup', { body });
-    expect([answer.status, answer.headers.get('content-type')]).toEqual([200, 'application/x-ndjson']);
-    expect(lastLine(answer)).toMatchObject({
+    const response = await local('POST', '/api/cdp/local/backup', { body });
+    expect([response.status, response.headers.get('content-type')]).toEqual([200, 'application/x-ndjson']);
+    expect(lastLine(response)).toMatchObject({
       error: { error: 'internal', message: expect.stringContaining('found in /nowhere: none') as string },
     });
   });
 
   it('to restore a file that does not exist', async () => {
     const body = { file: '/nowhere/x.cdp', project: null, as: null, at: null, postgres_bin: null, path: '' };
-    const answer = await local('POST', '/api/cdp/local/restore', { body });
-    expect(lastLine(answer)).toMatchObject({ error: { message: expect.stringContaining('ENOENT') as string } });
+    const response = await local('POST', '/api/cdp/local/restore', { body });
+    expect(lastLine(response)).toMatchObject({ error: { message: expect.stringContaining('ENOENT') as string } });
   });
 
   it('a relative path: the process that writes the file may have another working directory', async () => {

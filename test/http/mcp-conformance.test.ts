@@ -58,13 +58,13 @@ afterAll(async () => {
 async function withToken<T>(work: (url: string) => Promise<T>): Promise<T> {
   const { token } = await service.project();
   const { hostname: host, port } = new URL(service.url);
-  const proxy = createServer((asked, answer) => {
+  const proxy = createServer((asked, response) => {
     const headers = { ...asked.headers, authorization: `Bearer ${token}` };
-    const passed = request({ host, port, method: asked.method, path: asked.url, headers }, (response) => {
-      answer.writeHead(response.statusCode ?? 0, response.headers);
-      response.pipe(answer);
+    const passed = request({ host, port, method: asked.method, path: asked.url, headers }, (received) => {
+      response.writeHead(received.statusCode ?? 0, received.headers);
+      received.pipe(response);
     });
-    passed.on('error', () => answer.destroy());
+    passed.on('error', () => response.destroy());
     asked.pipe(passed);
   });
   await new Promise<void>((resolve) => proxy.listen(0, resolve));

@@ -108,7 +108,7 @@ describe('query writes nothing:', () => {
     expect(await state()).toEqual(before);
   });
 
-  it('in a rehearsal with all rights', async () => {
+  it('in a dry run with all rights', async () => {
     const before = await state();
     for (const sql of [
       'DELETE FROM kept; DROP TABLE kept CASCADE; SELECT 1',
@@ -208,20 +208,20 @@ describe('limits hold:', () => {
   it('a call ends if its client leaves', async () => {
     const controller = new AbortController();
     const call = { name: 'query', arguments: { sql: 'SELECT pg_sleep(3600)', timeout_ms: 60_000 } };
-    const answer = rpc(service, reader, 'tools/call', call, { signal: controller.signal });
+    const response = rpc(service, reader, 'tools/call', call, { signal: controller.signal });
     await until(() => runningRequests(service) === 1, 30_000);
     controller.abort();
-    await expect(answer).rejects.toThrow();
+    await expect(response).rejects.toThrow();
     await until(() => isIdle(service), 30_000);
   });
 
   it('calls with a revoked token end with 401', async () => {
     const { token, details } = await service.engine.tokens.create(project.id);
     const params = { name: 'query', arguments: { sql: 'SELECT pg_sleep(3600)', timeout_ms: 60_000 } };
-    const answer = post(service, { jsonrpc: '2.0', id: 1, method: 'tools/call', params }, { token });
+    const response = post(service, { jsonrpc: '2.0', id: 1, method: 'tools/call', params }, { token });
     await until(() => runningRequests(service) === 1, 30_000);
     await service.engine.tokens.revoke(details.id, { now: true });
-    failure(await answer, 401, 'unauthorized');
+    failure(await response, 401, 'unauthorized');
   });
 
   it('a busy project gets 503, and others are served', async () => {

@@ -7,7 +7,7 @@ import { Client as OldClient } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport as OldTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { entriesOf } from '../support/audit.js';
-import { ACCEPT, connectMcp, opened, post, rpc, tool, toolAnswer } from '../support/mcp.js';
+import { ACCEPT, connectMcp, opened, post, rpc, tool, toolResponse } from '../support/mcp.js';
 import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
 
 let service: TestService;
@@ -53,10 +53,12 @@ describe('works:', () => {
     const { tools } = await client.listTools();
     expect(tools.map(({ name }) => name)).toContain('query');
 
-    const list = toolAnswer(await client.callTool({ name: 'list_tables' }));
-    const described = toolAnswer(await client.callTool({ name: 'describe_table', arguments: { table: 'customers' } }));
+    const list = toolResponse(await client.callTool({ name: 'list_tables' }));
+    const described = toolResponse(
+      await client.callTool({ name: 'describe_table', arguments: { table: 'customers' } }),
+    );
     const sql = 'SELECT email, age FROM customers WHERE age > $1 ORDER BY age';
-    const rows = toolAnswer(await client.callTool({ name: 'query', arguments: { sql, params: [40] } }));
+    const rows = toolResponse(await client.callTool({ name: 'query', arguments: { sql, params: [40] } }));
     for (const { text, structured } of [list, described, rows]) expect(opened(text)).toEqual(structured);
     expect(list.structured?.data).toEqual({
       tables: [
@@ -95,7 +97,7 @@ describe('works:', () => {
     const { tools } = await client.listTools();
     expect(tools.map(({ name }) => name)).toContain('query');
     const sql = 'SELECT count(*) AS n FROM customers';
-    const { structured } = toolAnswer(await client.callTool({ name: 'query', arguments: { sql } }));
+    const { structured } = toolResponse(await client.callTool({ name: 'query', arguments: { sql } }));
     expect(structured?.data.rows).toEqual([{ n: 2 }]);
     await client.close();
   });
@@ -135,7 +137,7 @@ describe('works:', () => {
     ]);
   });
 
-  it('a rehearsal says what a write would do, and stores nothing', async () => {
+  it('a dry run says what a write would do, and stores nothing', async () => {
     const before = await project.rows('SELECT * FROM customers ORDER BY email');
     const sql = await tool(service, project.token, 'rehearse_sql', { sql: 'DELETE FROM customers WHERE age > 40' });
     expect(sql.structured?.data).toMatchObject({
@@ -250,9 +252,9 @@ describe('truncates, and says so:', () => {
 describe('refuses:', () => {
   it('other methods, batches, and invalid messages', async () => {
     for (const method of ['GET', 'DELETE', 'PUT']) {
-      const answer = await service.call(method, '/mcp', { token: project.token, headers: ACCEPT });
-      failure(answer, 405, 'method_not_allowed');
-      expect(answer.headers.get('allow')).toBe('POST');
+      const response = await service.call(method, '/mcp', { token: project.token, headers: ACCEPT });
+      failure(response, 405, 'method_not_allowed');
+      expect(response.headers.get('allow')).toBe('POST');
     }
     const ping = { jsonrpc: '2.0', id: 1, method: 'ping' };
     failure(await post(service, [ping, ping], { token: project.token }), 400, 'invalid_request');
@@ -266,7 +268,7 @@ describe('refuses:', () => {
     failure(await post(service, large, { token: project.token }), 413, 'payload_too_large');
   });
 
-  it('a client that accepts no answer of the protocol, or uses an unknown revision', async () => {
+  it('a client that accepts no response of the protocol, or uses an unknown revision', async () => {
     const ping = { jsonrpc: '2.0', id: 1, method: 'ping' };
     const { token } = project;
     expect(await post(service, ping, { token, headers: { accept: 'application/json' } })).toMatchObject({
@@ -316,8 +318,8 @@ describe('refuses:', () => {
     const { error } = await rpc(service, project.token, 'tools/call', params);
     expect(error).toMatchObject({ code: -32602 });
     const reader = await shop.tokenWith('sql:read', 'sql:write', 'schema:write');
-    const answer = await post(writing, { jsonrpc: '2.0', id: 1, method: 'tools/call', params }, { token: reader });
-    failure(answer, 403, 'insufficient_scope');
+    const response = await post(writing, { jsonrpc: '2.0', id: 1, method: 'tools/call', params }, { token: reader });
+    failure(response, 403, 'insufficient_scope');
     expect(await project.rows('SELECT count(*) FROM customers')).toEqual([{ count: 2 }]);
   });
 
@@ -326,9 +328,9 @@ describe('refuses:', () => {
     const { token } = await slow.project();
     const ping = { jsonrpc: '2.0', id: 1, method: 'ping' };
     expect((await post(slow, ping, { token })).status).toBe(200);
-    const answer = await post(slow, ping, { token });
-    failure(answer, 429, 'rate_limited');
-    expect(Number(answer.headers.get('retry-after'))).toBeGreaterThan(0);
+    const response = await post(slow, ping, { token });
+    failure(response, 429, 'rate_limited');
+    expect(Number(response.headers.get('retry-after'))).toBeGreaterThan(0);
     await slow.close();
   });
 

@@ -47,7 +47,7 @@ describe('works', () => {
     (await next).release();
   });
 
-  it('counts an answer until it is read, even if it exceeds the budget', async () => {
+  it('counts a response until it is read, even if it exceeds the budget', async () => {
     const budget = newBudget();
     const reservation = await reserve(budget, 'a', 100);
     reservation.resize(5 * LARGE);

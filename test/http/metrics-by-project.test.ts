@@ -43,7 +43,7 @@ describe('metrics by project', () => {
       'requests_total{project="shop",code="invalid_value"} 1',
       ...idle('shop'),
     ];
-    // A request is counted, and its place given back, behind its answer.
+    // A request is counted, and its place given back, behind its response.
     await eventually('all are counted', async () => same(await lines('shop'), expected));
   });
 

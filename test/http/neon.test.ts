@@ -2,14 +2,14 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { LIMITS } from '../../src/contract/limits.js';
 import { auditRows } from '../support/audit.js';
-import { rawAnswer } from '../support/raw.js';
-import { checkAnswer } from '../support/routes.js';
+import { rawResponse } from '../support/raw.js';
+import { checkResponse } from '../support/routes.js';
 import {
   failure,
   isIdle,
   runningRequests,
   startTestService,
-  type TestAnswer,
+  type TestResponse,
   type TestProject,
   type TestService,
 } from '../support/service.js';
@@ -36,19 +36,19 @@ const AS_DRIVER = {
 };
 
 /** As the driver, but for the headers that are given. */
-const send = (body: unknown, headers: Record<string, string> = {}, on = service): Promise<TestAnswer> =>
+const send = (body: unknown, headers: Record<string, string> = {}, on = service): Promise<TestResponse> =>
   on.call('POST', '/sql', { body, headers: { 'neon-connection-string': url(), ...AS_DRIVER, ...headers } });
 
 const query = (text: string, headers: Record<string, string> = {}) => send({ query: text }, headers);
 const batch = (texts: readonly string[], headers: Record<string, string> = {}) =>
   send({ queries: texts.map((text) => ({ query: text })) }, headers);
 
-const rows = ({ body }: TestAnswer): unknown => body.rows;
+const rows = ({ body }: TestResponse): unknown => body.rows;
 
 /** What Postgres says of a query: 400 with its SQLSTATE. */
-function refusedByPostgres(answer: TestAnswer, sqlstate: string): void {
-  checkAnswer(answer);
-  expect({ status: answer.status, ...answer.body }).toMatchObject({ status: 400, success: false, code: sqlstate });
+function refusedByPostgres(response: TestResponse, sqlstate: string): void {
+  checkResponse(response);
+  expect({ status: response.status, ...response.body }).toMatchObject({ status: 400, success: false, code: sqlstate });
 }
 
 beforeEach(() => project.rows('DROP TABLE IF EXISTS t; CREATE TABLE t (n int)'));
@@ -57,23 +57,23 @@ const content = () => project.rows('SELECT n FROM t ORDER BY n');
 describe('works', () => {
   it("without the driver's headers like free SQL, with rows as objects and values as JSON", async () => {
     const { token } = project;
-    const answer = await service.call('POST', '/sql', {
+    const response = await service.call('POST', '/sql', {
       token,
       body: { query: 'SELECT $1::int AS n, true AS b, NULL AS x', params: [7] },
     });
-    checkAnswer(answer);
-    expect(answer.body).toMatchObject({ command: 'SELECT', rowCount: 1, rowAsArray: false });
-    expect(rows(answer)).toEqual([{ n: 7, b: true, x: null }]);
+    checkResponse(response);
+    expect(response.body).toMatchObject({ command: 'SELECT', rowCount: 1, rowAsArray: false });
+    expect(rows(response)).toEqual([{ n: 7, b: true, x: null }]);
     const reader = await project.tokenWith('sql:read');
     const asReader = { token: reader, body: { query: 'SHOW transaction_read_only' } };
     expect(rows(await service.call('POST', '/sql', asReader))).toEqual([{ transaction_read_only: 'on' }]);
   });
 
   it("with Postgres's own text of every value, or null", async () => {
-    const answer =
+    const response =
       await query(`SELECT 1, 1.50, 'NaN'::float8, true, '{"a": 1}'::json, ARRAY[1, NULL], '\\x00'::bytea, NULL,
       '2026-01-31 10:30+00'::timestamptz, 'é"\\'::text`);
-    expect(rows(answer)).toEqual([
+    expect(rows(response)).toEqual([
       ['1', '1.50', 'NaN', 't', '{"a": 1}', '{1,NULL}', '\\x00', null, '2026-01-31 10:30:00+00', 'é"\\'],
     ]);
   });
@@ -81,10 +81,10 @@ describe('works', () => {
   it('with numbers, booleans, arrays and objects as parameters', async () => {
     const params = [12345678901234567890n.toString(), true, [1, null], { a: [1] }, 'x', null];
     const text = `SELECT $1::numeric, $2::bool, $3::int[], $4::jsonb, $5::text, $6::int`;
-    const answer = await send(
+    const response = await send(
       JSON.stringify({ query: text, params }).replace('"12345678901234567890"', '12345678901234567890'),
     );
-    expect(rows(answer)).toEqual([['12345678901234567890', 't', '{1,NULL}', '{"a": [1]}', 'x', null]]);
+    expect(rows(response)).toEqual([['12345678901234567890', 't', '{1,NULL}', '{"a": [1]}', 'x', null]]);
   });
 
   it('with the token of the Authorization header rather than the password', async () => {
@@ -144,9 +144,9 @@ describe('refuses', () => {
       /^body\.queries\.1\.query contains U\+0000/,
     ],
   ])('%s', async (_what, body, message) => {
-    const answer = await send(body);
-    checkAnswer(answer);
-    expect(failure(answer, 400, 'invalid_request').message).toMatch(message);
+    const response = await send(body);
+    checkResponse(response);
+    expect(failure(response, 400, 'invalid_request').message).toMatch(message);
   });
 
   it('a duplicate key in a query, and a query of more than 1 MiB', async () => {
@@ -199,11 +199,11 @@ describe('refuses', () => {
     ['postgresql://writer:TOKEN@db.example/shop%00', 400],
     ['postgresql://writer:TOKEN@db.example/shop, postgresql://writer:TOKEN@db.example/shop', 400],
   ])('the connection string %s', async (text, status) => {
-    const answer = await query('SELECT 1', { 'neon-connection-string': text.replaceAll('TOKEN', project.token) });
-    checkAnswer(answer);
-    failure(answer, status, status === 401 ? 'unauthorized' : 'invalid_request');
-    expect(answer.body.code).toBe(status === 401 ? '28P01' : '08P01');
-    expect(answer.text).not.toContain(project.token);
+    const response = await query('SELECT 1', { 'neon-connection-string': text.replaceAll('TOKEN', project.token) });
+    checkResponse(response);
+    failure(response, status, status === 401 ? 'unauthorized' : 'invalid_request');
+    expect(response.body.code).toBe(status === 401 ? '28P01' : '08P01');
+    expect(response.text).not.toContain(project.token);
   });
 
   it('an invalid Authorization header next to a valid password', async () => {
@@ -221,7 +221,7 @@ describe('refuses', () => {
     const body = '{"query":"SELECT 1"}';
     const head = `POST /sql HTTP/1.1\r\nHost: x\r\n${line}${line}Content-Type: text/plain\r\nConnection: close\r\n`;
     failure(
-      await rawAnswer(service.url, `${head}Content-Length: ${body.length}\r\n\r\n${body}`),
+      await rawResponse(service.url, `${head}Content-Length: ${body.length}\r\n\r\n${body}`),
       400,
       'invalid_request',
     );
@@ -246,9 +246,9 @@ describe('refuses', () => {
 
 describe('protects', () => {
   it('the inside of Postgres: no error names a file, a line or a routine of it', async () => {
-    const answer = await query('SELECT 1 / 0');
-    refusedByPostgres(answer, '22012');
-    for (const field of ['file', 'line', 'routine', 'source']) expect(answer.body).not.toHaveProperty(field);
+    const response = await query('SELECT 1 / 0');
+    refusedByPostgres(response, '22012');
+    for (const field of ['file', 'line', 'routine', 'source']) expect(response.body).not.toHaveProperty(field);
   });
 
   it('a project from the tokens of others', async () => {
@@ -329,8 +329,8 @@ describe('protects', () => {
 
   it('memory: results beyond the limit are refused, and what they did is rolled back', async () => {
     const big = `SELECT repeat('x', 1000000) FROM generate_series(1, 20)`;
-    const answer = await query(big);
-    failure(answer, 400, 'result_too_large');
+    const response = await query(big);
+    failure(response, 400, 'result_too_large');
     const half = `SELECT repeat('x', 1000000) FROM generate_series(1, 9)`;
     expect((await query(half)).status).toBe(200);
     failure(await batch(['INSERT INTO t VALUES (1)', half, half]), 400, 'result_too_large');
@@ -345,8 +345,8 @@ describe('protects', () => {
   });
 
   it('the encoding of responses', async () => {
-    const answer = await query(`SELECT set_config('client_encoding', 'LATIN1', false), 'é'`);
-    expect([answer.status, answer.body.error]).toEqual([400, 'statement_not_allowed']);
+    const response = await query(`SELECT set_config('client_encoding', 'LATIN1', false), 'é'`);
+    expect([response.status, response.body.error]).toEqual([400, 'statement_not_allowed']);
   });
 
   it('the slot in Postgres: if the client leaves, the query ends', async () => {

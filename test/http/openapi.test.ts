@@ -10,7 +10,7 @@ import { ALL_ROUTES, pathOf, titled } from '../support/routes.js';
 import {
   type Call,
   startTestService,
-  type TestAnswer,
+  type TestResponse,
   type TestProject,
   type TestService,
 } from '../support/service.js';
@@ -192,7 +192,7 @@ describe.each(titled(ALL_ROUTES))('%s', (_title, route) => {
     }
   });
 
-  it('has examples of its body and its answer that match their schemas', () => {
+  it('has examples of its body and its response that match their schemas', () => {
     const { requestBody, responses } = operationOf(route);
     expect(requestBody !== undefined).toBe(route.body !== undefined);
     if (requestBody !== undefined) {
@@ -240,15 +240,15 @@ const IN_PROJECTS: ErrorCode[] = ['cdp_inactive', 'overloaded', 'rate_limited', 
 const WITH_BODY: ErrorCode[] = ['invalid_json', 'payload_too_large', 'unsupported_media_type'];
 
 describe('the examples', () => {
-  /** Calls the route, as the document tells, and holds the answer against its schema. */
-  async function run(id: string, names: Record<string, string>, call: Call): Promise<TestAnswer> {
+  /** Calls the route, as the document tells, and holds the response against its schema. */
+  async function run(id: string, names: Record<string, string>, call: Call): Promise<TestResponse> {
     const route = ALL_ROUTES.find(({ operationId }) => operationId === id) as Route;
     const { requestBody, responses } = operationOf(route);
     const body = requestBody?.content['application/json']?.example;
-    const answer = await service.call(route.method, pathOf(route, names) + (names.query ?? ''), { body, ...call });
-    if (answer.status !== route.success.status) throw new Error(`${id}: ${answer.text}`);
-    fits(responses[answer.status]?.content['application/json']?.schema ?? {}, answer.body);
-    return answer;
+    const response = await service.call(route.method, pathOf(route, names) + (names.query ?? ''), { body, ...call });
+    if (response.status !== route.success.status) throw new Error(`${id}: ${response.text}`);
+    fits(responses[response.status]?.content['application/json']?.schema ?? {}, response.body);
+    return response;
   }
   const example = (id: string): unknown => {
     const route = ALL_ROUTES.find(({ operationId }) => operationId === id) as Route;
@@ -270,12 +270,12 @@ describe('the examples', () => {
     const { indexes, ...listed } = table.body.table as { indexes: unknown };
     expect((schema.body.tables as unknown[])[0]).toEqual(listed);
     expect(indexes).toMatchObject([{ name: 'customers_pkey', columns: ['id'] }]);
-    for (const [answer, id] of [
+    for (const [response, id] of [
       [schema, 'readSchema'],
       [table, 'readTable'],
     ] as const) {
-      expect(answer.body.message).toBe((example(id) as Json).message);
-      expect(Object.keys(answer.body)).toEqual(Object.keys(example(id) as Json));
+      expect(response.body.message).toBe((example(id) as Json).message);
+      expect(Object.keys(response.body)).toEqual(Object.keys(example(id) as Json));
     }
     const shown = (example('readSchema') as { tables: unknown[]; message: string }).tables.length;
     expect((example('readSchema') as Json).message).toBe(`${shown} ${shown === 1 ? 'table' : 'tables'}`);
@@ -474,10 +474,10 @@ describe('the errors', () => {
     const route = ALL_ROUTES.find((candidate) => candidate.operationId === operationId) as Route;
     await project.rows('DROP TABLE IF EXISTS t CASCADE; DROP FUNCTION IF EXISTS trap CASCADE');
     if (stage !== undefined) await project.rows(stage);
-    const answer = await project.call(route.method, path, { body });
-    expect(answer.body).toMatchObject({ error: code, status: answer.status });
+    const response = await project.call(route.method, path, { body });
+    expect(response.body).toMatchObject({ error: code, status: response.status });
     expect(codesOf(operationOf(route))).toContain(code);
-    fits(document.components.schemas.ErrorBody ?? {}, answer.body);
+    fits(document.components.schemas.ErrorBody ?? {}, response.body);
   });
 
   it.each(ALL_ROUTES.filter(({ url }) => url.includes(':project')).map((route) => [route.operationId, route] as const))(

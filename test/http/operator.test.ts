@@ -8,7 +8,7 @@ import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { httpServer } from '../../src/http/server.js';
 import { startService } from '../../src/service.js';
-import { rawAnswer } from '../support/raw.js';
+import { rawResponse } from '../support/raw.js';
 import { startThrowaway } from '../support/throwaway-postgres.js';
 import { call, failure, onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
 
@@ -36,9 +36,9 @@ describe('a service with its database', () => {
 
   it('is alive and ready, and says so to anyone', async () => {
     for (const path of ['/healthz', '/readyz']) {
-      const answer = await service.call('GET', path);
-      expect(answer.status).toBe(200);
-      expect(answer.body).toMatchObject({ success: true });
+      const response = await service.call('GET', path);
+      expect(response.status).toBe(200);
+      expect(response.body).toMatchObject({ success: true });
       expect((await service.call('HEAD', path)).status).toBe(200);
     }
   });
@@ -133,7 +133,7 @@ describe('a service with its database', () => {
     expect(metric(text, 'cdp_inserted_rows_total')).toBe(2);
     expect(metric(text, 'cdp_postgres_up')).toBe(1);
     expect(metric(text, 'cdp_commit_duration_seconds', '{server="default"}')).toBeGreaterThan(0);
-    // The place of the last request is given back behind its answer.
+    // The place of the last request is given back behind its response.
     const idle = async () =>
       metric((await service.call('GET', '/metrics')).text, 'cdp_requests_running{class="sql"}') === 0;
     expect(await eventually(idle, 2_000)).toBe(true);
@@ -185,9 +185,9 @@ describe('a service with its database', () => {
     const port = 20_000 + (randomBytes(2).readUInt16BE() % 20_000);
     const apart = await startService({ ...service.config, metricsPort: port }, pino({ level: 'silent' }));
     try {
-      const answer = await call(`http://127.0.0.1:${port}`, 'GET', '/metrics');
-      expect(answer.status).toBe(200);
-      expect(metric(answer.text, 'cdp_postgres_up')).toBe(1);
+      const response = await call(`http://127.0.0.1:${port}`, 'GET', '/metrics');
+      expect(response.status).toBe(200);
+      expect(metric(response.text, 'cdp_postgres_up')).toBe(1);
       failure(await call(apart.url, 'GET', '/metrics'), 401, 'unauthorized');
       expect((await call(apart.url, 'GET', '/metrics', { token: admin })).status).toBe(200);
     } finally {
@@ -204,15 +204,15 @@ describe('a service with its database', () => {
         expect((await ask('HEAD', path)).status).toBe(200);
         expect((await ask('GET', `${path}?a=b`)).status).toBe(200);
         for (const method of ['POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS']) {
-          const answer = await ask(method, path);
-          failure(answer, 405, 'method_not_allowed');
-          expect(answer.headers.get('allow')).toBe('GET, HEAD');
+          const response = await ask(method, path);
+          failure(response, 405, 'method_not_allowed');
+          expect(response.headers.get('allow')).toBe('GET, HEAD');
         }
       }
       for (const path of ['/', '/api/cdp/schema', '/readyz', '/docs', '/metrics/', '/Metrics']) {
         for (const method of ['GET', 'POST']) failure(await ask(method, path), 404, 'not_found');
       }
-      const broken = await rawAnswer(`http://127.0.0.1:${port}`, 'nonsense\r\n\r\n');
+      const broken = await rawResponse(`http://127.0.0.1:${port}`, 'nonsense\r\n\r\n');
       failure(broken, 400, 'invalid_request');
     } finally {
       await apart.close();
@@ -259,7 +259,7 @@ describe('the log', () => {
     await send('POST', '/api/cdp/sql', '{"hidden_value', { authorization: `Bearer ${token}hidden` });
     await send('GET', '/healthz');
     requests++;
-    await rawAnswer(url, 'GET /api/cdp/schema/table/%zzhidden HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n');
+    await rawResponse(url, 'GET /api/cdp/schema/table/%zzhidden HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n');
     await logged.close();
     text = written.join('');
     lines = written.map((line) => JSON.parse(line) as Record<string, unknown>);
@@ -347,9 +347,9 @@ describe('a service whose database becomes unavailable', () => {
       expect(metric(text, 'cdp_postgres_up')).toBe(0);
       for (const token of [project.token, fresh]) {
         for (const path of ['/api/cdp/schema', '/api/cdp/schema/table/kept']) {
-          const answer = await project.call('GET', path, { token });
-          const error = failure(answer, 503, 'database_unavailable');
-          expect(Number(answer.headers.get('retry-after'))).toBeGreaterThan(0);
+          const response = await project.call('GET', path, { token });
+          const error = failure(response, 503, 'database_unavailable');
+          expect(Number(response.headers.get('retry-after'))).toBeGreaterThan(0);
           expect(JSON.stringify(error)).not.toMatch(/ECONN|ENOENT|PGSQL|\/tmp/);
         }
       }

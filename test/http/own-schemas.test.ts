@@ -73,8 +73,8 @@ describe.each(TENANCIES)('on $where', ({ start }) => {
     it('for an extension that exists: several requests at once find it', async () => {
       await fresh();
       const install = () => sql('CREATE EXTENSION IF NOT EXISTS pg_trgm');
-      const answers = await Promise.all(Array.from({ length: 6 }, install));
-      expect(answers.map(({ status }) => status)).toEqual([200, 200, 200, 200, 200, 200]);
+      const responses = await Promise.all(Array.from({ length: 6 }, install));
+      expect(responses.map(({ status }) => status)).toEqual([200, 200, 200, 200, 200, 200]);
       expect(await mayCreate()).toEqual({ may: true });
       await project.rows('CREATE SCHEMA still');
     });

@@ -7,7 +7,7 @@ import type { Socket } from 'node:net';
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
 import { LIMITS } from '../../src/contract/limits.js';
 import { entriesOf } from '../support/audit.js';
-import { answersIn, connect, exchange } from '../support/raw.js';
+import { responsesIn, connect, exchange } from '../support/raw.js';
 import { isIdle, runningRequests, startTestService, type TestProject, type TestService } from '../support/service.js';
 import { until } from '../support/stream.js';
 
@@ -38,16 +38,16 @@ const post = (path: string, body: unknown, id: string = randomUUID()) => {
 };
 const sleeping = (seconds: number, id?: string) => post('/api/cdp/sql', { sql: `SELECT pg_sleep(${seconds})` }, id);
 
-/** Sends them in one piece; the answer to the first keeps those to the others waiting. */
+/** Sends them in one piece; the response to the first keeps those to the others waiting. */
 async function send(...requests: string[]): Promise<Socket> {
   const socket = await connect(service.url);
   socket.write(requests.join(''));
   return socket;
 }
 
-it('a pipelined CONNECT is refused after the answer to the request before it', async () => {
+it('a pipelined CONNECT is refused after the response to the request before it', async () => {
   const text = await exchange(service.url, sleeping(0.2) + 'CONNECT x:1 HTTP/1.1\r\nHost: x:1\r\n\r\n', 10_000);
-  expect(answersIn(text).map(({ status }) => status)).toEqual([200, 405]);
+  expect(responsesIn(text).map(({ status }) => status)).toEqual([200, 405]);
 });
 
 it('they end however the client leaves, and release the memory reserved for their bodies', async () => {
@@ -59,8 +59,8 @@ it('they end however the client leaves, and release the memory reserved for thei
     else socket.destroy();
     await until(() => isIdle(service), 10_000);
   }
-  const answer = await project.call('POST', '/api/cdp/data/notes', { body: [{ n: 1 }] });
-  expect([answer.status, answer.text]).toEqual([201, answer.text]);
+  const response = await project.call('POST', '/api/cdp/data/notes', { body: [{ n: 1 }] });
+  expect([response.status, response.text]).toEqual([201, response.text]);
 });
 
 it('their statements are canceled', async () => {

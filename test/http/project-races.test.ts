@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { QueryResult, QueryResultRow } from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { embeddedServer } from '../support/postgres.js';
-import { failure, onServer, startTestService, type TestAnswer, type TestService } from '../support/service.js';
+import { failure, onServer, startTestService, type TestResponse, type TestService } from '../support/service.js';
 
 const PROJECTS = '/api/cdp/admin/projects';
 
@@ -15,7 +15,7 @@ beforeAll(async () => {
 });
 afterAll(() => service.close());
 
-const send = (method: string, path: string, body?: unknown): Promise<TestAnswer> =>
+const send = (method: string, path: string, body?: unknown): Promise<TestResponse> =>
   service.call(method, PROJECTS + path, { token: admin, body });
 
 const inControl = <Row extends QueryResultRow>(text: string): Promise<QueryResult<Row>> =>
@@ -39,11 +39,11 @@ describe('eight projects at once', () => {
 });
 
 describe('a project that is deleted while it is being created', () => {
-  it('is created and then deleted: both answers are true', async () => {
+  it('is created and then deleted: both responses are true', async () => {
     for (let i = 0; i < 3; i++) {
       const name = `brief-${i}`;
       const creating = send('POST', '', { name });
-      let deleting: TestAnswer;
+      let deleting: TestResponse;
       do deleting = await send('DELETE', `/${name}?confirm=${name}`);
       while (deleting.status === 404);
       const created = await creating;
@@ -107,10 +107,10 @@ describe('a cached token', () => {
     expect((await project.call(method, path, { body })).status).toBeLessThan(300);
     const { placement } = await service.engine.projects.get(project.name);
     await service.engine.deleteProject(project.name);
-    const answer = await project.call(method, path, { body });
-    failure(answer, 401, 'unauthorized');
+    const response = await project.call(method, path, { body });
+    failure(response, 401, 'unauthorized');
     for (const inner of Object.values(placement).filter((name) => name !== 'data'))
-      expect(answer.text).not.toContain(inner);
+      expect(response.text).not.toContain(inner);
   });
 
   it('gets 403 while its project is being deleted', async () => {
@@ -119,15 +119,15 @@ describe('a cached token', () => {
     const { placement } = await service.engine.projects.get(project.name);
     await inControl(`UPDATE cdp.projects SET status = 'deleting' WHERE name = '${project.name}'`);
     await onServer(embeddedServer(), (client) => client.query(`DROP DATABASE ${placement.database} WITH (FORCE)`));
-    const answers = await Promise.all(
+    const responses = await Promise.all(
       Array.from({ length: 3 }, () => project.call('POST', '/api/cdp/sql', { body: { sql: 'SELECT 1' } })),
     );
-    for (const answer of answers) failure(answer, 403, 'cdp_inactive');
+    for (const response of responses) failure(response, 403, 'cdp_inactive');
   });
 });
 
 describe('if the control database is broken', () => {
-  it("every answer is 503, and reveals nothing of the service's own tables", async () => {
+  it("every response is 503, and reveals nothing of the service's own tables", async () => {
     const project = await service.project();
     expect((await project.call('GET', '/api/cdp/schema')).status).toBe(200);
     await inControl(
@@ -135,22 +135,22 @@ describe('if the control database is broken', () => {
     );
     try {
       await sleep(800);
-      for (const answer of [
+      for (const response of [
         await project.call('GET', '/api/cdp/schema'),
         await project.call('POST', '/api/cdp/sql', { body: { sql: 'SELECT 1' } }),
         await send('GET', ''),
         await send('POST', '', { name: 'unlucky' }),
       ]) {
-        const body = failure(answer, 503, 'database_unavailable');
+        const body = failure(response, 503, 'database_unavailable');
         expect(body.postgres).toBe(undefined);
-        expect(answer.text).not.toMatch(/cdp\.|relation|tokens/);
+        expect(response.text).not.toMatch(/cdp\.|relation|tokens/);
       }
     } finally {
       await inControl(
         'ALTER TABLE cdp.tokens_away RENAME TO tokens; ALTER TABLE cdp.projects_away RENAME TO projects; ALTER TABLE cdp.instance_away RENAME TO instance',
       );
     }
-    // It was no answer about the token, so it is not remembered.
+    // It was no response about the token, so it is not remembered.
     expect((await project.call('GET', '/api/cdp/schema')).status).toBe(200);
   });
 });

@@ -42,9 +42,9 @@ describe.each(testServers())('on Postgres $major', (server) => {
     it('keeps records with keys that jsonb does not accept: U+0000, a lone surrogate, a pair where a long key is cut', async () => {
       const long = `${'k'.repeat(62)}😀 and more`;
       const body = `[{"email":"a"},{"\\u0000x":1},{"\\ud800":1},${JSON.stringify({ [long]: 1 })}]`;
-      const answer = await insert(body);
-      expect([answer.status, answer.text]).toEqual([201, answer.text]);
-      expect(answer.body).toMatchObject({ inserted_rows: 1, quarantined_rows: 3 });
+      const response = await insert(body);
+      expect([response.status, response.text]).toEqual([201, response.text]);
+      expect(response.body).toMatchObject({ inserted_rows: 1, quarantined_rows: 3 });
       const kept = await list();
       expect(kept.map(({ record }) => record)).toEqual(['{"\\u0000x":1}', '{"\\ud800":1}', `{"${long}":1}`]);
       expect(kept.map(({ errors }) => errors[0]?.column)).toEqual(['\\u0000x', '\\ud800', `${'k'.repeat(62)}…`]);
@@ -53,18 +53,18 @@ describe.each(testServers())('on Postgres $major', (server) => {
     it('replays as many records at a time as fit if it sets a large value', async () => {
       await insert(Array.from({ length: 60 }, (_, i) => ({ email: `${i}`, age: 'x' })));
       const set = { age: 1, note: 'n'.repeat(9 * 1024 * 1024) };
-      const answer = await replay({ table: 'people', set });
-      expect([answer.status, answer.body.inserted_rows]).toEqual([200, 1]);
-      expect(answer.body.next).toEqual(expect.any(String));
+      const response = await replay({ table: 'people', set });
+      expect([response.status, response.body.inserted_rows]).toEqual([200, 1]);
+      expect(response.body.next).toEqual(expect.any(String));
       expect(await list()).toHaveLength(59);
     });
 
     it('replays with objects and arrays, and keeps the digits of numbers', async () => {
       await insert([{ email: 'a', age: 'x' }]);
-      const answer = await replay(
+      const response = await replay(
         `{"table":"people","set":{"age":9007199254740993,"note":{"list":[1.50, {"a":null}]}}}`,
       );
-      expect(answer.body).toMatchObject({ inserted_rows: 1 });
+      expect(response.body).toMatchObject({ inserted_rows: 1 });
       expect(await rows('age::text, note::text')).toEqual([
         { age: '9007199254740993', note: '{"list": [1.50, {"a": null}]}' },
       ]);
@@ -149,8 +149,8 @@ describe.each(testServers())('on Postgres $major', (server) => {
          INSERT INTO counted VALUES (77)`,
       );
       const body = Array.from({ length: 250 }, (_, k) => ({ k }));
-      const answer = await project.call('POST', '/api/cdp/data/counted?on_error=quarantine', { body });
-      expect(answer.body).toMatchObject({ inserted_rows: 249, quarantined_rows: 1 });
+      const response = await project.call('POST', '/api/cdp/data/counted?on_error=quarantine', { body });
+      expect(response.body).toMatchObject({ inserted_rows: 249, quarantined_rows: 1 });
       const [statements] = await project.rows('SELECT last_value AS n FROM statements');
       expect(Number(statements?.n)).toBeLessThan(40);
     });

@@ -38,11 +38,11 @@ describe.each(testServers())('on Postgres $major', (server) => {
   describe('works', () => {
     it('stores the good records and keeps the others as they were sent, with all their errors', async () => {
       const body = `[{"email":"a","age":1},{"email":"b", "age":"x", "nme":1.50}, 7, {"email":"c","email":"d"},{"email":"e","age":200},{"email":"f"}]`;
-      const answer = await insert(body, '', { 'idempotency-key': 'k1' });
-      expect(answer.status).toBe(201);
-      expect(answer.body).toMatchObject({ inserted_rows: 2, quarantined_rows: 4, error_count: 5 });
-      expect(answer.body.message).toBe('2 records inserted, 4 quarantined');
-      expect((answer.body.errors as { record: number }[]).map(({ record }) => record)).toEqual([1, 1, 2, 3, 4]);
+      const response = await insert(body, '', { 'idempotency-key': 'k1' });
+      expect(response.status).toBe(201);
+      expect(response.body).toMatchObject({ inserted_rows: 2, quarantined_rows: 4, error_count: 5 });
+      expect(response.body.message).toBe('2 records inserted, 4 quarantined');
+      expect((response.body.errors as { record: number }[]).map(({ record }) => record)).toEqual([1, 1, 2, 3, 4]);
       expect(await people()).toEqual([
         { email: 'a', age: 1 },
         { email: 'f', age: null },
@@ -121,9 +121,9 @@ describe.each(testServers())('on Postgres $major', (server) => {
         { emial: 'b', age: 'x' },
         { emial: 'c', age: 'y' },
       ]);
-      const answers = await Promise.all([1, 2, 3].map(() => replay({ rename: { emial: 'email' } })));
-      expect(answers.map(({ status }) => status)).toEqual([200, 200, 200]);
-      expect(answers.reduce((sum, { body }) => sum + Number(body.inserted_rows), 0)).toBe(1);
+      const responses = await Promise.all([1, 2, 3].map(() => replay({ rename: { emial: 'email' } })));
+      expect(responses.map(({ status }) => status)).toEqual([200, 200, 200]);
+      expect(responses.reduce((sum, { body }) => sum + Number(body.inserted_rows), 0)).toBe(1);
       const [b, c] = await list();
       expect([b, c]).toMatchObject([{ record: expect.stringContaining('"b"') as string }, { errors: { length: 2 } }]);
       const fixed = await replay({ id: b?.id, rename: { emial: 'email' }, set: { age: 5 } });
@@ -234,8 +234,8 @@ describe.each(testServers())('on Postgres $major', (server) => {
 
     it('records from changes by a reader', async () => {
       const sql = "INSERT INTO _cdp.quarantine (table_name, record, errors) VALUES ('people', '{}', '[]')";
-      const answer = await project.call('POST', '/api/cdp/sql', { body: { sql, read_only: true } });
-      failure(answer, 403, 'permission_denied');
+      const response = await project.call('POST', '/api/cdp/sql', { body: { sql, read_only: true } });
+      failure(response, 403, 'permission_denied');
     });
   });
 });

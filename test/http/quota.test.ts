@@ -10,7 +10,7 @@ import {
   call,
   failure,
   startTestService,
-  type TestAnswer,
+  type TestResponse,
   type TestProject,
   type TestService,
 } from '../support/service.js';
@@ -21,10 +21,10 @@ import { NDJSON, until } from '../support/stream.js';
 const QUOTA = 16 * 1024 * 1024;
 const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
-const sql = (project: TestProject, text: string, more: object = {}): Promise<TestAnswer> =>
+const sql = (project: TestProject, text: string, more: object = {}): Promise<TestResponse> =>
   project.call('POST', '/api/cdp/sql', { body: { sql: text, ...more } });
 
-const insert = (project: TestProject, headers: Record<string, string> = {}): Promise<TestAnswer> =>
+const insert = (project: TestProject, headers: Record<string, string> = {}): Promise<TestResponse> =>
   project.call('POST', '/api/cdp/data/notes', { body: [{ text: 'one more' }], headers });
 
 describe.each(testServers().map((server) => [server.major, server] as const))('on Postgres %i', (_major, server) => {
@@ -91,11 +91,11 @@ describe.each(testServers().map((server) => [server.major, server] as const))('o
     });
 
     it('a stream to its end', async () => {
-      const answer = await project.call('POST', '/api/cdp/sql', {
+      const response = await project.call('POST', '/api/cdp/sql', {
         body: { sql: 'SELECT text FROM ballast' },
         headers: { accept: NDJSON },
       });
-      expect(answer.text.trimEnd().split('\n').at(-1)).toBe('{"done":true,"row_count":20000}');
+      expect(response.text.trimEnd().split('\n').at(-1)).toBe('{"done":true,"row_count":20000}');
     });
 
     it('renaming and commenting, which need hardly any space', async () => {
@@ -254,11 +254,11 @@ describe.each(testServers().map((server) => [server.major, server] as const))('o
 
     it('a write in a stream', async () => {
       const before = await state();
-      const answer = await project.call('POST', '/api/cdp/sql', {
+      const response = await project.call('POST', '/api/cdp/sql', {
         body: { sql: "INSERT INTO notes (text) VALUES ('a') RETURNING text" },
         headers: { accept: NDJSON },
       });
-      failure(answer, 403, 'quota_exceeded');
+      failure(response, 403, 'quota_exceeded');
       expect(await state()).toEqual(before);
     });
 
@@ -344,12 +344,12 @@ describe.each(testServers().map((server) => [server.major, server] as const))('o
 
     it('the disk from a stream of inserted rows', async () => {
       const endless = `INSERT INTO notes (text) SELECT repeat('x', 1000) FROM (SELECT generate_series(1, 1000000000)) AS g RETURNING 1`;
-      const answer = await project.call('POST', '/api/cdp/sql', {
+      const response = await project.call('POST', '/api/cdp/sql', {
         body: { sql: endless },
         headers: { accept: NDJSON },
       });
       // Postgres gives the rows of an INSERT … RETURNING out when all are there, so that none had gone out.
-      failure(answer, 403, 'quota_exceeded');
+      failure(response, 403, 'quota_exceeded');
       expect(await project.rows('SELECT count(*) AS n FROM notes')).toEqual([{ n: 1 }]);
     });
 
@@ -361,12 +361,12 @@ describe.each(testServers().map((server) => [server.major, server] as const))('o
       await isSeenOverQuota();
       failure(await insert(project), 403, 'quota_exceeded');
       // Each adds some 46 MB; how many get through is bounded, whatever they are.
-      let answer = await sql(project, 'DELETE FROM notes WHERE grows()');
-      for (let i = 0; answer.status === 200; i++) {
+      let response = await sql(project, 'DELETE FROM notes WHERE grows()');
+      for (let i = 0; response.status === 200; i++) {
         expect(i).toBeLessThan(4);
-        answer = await sql(project, 'DELETE FROM notes WHERE grows()');
+        response = await sql(project, 'DELETE FROM notes WHERE grows()');
       }
-      const body = failure(answer, 403, 'quota_exceeded');
+      const body = failure(response, 403, 'quota_exceeded');
       expect(body.message).toMatch(/grown further/);
       expect(await sizeOnDisk()).toBeLessThan(4 * room);
       failure(await sql(project, 'DROP TABLE notes; DELETE FROM ballast'), 403, 'quota_exceeded');
@@ -421,8 +421,8 @@ describe('the quota of a project', () => {
   };
 
   const shown = async (name: string) => {
-    const answer = await service.call('GET', '/api/cdp/admin/projects', { token: admin });
-    return (answer.body.projects as { name: string; quota: string; size_bytes: number }[]).find(
+    const response = await service.call('GET', '/api/cdp/admin/projects', { token: admin });
+    return (response.body.projects as { name: string; quota: string; size_bytes: number }[]).find(
       (project) => project.name === name,
     );
   };
@@ -437,8 +437,8 @@ describe('the quota of a project', () => {
       ['none', 201],
       ['20mb', 403],
     ] as const) {
-      const answer = await setQuota(project.name, quota);
-      expect(answer.body).toMatchObject({ success: true, message: 'quota set', project: { name: project.name } });
+      const response = await setQuota(project.name, quota);
+      expect(response.body).toMatchObject({ success: true, message: 'quota set', project: { name: project.name } });
       await sleep(1_000);
       expect((await insert(project)).status).toBe(status);
     }
@@ -466,13 +466,13 @@ describe('the quota of a project', () => {
     await project.table('numbers', { n: 'INTEGER' });
     const batch = () => Array.from({ length: 250 }, () => ({ n: randomBytes(10_000).toString('base64') }));
     const path = '/api/cdp/data/numbers?on_error=quarantine';
-    let answer = await project.call('POST', path, { body: batch() });
-    expect(answer.body).toMatchObject({ inserted_rows: 0, quarantined_rows: 250 });
+    let response = await project.call('POST', path, { body: batch() });
+    expect(response.body).toMatchObject({ inserted_rows: 0, quarantined_rows: 250 });
     await until(async () => {
-      answer = await project.call('POST', path, { body: batch() });
-      return answer.status !== 201;
+      response = await project.call('POST', path, { body: batch() });
+      return response.status !== 201;
     }, 30_000);
-    failure(answer, 403, 'quota_exceeded');
+    failure(response, 403, 'quota_exceeded');
     failure(
       await project.call('POST', '/api/cdp/quarantine/replay', { body: { table: 'numbers' } }),
       403,

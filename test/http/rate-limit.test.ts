@@ -1,12 +1,18 @@
 /**
- * Requests of one token within a time window: off by default, reported in every answer if it is on (contract section
+ * Requests of one token within a time window: off by default, reported in every response if it is on (contract section
  * 8).
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { errorOf, login, withClient } from '../postgres-port/connect.js';
-import { ALL_ROUTES, checkAnswer, pathOf, titled } from '../support/routes.js';
-import { failure, startTestService, type TestAnswer, type TestProject, type TestService } from '../support/service.js';
+import { ALL_ROUTES, checkResponse, pathOf, titled } from '../support/routes.js';
+import {
+  failure,
+  startTestService,
+  type TestResponse,
+  type TestProject,
+  type TestService,
+} from '../support/service.js';
 
 const REQUESTS = 4;
 /** Longer than these tests take. */
@@ -20,10 +26,10 @@ beforeAll(async () => {
 });
 afterAll(() => service.close());
 
-const read = (token: string, by = service): Promise<TestAnswer> => by.call('GET', '/api/cdp/schema', { token });
+const read = (token: string, by = service): Promise<TestResponse> => by.call('GET', '/api/cdp/schema', { token });
 
 /** What the headers say, which must have exactly the form of the draft. */
-function told({ headers }: TestAnswer): { remaining: number; seconds: number } {
+function told({ headers }: TestResponse): { remaining: number; seconds: number } {
   expect(headers.get('ratelimit-policy')).toBe(`"default";q=${REQUESTS};w=${WINDOW_S}`);
   const [, remaining, seconds] = /^"default";r=(\d+);t=(\d+)$/.exec(headers.get('ratelimit') ?? '') ?? [];
   return { remaining: Number(remaining), seconds: Number(seconds) };
@@ -33,15 +39,15 @@ describe('works', () => {
   it('counts down to the limit, refuses the next request, and says when to retry', async () => {
     const token = await project.tokenWith('schema:read');
     for (let left = REQUESTS - 1; left >= 0; left--) {
-      const answer = await read(token);
-      expect(answer.status).toBe(200);
-      expect(told(answer).remaining).toBe(left);
+      const response = await read(token);
+      expect(response.status).toBe(200);
+      expect(told(response).remaining).toBe(left);
     }
-    const answer = await read(token);
-    failure(answer, 429, 'rate_limited');
-    const { remaining, seconds } = told(answer);
+    const response = await read(token);
+    failure(response, 429, 'rate_limited');
+    const { remaining, seconds } = told(response);
     expect(remaining).toBe(0);
-    expect(answer.headers.get('retry-after')).toBe(String(seconds));
+    expect(response.headers.get('retry-after')).toBe(String(seconds));
     expect(seconds).toBeGreaterThan(0);
     expect(seconds).toBeLessThanOrEqual(WINDOW_S);
   });
@@ -50,11 +56,11 @@ describe('works', () => {
     const quick = await startTestService({ 'rate-limit': '1/1s' });
     try {
       const { token } = await quick.project();
-      let answer = await read(token, quick);
-      expect(answer.status).toBe(200);
-      while (answer.status === 200) answer = await read(token, quick);
-      failure(answer, 429, 'rate_limited');
-      expect(answer.headers.get('retry-after')).toBe('1');
+      let response = await read(token, quick);
+      expect(response.status).toBe(200);
+      while (response.status === 200) response = await read(token, quick);
+      failure(response, 429, 'rate_limited');
+      expect(response.headers.get('retry-after')).toBe('1');
       await sleep(1_000);
       expect((await read(token, quick)).status).toBe(200);
     } finally {
@@ -110,10 +116,10 @@ describe('refuses', () => {
     // Bodies that are wrong in themselves: nothing of the body is looked at.
     const send = () => service.call(route.method, path, { token, ...(route.body === undefined ? {} : { body: '{"' }) });
     for (let i = 0; i < REQUESTS; i++) expect((await send()).status).not.toBe(429);
-    const answer = await send();
-    failure(answer, 429, 'rate_limited');
-    checkAnswer(answer);
-    expect(told(answer).remaining).toBe(0);
+    const response = await send();
+    failure(response, 429, 'rate_limited');
+    checkResponse(response);
+    expect(told(response).remaining).toBe(0);
   });
 
   it('without doing anything', async () => {
@@ -136,25 +142,25 @@ describe('refuses', () => {
 describe('protects', () => {
   it('counts requests that come at the same time', async () => {
     const token = await project.tokenWith('schema:read');
-    const answers = await Promise.all(Array.from({ length: 40 }, () => read(token)));
-    expect(answers.filter(({ status }) => status === 200)).toHaveLength(REQUESTS);
-    expect(answers.filter(({ status }) => status === 429)).toHaveLength(40 - REQUESTS);
+    const responses = await Promise.all(Array.from({ length: 40 }, () => read(token)));
+    expect(responses.filter(({ status }) => status === 200)).toHaveLength(REQUESTS);
+    expect(responses.filter(({ status }) => status === 429)).toHaveLength(40 - REQUESTS);
   });
 
   it('has neither a limit nor headers without the setting', async () => {
     const open = await startTestService();
     try {
       const own = await open.project();
-      const answers = [];
+      const responses = [];
       // As many at once as may run, so that none is refused for waiting.
-      while (answers.length < 200) {
-        answers.push(
+      while (responses.length < 200) {
+        responses.push(
           ...(await Promise.all(Array.from({ length: 8 }, () => own.call('GET', '/api/cdp/schema/table/x')))),
         );
       }
-      for (const answer of answers) {
-        failure(answer, 404, 'table_not_found');
-        for (const name of ['ratelimit', 'ratelimit-policy']) expect(answer.headers.get(name)).toBeNull();
+      for (const response of responses) {
+        failure(response, 404, 'table_not_found');
+        for (const name of ['ratelimit', 'ratelimit-policy']) expect(response.headers.get(name)).toBeNull();
       }
     } finally {
       await open.close();

@@ -2,7 +2,7 @@
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { answersIn, connect, received } from '../support/raw.js';
+import { responsesIn, connect, received } from '../support/raw.js';
 import { startTestService, type TestProject, type TestService } from '../support/service.js';
 
 const MIB = 1024 * 1024;
@@ -38,7 +38,7 @@ it('uses no more memory than the bytes of a body that arrives one byte at a time
   expect(used() - before).toBeLessThan(30 * MIB);
   const text = received(socket, 10_000);
   await write([...'[{"v":"é"}]'].map((character) => chunk(character)).join('') + '0\r\n\r\n');
-  expect(answersIn(await text).map(({ status }) => status)).toEqual([201]);
+  expect(responsesIn(await text).map(({ status }) => status)).toEqual([201]);
   expect(await project.rows('SELECT v FROM notes')).toEqual([{ v: 'é' }]);
 });
 

@@ -33,14 +33,14 @@ describe.each(testServers())('on Postgres $major', (server) => {
   const insert = (key: string, body: string = batch(), path = '/api/cdp/data/events') =>
     project.call('POST', path, { body, headers: { 'idempotency-key': key } });
   const receipt = async (key: string, query = '?table=events') => {
-    const answer = await project.call('GET', `/api/cdp/receipts/${encodeURIComponent(key)}${query}`);
-    expect(answer.status, answer.text).toBe(200);
-    return answer.body;
+    const response = await project.call('GET', `/api/cdp/receipts/${encodeURIComponent(key)}${query}`);
+    expect(response.status, response.text).toBe(200);
+    return response.body;
   };
   const ask = async (body: object) => {
-    const answer = await project.call('POST', '/api/cdp/receipts/query', { body });
-    expect(answer.status, answer.text).toBe(200);
-    return answer.body.receipts as Record<string, unknown>[];
+    const response = await project.call('POST', '/api/cdp/receipts/query', { body });
+    expect(response.status, response.text).toBe(200);
+    return response.body.receipts as Record<string, unknown>[];
   };
   const aged = (key: string, age: string) =>
     inDatabase((client) =>
@@ -133,7 +133,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       failure(await insert('nobody-999'), 409, 'key_settled');
     });
 
-    it('while a batch is running: the answer says so, and the key cannot be settled', async () => {
+    it('while a batch is running: the response says so, and the key cannot be settled', async () => {
       const key = newKey();
       const first = await whileRunning(key, async () => {
         for (const query of ['?table=events', '', '?table=events&settle=true', '?settle=true']) {
@@ -151,9 +151,9 @@ describe.each(testServers())('on Postgres $major', (server) => {
       await insert(key, batch(), '/api/cdp/data/others');
       expect((await ask({ keys: [key] })).map(({ table }) => table)).toEqual(['others', 'events']);
       expect(await receipt(key, '?table=others')).toMatchObject({ status: 'stored', table: 'others' });
-      const answer = await project.call('GET', `/api/cdp/receipts/${key}`);
-      failure(answer, 400, 'invalid_request');
-      expect(answer.body.message).toContain('"others", "events"');
+      const response = await project.call('GET', `/api/cdp/receipts/${key}`);
+      failure(response, 400, 'invalid_request');
+      expect(response.body.message).toContain('"others", "events"');
     });
 
     it('for free SQL and a schema change, without a table, so that nothing done is `not_stored`', async () => {
@@ -234,7 +234,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
         // Of one table alone, or of everything that takes a key.
         const elsewhere = await insert(settled, batch(), '/api/cdp/data/others');
         const sql = await project.call('POST', '/api/cdp/sql', { body: { sql: 'SELECT 1' }, headers });
-        if (query === '?settle=true') for (const answer of [elsewhere, sql]) failure(answer, 409, 'key_settled');
+        if (query === '?settle=true') for (const response of [elsewhere, sql]) failure(response, 409, 'key_settled');
         else expect([elsewhere.status, sql.status]).toEqual([201, 200]);
       }
     });
@@ -279,10 +279,10 @@ describe.each(testServers())('on Postgres $major', (server) => {
         const sent = keys.map((key) => insert(key));
         const tables = round % 2 === 0 ? { table: 'events' } : {};
         const asked = await Promise.all([0, 1, 2].map(() => ask({ keys, ...tables, settle: true })));
-        const answers = await Promise.all(sent);
+        const responses = await Promise.all(sent);
         const receipts = await ask({ keys, ...tables, settle: true });
         const repeats = await Promise.all(keys.map((key) => insert(key)));
-        for (const [i, { status, body }] of answers.entries()) {
+        for (const [i, { status, body }] of responses.entries()) {
           const isStored = receipts[i]?.status === 'stored';
           outcomes[isStored ? 'stored' : 'settled']++;
           // What was once said holds.

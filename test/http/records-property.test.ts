@@ -4,7 +4,13 @@
  */
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { failure, startTestService, type TestAnswer, type TestProject, type TestService } from '../support/service.js';
+import {
+  failure,
+  startTestService,
+  type TestResponse,
+  type TestProject,
+  type TestService,
+} from '../support/service.js';
 
 let service: TestService;
 let project: TestProject;
@@ -94,13 +100,13 @@ async function newTable(columnTypes: readonly string[]): Promise<string> {
 /** The ways that a batch may take through the service. */
 const way = fc.constantFrom('plain', 'again', 'ids', 'key', 'ids and key');
 let keys = 0;
-async function insert(table: string, body: string | Uint8Array, how: string): Promise<TestAnswer> {
+async function insert(table: string, body: string | Uint8Array, how: string): Promise<TestResponse> {
   const headers: Record<string, string> = how.includes('key') ? { 'idempotency-key': `k${++keys}` } : {};
   const path = `/api/cdp/data/${table}${how.includes('ids') ? '?return=ids' : ''}`;
-  const answer = await project.call('POST', path, { body, headers });
-  if (answer.status !== 201) failure(answer, answer.status, String(answer.body?.error));
-  expect([answer.status < 500, answer.text]).toEqual([true, answer.text]);
-  return answer;
+  const response = await project.call('POST', path, { body, headers });
+  if (response.status !== 201) failure(response, response.status, String(response.body?.error));
+  expect([response.status < 500, response.text]).toEqual([true, response.text]);
+  return response;
 }
 
 const count = async (table: string) => Number((await project.rows(`SELECT count(*) AS n FROM ${table}`))[0]?.n);
@@ -124,8 +130,8 @@ it('what the contract accepts is stored and reads back equal', async () => {
       }
       const members = (cells: readonly (Cell | undefined)[], n: number) =>
         [`"n":${n}`, ...cells.flatMap((cell, i) => (cell === undefined ? [] : [`"c${i}":${cell.sent}`]))].join();
-      const answer = await insert(table, `[${records.map((cells, n) => `{${members(cells, n)}}`).join()}]`, how);
-      expect(answer.body).toMatchObject({ success: true, inserted_rows: records.length });
+      const response = await insert(table, `[${records.map((cells, n) => `{${members(cells, n)}}`).join()}]`, how);
+      expect(response.body).toMatchObject({ success: true, inserted_rows: records.length });
       const rows = await project.rows(`SELECT * FROM ${table} ORDER BY n`);
       expect(rows).toEqual(
         records.map((cells, n) => ({
@@ -134,7 +140,7 @@ it('what the contract accepts is stored and reads back equal', async () => {
           ...Object.fromEntries(cells.map((cell, i) => [`c${i}`, cell === undefined ? null : cell.answered])),
         })),
       );
-      if (how.includes('ids')) expect(answer.body.ids).toEqual(rows.map(({ id }) => id));
+      if (how.includes('ids')) expect(response.body.ids).toEqual(rows.map(({ id }) => id));
     }),
     { numRuns: 60 },
   );
@@ -159,8 +165,8 @@ it('a hostile batch is stored as a whole or refused as a whole', async () => {
   let stored = 0;
   await fc.assert(
     fc.asyncProperty(fc.array(record, { maxLength: 6 }), way, async (records, how) => {
-      const answer = await insert(table, `[${records.join()}]`, how);
-      if (answer.status === 201) stored += records.length;
+      const response = await insert(table, `[${records.join()}]`, how);
+      if (response.status === 201) stored += records.length;
       expect(await count(table)).toBe(stored);
     }),
     { numRuns: 250 },
@@ -181,8 +187,8 @@ it('a hostile body is refused as a whole, unless it is a batch', async () => {
   let stored = 0;
   await fc.assert(
     fc.asyncProperty(body, way, async (bytes, how) => {
-      const answer = await insert(table, bytes, how);
-      if (answer.status === 201) stored += Number(answer.body.inserted_rows);
+      const response = await insert(table, bytes, how);
+      if (response.status === 201) stored += Number(response.body.inserted_rows);
       expect(await count(table)).toBe(stored);
     }),
     { numRuns: 250 },
@@ -200,9 +206,9 @@ it('a hostile path, query or key of a request is clearly refused', async () => {
       const name = where === 'path' ? encodeURIComponent(given) || '-' : table;
       const query = where === 'query' ? `?${encodeURI(given).replaceAll('#', '')}` : '';
       const headers = where === 'key' ? { 'idempotency-key': Buffer.from(given).toString('base64') } : {};
-      const answer = await project.call('POST', `/api/cdp/data/${name}${query}`, { body: '[{"c0":{}}]', headers });
-      expect([answer.status < 500, answer.text]).toEqual([true, answer.text]);
-      failure(answer, answer.status, String(answer.body?.error));
+      const response = await project.call('POST', `/api/cdp/data/${name}${query}`, { body: '[{"c0":{}}]', headers });
+      expect([response.status < 500, response.text]).toEqual([true, response.text]);
+      failure(response, response.status, String(response.body?.error));
     }),
     { numRuns: 150 },
   );

@@ -1,6 +1,6 @@
 /**
  * What only Postgres can refuse in a batch (contract section 6): constraints, triggers and limits of tables that free
- * SQL created. The answer names the records, and nothing is stored.
+ * SQL created. The response names the records, and nothing is stored.
  */
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -250,9 +250,9 @@ describe.each(testServers())('on Postgres $major', (server) => {
           CREATE OR REPLACE FUNCTION lie() RETURNS trigger LANGUAGE plpgsql AS $$
             BEGIN IF NEW.v = 1 THEN RAISE EXCEPTION 'a lie' USING ERRCODE = '${sqlstate}'; END IF; RETURN NEW; END $$;
           CREATE TRIGGER lie BEFORE INSERT ON lying FOR EACH ROW EXECUTE FUNCTION lie()`);
-        const answer = await insert('lying', [{ v: 0 }, { v: 1 }]);
-        failure(answer, answer.status, answer.body.error as string);
-        expect(answer.status).not.toBe(500);
+        const response = await insert('lying', [{ v: 0 }, { v: 1 }]);
+        failure(response, response.status, response.body.error as string);
+        expect(response.status).not.toBe(500);
         expect(await count('lying')).toBe(0);
         expect((await insert('lying', [{ v: 0 }])).status).toBe(201);
       },

@@ -17,9 +17,9 @@ describe.each(testServers())('on Postgres $major', (server) => {
   const insert = (table: string, body: unknown, query = '') =>
     project.call('POST', `/api/cdp/data/${table}${query}`, { body });
   const inserted = async (table: string, records: unknown[], query = '') => {
-    const answer = await insert(table, records, query);
-    expect(answer.body).toMatchObject({ success: true, inserted_rows: records.length });
-    return answer.body;
+    const response = await insert(table, records, query);
+    expect(response.body).toMatchObject({ success: true, inserted_rows: records.length });
+    return response.body;
   };
 
   /** A column whose default says how a row came in. */
@@ -243,8 +243,8 @@ describe.each(testServers())('on Postgres $major', (server) => {
       ['box[]', '"{(1,1),(0,0);(2,2),(1,1)}"', '["(1,1),(0,0)","(2,2),(1,1)"]'],
     ])('%s accepts %s and returns %s', async (type, sent, answered) => {
       await project.rows(`DROP TABLE IF EXISTS typed; CREATE TABLE typed (v ${type})`);
-      const answer = await insert('typed', `[{"v":${sent}}]`);
-      expect(answer.text).toContain('"inserted_rows":1');
+      const response = await insert('typed', `[{"v":${sent}}]`);
+      expect(response.text).toContain('"inserted_rows":1');
       const { text } = await project.call('POST', '/api/cdp/sql', { body: { sql: 'SELECT v FROM typed' } });
       expect(text).toContain(`"rows":[{"v":${answered}}]`);
     });
@@ -384,9 +384,9 @@ describe.each(testServers())('on Postgres $major', (server) => {
     it('a read-only view and a materialized view refuse records', async () => {
       await project.rows(`CREATE TABLE source (a bigint); CREATE VIEW sums AS SELECT sum(a) AS a FROM source;
         CREATE MATERIALIZED VIEW kept AS SELECT a FROM source`);
-      const answer = await insert('sums', [{ a: 1 }]);
-      expect(answer.status).toBe(400);
-      failure(answer, 400, answer.body.error as string);
+      const response = await insert('sums', [{ a: 1 }]);
+      expect(response.status).toBe(400);
+      failure(response, 400, response.body.error as string);
       failure(await insert('kept', [{ a: 1 }]), 404, 'table_not_found');
     });
 
@@ -421,7 +421,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       ]);
     });
 
-    it('a trigger that drops rows: the answer neither counts them nor invents ids', async () => {
+    it('a trigger that drops rows: the response neither counts them nor invents ids', async () => {
       await project.table('dropping', { v: 'INTEGER' });
       await project.rows(`CREATE FUNCTION drop_odd() RETURNS trigger LANGUAGE plpgsql AS $$
           BEGIN IF NEW.v % 2 = 1 THEN RETURN NULL; END IF; RETURN NEW; END $$;

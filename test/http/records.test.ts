@@ -1,5 +1,5 @@
 /**
- * Batch insert over HTTP: requests, answers, and what the service itself refuses (specification 4.4, contract section
+ * Batch insert over HTTP: requests, responses, and what the service itself refuses (specification 4.4, contract section
  * 6).
  */
 import { gzipSync } from 'node:zlib';
@@ -38,16 +38,16 @@ const batchOf = (bytes: number) => {
 
 describe('works', () => {
   it('with 201 and exactly the fields of the specification', async () => {
-    const answer = await insert(people(2));
-    expect(answer.status).toBe(201);
-    expect(answer.body).toEqual({ success: true, inserted_rows: 2, message: '2 records inserted' });
-    expect(answer.headers.get('content-type')).toContain('application/json');
-    expect(answer.headers.get('cache-control')).toBe('no-store');
+    const response = await insert(people(2));
+    expect(response.status).toBe(201);
+    expect(response.body).toEqual({ success: true, inserted_rows: 2, message: '2 records inserted' });
+    expect(response.headers.get('content-type')).toContain('application/json');
+    expect(response.headers.get('cache-control')).toBe('no-store');
   });
 
   it.each([1, 250])('for %d records, each with a UUID v7 of its own', async (count) => {
-    const answer = await insert(people(count));
-    expect(answer.body).toMatchObject({ success: true, inserted_rows: count });
+    const response = await insert(people(count));
+    expect(response.body).toMatchObject({ success: true, inserted_rows: count });
     const rows = await project.rows('SELECT id, name, age FROM people ORDER BY age');
     expect(rows.map(({ name, age }) => ({ name, age }))).toEqual(people(count));
     expect(new Set(rows.map(({ id }) => id)).size).toBe(count);
@@ -105,9 +105,9 @@ describe('works', () => {
       { name: '3', id: '0192AAAA-BBBB-7CCC-8DDD-000000000003' },
       { age: 4 },
     ];
-    const answer = await insert(records, '?return=ids');
-    expect(answer.status).toBe(201);
-    const ids = answer.body.ids as string[];
+    const response = await insert(records, '?return=ids');
+    expect(response.status).toBe(201);
+    const ids = response.body.ids as string[];
     expect(ids).toHaveLength(5);
     expect(ids[1]).toBe(own);
     expect(ids[3]).toBe('0192aaaa-bbbb-7ccc-8ddd-000000000003');
@@ -149,16 +149,16 @@ describe('works', () => {
   });
 
   it('for a body with a charset in its type and white space around it', async () => {
-    const answer = await insert(' \n[ { "name" : "x" } ]\r\n', '', {
+    const response = await insert(' \n[ { "name" : "x" } ]\r\n', '', {
       'content-type': 'application/json; charset=utf-8',
     });
-    expect(answer.status).toBe(201);
+    expect(response.status).toBe(201);
   });
 });
 
 describe('refuses', () => {
-  const nothingStored = async (answer: Awaited<ReturnType<typeof insert>>, status: number, code: string) => {
-    const body = failure(answer, status, code);
+  const nothingStored = async (response: Awaited<ReturnType<typeof insert>>, status: number, code: string) => {
+    const body = failure(response, status, code);
     expect(await stored()).toBe(0);
     return body;
   };
@@ -258,8 +258,8 @@ describe('refuses', () => {
   });
 
   it('a table that does not exist, and suggests a similar name', async () => {
-    const answer = await project.call('POST', '/api/cdp/data/poeple', { body: [{}] });
-    expect(failure(answer, 404, 'table_not_found').hint).toBe('Did you mean "people"?');
+    const response = await project.call('POST', '/api/cdp/data/poeple', { body: [{}] });
+    expect(failure(response, 404, 'table_not_found').hint).toBe('Did you mean "people"?');
   });
 
   it.each(['People', 'pg_class', 'idempotency_keys', 'a%22b', '%00', 'data.people', 'a'.repeat(64), 'people%20'])(

@@ -106,9 +106,9 @@ describe.each(TENANCIES)('on $where', ({ start }) => {
     await inProject(service, placement, async (client) => {
       for (const text of spoil(placement)) await client.query(text);
     });
-    const answer = await repair(project.name);
-    expect(answer.status).toBe(200);
-    expect((answer.body.repaired as string[]).join(',')).toMatch(repaired);
+    const response = await repair(project.name);
+    expect(response.status).toBe(200);
+    expect((response.body.repaired as string[]).join(',')).toMatch(repaired);
     await expectWhole(project, 1);
     expect((await repair(project.name)).body.repaired).toEqual([]);
   });

@@ -1,6 +1,6 @@
 /** Responses on the wire: every byte unchanged, in the order of the requests. */
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { answersIn, connect, received } from '../support/raw.js';
+import { responsesIn, connect, received } from '../support/raw.js';
 import { startTestService, type TestProject, type TestService } from '../support/service.js';
 
 let service: TestService;
@@ -38,7 +38,7 @@ it('are sent in the order of the requests if these arrive at once', async () => 
   const socket = await connect(service.url);
   const text = received(socket, 2_000);
   socket.write(request('SELECT pg_sleep(0.3)::text AS n') + request(`SELECT 'ü' AS n`) + request('SELECT 3 AS n'));
-  const rows = answersIn(await text).map(({ body }) => (body.rows as { n: unknown }[])[0]?.n);
+  const rows = responsesIn(await text).map(({ body }) => (body.rows as { n: unknown }[])[0]?.n);
   expect(rows).toEqual(['', Buffer.from('ü').toString('latin1'), 3]);
 });
 

@@ -55,8 +55,8 @@ describe('a token that is revoked', () => {
     const goesOn = sleep(3, 50, kept.token, service.url, leaving.signal).catch((error: Error) => error.name);
     await expect.poll(running, WAIT).toEqual([1, 2, 3]);
     expect((await revoke(one.details.id, '?now=true')).status).toBe(200);
-    for (const answer of ended)
-      expect(failure(await answer, 401, 'unauthorized').message).toBe('The token was revoked');
+    for (const response of ended)
+      expect(failure(await response, 401, 'unauthorized').message).toBe('The token was revoked');
     await expect.poll(running, WAIT).toEqual([3]);
     leaving.abort();
     expect(await goesOn).toBe('AbortError');
@@ -115,18 +115,18 @@ describe('a request that an operator cancels', () => {
 });
 
 describe('a project that is deactivated', () => {
-  it('with now=true: its requests end on every instance before the answer is sent', async () => {
+  it('with now=true: its requests end on every instance before the response is sent', async () => {
     const requests = [sleep(6, 50, project.token), sleep(7, 50, project.token, other.url)];
     await expect.poll(running, WAIT).toEqual([6, 7]);
-    const answer = await service.call('POST', `${PROJECTS}/${project.name}/deactivate?now=true`, { token: admin });
-    expect([answer.status, await running()]).toEqual([200, []]);
+    const response = await service.call('POST', `${PROJECTS}/${project.name}/deactivate?now=true`, { token: admin });
+    expect([response.status, await running()]).toEqual([200, []]);
     for (const request of requests) failure(await request, 403, 'cdp_inactive');
     await service.engine.projects.setActive(project.name, true);
   });
 
   it('refuses any value except true and false, and changes nothing', async () => {
-    const answer = await service.call('POST', `${PROJECTS}/${project.name}/deactivate?now=yes`, { token: admin });
-    failure(answer, 400, 'invalid_request');
+    const response = await service.call('POST', `${PROJECTS}/${project.name}/deactivate?now=yes`, { token: admin });
+    failure(response, 400, 'invalid_request');
     expect((await service.engine.projects.get(project.name)).status).toBe('active');
   });
 });

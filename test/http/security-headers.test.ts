@@ -1,6 +1,6 @@
-/** Security headers for browsers: in every answer of every route, in streams, and in answers to invalid requests. */
+/** Security headers for browsers: in every response of every route, in streams, and in responses to invalid requests. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { rawAnswer } from '../support/raw.js';
+import { rawResponse } from '../support/raw.js';
 import { ALL_ROUTES, pathOf, titled } from '../support/routes.js';
 import { startTestService, type TestProject, type TestService } from '../support/service.js';
 
@@ -27,7 +27,7 @@ function checkHeaders({ headers }: { headers: Headers }, policy: string | RegExp
 }
 
 describe.each(titled(ALL_ROUTES))('%s', (_title, route) => {
-  it('has them in every answer', async () => {
+  it('has them in every response', async () => {
     const token = route.access === 'admin' ? admin : project.token;
     const body = route.example === undefined ? {} : { body: route.example };
     checkHeaders(await service.call(route.method, pathOf(route), { token: null }));
@@ -48,9 +48,9 @@ describe('also have them:', () => {
 
   it.each(['application/json', 'application/x-ndjson', 'text/csv'])('rows as %s', async (accept) => {
     for (const sql of ['SELECT 1 AS one', 'SELECT 1 / 0', 'SELECT 1 / (3 - i) FROM generate_series(1, 3) AS i']) {
-      const answer = project.call('POST', '/api/cdp/sql', { body: { sql }, headers: { accept } });
+      const response = project.call('POST', '/api/cdp/sql', { body: { sql }, headers: { accept } });
       // A stream that fails after its head is broken off.
-      const headers = await answer.then(
+      const headers = await response.then(
         (whole) => whole.headers,
         () => null,
       );
@@ -63,17 +63,17 @@ describe('also have them:', () => {
     ['headers that are too large', `GET / HTTP/1.1\r\nHost: x\r\nA: ${'a'.repeat(100_000)}\r\n\r\n`],
     ['CONNECT', 'CONNECT example.org:443 HTTP/1.1\r\nHost: example.org\r\n\r\n'],
   ])('%s', async (_what, bytes) => {
-    checkHeaders(await rawAnswer(service.url, bytes));
+    checkHeaders(await rawResponse(service.url, bytes));
   });
 });
 
 describe('the documentation page', () => {
   it('may load only its own resources, and cannot be framed', async () => {
     for (const path of ['/docs', '/docs/', '/docs/static/swagger-ui.css', '/docs/static/nothing.js']) {
-      const answer = await service.call('GET', path);
+      const response = await service.call('GET', path);
       const policy = path.endsWith('nothing.js') ? /./ : /^default-src 'self';.*frame-ancestors 'none'/;
-      checkHeaders(answer, policy);
-      expect(answer.headers.get('content-security-policy')).not.toMatch(/https?:|\*|unsafe-eval/);
+      checkHeaders(response, policy);
+      expect(response.headers.get('content-security-policy')).not.toMatch(/https?:|\*|unsafe-eval/);
     }
   });
 

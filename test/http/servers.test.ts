@@ -16,7 +16,7 @@ import {
   onServer,
   startOwnService,
   startTestService,
-  type TestAnswer,
+  type TestResponse,
   type TestService,
 } from '../support/service.js';
 
@@ -47,22 +47,22 @@ describe.each(Object.entries(HOMES))('added next to %s', (_name, start) => {
     await send('PUT', '/default', { status: 'active', labels: {}, weight: 1, max_projects: null, max_bytes: null });
   });
 
-  const send = (method: string, path: string, body?: unknown): Promise<TestAnswer> =>
+  const send = (method: string, path: string, body?: unknown): Promise<TestResponse> =>
     service.call(method, SERVERS + path, { token: admin, body });
 
   const add = async (name: string, more: object = {}): Promise<void> => {
-    const answer = await send('POST', '', { name, url_reference: `env:${variable}`, ...more });
-    if (answer.status !== 201) throw new Error(answer.text);
+    const response = await send('POST', '', { name, url_reference: `env:${variable}`, ...more });
+    if (response.status !== 201) throw new Error(response.text);
   };
 
-  const create = (name: string, wish: object = {}): Promise<TestAnswer> =>
+  const create = (name: string, wish: object = {}): Promise<TestResponse> =>
     service.call('POST', PROJECTS, { token: admin, body: { name, ...wish } });
 
   /** The server of a project that could be created. */
   const placed = async (name: string, wish: object = {}): Promise<unknown> => {
-    const answer = await create(name, wish);
-    if (answer.status !== 201) throw new Error(answer.text);
-    return (answer.body.project as { server: string }).server;
+    const response = await create(name, wish);
+    if (response.status !== 201) throw new Error(response.text);
+    return (response.body.project as { server: string }).server;
   };
 
   it('a server is added, listed, read, checked, changed and removed, each with an entry in the audit log', async () => {
@@ -90,14 +90,14 @@ describe.each(Object.entries(HOMES))('added next to %s', (_name, start) => {
     const removed = await send('DELETE', '/eu-1');
     expect(removed.status).toBe(200);
     failure(await send('GET', '/eu-1'), 404, 'not_found');
-    for (const [answer, operation] of [
+    for (const [response, operation] of [
       [added, 'server.add'],
       [checked, 'server.check'],
       [removed, 'server.remove'],
     ] as const) {
-      const entries = await entriesOf(service, answer.headers.get('x-request-id') ?? '');
+      const entries = await entriesOf(service, response.headers.get('x-request-id') ?? '');
       expect(entries).toMatchObject([
-        { operation, object: 'eu-1', outcome: 'ok', status: answer.status, project: null },
+        { operation, object: 'eu-1', outcome: 'ok', status: response.status, project: null },
       ]);
     }
   });
@@ -181,8 +181,8 @@ describe.each(Object.entries(HOMES))('added next to %s', (_name, start) => {
       const project = await service.engine.projects.get('a');
       const { token } = await service.engine.tokens.create(project.id);
       const hostOf = async () => {
-        const answer = await service.call('POST', '/api/cdp/sql', { token, body: { sql: 'SELECT 1 AS one' } });
-        expect(answer.body.rows, answer.text).toEqual([{ one: 1 }]);
+        const response = await service.call('POST', '/api/cdp/sql', { token, body: { sql: 'SELECT 1 AS one' } });
+        expect(response.body.rows, response.text).toEqual([{ one: 1 }]);
         return service.engine.servers.serverOf((await service.engine.projects.get('a')).placement).address.host;
       };
       expect(await hostOf()).toBe(other.connection.host);
@@ -192,8 +192,8 @@ describe.each(Object.entries(HOMES))('added next to %s', (_name, start) => {
         ...(home === null ? [] : [[`env:${variableWith(home)}`, 'it does not have the databases of a'] as const]),
       ] as const;
       for (const [reference, message] of wrong) {
-        const answer = await send('PUT', '/eu-1', { url_reference: reference, weight: 9 });
-        expect(failure(answer, 400, 'invalid_request').message).toContain(message);
+        const response = await send('PUT', '/eu-1', { url_reference: reference, weight: 9 });
+        expect(failure(response, 400, 'invalid_request').message).toContain(message);
       }
       failure(await send('PUT', '/default', { url_reference: `file:${file}` }), 400, 'invalid_request');
       expect((await send('GET', '/eu-1')).body.server).toMatchObject({ url_reference: `file:${file}`, weight: 1 });
@@ -305,15 +305,15 @@ describe('refuses', () => {
     await rm(folder, { recursive: true });
   });
 
-  const send = (method: string, path: string, body?: unknown): Promise<TestAnswer> =>
+  const send = (method: string, path: string, body?: unknown): Promise<TestResponse> =>
     service.call(method, SERVERS + path, { token: admin, body });
 
   /** What is said of a server by that URL, which must not become one. */
   const refusalOf = async (url: string, more: object = {}): Promise<string> => {
-    const answer = await send('POST', '', { name: 'eu-1', url_reference: `env:${variableWith(url)}`, ...more });
-    const { message, hint = '' } = failure(answer, 400, 'invalid_request');
+    const response = await send('POST', '', { name: 'eu-1', url_reference: `env:${variableWith(url)}`, ...more });
+    const { message, hint = '' } = failure(response, 400, 'invalid_request');
     expect((await service.engine.serverRows.list()).map(({ name }) => name)).toEqual(['default']);
-    expect(answer.text).not.toContain(PASSWORD);
+    expect(response.text).not.toContain(PASSWORD);
     return `${message}\n${hint}`;
   };
 
@@ -357,8 +357,8 @@ describe('refuses', () => {
 
   it('a URL reference that this instance cannot read', async () => {
     const add = async (reference: string) => {
-      const answer = await send('POST', '', { name: 'eu-1', url_reference: reference });
-      const { message, hint = '' } = failure(answer, 400, 'invalid_request');
+      const response = await send('POST', '', { name: 'eu-1', url_reference: reference });
+      const { message, hint = '' } = failure(response, 400, 'invalid_request');
       return `${message}\n${hint}`;
     };
     expect(await add('env:CDP_TEST_NOT_SET')).toMatch(

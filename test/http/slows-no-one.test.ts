@@ -15,7 +15,7 @@ import {
   failure,
   inProject,
   startOwnService,
-  type TestAnswer,
+  type TestResponse,
   type TestProject,
   type TestService,
 } from '../support/service.js';
@@ -42,10 +42,10 @@ function projectOf(name: string): TestProject {
   return project;
 }
 
-const post = (project: string, path: string, body: unknown): Promise<TestAnswer> =>
+const post = (project: string, path: string, body: unknown): Promise<TestResponse> =>
   projectOf(project).call('POST', `/api/cdp${path}`, { body });
 
-const sql = (project: string, text: string, rest: object = {}): Promise<TestAnswer> =>
+const sql = (project: string, text: string, rest: object = {}): Promise<TestResponse> =>
   post(project, '/sql', { sql: text, ...rest });
 
 /** As the superuser of the project's server. */
@@ -147,13 +147,13 @@ describe.runIf(onLinux)('CPU', { retry: 2 }, () => {
 
   it('is limited to one core for a statement: it gets no parallel workers, whatever it sets', async () => {
     await sql('hostile', 'CREATE TABLE many AS SELECT g FROM generate_series(1, 100000) g; ANALYZE many');
-    const answer = await sql(
+    const response = await sql(
       'hostile',
       `SET max_parallel_workers_per_gather = 8; SET max_parallel_workers = 8; SET parallel_setup_cost = 0;
        SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0;
        EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF, BUFFERS OFF) SELECT count(*) FROM many`,
     );
-    expect(answer.text).toContain('Workers Launched: 0');
+    expect(response.text).toContain('Workers Launched: 0');
   });
 });
 
@@ -168,8 +168,8 @@ describe.runIf(onLinux)('memory', () => {
     ['a string', `SELECT length(repeat('x', 1000000000))`],
   ])('is refused to %s beyond its limit, and nobody else is affected', async (_what, text) => {
     const started = await lives();
-    const answer = await sql('hostile', `SET work_mem = '100GB'; ${text}`);
-    const body = failure(answer, 400, 'sql_error');
+    const response = await sql('hostile', `SET work_mem = '100GB'; ${text}`);
+    const body = failure(response, 400, 'sql_error');
     expect(body.message).toBe('The statement needed more memory than the limit allows');
     expect(body.postgres?.sqlstate).toBe('53200');
     expect(body.hint).toBeUndefined();
@@ -181,7 +181,7 @@ describe.runIf(onLinux)('memory', () => {
 
   it('can be used up without exhausting the stack', async () => {
     const started = await lives();
-    const answer = await sql(
+    const response = await sql(
       'hostile',
       `DO $$ DECLARE n int := 32 * 1024 * 1024; a text[] := '{}'; r text[] := '{}'; t text := repeat('[', 200000);
          u text := repeat('x', 65536); BEGIN
@@ -192,16 +192,16 @@ describe.runIf(onLinux)('memory', () => {
        END LOOP;
        r := NULL; PERFORM t::json; END $$`,
     );
-    expect(failure(answer, 400, 'sql_error').postgres?.sqlstate).toBe('54001'); // stack depth limit exceeded
+    expect(failure(response, 400, 'sql_error').postgres?.sqlstate).toBe('54001'); // stack depth limit exceeded
     expect(await lives()).toEqual(started);
   });
 
-  it('is enough for an answer of 16 MiB and an index on a large table', async () => {
-    const answer = await sql('neighbour', `SELECT repeat('x', 1000) AS a FROM generate_series(1, 20000)`, {
+  it('is enough for a response of 16 MiB and an index on a large table', async () => {
+    const response = await sql('neighbour', `SELECT repeat('x', 1000) AS a FROM generate_series(1, 20000)`, {
       max_rows: 100_000,
     });
-    expect(answer.status).toBe(200);
-    expect(answer.body.truncated).toBe(true);
+    expect(response.status).toBe(200);
+    expect(response.body.truncated).toBe(true);
     const index = await sql(
       'neighbour',
       'CREATE TABLE large AS SELECT g, md5(g::text) AS h FROM generate_series(1, 200000) g; CREATE INDEX ON large (h)',
@@ -243,13 +243,13 @@ describe('the memory of the service', () => {
   it('is not filled by bodies of values, which are kept as text', async () => {
     const values = `[${Array.from({ length: 2_000_000 }, () => '[]').join(',')}]`;
     const before = process.memoryUsage().heapUsed;
-    const answers = await Promise.all(
+    const responses = await Promise.all(
       Array.from({ length: 6 }, () =>
         post('hostile', '/sql', `{"sql":"SELECT pg_sleep(0.2), length($1::json::text) AS n","params":[${values}]}`),
       ),
     );
     expect(process.memoryUsage().heapUsed - before).toBeLessThan(600 * 1024 * 1024);
-    expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
+    expect(new Set(responses.map(({ status }) => status))).toEqual(new Set([200]));
   });
 
   it('is limited for a project that leaves its bodies half sent, and only that project then waits', async () => {

@@ -1,7 +1,13 @@
 /** A query of only constants is sent alone: no transaction, no reset (docs/decisions/0024-constant-queries.md). */
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Session } from '../../src/pg/index.js';
-import { failure, startTestService, type TestAnswer, type TestProject, type TestService } from '../support/service.js';
+import {
+  failure,
+  startTestService,
+  type TestResponse,
+  type TestProject,
+  type TestService,
+} from '../support/service.js';
 import { testServers } from '../support/postgres.js';
 import { freeSql } from '../support/sql.js';
 
@@ -21,7 +27,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
   afterEach(() => void vi.restoreAllMocks());
 
   const { sql } = freeSql(() => project);
-  const read = (text: string, rest: object = {}): Promise<TestAnswer> =>
+  const read = (text: string, rest: object = {}): Promise<TestResponse> =>
     project.call('POST', '/api/cdp/sql', { body: { sql: text, ...rest }, token: readToken });
   const POOLS = [
     ['the writer', sql],
@@ -35,9 +41,9 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       `SELECT '{"a": 1}'::jsonb AS j, '6f2a1b3c-0000-4000-8000-000000000000'::uuid AS u, 'x'::text AS t, '7'::int8 AS l;`,
     ]) {
       for (const rest of [{}, { row_mode: 'array' }]) {
-        const answer = await ask(select, rest);
-        expect({ select, status: answer.status }).toEqual({ select, status: 200 });
-        expect(answer.text).toBe((await ask(`/* not a constant query */ ${select}`, rest)).text);
+        const response = await ask(select, rest);
+        expect({ select, status: response.status }).toEqual({ select, status: 200 });
+        expect(response.text).toBe((await ask(`/* not a constant query */ ${select}`, rest)).text);
       }
     }
   });

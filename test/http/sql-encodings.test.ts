@@ -1,4 +1,4 @@
-/** Answers to free SQL do not depend on settings that a statement has changed (contract section 4). */
+/** Responses to free SQL do not depend on settings that a statement has changed (contract section 4). */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
 import { freeSql } from '../support/sql.js';
@@ -14,7 +14,7 @@ afterAll(() => service.close());
 
 const { sql, run } = freeSql(() => project);
 
-describe('answers do not depend on settings', () => {
+describe('responses do not depend on settings', () => {
   const VALUES = `SELECT '2024-02-03 04:05:06.5+00'::timestamptz AS at, '2024-02-03'::date AS day,
     0.1::float8 + 0.2::float8 AS f, '1 mon 2 days'::interval AS i, '\\x00ff'::bytea AS b, 'é€😀' AS s`;
   const EXPECTED = {

@@ -10,7 +10,7 @@ import {
   onServer,
   openConnections,
   startTestService,
-  type TestAnswer,
+  type TestResponse,
   type TestProject,
   type TestService,
 } from '../support/service.js';
@@ -31,7 +31,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     await forgetful.close();
   });
 
-  const sql = (project: TestProject, text: string, rest: object = {}): Promise<TestAnswer> =>
+  const sql = (project: TestProject, text: string, rest: object = {}): Promise<TestResponse> =>
     project.call('POST', '/api/cdp/sql', { body: { sql: text, ...rest } });
 
   /** What a session may carry from one request to the next. */
@@ -120,8 +120,8 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
         END $$;
         CREATE TRIGGER dirty BEFORE INSERT ON triggered FOR EACH ROW EXECUTE FUNCTION dirty()`);
       for (let i = 0; i < 4; i++) {
-        const answer = await project.call('POST', '/api/cdp/data/triggered', { body: [{ n: i }] });
-        expect(answer.status).toBe(201);
+        const response = await project.call('POST', '/api/cdp/data/triggered', { body: [{ n: i }] });
+        expect(response.status).toBe(201);
         expect(await project.rows('SELECT count(*) AS n FROM data.triggered')).toEqual([{ n: i + 1 }]);
         expect(await project.rows('SELECT pg_try_advisory_xact_lock(79) AS free')).toEqual([{ free: true }]);
       }
@@ -216,15 +216,15 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
         while (closed && openConnections(forgetful) > 0) await sleep(10);
 
         // Where connections live on, one request may be told what is wrong; the one after it works.
-        const eventually = async (attempt: () => Promise<TestAnswer>, status: number): Promise<TestAnswer> => {
-          let answer = await attempt();
-          if (!closed && answer.status !== status) {
-            failure(answer, 403, 'permission_denied');
+        const eventually = async (attempt: () => Promise<TestResponse>, status: number): Promise<TestResponse> => {
+          let response = await attempt();
+          if (!closed && response.status !== status) {
+            failure(response, 403, 'permission_denied');
             await sleep(20);
-            answer = await attempt();
+            response = await attempt();
           }
-          expect(`${answer.status} ${answer.text}`).toMatch(new RegExp(`^${status} `));
-          return answer;
+          expect(`${response.status} ${response.text}`).toMatch(new RegExp(`^${status} `));
+          return response;
         };
         await eventually(
           () =>
@@ -272,8 +272,8 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
         'ALTER ROLE CURRENT_USER CREATEROLE',
         'ALTER ROLE CURRENT_USER RENAME TO other',
       ]) {
-        const answer = await sql(project, text);
-        expect({ text, refused: [400, 403].includes(answer.status) }).toEqual({ text, refused: true });
+        const response = await sql(project, text);
+        expect({ text, refused: [400, 403].includes(response.status) }).toEqual({ text, refused: true });
       }
       expect(await project.rows('SELECT 1 AS n')).toEqual([{ n: 1 }]);
     });

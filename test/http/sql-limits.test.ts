@@ -8,7 +8,7 @@ import {
   isIdle,
   runningRequests,
   startTestService,
-  type TestAnswer,
+  type TestResponse,
   type TestProject,
   type TestService,
 } from '../support/service.js';
@@ -26,7 +26,7 @@ beforeAll(async () => {
 });
 afterAll(() => service.close());
 
-const sql = (text: string, rest: object = {}, of = project): Promise<TestAnswer> =>
+const sql = (text: string, rest: object = {}, of = project): Promise<TestResponse> =>
   of.call('POST', '/api/cdp/sql', { body: { sql: text, ...rest } });
 
 async function timed<T>(work: Promise<T>): Promise<[result: T, ms: number]> {
@@ -52,9 +52,9 @@ async function running(mark: string): Promise<number> {
 }
 
 describe('time', () => {
-  it('is up after timeout_ms: the answer is 504, and the backend is free', async () => {
-    const [answer, ms] = await timed(sql("SELECT pg_sleep(20), 'mark_plain'", { timeout_ms: 300 }));
-    const body = failure(answer, 504, 'query_timeout');
+  it('is up after timeout_ms: the response is 504, and the backend is free', async () => {
+    const [response, ms] = await timed(sql("SELECT pg_sleep(20), 'mark_plain'", { timeout_ms: 300 }));
+    const body = failure(response, 504, 'query_timeout');
     expect(body.message).toContain('300');
     expect(ms).toBeGreaterThan(290);
     expect(ms).toBeLessThan(SOON_MS);
@@ -77,8 +77,8 @@ describe('time', () => {
   it('is counted for all statements of a request together, and all of them are rolled back', async () => {
     await project.rows('CREATE TABLE timed (n int)');
     const text = `INSERT INTO timed VALUES (1);${' SELECT pg_sleep(0.2);'.repeat(90)}`;
-    const [answer, ms] = await timed(sql(text, { timeout_ms: 500 }));
-    failure(answer, 504, 'query_timeout');
+    const [response, ms] = await timed(sql(text, { timeout_ms: 500 }));
+    failure(response, 504, 'query_timeout');
     expect(ms).toBeLessThan(SOON_MS);
     expect(await project.rows('SELECT * FROM timed')).toEqual([]);
   });
@@ -98,8 +98,8 @@ describe('time', () => {
   ];
   it.each(STUBBORN)('is also up for a statement that %s', async (_what, text) => {
     // 0.3 s, then 0.5 s of grace, then the end of the backend.
-    const [answer, ms] = await timed(sql(text, { timeout_ms: 300 }));
-    failure(answer, 504, 'query_timeout');
+    const [response, ms] = await timed(sql(text, { timeout_ms: 300 }));
+    failure(response, 504, 'query_timeout');
     expect(ms).toBeLessThan(SOON_MS);
     await isFree('mark_stubborn');
     expect(await project.rows('SELECT 1 AS fine')).toEqual([{ fine: 1 }]);
@@ -220,9 +220,9 @@ describe('bytes', () => {
 
   it('beyond the limit are not fetched, even if the first rows were short', async () => {
     await project.rows('DROP SEQUENCE IF EXISTS made; CREATE SEQUENCE made');
-    const answer = await sql(`SELECT repeat('x', CASE WHEN g <= 16 THEN 1 ELSE 1000000 END) AS s, nextval('made') AS n
+    const response = await sql(`SELECT repeat('x', CASE WHEN g <= 16 THEN 1 ELSE 1000000 END) AS s, nextval('made') AS n
       FROM generate_series(1, 20000) g`);
-    expect(answer.body).toMatchObject({ row_count: 32, truncated: true });
+    expect(response.body).toMatchObject({ row_count: 32, truncated: true });
     // Postgres has made no more of them than were asked for, by the hundred at most.
     const [{ n }] = (await project.rows('SELECT last_value AS n FROM made')) as [{ n: number }];
     expect(n).toBeLessThan(1_000);
@@ -276,9 +276,9 @@ describe('slots', () => {
     failure(tooMany, 503, 'overloaded');
     expect(Number(tooMany.headers.get('retry-after'))).toBeGreaterThan(0);
     const refused = await Promise.all(waiting);
-    for (const [answer, waited] of refused) {
-      failure(answer, 503, 'overloaded');
-      expect(answer.headers.get('retry-after')).toMatch(/^\d+$/);
+    for (const [response, waited] of refused) {
+      failure(response, 503, 'overloaded');
+      expect(response.headers.get('retry-after')).toMatch(/^\d+$/);
       expect(waited).toBeGreaterThan(1_900);
     }
     expect(Math.min(...refused.map(([, waited]) => waited))).toBeLessThan(SOON_MS);
@@ -299,8 +299,8 @@ describe('slots', () => {
     expect(insert.status).toBe(201);
     expect(insertMs).toBeLessThan(SOON_MS);
     expect((await project.call('GET', '/api/cdp/schema')).status).toBe(200);
-    const [answer, ms] = await timed(sql('SELECT 1 AS n', {}, other));
-    expect(answer.status).toBe(200);
+    const [response, ms] = await timed(sql('SELECT 1 AS n', {}, other));
+    expect(response.status).toBe(200);
     expect(ms).toBeLessThan(SOON_MS);
     await release();
   });

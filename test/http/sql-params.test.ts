@@ -2,7 +2,13 @@
  * `params` of free SQL: every kind of JSON value for many Postgres types, with all digits (contract sections 4 and 7).
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { failure, startTestService, type TestAnswer, type TestProject, type TestService } from '../support/service.js';
+import {
+  failure,
+  startTestService,
+  type TestResponse,
+  type TestProject,
+  type TestService,
+} from '../support/service.js';
 
 let service: TestService;
 let project: TestProject;
@@ -14,12 +20,12 @@ beforeAll(async () => {
 afterAll(() => service.close());
 
 /** `params` is JSON text, so that digits and escapes go out as they stand here. */
-const sql = (text: string, params: string): Promise<TestAnswer> =>
+const sql = (text: string, params: string): Promise<TestResponse> =>
   project.call('POST', '/api/cdp/sql', { body: `{"sql":${JSON.stringify(text)},"params":${params}}` });
 
 describe('works', () => {
-  // A JSON value, the Postgres type it goes into, and the JSON text of the answer.
-  const CASES: [value: string, type: string, answer: string][] = [
+  // A JSON value, the Postgres type it goes into, and the JSON text of the response.
+  const CASES: [value: string, type: string, response: string][] = [
     ['null', 'int', 'null'],
     ['null', 'text', 'null'],
     ['null', 'jsonb', 'null'],
@@ -71,17 +77,17 @@ describe('works', () => {
   ];
 
   it.each(CASES)('with %s as %s', async (value, type, expected) => {
-    const answer = await sql(`SELECT $1::${type} AS v`, `[${value}]`);
-    expect(answer.text).toMatch(/^\{"success":true/);
-    expect(answer.text).toContain(`"rows":[{"v":${expected}}]`);
+    const response = await sql(`SELECT $1::${type} AS v`, `[${value}]`);
+    expect(response.text).toMatch(/^\{"success":true/);
+    expect(response.text).toContain(`"rows":[{"v":${expected}}]`);
   });
 
   it('with types from the statement, in any order and however often a parameter is used', async () => {
     await project.table('people', { name: 'TEXT', age: 'INTEGER', at: 'TIMESTAMP', more: 'JSONB' });
     const text =
       'INSERT INTO people (name, age, at, more) VALUES ($2, $1, $3, $4) RETURNING name, age, at, more, $1 + 1 AS next';
-    const answer = await sql(text, '[41, "Ada", "2024-01-01", {"k": [1.10]}]');
-    expect(answer.text).toContain(
+    const response = await sql(text, '[41, "Ada", "2024-01-01", {"k": [1.10]}]');
+    expect(response.text).toContain(
       '"rows":[{"name":"Ada","age":41,"at":"2024-01-01T00:00:00Z","more":{"k": [1.10]},"next":42}]',
     );
     const among = await sql(
@@ -121,8 +127,8 @@ describe('refuses', () => {
   it('values that the type does not take, and counts nothing as done', async () => {
     await project.rows('CREATE TABLE numbers (n int, m int)');
     for (const value of ['"x"', '1.5', '3000000000', 'true', '{}']) {
-      const answer = await sql('INSERT INTO numbers VALUES ($1, $2)', `[1, ${value}]`);
-      const { postgres, hint } = failure(answer, 400, 'sql_error');
+      const response = await sql('INSERT INTO numbers VALUES ($1, $2)', `[1, ${value}]`);
+      const { postgres, hint } = failure(response, 400, 'sql_error');
       expect(['22P02', '22003']).toContain(postgres?.sqlstate);
       expect(hint).toBe('This is the value of $2 in "params".');
     }
@@ -181,9 +187,9 @@ describe('refuses', () => {
     }
   });
 
-  it('every bad value in one answer', async () => {
-    const answer = await sql('SELECT $1::text, $2::text, $3::text', String.raw`["\u0000", "fine", "\ud800"]`);
-    const body = failure(answer, 400, 'invalid_value');
+  it('every bad value in one response', async () => {
+    const response = await sql('SELECT $1::text, $2::text, $3::text', String.raw`["\u0000", "fine", "\ud800"]`);
+    const body = failure(response, 400, 'invalid_value');
     expect(body.errors?.map(({ column }) => column)).toEqual(['$1', '$3']);
     expect(body.message).toMatch(/^Parameter \$1: .* \(and 1 more error\)$/);
   });

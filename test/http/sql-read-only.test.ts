@@ -8,7 +8,7 @@ import {
   failure,
   onServer,
   startTestService,
-  type TestAnswer,
+  type TestResponse,
   type TestProject,
   type TestService,
 } from '../support/service.js';
@@ -19,11 +19,11 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
   let readToken: string;
   let writeToken: string;
 
-  const sql = (text: string, token: string, rest: object = {}): Promise<TestAnswer> =>
+  const sql = (text: string, token: string, rest: object = {}): Promise<TestResponse> =>
     project.call('POST', '/api/cdp/sql', { token, body: { sql: text, ...rest } });
 
   /** The two ways to read only. */
-  const readers: [name: string, read: (text: string) => Promise<TestAnswer>][] = [
+  const readers: [name: string, read: (text: string) => Promise<TestResponse>][] = [
     ['a token with sql:read', (text) => sql(text, readToken)],
     ['read_only', (text) => sql(text, project.token, { read_only: true })],
   ];
@@ -143,8 +143,8 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     it('existing data from every attempt to write', async () => {
       const before = await state();
       for (const text of ATTEMPTS) {
-        const answer = await read(text);
-        expect({ text, refused: [400, 403].includes(answer.status) }).toEqual({ text, refused: true });
+        const response = await read(text);
+        expect({ text, refused: [400, 403].includes(response.status) }).toEqual({ text, refused: true });
       }
       expect(await state()).toEqual(before);
     });
@@ -205,13 +205,13 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
           CREATE SEQUENCE ${name}_seq START ${i + 1};
           CREATE FUNCTION ${name}_fn() RETURNS int LANGUAGE sql AS $$ SELECT n FROM ${name} $$;
           CREATE TYPE ${name}_mood AS ENUM ('happy')`);
-        const answer = await sql(
+        const response = await sql(
           `SELECT (SELECT n FROM ${name}) AS a, (SELECT n FROM ${name}_view) AS b, (SELECT n FROM ${name}_mat) AS c,
              (SELECT n FROM ${name}_parts) AS d, (SELECT n FROM ${name}_part) AS e,
              (SELECT last_value FROM ${name}_seq) AS f, ${name}_fn() AS g, 'happy'::${name}_mood AS h`,
           readToken,
         );
-        expect(answer.body.rows).toEqual([{ a: i, b: i, c: i, d: i, e: i, f: i + 1, g: i, h: 'happy' }]);
+        expect(response.body.rows).toEqual([{ a: i, b: i, c: i, d: i, e: i, f: i + 1, g: i, h: 'happy' }]);
       }
       await project.table('Typed_more', { name: 'TEXT' });
       expect((await sql('SELECT * FROM "Typed_more"', readToken)).body.rows).toEqual([]);

@@ -47,7 +47,7 @@ describe('a client', () => {
 
   it('that stops reading pauses Postgres, and is dropped after the time limit for that', async () => {
     const before = await overForTheService();
-    const answer = await open(WIDE('mark_stalled'), NDJSON);
+    const stream = await open(WIDE('mark_stalled'), NDJSON);
     await sleep(STALL_MS / 2);
     const [held] = await statementsWith(service, 'mark_stalled');
     expect(held).toBe('ClientWrite');
@@ -55,56 +55,56 @@ describe('a client', () => {
     await until(isFree, SOON_MS);
     // Its request is over for the service as well, although it has not taken a byte more.
     await until(async () => (await overForTheService()) === before + 1, GIVEN_UP_MS);
-    const { whole } = await answer.rest();
+    const { whole } = await stream.rest();
     expect(whole).toBe(false);
   });
 
-  it('that reads nothing of a finished answer is dropped too', async () => {
+  it('that reads nothing of a finished response is dropped too', async () => {
     for (const [accept, bytes] of [
       ['application/json', 15_000_000],
       [CSV, 15_000_000],
     ] as const) {
       const before = await overForTheService();
-      const answer = await open(`SELECT repeat('x', ${bytes / 10}) FROM generate_series(1, 10)`, accept);
+      const stream = await open(`SELECT repeat('x', ${bytes / 10}) FROM generate_series(1, 10)`, accept);
       await until(async () => (await overForTheService()) === before + 1, GIVEN_UP_MS);
-      expect((await answer.rest()).whole).toBe(false);
+      expect((await stream.rest()).whole).toBe(false);
     }
   });
 
   it('that reads slowly but steadily gets everything, and the time limit does not run meanwhile', async () => {
     const rows = 3_000;
-    const answer = await open(`SELECT g, repeat('x', 10000) AS s FROM generate_series(1, ${rows}) g`, CSV, {
+    const stream = await open(`SELECT g, repeat('x', 10000) AS s FROM generate_series(1, ${rows}) g`, CSV, {
       timeout_ms: 1_000,
     });
     let bytes = 0;
     const started = performance.now();
-    for await (const chunk of answer.response as AsyncIterable<Buffer>) {
+    for await (const chunk of stream.response as AsyncIterable<Buffer>) {
       bytes += chunk.length;
       // Longer in all than a reader may stall.
       await sleep(chunk.length / 8_192);
     }
-    expect(answer.response.complete).toBe(true);
+    expect(stream.response.complete).toBe(true);
     expect(bytes).toBeGreaterThan(rows * 10_000);
     expect(performance.now() - started).toBeGreaterThan(STALL_MS);
   });
 
   it('that leaves has its statement canceled within a second, and its slot released', async () => {
     for (const accept of [NDJSON, CSV]) {
-      const answer = await open(WIDE('mark_left'), accept);
+      const stream = await open(WIDE('mark_left'), accept);
       // Who reads nothing is given up, and a look at Postgres may take as long as that where the machine is busy.
-      answer.response.resume();
+      stream.response.resume();
       expect((await statementsWith(service, 'mark_left')).length).toBe(1);
-      answer.sent.destroy();
+      stream.sent.destroy();
       await until(async () => (await statementsWith(service, 'mark_left')).length === 0, SOON_MS);
       await until(isFree, SOON_MS);
     }
   });
 
   it('that leaves while it reads nothing no longer holds Postgres back, so that the cancel can take effect', async () => {
-    const answer = await open(WIDE('mark_paused'), NDJSON);
+    const stream = await open(WIDE('mark_paused'), NDJSON);
     await until(async () => (await statementsWith(service, 'mark_paused'))[0] === 'ClientWrite', SOON_MS);
     const [resumed, ended] = (['resume', 'end'] as const).map((step) => vi.spyOn(RunningRequest.prototype, step));
-    answer.sent.destroy();
+    stream.sent.destroy();
     await until(async () => (await statementsWith(service, 'mark_paused')).length === 0, SOON_MS);
     await until(isFree, SOON_MS);
     const first = (spy?: MockInstance) => Math.min(...(spy?.mock.invocationCallOrder ?? []));
@@ -112,7 +112,7 @@ describe('a client', () => {
     vi.restoreAllMocks();
   });
 
-  it('that leaves before any answer has the same, whatever it accepts', async () => {
+  it('that leaves before any response has the same, whatever it accepts', async () => {
     for (const accept of [NDJSON, 'application/json']) {
       const gone = new AbortController();
       const call = project.call('POST', '/api/cdp/sql', {

@@ -4,7 +4,7 @@ import {
   failure,
   onServer,
   startTestService,
-  type TestAnswer,
+  type TestResponse,
   type TestProject,
   type TestService,
 } from '../support/service.js';
@@ -20,10 +20,10 @@ beforeAll(async () => {
 });
 afterAll(() => service.close());
 
-const stream = (sql: string, accept: string, rest: object = {}): Promise<TestAnswer> =>
+const stream = (sql: string, accept: string, rest: object = {}): Promise<TestResponse> =>
   project.call('POST', '/api/cdp/sql', { body: { sql, ...rest }, headers: { accept } });
 
-const lines = ({ text }: TestAnswer): unknown[] =>
+const lines = ({ text }: TestResponse): unknown[] =>
   text
     .split('\n')
     .slice(0, -1)
@@ -31,13 +31,13 @@ const lines = ({ text }: TestAnswer): unknown[] =>
 
 describe('NDJSON', () => {
   it('has one line for each row and one at the end, with the common headers', async () => {
-    const answer = await stream(`SELECT g AS n, 'é' AS s, NULL AS nothing FROM generate_series(1, 3) g`, NDJSON);
-    expect(answer.status).toBe(200);
-    expect(answer.headers.get('content-type')).toBe(NDJSON);
-    expect(answer.headers.get('x-request-id')).toBeTruthy();
-    expect(answer.headers.get('cache-control')).toBe('no-store');
-    expect(answer.headers.get('server-timing')).toBeTruthy();
-    expect(answer.text).toBe(
+    const response = await stream(`SELECT g AS n, 'é' AS s, NULL AS nothing FROM generate_series(1, 3) g`, NDJSON);
+    expect(response.status).toBe(200);
+    expect(response.headers.get('content-type')).toBe(NDJSON);
+    expect(response.headers.get('x-request-id')).toBeTruthy();
+    expect(response.headers.get('cache-control')).toBe('no-store');
+    expect(response.headers.get('server-timing')).toBeTruthy();
+    expect(response.text).toBe(
       '{"n":1,"s":"é","nothing":null}\n{"n":2,"s":"é","nothing":null}\n{"n":3,"s":"é","nothing":null}\n{"done":true,"row_count":3}\n',
     );
   });
@@ -75,8 +75,8 @@ describe('NDJSON', () => {
   });
 
   it('keeps a row on one line, whatever it contains', async () => {
-    const answer = await stream(`SELECT E'a\\nb\\r\\u2028' AS s, E'{"a":\\n1}'::json AS j, 'x' AS "k\ney"`, NDJSON);
-    expect(lines(answer)).toEqual([
+    const response = await stream(`SELECT E'a\\nb\\r\\u2028' AS s, E'{"a":\\n1}'::json AS j, 'x' AS "k\ney"`, NDJSON);
+    expect(lines(response)).toEqual([
       { s: 'a\nb\r\u2028', j: { a: 1 }, 'k\ney': 'x' },
       { done: true, row_count: 1 },
     ]);
@@ -95,8 +95,8 @@ describe('NDJSON', () => {
   });
 
   it('has no row limit: 300,000 rows arrive, each once and in order', async () => {
-    const answer = await stream('SELECT generate_series(1, 300000) AS g', NDJSON, { max_rows: 5 });
-    const found = lines(answer) as { g: number }[];
+    const response = await stream('SELECT generate_series(1, 300000) AS g', NDJSON, { max_rows: 5 });
+    const found = lines(response) as { g: number }[];
     expect(found.length).toBe(300_001);
     expect(found.findIndex(({ g }, i) => g !== i + 1)).toBe(300_000);
     expect(found.at(-1)).toEqual({ done: true, row_count: 300_000 });
@@ -105,10 +105,10 @@ describe('NDJSON', () => {
 
 describe('CSV', () => {
   it('has a header and records, and no final line', async () => {
-    const answer = await stream('SELECT g AS id, g * 2 AS id FROM generate_series(1, 2) g', CSV);
-    expect(answer.status).toBe(200);
-    expect(answer.headers.get('content-type')).toMatch(/^text\/csv/);
-    expect(answer.text).toBe('id,id_2\n1,2\n2,4\n');
+    const response = await stream('SELECT g AS id, g * 2 AS id FROM generate_series(1, 2) g', CSV);
+    expect(response.status).toBe(200);
+    expect(response.headers.get('content-type')).toMatch(/^text\/csv/);
+    expect(response.text).toBe('id,id_2\n1,2\n2,4\n');
   });
 
   it('has only a header if there are no rows, and nothing if there are no columns', async () => {
@@ -180,18 +180,18 @@ describe('the Accept header', () => {
       ['text/csv, application/json', CSV],
       ['application/x-ndjson, application/json;q=0.5', NDJSON],
     ]) {
-      const answer = await stream('SELECT 1 AS n', accept ?? '');
-      expect({ accept, type: answer.headers.get('content-type')?.split(';')[0] }).toEqual({ accept, type });
+      const response = await stream('SELECT 1 AS n', accept ?? '');
+      expect({ accept, type: response.headers.get('content-type')?.split(';')[0] }).toEqual({ accept, type });
     }
   });
 });
 
 describe('errors', () => {
-  it('before the first bytes cause ordinary answers', async () => {
+  it('before the first bytes cause ordinary responses', async () => {
     for (const accept of [NDJSON, CSV]) {
-      const answer = await stream('SELECT 1 / (3 - g) FROM generate_series(1, 5) g', accept);
-      expect(failure(answer, 400, 'sql_error').postgres?.sqlstate).toBe('22012');
-      expect(answer.headers.get('content-type')).toMatch(/^application\/json/);
+      const response = await stream('SELECT 1 / (3 - g) FROM generate_series(1, 5) g', accept);
+      expect(failure(response, 400, 'sql_error').postgres?.sqlstate).toBe('22012');
+      expect(response.headers.get('content-type')).toMatch(/^application\/json/);
       failure(await stream('SELEC 1', accept), 400, 'sql_error');
       failure(await stream('SELECT pg_sleep(9)', accept, { timeout_ms: 100 }), 504, 'query_timeout');
       failure(await stream('COMMIT', accept), 400, 'statement_not_allowed');
@@ -201,9 +201,9 @@ describe('errors', () => {
   const LATE = 'SELECT 1 / (10000 - g) AS n, $$some text to fill it$$ AS s FROM generate_series(1, 20000) g';
 
   it('after them end NDJSON with an error line and break off the chunked encoding', async () => {
-    const answer = await openStream(service, project, NDJSON, { sql: LATE });
-    expect(answer.response.statusCode).toBe(200);
-    const { text, whole } = await answer.rest();
+    const opened = await openStream(service, project, NDJSON, { sql: LATE });
+    expect(opened.response.statusCode).toBe(200);
+    const { text, whole } = await opened.rest();
     expect(whole).toBe(false);
     const last = JSON.parse(text.trimEnd().split('\n').at(-1) ?? '') as { error: Record<string, unknown> };
     expect(last.error).toMatchObject({
@@ -284,22 +284,22 @@ describe('the format follows Accept with its weights (RFC 9110 section 12.5.1)',
   it('also if it is long', () => decides(`${'a/b,'.repeat(2_000)}text/csv`, 'text/csv'));
 
   async function decides(accept: string, type: string): Promise<void> {
-    const answer = await stream('SELECT 1 AS one', accept);
-    expect(answer.status).toBe(200);
-    expect(answer.headers.get('content-type')?.split(';')[0]).toBe(type);
+    const response = await stream('SELECT 1 AS one', accept);
+    expect(response.status).toBe(200);
+    expect(response.headers.get('content-type')?.split(';')[0]).toBe(type);
   }
 });
 
 describe('protects', () => {
-  it('every answer from the rows of others, although all are written into the same memory', async () => {
+  it('every response from the rows of others, although all are written into the same memory', async () => {
     const sizes = [10, 3_000, 9_000];
     const many = Array.from({ length: 36 }, async (_, i) => {
       const rows = sizes[i % sizes.length] ?? 0;
       const mark = `answer ${i} `;
       const sql = `SELECT repeat('${mark}', 30) AS mark FROM generate_series(1, ${rows})`;
-      const answer = await stream(sql, i % 2 === 0 ? NDJSON : 'application/json');
-      expect(answer.text.split(mark).length - 1).toBe(30 * rows);
-      expect(answer.text.match(/answer \d+ /g)?.every((found) => found === mark)).toBe(true);
+      const response = await stream(sql, i % 2 === 0 ? NDJSON : 'application/json');
+      expect(response.text.split(mark).length - 1).toBe(30 * rows);
+      expect(response.text.match(/answer \d+ /g)?.every((found) => found === mark)).toBe(true);
     });
     await Promise.all(many);
   });

@@ -1,4 +1,4 @@
-/** Free SQL over HTTP (specification 4.5, contract section 7): answers, tags, transactions, refusals. */
+/** Free SQL over HTTP (specification 4.5, contract section 7): responses, tags, transactions, refusals. */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { failure, onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
 import { freeSql } from '../support/sql.js';
@@ -19,9 +19,9 @@ const content = () => project.rows('SELECT n, s FROM t ORDER BY n');
 
 describe('works', () => {
   it('with exactly the fields of the contract', async () => {
-    const answer = await sql('SELECT 1 AS n, $1::text AS s', { params: ['é'] });
-    expect(answer.headers.get('content-type')).toMatch(/^application\/json/);
-    expect(answer.body).toEqual({
+    const response = await sql('SELECT 1 AS n, $1::text AS s', { params: ['é'] });
+    expect(response.headers.get('content-type')).toMatch(/^application\/json/);
+    expect(response.body).toEqual({
       success: true,
       type: 'SELECT',
       rows: [{ n: 1, s: 'é' }],
@@ -144,7 +144,7 @@ describe('works', () => {
     expect((await run('SELECT 1 AS id, 2 AS id')).rows).toEqual([{ id: 1, id_2: 2 }]);
   });
 
-  it('writes the numbers of a column in one form on request, in every kind of answer', async () => {
+  it('writes the numbers of a column in one form on request, in every kind of response', async () => {
     const columns = `9007199254740993::bigint AS big, 7::bigint AS small, 1.50 AS exact, 2::int AS n`;
     const forms = {
       raw: '{"big":9007199254740993,"small":7,"exact":1.50,"n":2}',

@@ -25,8 +25,8 @@ describe.each(testServers())('a change of a table on Postgres $major', (server) 
     await tables.alterTable(name, { comment: 'kept' });
     expect((await insert(name, [{ a: 'x' }])).status).toBe(201);
     await project.rows(`CREATE VIEW ${name}_view AS SELECT a FROM ${name}`);
-    const answer = await tables.alterTable(name, { new_name: renamed });
-    expect([answer.status, answer.body]).toEqual([
+    const response = await tables.alterTable(name, { new_name: renamed });
+    expect([response.status, response.body]).toEqual([
       200,
       { success: true, message: 'table altered', table: renamed, comment: 'kept' },
     ]);

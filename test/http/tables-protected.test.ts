@@ -28,8 +28,8 @@ describe.each(testServers())('a table request protects on Postgres $major', (ser
     const theirs = new Tables(other);
     await refuseComments(service, other);
     const columns = [{ name: 'a', type: 'TEXT', comment: 'x' }];
-    const answer = await theirs.create({ table_name: 'half', columns });
-    expect(answer.status).toBeGreaterThanOrEqual(400);
+    const response = await theirs.create({ table_name: 'half', columns });
+    expect(response.status).toBeGreaterThanOrEqual(400);
     expect(await tableNames(other)).toEqual([]);
     expect((await theirs.create({ table_name: 'half', columns: TEXT })).status).toBe(201);
   });
@@ -45,9 +45,9 @@ describe.each(testServers())('a table request protects on Postgres $major', (ser
         });
         return { status: response.status, body: (await response.json()) as { error?: string } };
       });
-      const answers = await Promise.all(creating);
-      expect(answers.map(({ status }) => status).sort()).toEqual([201, 409, 409, 409, 409, 409, 409, 409]);
-      expect(new Set(answers.map(({ body }) => body.error))).toEqual(new Set([undefined, 'table_exists']));
+      const responses = await Promise.all(creating);
+      expect(responses.map(({ status }) => status).sort()).toEqual([201, 409, 409, 409, 409, 409, 409, 409]);
+      expect(new Set(responses.map(({ body }) => body.error))).toEqual(new Set([undefined, 'table_exists']));
     } finally {
       await second.close();
     }
@@ -72,15 +72,15 @@ describe.each(testServers())('a table request protects on Postgres $major', (ser
     ];
     for (const attack of attacks) {
       const path = encodeURIComponent(attack);
-      for (const answer of [
+      for (const response of [
         await theirs.create({ table_name: attack, columns: TEXT }),
         await theirs.create({ table_name: 'fresh', columns: [{ name: attack, type: 'TEXT' }] }),
         await theirs.create({ table_name: 'fresh', columns: [{ name: 'a', type: attack }] }),
         await other.call('GET', `${TABLE}/${path}`),
         await other.call('DELETE', `${TABLE}/${path}`),
       ]) {
-        expect(answer.status).toBeGreaterThanOrEqual(400);
-        expect(answer.status).toBeLessThan(500);
+        expect(response.status).toBeGreaterThanOrEqual(400);
+        expect(response.status).toBeLessThan(500);
       }
       expect(await snapshot(other)).toEqual(before);
       const columns = [{ name: 'a', type: 'TEXT', comment: attack }];
@@ -142,9 +142,9 @@ describe.each(testServers())('a table request protects on Postgres $major', (ser
       expect((await project.call('GET', `${TABLE}/locked`)).status).toBe(200);
 
       const dropping = performance.now();
-      const answer = await tables.drop('locked');
-      failure(answer, 503, 'table_busy');
-      expect(Number(answer.headers.get('retry-after'))).toBeGreaterThan(0);
+      const response = await tables.drop('locked');
+      failure(response, 503, 'table_busy');
+      expect(Number(response.headers.get('retry-after'))).toBeGreaterThan(0);
       expect(performance.now() - dropping).toBeGreaterThan(1_500);
       expect(performance.now() - dropping).toBeLessThan(20_000);
       await client.query('ROLLBACK');

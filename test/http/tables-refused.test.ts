@@ -123,13 +123,13 @@ describe.each(testServers())('a table request refuses on Postgres $major', (serv
   it('columns that differ only in case', async () => {
     const columns = ['email', 'Email'].map((name) => ({ name, type: 'TEXT' }));
     const before = await snapshot(project);
-    const answer = await tables.create({ table_name: 'fresh', columns });
-    expect([400, 409]).toContain(answer.status);
-    failure(answer, answer.status, answer.status === 409 ? 'column_exists' : 'invalid_request');
+    const response = await tables.create({ table_name: 'fresh', columns });
+    expect([400, 409]).toContain(response.status);
+    failure(response, response.status, response.status === 409 ? 'column_exists' : 'invalid_request');
     expect(await snapshot(project)).toEqual(before);
   });
 
-  it('every bad column in one answer, and lists 50 of them', async () => {
+  it('every bad column in one response, and lists 50 of them', async () => {
     const columns = Array.from({ length: 60 }, (_, i) => ({ name: `${i}`, type: 'TEXT' }));
     const error = await refused(project, ['POST', TABLE, { table_name: 'fresh', columns }], 400, 'invalid_name');
     expect(error.errors).toHaveLength(50);
@@ -146,7 +146,7 @@ describe.each(testServers())('a table request refuses on Postgres $major', (serv
     expect(error.errors?.[7]).toMatchObject({ column: '7', error: 'invalid_name' });
   });
 
-  it('a bad table name together with bad columns, all in one answer', async () => {
+  it('a bad table name together with bad columns, all in one response', async () => {
     const columns = [
       { name: 'ctid', type: 'TEXT' },
       { name: 'b', type: 'VARCHAR' },

@@ -23,7 +23,7 @@ describe.each(testServers())('tables on Postgres $major', (server) => {
   afterAll(() => service.close());
 
   it('are created with 201 and the names of the columns, id first', async () => {
-    const answer = await tables.create({
+    const response = await tables.create({
       table_name: 'customers',
       comment: 'People',
       columns: [
@@ -31,8 +31,8 @@ describe.each(testServers())('tables on Postgres $major', (server) => {
         { name: 'age', type: 'INTEGER' },
       ],
     });
-    expect(answer.status).toBe(201);
-    expect(answer.body).toEqual({
+    expect(response.status).toBe(201);
+    expect(response.body).toEqual({
       success: true,
       message: 'table created',
       table: 'customers',
@@ -143,18 +143,18 @@ describe.each(testServers())('tables on Postgres $major', (server) => {
 
   it('can have 500 columns', async () => {
     const columns = Array.from({ length: 500 }, (_, i) => ({ name: `c${i}`, type: 'INTEGER' }));
-    const answer = await tables.create({ table_name: 'wide', columns });
-    expect(answer.status).toBe(201);
-    expect(answer.body.columns).toEqual(['id', ...columns.map(({ name }) => name)]);
+    const response = await tables.create({ table_name: 'wide', columns });
+    expect(response.status).toBe(201);
+    expect(response.body.columns).toEqual(['id', ...columns.map(({ name }) => name)]);
     expect(Object.keys(await columnTypes(project, 'wide'))).toHaveLength(501);
   });
 
   it('are dropped with their records, and the name is free again', async () => {
     await project.table('dropped', { a: 'TEXT' });
     await project.call('POST', '/api/cdp/data/dropped', { body: [{ a: 'x' }] });
-    const answer = await tables.drop('dropped');
-    expect(answer.status).toBe(200);
-    expect(answer.body).toEqual({ success: true, message: 'table dropped', table: 'dropped' });
+    const response = await tables.drop('dropped');
+    expect(response.status).toBe(200);
+    expect(response.body).toEqual({ success: true, message: 'table dropped', table: 'dropped' });
     failure(await project.call('GET', `${TABLE}/dropped`), 404, 'table_not_found');
     await project.table('dropped', { b: 'TEXT' });
     expect(await project.rows('SELECT * FROM dropped')).toEqual([]);
@@ -185,7 +185,7 @@ describe.each(testServers())('tables on Postgres $major', (server) => {
     expect([status, (body.tables as unknown[]).length]).toEqual([200, 40]);
   });
 
-  it('are refused as a list with more columns and comments than an answer holds, but shown one by one', async () => {
+  it('are refused as a list with more columns and comments than a response holds, but shown one by one', async () => {
     const large = await service.project();
     const copies = (from: number, to: number) =>
       large.rows(`DO $$ BEGIN

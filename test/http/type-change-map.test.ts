@@ -65,7 +65,7 @@ describe.each(testServers())('a type change on Postgres $major', (server) => {
         ],
       ],
       ['TIMESTAMP', ['2026-01-31'], 'INTEGER', [{ value: '2026-01-31T00:00:00Z', rows: 1 }]],
-    ])('of %s %j, as answers show them', async (type, sent, to, shown) => {
+    ])('of %s %j, as responses show them', async (type, sent, to, shown) => {
       const name = await filled(type, sent);
       const error = await refused(project, ['PUT', asked(name), { new_type: to }], 409, 'not_convertible');
       expect(error.values).toEqual(shown);
@@ -78,9 +78,9 @@ describe.each(testServers())('a type change on Postgres $major', (server) => {
       expect(JSON.stringify(plain)).not.toMatch(/secret|"values"/);
       // Row level security may hide rows from one that only reads.
       const token = await project.tokenWith('schema:read', 'schema:write', 'data:write', 'sql:read');
-      const answer = await project.call('PUT', asked(name), { body, token });
-      failure(answer, 409, 'not_convertible');
-      expect(answer.text).not.toMatch(/secret|"values"/);
+      const response = await project.call('PUT', asked(name), { body, token });
+      failure(response, 409, 'not_convertible');
+      expect(response.text).not.toMatch(/secret|"values"/);
       const writer = await project.tokenWith('schema:write', 'sql:write');
       expect((await project.call('PUT', asked(name), { body, token: writer })).body.values).toEqual([
         { value: 'secret', rows: 1 },
@@ -113,8 +113,8 @@ describe.each(testServers())('a type change on Postgres $major', (server) => {
       ['BOOLEAN', [true, false], 'INTEGER', { false: null }, [1, null]],
     ])('of %s %j to %s', async (type, sent, to, map, read) => {
       const name = await filled(type, sent);
-      const answer = await tables.alter(name, 'a', { new_type: to, map });
-      expect([answer.status, answer.body.column]).toEqual([200, { name: 'a', type: to, comment: null }]);
+      const response = await tables.alter(name, 'a', { new_type: to, map });
+      expect([response.status, response.body.column]).toEqual([200, { name: 'a', type: to, comment: null }]);
       expect(await values(name)).toEqual(read);
     });
 

@@ -202,8 +202,8 @@ describe.each(testServers())('a type change on Postgres $major', (server) => {
   it.each(KEPT)('%s to %s keeps every value', async (from, to, pairs) => {
     const name = await tables.fresh({ v: from, n: 'INTEGER' });
     await tables.insert(name, [...pairs.map(([v], n) => ({ n, v })), { n: pairs.length }]);
-    const answer = await tables.alter(name, 'v', { new_type: to });
-    expect(answer.text).toContain('"success":true');
+    const response = await tables.alter(name, 'v', { new_type: to });
+    expect(response.text).toContain('"success":true');
     expect(await columnTypes(project, name)).toMatchObject({ v: to });
     const rows = await project.rows(`SELECT v FROM ${name} ORDER BY n`);
     expect(rows.map(({ v }) => v)).toEqual([...pairs.map(([, read]) => read), null]);
@@ -241,15 +241,15 @@ describe.each(testServers())('a type change on Postgres $major', (server) => {
       Array.from({ length: 7 }, (_, i) => ({ v: `confidential-${i}` })),
     );
     const good = await tables.insert(name, [{ v: '1' }, { v: '2' }, {}]);
-    const answer = await tables.alter(name, 'v', { new_type: 'INTEGER' });
-    const { message, rows, ids } = failure(answer, 409, 'not_convertible');
+    const response = await tables.alter(name, 'v', { new_type: 'INTEGER' });
+    const { message, rows, ids } = failure(response, 409, 'not_convertible');
     expect({ rows, ids }).toEqual({ rows: 7, ids: bad.toSorted().slice(0, 5) });
     expect(message).toMatch(/\b7\b/);
     const named = message.match(UUID) ?? [];
     expect(new Set(named).size).toBe(5);
     for (const id of named) expect(bad).toContain(id);
-    for (const id of good) expect(answer.text).not.toContain(id);
-    expect(answer.text).not.toContain('confidential');
+    for (const id of good) expect(response.text).not.toContain(id);
+    expect(response.text).not.toContain('confidential');
   });
 
   it('reports only the number if the table has no id', async () => {
@@ -261,7 +261,7 @@ describe.each(testServers())('a type change on Postgres $major', (server) => {
     expect(JSON.stringify(error)).not.toContain('secret');
   });
 
-  it('of a type that free SQL created: to TEXT as answers show it, and to no other', async () => {
+  it('of a type that free SQL created: to TEXT as responses show it, and to no other', async () => {
     const name = freshName();
     await project.rows(`CREATE TABLE ${name} (v numeric(6,2)); INSERT INTO ${name} VALUES (1.50)`);
     await refused(project, ['PUT', columnPath(name, 'v'), { new_type: 'JSONB' }], 409, 'not_convertible');

@@ -43,8 +43,8 @@ describe.each(testServers())('on Postgres $major', (server) => {
       const table = `many_${resolution}_${isChecked}`;
       await create(table, 'text', isChecked);
       const records = Array.from({ length: 250 }, (_, i) => ({ k: `k${(i * 7) % 50}`, n: i }));
-      const answer = await upsert(table, records, `on_conflict=k&resolution=${resolution}`);
-      expect(counts(answer)).toEqual(resolution === 'ignore' ? [50, 0, 200] : [50, 200, 0]);
+      const response = await upsert(table, records, `on_conflict=k&resolution=${resolution}`);
+      expect(counts(response)).toEqual(resolution === 'ignore' ? [50, 0, 200] : [50, 200, 0]);
       // The first record of a key wins if the others are ignored, else the last one.
       const wins = resolution === 'ignore' ? records.slice(0, 50) : records.slice(200);
       const rows = await project.rows(`SELECT k, n FROM ${table}`);
@@ -69,8 +69,8 @@ describe.each(testServers())('on Postgres $major', (server) => {
           { k: same, n: 2 },
           { k: 'a', n: 3 },
         ];
-        const answer = await upsert(table, records, 'on_conflict=k&resolution=ignore');
-        expect([counts(answer), isChecked]).toEqual([[2, 0, 1], isChecked]);
+        const response = await upsert(table, records, 'on_conflict=k&resolution=ignore');
+        expect([counts(response), isChecked]).toEqual([[2, 0, 1], isChecked]);
         const rows = await project.rows(`SELECT k, n FROM ${table} ORDER BY n`);
         expect([rows, isChecked]).toEqual([[records[0], records[2]], isChecked]);
       }
@@ -130,8 +130,8 @@ describe.each(testServers())('on Postgres $major', (server) => {
         { name: 'a', phone: 1 },
       ];
       for (const quarantine of ['', '&on_error=quarantine']) {
-        const answer = await upsert('phones', swap, `on_conflict=name${quarantine}`);
-        expect([answer.status, counts(answer)]).toEqual([201, [1, 1, 0]]);
+        const response = await upsert('phones', swap, `on_conflict=name${quarantine}`);
+        expect([response.status, counts(response)]).toEqual([201, [1, 1, 0]]);
         expect(await project.rows('SELECT name, phone FROM phones ORDER BY name')).toEqual(swap.toReversed());
         await project.rows(`DELETE FROM phones; INSERT INTO phones VALUES ('b', 1)`);
       }
@@ -142,10 +142,10 @@ describe.each(testServers())('on Postgres $major', (server) => {
       await project.rows(`CREATE TABLE nulls (${id}, k text, n int, UNIQUE NULLS NOT DISTINCT (k))`);
       const send = (records: object[]) => upsert('nulls', records, 'on_conflict=k&resolution=ignore&return=ids');
       const first = await send([{ n: 1 }]);
-      const answer = await send([{ k: null, n: 2 }, { k: 'a' }, { n: 3 }]);
-      expect([counts(answer), answer.text]).toEqual([[1, 0, 2], answer.text]);
+      const response = await send([{ k: null, n: 2 }, { k: 'a' }, { n: 3 }]);
+      expect([counts(response), response.text]).toEqual([[1, 0, 2], response.text]);
       const [met] = first.body.ids as string[];
-      expect(answer.body.ids).toEqual([met, expect.any(String), met]);
+      expect(response.body.ids).toEqual([met, expect.any(String), met]);
     });
   });
 

@@ -39,9 +39,9 @@ describe.each(testServers())('on Postgres $major', (server) => {
         message: '1 record inserted, 0 updated, 0 ignored',
       });
       const bob = { email: 'bob@example.com', age: 1 };
-      const answer = await upsert([{ email: ADA.email, age: 37 }, bob], `on_conflict=email&resolution=${resolution}`);
-      expect(answer.status).toBe(201);
-      expect(counts(answer)).toEqual(expected);
+      const response = await upsert([{ email: ADA.email, age: 37 }, bob], `on_conflict=email&resolution=${resolution}`);
+      expect(response.status).toBe(201);
+      expect(counts(response)).toEqual(expected);
       expect(await people()).toEqual([ada, { ...bob, name: null, level: 1 }]);
     });
 
@@ -126,12 +126,12 @@ describe.each(testServers())('on Postgres $major', (server) => {
     it.each(['merge', 'ignore'])('returns the ids of all rows in record order (%s)', async (resolution) => {
       await upsert([ADA]);
       const emails = ['zoe@example.com', ADA.email, 'bob@example.com', 'zoe@example.com'];
-      const answer = await upsert(
+      const response = await upsert(
         emails.map((email, age) => ({ email, age })),
         `on_conflict=email&resolution=${resolution}&return=ids`,
       );
       const byEmail = new Map((await project.rows('SELECT email, id FROM people')).map(({ email, id }) => [email, id]));
-      expect(answer.body.ids).toEqual(emails.map((email) => byEmail.get(email)));
+      expect(response.body.ids).toEqual(emails.map((email) => byEmail.get(email)));
     });
 
     it('once for each Idempotency-Key; the same key with another resolution is refused', async () => {
@@ -146,11 +146,11 @@ describe.each(testServers())('on Postgres $major', (server) => {
 
     it('twice at once with the same rows in opposite order, repeatedly', async () => {
       const batch = Array.from({ length: 50 }, (_, i) => ({ email: `${i}@example.com`, age: i }));
-      const answers = await Promise.all(
+      const responses = await Promise.all(
         Array.from({ length: 12 }, (_, i) => upsert(i % 2 === 0 ? batch : batch.toReversed())),
       );
-      expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 201));
-      expect(answers.reduce((sum, { body }) => sum + Number(body.inserted_rows), 0)).toBe(50);
+      expect(responses.map(({ status }) => status)).toEqual(responses.map(() => 201));
+      expect(responses.reduce((sum, { body }) => sum + Number(body.inserted_rows), 0)).toBe(50);
     });
   });
 
@@ -178,13 +178,13 @@ describe.each(testServers())('on Postgres $major', (server) => {
 
     it('records that Postgres rejects, by number, and changes nothing', async () => {
       await upsert([ADA]);
-      const answer = await upsert([
+      const response = await upsert([
         { email: ADA.email, age: 1 },
         { email: ADA.email, level: 10 },
         { email: 'b', level: 11 },
       ]);
-      expect(answer.status).toBe(400);
-      expect(answer.body.errors).toMatchObject([{ record: 1 }, { record: 2 }]);
+      expect(response.status).toBe(400);
+      expect(response.body.errors).toMatchObject([{ record: 1 }, { record: 2 }]);
       expect(await people()).toEqual([ADA]);
     });
 
@@ -215,8 +215,8 @@ describe.each(testServers())('on Postgres $major', (server) => {
         { tag: 2, owner: 'nobody' },
       ];
       for (const headers of [{}, { 'idempotency-key': 'pets' }]) {
-        const answer = await upsert(pets, 'on_conflict=tag', '/api/cdp/data/pets', headers);
-        expect(failure(answer, 400, 'constraint_violation').errors).toMatchObject([{ record: 1 }]);
+        const response = await upsert(pets, 'on_conflict=tag', '/api/cdp/data/pets', headers);
+        expect(failure(response, 400, 'constraint_violation').errors).toMatchObject([{ record: 1 }]);
       }
       expect(await project.rows('DELETE FROM pets RETURNING tag')).toEqual([]);
       await project.rows('DROP TABLE pets');
@@ -234,8 +234,8 @@ describe.each(testServers())('on Postgres $major', (server) => {
 
     it('the rows with the given keys, and returns their number', async () => {
       await upsert([ADA, { email: 'b' }, { email: 'c' }]);
-      const answer = await remove([{ email: 'c' }, { email: ADA.email }, { email: 'nobody' }]);
-      expect(answer.body).toEqual({ success: true, deleted_rows: 2, message: '2 records deleted' });
+      const response = await remove([{ email: 'c' }, { email: ADA.email }, { email: 'nobody' }]);
+      expect(response.body).toEqual({ success: true, deleted_rows: 2, message: '2 records deleted' });
       expect(await people()).toMatchObject([{ email: 'b' }]);
     });
 
@@ -251,8 +251,8 @@ describe.each(testServers())('on Postgres $major', (server) => {
 
     it('refuses records that are not keys, all of them', async () => {
       await upsert([ADA]);
-      const answer = await remove([{ email: ADA.email }, { email: null }, { email: 'b', age: 1 }, {}]);
-      expect(answer.body.errors).toMatchObject([
+      const response = await remove([{ email: ADA.email }, { email: null }, { email: 'b', age: 1 }, {}]);
+      expect(response.body.errors).toMatchObject([
         { record: 1, column: 'email', error: 'invalid_value' },
         { record: 2, column: 'age', error: 'invalid_request' },
         { record: 3, column: 'email', error: 'invalid_value' },

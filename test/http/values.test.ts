@@ -177,7 +177,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       body: `[${cells.map((cell, n) => `{"n":${n},"v":${cell}}`).join(',')}]`,
     });
 
-  /** The rows of an answer as the bytes that came. */
+  /** The rows of a response as the bytes that came. */
   const rowsAsSent = async (sql: string): Promise<string> => {
     const { text } = await project.call('POST', '/api/cdp/sql', { body: { sql, row_mode: 'array' } });
     return text.slice(text.indexOf('"rows":') + '"rows":'.length, text.indexOf(',"row_count"'));
@@ -193,11 +193,11 @@ describe.each(testServers())('on Postgres $major', (server) => {
     };
 
     it.each(Object.entries(KEPT))('%s keeps every value as the contract writes it', async (type, kept) => {
-      const answer = await insert(
+      const response = await insert(
         type,
         kept.map(([sent]) => sent),
       );
-      expect(answer.text).toContain(`"inserted_rows":${kept.length}`);
+      expect(response.text).toContain(`"inserted_rows":${kept.length}`);
       await expectKept(type);
     });
 
@@ -223,8 +223,8 @@ describe.each(testServers())('on Postgres $major', (server) => {
       await insert('FLOAT', ['0.1']);
       const settings = `SET TimeZone = 'Asia/Tokyo'; SET DateStyle = 'German'; SET extra_float_digits = -15;`;
       const sql = `${settings} SELECT t.v, f.v FROM "cells_TIMESTAMP" t, "cells_FLOAT" f`;
-      const answer = await project.call('POST', '/api/cdp/sql', { body: { sql, row_mode: 'array' } });
-      expect(answer.body.rows).toEqual([['2026-07-31T10:34:56.5Z', 0.1]]);
+      const response = await project.call('POST', '/api/cdp/sql', { body: { sql, row_mode: 'array' } });
+      expect(response.body.rows).toEqual([['2026-07-31T10:34:56.5Z', 0.1]]);
       await project.rows('DELETE FROM "cells_TIMESTAMP"; DELETE FROM "cells_FLOAT"');
     });
   });
@@ -250,8 +250,8 @@ describe.each(testServers())('on Postgres $major', (server) => {
     it.each(['null', '1', 'true', '""', '"no uuid"', '"00000000-0000-0000-0000-00000000000"', '{}', '" "'])(
       'id is not a UUID: %s',
       async (id) => {
-        const answer = await project.call('POST', '/api/cdp/data/cells_TEXT', { body: `[{"v":"x"},{"id":${id}}]` });
-        const body = failure(answer, 400, 'invalid_value');
+        const response = await project.call('POST', '/api/cdp/data/cells_TEXT', { body: `[{"v":"x"},{"id":${id}}]` });
+        const body = failure(response, 400, 'invalid_value');
         expect(body.errors).toMatchObject([{ record: 1, column: 'id', error: 'invalid_value' }]);
         expect(await project.rows('SELECT count(*) AS n FROM "cells_TEXT"')).toEqual([{ n: 0 }]);
       },
@@ -259,10 +259,10 @@ describe.each(testServers())('on Postgres $major', (server) => {
 
     it('one batch with bad cells of all kinds names them all', async () => {
       await project.table('mixed', { t: 'TEXT', i: 'INTEGER', f: 'FLOAT', b: 'BOOLEAN', at: 'TIMESTAMP', j: 'JSONB' });
-      const answer = await project.call('POST', '/api/cdp/data/mixed', {
+      const response = await project.call('POST', '/api/cdp/data/mixed', {
         body: `[{"t":"fine"},{"t":{},"i":1.5,"f":"x","b":1,"at":"now","j":"\\u0000","tt":1},{"i":2},{"id":7}]`,
       });
-      const body = failure(answer, 400, 'invalid_value');
+      const body = failure(response, 400, 'invalid_value');
       expect(body.errors?.map(({ record, column, error }) => `${record} ${column} ${error}`)).toEqual([
         ...['t', 'i', 'f', 'b', 'at', 'j'].map((column) => `1 ${column} invalid_value`),
         '1 tt unknown_column',

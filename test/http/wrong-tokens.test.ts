@@ -6,7 +6,13 @@ import { randomBytes } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, type MockInstance, vi } from 'vitest';
 import { callFrom } from '../support/address.js';
-import { failure, startTestService, type TestAnswer, type TestProject, type TestService } from '../support/service.js';
+import {
+  failure,
+  startTestService,
+  type TestResponse,
+  type TestProject,
+  type TestService,
+} from '../support/service.js';
 
 const LIMIT = 5;
 
@@ -39,7 +45,7 @@ beforeEach(() => {
   questions.mockClear();
 });
 
-const send = (token: string, from = address): Promise<TestAnswer> =>
+const send = (token: string, from = address): Promise<TestResponse> =>
   callFrom(from, service.url, { authorization: `Bearer ${token}` });
 
 /** Puts the address over its limit. */
@@ -52,9 +58,9 @@ async function exhaust(from = address): Promise<void> {
 describe('works', () => {
   it('answers 401 up to the limit and 429 beyond it, with the time to wait', async () => {
     for (let i = 0; i < LIMIT; i++) failure(await send(stranger()), 401, 'unauthorized');
-    const answer = await send(stranger());
-    failure(answer, 429, 'rate_limited');
-    const wait = Number(answer.headers.get('retry-after'));
+    const response = await send(stranger());
+    failure(response, 429, 'rate_limited');
+    const wait = Number(response.headers.get('retry-after'));
     expect(wait).toBeGreaterThan(0);
     expect(wait).toBeLessThanOrEqual(60);
   });
@@ -72,9 +78,9 @@ describe('works', () => {
     await exhaust();
     const fresh = await project.tokenWith('schema:read');
     const end = Date.now() + 5_000;
-    let answer = await send(fresh);
-    while (answer.status === 429 && Date.now() < end) answer = await send(fresh);
-    expect(answer.status).toBe(200);
+    let response = await send(fresh);
+    while (response.status === 429 && Date.now() < end) response = await send(fresh);
+    expect(response.status).toBe(200);
     expect((await send(fresh)).status).toBe(200);
   });
 
@@ -94,8 +100,8 @@ describe('protects', () => {
   it('the database: beyond the limit it is queried at most once a second', async () => {
     await exhaust();
     const started = performance.now();
-    const answers = await Promise.all(Array.from({ length: 200 }, () => send(stranger())));
-    for (const answer of answers) failure(answer, 429, 'rate_limited');
+    const responses = await Promise.all(Array.from({ length: 200 }, () => send(stranger())));
+    for (const response of responses) failure(response, 429, 'rate_limited');
     expect(questions.mock.calls.length).toBeLessThanOrEqual(2 + (performance.now() - started) / 1_000);
   });
 

@@ -4,7 +4,7 @@
  */
 import pg from 'pg';
 import { rpc } from '../support/mcp.js';
-import type { TestAnswer, TestProject, TestService } from '../support/service.js';
+import type { TestResponse, TestProject, TestService } from '../support/service.js';
 
 /** Runs a statement and answers everything that comes back, rows or error, as one text. */
 export type Ask = (sql: string, params?: readonly unknown[]) => Promise<string>;
@@ -13,7 +13,7 @@ export type Ask = (sql: string, params?: readonly unknown[]) => Promise<string>;
 const TRIES = 5;
 
 /**
- * As a project with one of its tokens. An answer that was cut off would prove nothing, so that is an error. A question
+ * As a project with one of its tokens. A response that was cut off would prove nothing, so that is an error. A question
  * about every object at once takes locks on all of them, in any order, and may so be the one that a deadlock ends.
  * @param accept a media type of free SQL; by default JSON
  */
@@ -41,7 +41,7 @@ export const asNeonDriver = (project: TestProject, token: string): Ask =>
     }),
   );
 
-/** As an agent, by a tool that runs SQL. What does not fit into its answer is cut off. */
+/** As an agent, by a tool that runs SQL. What does not fit into its response is cut off. */
 export const asMcp =
   (service: TestService, token: string, tool: 'query' | 'rehearse_sql'): Ask =>
   (sql, params = []) =>
@@ -57,20 +57,20 @@ export async function askTool(service: TestService, token: string, name: string,
   }
 }
 
-function asking(send: (sql: string, params: readonly unknown[]) => Promise<TestAnswer>): Ask {
+function asking(send: (sql: string, params: readonly unknown[]) => Promise<TestResponse>): Ask {
   return async (sql, params = []) => {
     const put = () => send(sql, params);
-    let answer = await put();
-    for (let tries = 1; tries < TRIES && answer.body?.error === 'table_busy'; tries++) answer = await put();
-    if (answer.status >= 500 || answer.body?.truncated === true || answer.body?.error === 'result_too_large') {
-      throw new Error(`${answer.status} ${answer.text.slice(0, 1_000)}, asked: ${sql.slice(0, 300)}`);
+    let response = await put();
+    for (let tries = 1; tries < TRIES && response.body?.error === 'table_busy'; tries++) response = await put();
+    if (response.status >= 500 || response.body?.truncated === true || response.body?.error === 'result_too_large') {
+      throw new Error(`${response.status} ${response.text.slice(0, 1_000)}, asked: ${sql.slice(0, 300)}`);
     }
-    return `${[...answer.headers.values()].join('\n')}\n${answer.text}`;
+    return `${[...response.headers.values()].join('\n')}\n${response.text}`;
   };
 }
 
 /**
- * As a client of the Postgres port, in one session for all questions. What comes with an answer, or of its own, counts
+ * As a client of the Postgres port, in one session for all questions. What comes with a response, or of its own, counts
  * too.
  */
 export function asClient(login: pg.ClientConfig): { ask: Ask; end: () => Promise<void> } {
@@ -90,13 +90,13 @@ export function asClient(login: pg.ClientConfig): { ask: Ask; end: () => Promise
   };
   const ask: Ask = async (sql, params = []) => {
     const client = await (opened ??= open());
-    const answer = await client.query({ text: sql, values: [...params], rowMode: 'array' }).then(
+    const response = await client.query({ text: sql, values: [...params], rowMode: 'array' }).then(
       (result) => JSON.stringify([result].flat().map(({ fields, rows }) => [fields, rows])),
       (error: unknown) => JSON.stringify({ ...(error as object), message: (error as Error).message }),
     );
     // Whatever a question began is over with it.
     await client.query('ROLLBACK').catch(() => {});
-    return [answer, ...heard.splice(0)].join('\n');
+    return [response, ...heard.splice(0)].join('\n');
   };
   return { ask, end: async () => (await opened)?.end() };
 }

@@ -3,7 +3,7 @@
  * project then requests.
  */
 import { ADVISORY_LOCKS } from '../../src/tenancy/advisory-locks.js';
-import type { TestAnswer, TestProject } from '../support/service.js';
+import type { TestResponse, TestProject } from '../support/service.js';
 
 /** Runs in the session of whoever fires it: settings, a role and a lock that nothing rolls back. */
 const DIRTY = `
@@ -231,7 +231,7 @@ let counter = 0;
 export async function* honestRequests(
   project: TestProject,
   readToken: string,
-): AsyncGenerator<[name: string, answer: TestAnswer]> {
+): AsyncGenerator<[name: string, response: TestResponse]> {
   const made = `made_${++counter}`;
   const key = { 'idempotency-key': made };
   const post = (path: string, body: unknown, headers: Record<string, string> = {}) =>

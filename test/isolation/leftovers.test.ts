@@ -93,11 +93,11 @@ describe('code of the project that an insert runs', () => {
     const { project, readToken } = await newProject();
     await project.rows(text);
     const post = async (table: string, path = '', headers = {}) => {
-      const answer = await project.call('POST', `/api/cdp/data/${table}${path}`, {
+      const response = await project.call('POST', `/api/cdp/data/${table}${path}`, {
         body: [{ ...RECORD, id: undefined }],
         headers,
       });
-      return `${answer.status} ${answer.text}`;
+      return `${response.status} ${response.text}`;
     };
     // The first goes by the shape of the table as it was; and each way an insert may take, with an innocent one behind
     // it.
@@ -107,17 +107,17 @@ describe('code of the project that an insert runs', () => {
       ['?return=ids', {}],
       ['', { 'idempotency-key': 'k' }],
     ] as const) {
-      const answer = await post('kept', path, headers);
+      const response = await post('kept', path, headers);
       // A partition has no id of its own making, and the rows of a rule cannot be told.
-      expect(answer).toMatch(/^(201|400) /);
+      expect(response).toMatch(/^(201|400) /);
       expect(await project.rows('SELECT pg_try_advisory_xact_lock(4711) AS free')).toEqual([{ free: true }]);
       expect(await post('watched')).toMatch(/^201 /);
     }
     const later = await project.call('PUT', '/api/cdp/schema/table/kept/column/b', { body: { comment: 'c' } });
     expect(later.status, later.text).toBe(200);
     expect(await project.rows('SELECT pg_try_advisory_xact_lock(4711) AS free')).toEqual([{ free: true }]);
-    for await (const [name, answer] of honestRequests(project, readToken)) {
-      expect(`${name} ${answer.status} ${answer.text}`).toMatch(/^(insert|repeat)[a-z ]* 400 |^[a-z ]+ 20[01] /);
+    for await (const [name, response] of honestRequests(project, readToken)) {
+      expect(`${name} ${response.status} ${response.text}`).toMatch(/^(insert|repeat)[a-z ]* 400 |^[a-z ]+ 20[01] /);
     }
   });
 
@@ -186,14 +186,14 @@ describe('what a project did to itself', () => {
     const { project, readToken } = await newProject();
     await project.rows(text);
     for (const path of ['', '', '?return=ids']) {
-      const answer = await project.call('POST', `/api/cdp/data/kept${path}`, { body: [RECORD] });
-      failure(answer, status, code);
+      const response = await project.call('POST', `/api/cdp/data/kept${path}`, { body: [RECORD] });
+      failure(response, status, code);
     }
     const wrong: string[] = [];
-    for await (const [name, answer] of honestRequests(project, readToken)) {
+    for await (const [name, response] of honestRequests(project, readToken)) {
       const about = name.startsWith('insert') || name === 'repeat' || name === 'table';
-      if (answer.status === 500 || (answer.status >= 300 && (!about || name === 'insert into it'))) {
-        wrong.push(`${name}: ${answer.status} ${answer.text}`);
+      if (response.status === 500 || (response.status >= 300 && (!about || name === 'insert into it'))) {
+        wrong.push(`${name}: ${response.status} ${response.text}`);
       }
     }
     expect(wrong).toEqual([]);
@@ -211,10 +211,10 @@ describe('what a project did to itself', () => {
 
   it('ends in time if the commit takes long', async () => {
     const { project } = await newProject();
-    const answer = await project.call('POST', '/api/cdp/sql', {
+    const response = await project.call('POST', '/api/cdp/sql', {
       body: { sql: 'DECLARE c CURSOR WITH HOLD FOR SELECT pg_sleep(30)', timeout_ms: 300 },
     });
-    expect([503, 504], answer.text).toContain(answer.status);
+    expect([503, 504], response.text).toContain(response.status);
     expect(await project.rows('SELECT 1 AS n')).toEqual([{ n: 1 }]);
   });
 });

@@ -1,4 +1,4 @@
-/** The strings that reveal a neighbor, and how to find them in an answer. */
+/** The strings that reveal a neighbor, and how to find them in a response. */
 import { randomBytes } from 'node:crypto';
 
 export class Markers {
@@ -18,13 +18,13 @@ export class Markers {
   }
 
   /**
-   * The kinds that show in an answer.
-   * @param asked what the question itself said of the neighbour: an answer that repeats it gives nothing away
+   * The kinds that show in a response.
+   * @param asked what the question itself said of the neighbour: a response that repeats it gives nothing away
    */
-  in(answer: string, asked = ''): string[] {
+  in(response: string, asked = ''): string[] {
     const found = new Set<string>();
-    for (const [text, kind] of this.marked(answer)) if (!asked.includes(text)) found.add(kind ?? 'stem');
-    for (const [text, kind] of this.others) if (answer.includes(text) && !asked.includes(text)) found.add(kind);
+    for (const [text, kind] of this.marked(response)) if (!asked.includes(text)) found.add(kind ?? 'stem');
+    for (const [text, kind] of this.others) if (response.includes(text) && !asked.includes(text)) found.add(kind);
     return [...found];
   }
 
@@ -34,10 +34,10 @@ export class Markers {
   }
 
   /** With its kind, each place where the stem stands: as it is, or in the hexadecimal digits of a bytea. */
-  private marked(answer: string): RegExpExecArray[] {
+  private marked(response: string): RegExpExecArray[] {
     const plain = new RegExp(`${this.stem}(?:[_-]([a-z]+))?`, 'gi');
-    const bytes = [...answer.matchAll(new RegExp(`${Buffer.from(this.stem).toString('hex')}(?:[0-9a-f]{2})*`, 'g'))];
+    const bytes = [...response.matchAll(new RegExp(`${Buffer.from(this.stem).toString('hex')}(?:[0-9a-f]{2})*`, 'g'))];
     const decoded = bytes.map(([digits]) => Buffer.from(digits, 'hex').toString('latin1'));
-    return [answer, ...decoded].flatMap((text) => [...text.matchAll(plain)]);
+    return [response, ...decoded].flatMap((text) => [...text.matchAll(plain)]);
   }
 }

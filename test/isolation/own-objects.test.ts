@@ -9,7 +9,7 @@ import {
   inProject,
   startOwnService,
   startTestService,
-  type TestAnswer,
+  type TestResponse,
   type TestProject,
   type TestService,
 } from '../support/service.js';
@@ -76,20 +76,22 @@ describe.each(TENANCIES)('on $where', ({ start, closed }) => {
   afterAll(() => service.close());
 
   const tokenOf = (role: 'writer' | 'reader'): string => (role === 'reader' ? readToken : project.token);
-  const ask = (sql: string, token: string): Promise<TestAnswer> =>
+  const ask = (sql: string, token: string): Promise<TestResponse> =>
     project.call('POST', '/api/cdp/sql', { token, body: { sql, max_rows: 100_000 } });
 
-  /** The strings of a question that its answer lacks; the whole answer where it is a refusal. */
+  /** The strings of a question that its response lacks; the whole response where it is a refusal. */
   async function lacks({ shows, showsOwner, sql }: Question, role: 'writer' | 'reader'): Promise<string[]> {
-    const answer = await ask(sql, tokenOf(role));
-    if (answer.status !== 200) return [answer.text];
+    const response = await ask(sql, tokenOf(role));
+    if (response.status !== 200) return [response.text];
     const { writer, reader, database } = placement;
     const names: Record<string, string> = { writer, reader, database, role: placement[role] };
     const own = (text: string): string => text.replace(/\{(\w+)\}/g, (_, name: string) => names[name] ?? name);
-    return [...shows, ...(role === 'writer' ? showsOwner : [])].map(own).filter((text) => !answer.text.includes(text));
+    return [...shows, ...(role === 'writer' ? showsOwner : [])]
+      .map(own)
+      .filter((text) => !response.text.includes(text));
   }
 
-  describe.each(['writer', 'reader'] as const)('the %s gets an answer from', (role) => {
+  describe.each(['writer', 'reader'] as const)('the %s gets a response from', (role) => {
     it.each(['psql.sql', 'orms.sql', 'tools.sql'])('each question of %s', async (file) => {
       const lacking: Record<string, string[]> = {};
       for (const question of questions(file)) {
@@ -111,18 +113,18 @@ describe.each(TENANCIES)('on $where', ({ start, closed }) => {
       );
       expect(rows.length).toBeGreaterThan(55);
       const shown = role === 'writer' ? [...WITH_TABLE, ...TO_OWNER] : WITH_TABLE;
-      const answers = await Promise.all(
+      const responses = await Promise.all(
         rows.map(async ({ name }) => ({
           name,
-          answer: await ask(`SELECT * FROM information_schema.${name}`, tokenOf(role)),
+          response: await ask(`SELECT * FROM information_schema.${name}`, tokenOf(role)),
         })),
       );
-      const lacking = answers
+      const lacking = responses
         .filter(
-          ({ name, answer: { status, text } }) =>
+          ({ name, response: { status, text } }) =>
             status !== 200 || (shown.includes(name) && !text.includes('customers')),
         )
-        .map(({ name, answer }) => [name, answer.text.slice(0, 500)]);
+        .map(({ name, response }) => [name, response.text.slice(0, 500)]);
       expect(lacking).toEqual([]);
     });
   });

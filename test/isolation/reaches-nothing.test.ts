@@ -8,7 +8,13 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Credentials } from '../../src/tenancy/credentials.js';
 import type { Placement } from '../../src/tenancy/placement.js';
 import { testServers } from '../support/postgres.js';
-import { onServer, startTestService, type TestAnswer, type TestProject, type TestService } from '../support/service.js';
+import {
+  onServer,
+  startTestService,
+  type TestResponse,
+  type TestProject,
+  type TestService,
+} from '../support/service.js';
 import { askEach } from './probes/probe.js';
 
 /** By theme, one attempt a line. */
@@ -53,7 +59,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
   });
   afterAll(() => service.close());
 
-  const sql = (text: string, token = project.token): Promise<TestAnswer> =>
+  const sql = (text: string, token = project.token): Promise<TestResponse> =>
     project.call('POST', '/api/cdp/sql', { token, body: { sql: text } });
 
   const named = (text: string): string =>
@@ -148,8 +154,8 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     it('the catalogs that reveal other projects', async () => {
       for (const name of CLOSED) {
         for (const token of [project.token, readToken]) {
-          const answer = await sql(`SELECT * FROM ${name}`, token);
-          expect({ name, status: answer.status, error: answer.body.error }).toEqual({
+          const response = await sql(`SELECT * FROM ${name}`, token);
+          expect({ name, status: response.status, error: response.body.error }).toEqual({
             name,
             status: 403,
             error: 'permission_denied',
@@ -174,8 +180,8 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
   describe("the service's own bookkeeping", () => {
     it('fills ids, whatever the project revokes', async () => {
       // Without the right to revoke it, Postgres warns and revokes nothing: it writes the default rights down.
-      const answer = await sql('REVOKE EXECUTE ON FUNCTION _cdp.uuid_v7() FROM PUBLIC');
-      expect([400, 403].includes(answer.status) || answer.body.type === 'REVOKE').toBe(true);
+      const response = await sql('REVOKE EXECUTE ON FUNCTION _cdp.uuid_v7() FROM PUBLIC');
+      expect([400, 403].includes(response.status) || response.body.type === 'REVOKE').toBe(true);
       const right = "SELECT has_function_privilege('public', '_cdp.uuid_v7()', 'EXECUTE') AS may";
       expect((await onServer(server, (client) => client.query(right), own.database)).rows).toEqual([{ may: true }]);
       const stored = await project.call('POST', '/api/cdp/data/mine?return=ids', { body: [{ n: 'a' }] });
@@ -204,7 +210,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     });
 
     it('lets a project forge and delete the keys of its own requests, and no others', async () => {
-      const post = (): Promise<TestAnswer> =>
+      const post = (): Promise<TestResponse> =>
         project.call('POST', '/api/cdp/data/mine', { body: [{ n: 'once' }], headers: { 'Idempotency-Key': 'k' } });
       expect((await post()).status).toBe(201);
       expect((await post()).headers.get('idempotency-replayed')).toBe('true');

@@ -1,6 +1,6 @@
 /**
  * A project asks everything it can of Postgres, next to a neighbor whose every name and text is marked. On servers of
- * their own, no answer contains a mark. On a shared server, no answer contains the neighbor's data; only names that
+ * their own, no response contains a mark. On a shared server, no response contains the neighbor's data; only names that
  * Postgres shows to everyone may appear. The same questions, asked by the superuser in the neighbor's own database,
  * find the marks.
  */
@@ -116,14 +116,14 @@ describe.each<(typeof TENANCIES)[number]>(TENANCIES)('on $where', ({ start, mayS
       }));
   }
 
-  const marksIn = (answer: string, asked?: string): string[] =>
-    neighbour.markers.in(answer, asked).filter((kind) => !mayShow.includes(kind));
+  const marksIn = (response: string, asked?: string): string[] =>
+    neighbour.markers.in(response, asked).filter((kind) => !mayShow.includes(kind));
 
   /** Asks all, and answers which questions showed what. */
   async function shown(ask: Ask, probes: readonly Probe[], atOnce?: number, marks = marksIn) {
     const found: Record<string, string[]> = {};
-    const report: Report = ({ name, sql }, answer) => {
-      const kinds = marks(answer, sql);
+    const report: Report = ({ name, sql }, response) => {
+      const kinds = marks(response, sql);
       if (kinds.length > 0) found[name] = kinds;
     };
     for (let at = 0; at < probes.length; at += BATCH) {
@@ -139,15 +139,15 @@ describe.each<(typeof TENANCIES)[number]>(TENANCIES)('on $where', ({ start, mayS
   /** Calls all functions, many in one request, and answers which calls showed what. */
   async function shownByCalls(ask: Ask): Promise<Record<string, string[]>> {
     const found: Record<string, string[]> = {};
-    const isIn = (answer: string): boolean => marksIn(answer).length > 0;
+    const isIn = (response: string): boolean => marksIn(response).length > 0;
     for (let at = 0; at < calls.length; at += BATCH) {
       await keepWorking();
       const batch = calls.slice(at, at + BATCH);
-      const answer = await ask(
+      const response = await ask(
         'SELECT data.probe(question, source) FROM unnest($1::text[], $2::text[]) AS asked (question, source)',
         [batch.map(({ question }) => question), batch.map(({ source }) => source)],
       );
-      if (!isIn(answer)) continue;
+      if (!isIn(response)) continue;
       for (const { question, source } of batch) {
         const one = await ask('SELECT data.probe($1, $2)', [question, source]);
         if (isIn(one)) found[question] = marksIn(one);
@@ -167,14 +167,14 @@ describe.each<(typeof TENANCIES)[number]>(TENANCIES)('on $where', ({ start, mayS
       shown(ask, probes, undefined, (...text) => neighbour.markers.in(...text));
     // A question may meet the lock of another test, and is then asked once more.
     for (let round = 0; round < 3 && missing().length > OF_A_SESSION.length; round++) {
-      const answers = [
+      const responses = [
         await all(here.ask, [...relations.filter(({ name }) => name.startsWith('rows')), ...numbers]),
         await all(
           control.ask,
           ['projects', 'tokens'].map((name) => ({ name, sql: `SELECT * FROM cdp.${name}` })),
         ),
       ];
-      for (const kind of answers.flatMap((found) => Object.values(found).flat())) seen.add(kind);
+      for (const kind of responses.flatMap((found) => Object.values(found).flat())) seen.add(kind);
     }
     await Promise.all([here.end(), control.end()]);
     expect(missing()).toEqual(OF_A_SESSION.sort());

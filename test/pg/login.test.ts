@@ -81,10 +81,10 @@ describe('a server', () => {
   it.each([
     ['as it is', message('R', 3), 'secret'],
     ['by MD5', message('R', 5, 'salt'), `md5${md5(`${md5('secretme')}salt`)}`],
-  ])('gets the password %s', async (_how, question, answer) => {
+  ])('gets the password %s', async (_how, question, response) => {
     const { got, login } = await answering(question, WELCOME);
     const session = await Session.connect(login);
-    expect(got[1]).toEqual(message('p', `${answer}\0`));
+    expect(got[1]).toEqual(message('p', `${response}\0`));
     expect(session.processId).toBe(7);
     session.destroy(new Error('over'));
   });
@@ -97,7 +97,7 @@ describe('a server', () => {
 
   it.each([
     ['speaks no TLS', Buffer.from('N')],
-    ['sends more than the answer before TLS begins', Buffer.from('SX')],
+    ['sends more than the response before TLS begins', Buffer.from('SX')],
     ['breaks off', null],
     ['says nothing', undefined],
   ])('gets nothing without TLS if it %s', async (_what, reply) => {

@@ -91,13 +91,13 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
   });
 
   it('answers pipelined requests, each with its own result', async () => {
-    const answers = await Promise.all([
+    const responses = await Promise.all([
       session.query(s('SELECT 1')),
       failureOf(session.query(s('SELECT 1 / 0'))),
       session.query(s('SELECT 3')),
     ]);
-    expect(answers).toMatchObject([[['1']], { sqlstate: '22012' }, [['3']]]);
-    expect(session.answers).toBe(3);
+    expect(responses).toMatchObject([[['1']], { sqlstate: '22012' }, [['3']]]);
+    expect(session.responses).toBe(3);
   });
 
   it('describes a statement before it runs, then fetches its rows in batches', async () => {

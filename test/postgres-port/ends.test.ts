@@ -241,8 +241,8 @@ it('the end of the service ends a session that logs in at the same time', async 
     return this.openForClient(...given);
   });
   try {
-    const answers = await client.logIn('writer', project.name, project.token);
-    expect(answers.at(-1)?.type).toBe('Z');
+    const responses = await client.logIn('writer', project.name, project.token);
+    expect(responses.at(-1)?.type).toBe('Z');
     await vi.waitFor(() => expect(client.isClosed).toBe(true), WAIT);
     expect(errorsIn(await client.until('none'))).toEqual(['57P01']);
   } finally {

@@ -80,7 +80,7 @@ describe('refuses', () => {
     'SSLRequest with more in it': () => untyped(80877103, 'more'),
     'a short cancel request': () => untyped(80877102, 'key'),
     'two SSLRequests at once': () => Buffer.concat([SSL_REQUEST, SSL_REQUEST]),
-    'a start-up packet before the answer about TLS': () => Buffer.concat([SSL_REQUEST, good()]),
+    'a start-up packet before the response about TLS': () => Buffer.concat([SSL_REQUEST, good()]),
     'GSS twice': () => Buffer.concat([GSS_REQUEST, GSS_REQUEST]),
   };
 
@@ -116,9 +116,9 @@ describe('refuses', () => {
 
   it('wrong tokens from one address beyond the limit of HTTP, but not valid ones', async () => {
     const wrong = { ...login(service, project), password: 'wrong' };
-    const answers = [];
-    for (let i = 0; i < 8; i++) answers.push(await refusedLogin(wrong));
-    expect(answers).toContain('53400');
+    const responses = [];
+    for (let i = 0; i < 8; i++) responses.push(await refusedLogin(wrong));
+    expect(responses).toContain('53400');
     await works();
   });
 

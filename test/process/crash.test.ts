@@ -17,7 +17,7 @@ import {
   startServe,
   superuserOf,
 } from '../support/program.js';
-import { call, failure, type TestAnswer } from '../support/service.js';
+import { call, failure, type TestResponse } from '../support/service.js';
 
 /** One folder for all tests: each starts a service on what the one before has left. */
 let dataDir: string;
@@ -32,20 +32,20 @@ async function start(): Promise<{ service: RunningService; post: Post }> {
   return { service, post: (path, body) => call(service.url, 'POST', path, { token, body }) };
 }
 
-type Post = (path: string, body: unknown) => Promise<TestAnswer>;
+type Post = (path: string, body: unknown) => Promise<TestResponse>;
 
 async function numbers(post: Post, table: string): Promise<number[]> {
-  const answer = await post('/api/cdp/sql', { sql: `SELECT n FROM ${table} ORDER BY n` });
-  return (answer.body.rows as { n: number }[]).map(({ n }) => n);
+  const response = await post('/api/cdp/sql', { sql: `SELECT n FROM ${table} ORDER BY n` });
+  return (response.body.rows as { n: number }[]).map(({ n }) => n);
 }
 
 async function createTables(post: Post, ...names: string[]): Promise<void> {
   for (const table of names) {
-    const answer = await post('/api/cdp/schema/table', {
+    const response = await post('/api/cdp/schema/table', {
       table_name: table,
       columns: [{ name: 'n', type: 'INTEGER' }],
     });
-    expect(answer.status).toBe(201);
+    expect(response.status).toBe(201);
   }
 }
 
@@ -53,8 +53,8 @@ async function createTables(post: Post, ...names: string[]): Promise<void> {
 async function insertPairs(post: Post): Promise<number[]> {
   const acknowledged: number[] = [];
   for (let n = 0; ; n += 2) {
-    const answer = await post('/api/cdp/data/pairs', [{ n }, { n: n + 1 }]).catch(() => null);
-    if (answer?.status !== 201) return acknowledged;
+    const response = await post('/api/cdp/data/pairs', [{ n }, { n: n + 1 }]).catch(() => null);
+    if (response?.status !== 201) return acknowledged;
     acknowledged.push(n);
   }
 }
@@ -84,8 +84,8 @@ describe('kill -9 of the service', () => {
     for (const [n, times] of counts) expect(counts.get(n ^ 1), `the other of ${n}`).toBe(times);
 
     await eventually('the lock of the killed request is gone', async () => {
-      const answer = await next.post('/api/cdp/data/locked', [{ n: 1 }]);
-      return answer.status === 201;
+      const response = await next.post('/api/cdp/data/locked', [{ n: 1 }]);
+      return response.status === 201;
     });
     const added = await next.post('/api/cdp/schema/table/locked/column', { name: 'more', type: 'TEXT' });
     expect(added.status).toBe(201);
@@ -117,10 +117,10 @@ describe('kill -9', () => {
       process.kill(postmaster, 'SIGKILL');
 
       await eventually('it is back', async () => {
-        const answer = await post(`/api/cdp/data/${table}`, [{ n: 2 }]);
-        if (answer.status !== 201) failure(answer, 503, String(answer.body.error));
+        const response = await post(`/api/cdp/data/${table}`, [{ n: 2 }]);
+        if (response.status !== 201) failure(response, 503, String(response.body.error));
         const now = await find().catch(() => undefined);
-        return answer.status === 201 && now !== undefined && now !== postmaster;
+        return response.status === 201 && now !== undefined && now !== postmaster;
       });
       await eventually('it is ready', async () => (await call(service.url, 'GET', '/readyz')).status === 200);
       const [one, ...others] = await numbers(post, table);
@@ -151,9 +151,9 @@ describe('kill -9', () => {
     else await runProgram(['project', 'delete', 'shop', '--yes', '--data-dir', dataDir]);
 
     const made = await eventually('it is made after all', async () => {
-      const answer = await create();
-      if (answer.status !== 201) failure(answer, 503, 'database_unavailable');
-      return answer.status === 201 && answer;
+      const response = await create();
+      if (response.status !== 201) failure(response, 503, 'database_unavailable');
+      return response.status === 201 && response;
     });
     expect(made.body).toMatchObject({ project: { name: 'shop', status: 'active' } });
     expect((await service.end()).code).toBe(0);

@@ -43,8 +43,8 @@ describe('works', () => {
     expect(await cdp('project', 'create', 'shop')).toMatchObject({ name: 'shop', status: 'active' });
     const { token } = await cdp('token', 'create', '--project', 'shop');
     const body = { sql: 'SELECT 1 AS n' };
-    const answer = await call(service.url, 'POST', '/api/cdp/sql', { token: token as string, body });
-    expect(answer.body).toMatchObject({ success: true, rows: [{ n: 1 }] });
+    const response = await call(service.url, 'POST', '/api/cdp/sql', { token: token as string, body });
+    expect(response.body).toMatchObject({ success: true, rows: [{ n: 1 }] });
     const { code, stdout } = await service.end();
     expect(code).toBe(0);
     expect(stdout).not.toMatch(/cdp_\w{49}|curl/);

@@ -24,8 +24,8 @@ it('a session continues during a backup and a rename, and ends with its project,
   };
   const open = async (database: string) => {
     const client = await RawClient.open(pgPort);
-    const answer = await client.logIn('writer', database, token);
-    return { client, refusal: answer.filter(({ type }) => type === 'E').map(sqlstate)[0] };
+    const response = await client.logIn('writer', database, token);
+    return { client, refusal: response.filter(({ type }) => type === 'E').map(sqlstate)[0] };
   };
   const run = async (client: RawClient, sql: string) => {
     client.send(query(sql));

@@ -40,7 +40,7 @@ const { argv } = process;
 const all = (flag) => argv.flatMap((item, i) => (item === flag ? [argv[i + 1]] : []));
 const headers = all('-H').map((line) => line.split(/: (.*)/s, 2));
 fetch(argv.find((item) => item.startsWith('http://')), { method: 'POST', headers, body: all('-d')[0] })
-  .then((answer) => answer.text())
+  .then((response) => response.text())
   .then((text) => process.stdout.write(text));
 `;
 
@@ -56,16 +56,16 @@ async function paste(command: string): Promise<unknown> {
   return JSON.parse(text);
 }
 
-/** The answers to the commands that a service has printed. */
+/** The responses to the commands that a service has printed. */
 async function pasteAll(service: RunningService): Promise<unknown[]> {
   const commands = printedCommands(service.output());
   expect(commands).toHaveLength(3);
-  const answers: unknown[] = [];
-  for (const command of commands) answers.push(await paste(command));
-  return answers;
+  const responses: unknown[] = [];
+  for (const command of commands) responses.push(await paste(command));
+  return responses;
 }
 
-const THREE_ANSWERS = [
+const THREE_RESPONSES = [
   { success: true, table: 'customers', columns: ['id', 'email', 'age'] },
   { success: true, inserted_rows: 2 },
   {
@@ -90,7 +90,7 @@ describe('works', () => {
     const dataDir = await newDataDir();
     const first = await startServe(['--data-dir', dataDir], UNDER_NPM);
     expect(new Set(first.output().match(TOKEN)).size).toBe(1);
-    expect(await pasteAll(first)).toMatchObject(THREE_ANSWERS);
+    expect(await pasteAll(first)).toMatchObject(THREE_RESPONSES);
     expect(first.output()).toContain(`Open ${first.url}/console/ in a browser`);
     expect((await readdir(dataDir)).includes('first-token')).toBe(false);
     await stopsCleanly(first, dataDir);
@@ -107,12 +107,12 @@ describe('works', () => {
     expect((await stat(join(dataDir, 'first-token'))).mode & 0o777).toBe(0o600);
     const token = await firstToken(dataDir);
     const body = { sql: "SELECT 'a customer''s value' AS text" };
-    const answer = await call(service.url, 'POST', '/api/cdp/sql', {
+    const response = await call(service.url, 'POST', '/api/cdp/sql', {
       token,
       body,
       headers: { 'x-request-id': 'mine' },
     });
-    expect(answer.status).toBe(200);
+    expect(response.status).toBe(200);
     await call(service.url, 'GET', '/nowhere', { token });
 
     const { stdout, stderr, code } = await service.end();
@@ -154,7 +154,7 @@ describe('works', () => {
   it('accepts a data folder whose path has spaces, umlauts and quotes', async () => {
     const dataDir = await newDataDir(`Büro "Köln" it's`);
     const service = await startServe(['--data-dir', dataDir], UNDER_NPM);
-    expect(await pasteAll(service)).toMatchObject(THREE_ANSWERS);
+    expect(await pasteAll(service)).toMatchObject(THREE_RESPONSES);
     await stopsCleanly(service, dataDir);
   });
 
@@ -164,7 +164,7 @@ describe('works', () => {
     const surroundings = calledByRoot() ? await programFor(nobody, await newFolder()) : {};
     if (calledByRoot()) await chown(dirname(dataDir), nobody.uid, nobody.gid);
     const service = await startServe(['--data-dir', dataDir], { ...surroundings, ...UNDER_NPM });
-    expect(await pasteAll(service)).toMatchObject(THREE_ANSWERS);
+    expect(await pasteAll(service)).toMatchObject(THREE_RESPONSES);
     expect((await stat(join(dataDir, 'postgres'))).uid).toBe(calledByRoot() ? nobody.uid : process.getuid?.());
     await stopsCleanly(service, dataDir);
   });
@@ -190,7 +190,7 @@ describe('refuses', () => {
     );
 
     const service = await startServe(['--data-dir', dataDir], UNDER_NPM);
-    expect(await pasteAll(service)).toMatchObject(THREE_ANSWERS);
+    expect(await pasteAll(service)).toMatchObject(THREE_RESPONSES);
     await stopsCleanly(service, dataDir);
   });
 

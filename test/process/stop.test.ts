@@ -157,8 +157,8 @@ const exists = (path: string): Promise<boolean> =>
 /** By `node:http`, which says whether a connection is kept. */
 function statusOf(url: string, agent?: Agent): Promise<number | undefined> {
   return new Promise((resolve, reject) => {
-    const request = get(url, { agent: agent ?? false }, (answer) => {
-      answer.resume().on('end', () => resolve(answer.statusCode));
+    const request = get(url, { agent: agent ?? false }, (response) => {
+      response.resume().on('end', () => resolve(response.statusCode));
     });
     request.on('error', reject);
   });

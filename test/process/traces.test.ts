@@ -12,7 +12,7 @@ import {
   startProgram,
   startServe,
 } from '../support/program.js';
-import { call, type TestAnswer } from '../support/service.js';
+import { call, type TestResponse } from '../support/service.js';
 
 let dataDir: string;
 let collector: Collector;
@@ -33,8 +33,8 @@ const traceparent = ({ traceId, spanId }: ReturnType<typeof newTrace>, flags = '
 interface Traced {
   service: RunningService;
   token: string;
-  post(path: string, body: unknown, headers?: Record<string, string>, token?: string): Promise<TestAnswer>;
-  insert(headers?: Record<string, string>): Promise<TestAnswer>;
+  post(path: string, body: unknown, headers?: Record<string, string>, token?: string): Promise<TestResponse>;
+  insert(headers?: Record<string, string>): Promise<TestResponse>;
 }
 
 /** With a collector that gets JSON soon, unless the variables say otherwise. */
@@ -60,7 +60,7 @@ const spanOf = (traceId: unknown, kind: number, name?: string): Promise<Received
   );
 
 /** The log's line of the request that was answered so. */
-const lineOf = ({ service }: Traced, { headers }: TestAnswer): Promise<Record<string, unknown>> =>
+const lineOf = ({ service }: Traced, { headers }: TestResponse): Promise<Record<string, unknown>> =>
   eventually('its line is in the log', () =>
     Promise.resolve(
       service.log().find((line) => line.request_id === headers.get('x-request-id') && line.msg === 'request'),
@@ -89,8 +89,8 @@ describe('with a collector', () => {
   it('an insert has a server span and a database span, in the trace of the caller', async () => {
     await traced.insert();
     const caller = newTrace();
-    const answer = await traced.insert({ traceparent: traceparent(caller), tracestate: 'vendor=1,other=2' });
-    expect(answer.status).toBe(201);
+    const response = await traced.insert({ traceparent: traceparent(caller), tracestate: 'vendor=1,other=2' });
+    expect(response.status).toBe(201);
     const server = await spanOf(caller.traceId, SERVER);
     expect(server).toMatchObject({
       parentSpanId: caller.spanId,
@@ -105,7 +105,7 @@ describe('with a collector', () => {
       'url.path': '/api/cdp/data/{table_name}',
       'url.scheme': 'http',
       'http.response.status_code': 201,
-      'cdp.request_id': answer.headers.get('x-request-id'),
+      'cdp.request_id': response.headers.get('x-request-id'),
       'cdp.rows': 1,
     });
     const database = await spanOf(caller.traceId, CLIENT);
@@ -141,15 +141,15 @@ describe('with a collector', () => {
   });
 
   it('an error of the caller is not an error of the server', async () => {
-    const cases: [number, string, Promise<TestAnswer>][] = [
+    const cases: [number, string, Promise<TestResponse>][] = [
       [400, 'invalid_value', traced.post(`/api/cdp/data/${TABLE}`, [{ note: { a: 1 } }])],
       [401, 'unauthorized', traced.post('/api/cdp/sql', { sql: 'SELECT 1' }, {}, 'wrong')],
       [404, 'not_found', traced.post('/hidden_path', {})],
     ];
     for (const [status, code, answered] of cases) {
-      const answer = await answered;
-      expect(answer.status).toBe(status);
-      const { trace_id: traceId } = await lineOf(traced, answer);
+      const response = await answered;
+      expect(response.status).toBe(status);
+      const { trace_id: traceId } = await lineOf(traced, response);
       const span = await spanOf(traceId, SERVER);
       expect(span.status.code).toBe(UNSET);
       expect(span.attributes).toMatchObject({ 'http.response.status_code': status, 'cdp.error': code });
@@ -167,11 +167,11 @@ describe('with a collector', () => {
   it('503 is an error of the server', async () => {
     // There is one place: of two statements at once, one finds none.
     const sleep = () => traced.post('/api/cdp/sql', { sql: 'SELECT pg_sleep(1)' });
-    const answer = await eventually('there is no place left', async () => {
+    const response = await eventually('there is no place left', async () => {
       const both = await Promise.all([sleep(), sleep()]);
       return both.find(({ status }) => status === 503) ?? false;
     });
-    const { trace_id: traceId } = await lineOf(traced, answer);
+    const { trace_id: traceId } = await lineOf(traced, response);
     const span = await spanOf(traceId, SERVER);
     expect(span.status.code).toBe(ERROR);
     expect(span.attributes).toMatchObject({ 'http.response.status_code': 503, 'error.type': 'overloaded' });

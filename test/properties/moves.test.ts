@@ -189,8 +189,8 @@ it('the project lives in one place, and nothing is left elsewhere', async () => 
       await vi.waitFor(
         async () => {
           const body = [{ page: 'a' }];
-          const answer = await project.call('POST', '/api/cdp/data/visits', { body });
-          expect(answer.status, answer.text).toBe(201);
+          const response = await project.call('POST', '/api/cdp/data/visits', { body });
+          expect(response.status, response.text).toBe(201);
         },
         { timeout: 20_000 },
       );

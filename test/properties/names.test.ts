@@ -71,8 +71,8 @@ it('a name is kept as given, or refused', async () => {
           const record = `{${columns.map((column) => `${JSON.stringify(column)}:"x"`).join()}}`;
           const insert = () =>
             project.call('POST', `/api/cdp/data/${encodeURIComponent(table)}`, { body: `[${record}]` });
-          for (const answer of [await insert(), await insert()])
-            expect([answer.status, answer.text]).toEqual([201, answer.text]);
+          for (const response of [await insert(), await insert()])
+            expect([response.status, response.text]).toEqual([201, response.text]);
           const [row] = await project.rows(`SELECT * FROM data."${table}"`);
           expect(Object.keys(row ?? {}).sort()).toEqual([...all].sort());
           const [first = ''] = columns;

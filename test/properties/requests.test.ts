@@ -1,4 +1,4 @@
-/** Random and damaged requests to every route: each gets a clear answer, never a 500, and none hangs. */
+/** Random and damaged requests to every route: each gets a clear response, never a 500, and none hangs. */
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { ALL_ROUTES, pathOf } from '../support/routes.js';
@@ -83,7 +83,7 @@ const anyBody = route.chain((of) =>
   ),
 );
 
-it('any body gets a clear answer', async () => {
+it('any body gets a clear response', async () => {
   await fc.assert(
     fc.asyncProperty(anyBody, async ([{ method, url, access }, body]) => {
       const path = pathOf({ method, url } as never, { table_name: 'customers' });
@@ -98,7 +98,7 @@ it('any body gets a clear answer', async () => {
   );
 });
 
-it('any headers and query string get a clear answer', async () => {
+it('any headers and query string get a clear response', async () => {
   const latin = fc
     .string({ unit: fc.integer({ min: 0x20, max: 0xff }).map((code) => String.fromCharCode(code)), maxLength: 60 })
     .filter((text) => !text.includes('\x7f') && text.trim() === text);
@@ -126,7 +126,7 @@ it('any headers and query string get a clear answer', async () => {
       async (of, headers, query) => {
         const token = of.access === 'admin' ? admin : project.token;
         const path = pathOf(of, { table_name: 'customers', column_name: 'nothing' });
-        const answer = await service.call(
+        const response = await service.call(
           of.method === 'DELETE' ? 'GET' : of.method,
           `${path}${path.includes('?') ? '&' : '?'}${query}`,
           {
@@ -137,8 +137,8 @@ it('any headers and query string get a clear answer', async () => {
               : { body: of.operationId === 'createTable' ? '{}' : JSON.stringify(of.example) }),
           },
         );
-        if (answer.text.startsWith('{')) checkClear(answer);
-        else expect(answer.status).toBe(200);
+        if (response.text.startsWith('{')) checkClear(response);
+        else expect(response.status).toBe(200);
       },
     ),
     parameters(200),
@@ -161,7 +161,7 @@ const sqlText = fc.oneof(
   fc.string({ unit: 'binary', minLength: 1, maxLength: 80 }),
 );
 
-it('any SQL with any params gets a clear answer', async () => {
+it('any SQL with any params gets a clear response', async () => {
   const option = fc.oneof(fc.nat({ max: 20 }), fc.constantFrom(-1, 1.5, '1', null, true, 1e9, 'array', 'object'));
   const request = fc.record(
     {
@@ -177,19 +177,19 @@ it('any SQL with any params gets a clear answer', async () => {
   const accept = fc.constantFrom('application/json', 'application/x-ndjson', 'text/csv');
   await fc.assert(
     fc.asyncProperty(sqlText, request, accept, async (sql, rest, wanted) => {
-      const answer = await project.call('POST', '/api/cdp/sql', {
+      const response = await project.call('POST', '/api/cdp/sql', {
         body: { sql, ...rest },
         headers: { accept: wanted },
       });
-      if (answer.status === 200) return;
-      checkClear(answer);
+      if (response.status === 200) return;
+      checkClear(response);
     }),
     parameters(250),
   );
   expect(await project.rows('SELECT 1 AS n')).toEqual([{ n: 1 }]);
 });
 
-it('a query with params of any type gets a clear answer', async () => {
+it('a query with params of any type gets a clear response', async () => {
   const type = fc.constantFrom(
     'text',
     'int',
@@ -224,10 +224,10 @@ it('a query with params of any type gets a clear answer', async () => {
         fc.constantFrom('infinity', '2024-01-01', '{}', '{1,NULL}', '(1,2)', '[1,2)', '\\x00'),
       ),
       async (of, param) => {
-        const answer = await project.call('POST', '/api/cdp/sql', {
+        const response = await project.call('POST', '/api/cdp/sql', {
           body: { sql: `SELECT $1::${of} AS v, ARRAY[$1::${of}] AS a, ROW($1::${of}) AS r`, params: [param] },
         });
-        checkClear(answer);
+        checkClear(response);
       },
     ),
     parameters(150),
@@ -291,9 +291,9 @@ it('an error with any SQLSTATE is answered clearly, in free SQL and in an insert
         await project.call('POST', '/api/cdp/sql', { body: { sql } }),
         await project.call('POST', '/api/cdp/data/raising', { body: [{ state: code }] }),
       ];
-      for (const answer of told) {
-        expect(answer.status).toBeGreaterThanOrEqual(400);
-        checkClear(answer);
+      for (const response of told) {
+        expect(response.status).toBeGreaterThanOrEqual(400);
+        checkClear(response);
       }
     }),
     parameters(80),

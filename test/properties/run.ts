@@ -4,7 +4,7 @@
  */
 import type fc from 'fast-check';
 import { expect, inject } from 'vitest';
-import { failure, type TestAnswer } from '../support/service.js';
+import { failure, type TestResponse } from '../support/service.js';
 
 declare module 'vitest' {
   interface ProvidedContext {
@@ -23,8 +23,8 @@ export function parameters<T>(numRuns: number): fc.Parameters<T> {
 }
 
 /** A success, or a refusal in the contract's shape that is the caller's own doing: never a 500. */
-export function checkClear(answer: TestAnswer): void {
-  expect([answer.status === 500, answer.text]).toEqual([false, answer.text]);
-  if (answer.status >= 400) failure(answer, answer.status, String(answer.body?.error));
-  else expect([200, 201]).toContain(answer.status);
+export function checkClear(response: TestResponse): void {
+  expect([response.status === 500, response.text]).toEqual([false, response.text]);
+  if (response.status >= 400) failure(response, response.status, String(response.body?.error));
+  else expect([200, 201]).toContain(response.status);
 }

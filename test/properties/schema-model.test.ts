@@ -1,11 +1,11 @@
 /**
- * Sequences of schema changes and inserts, with each answer compared with that of a model of a few lines (contract
+ * Sequences of schema changes and inserts, with each response compared with that of a model of a few lines (contract
  * sections 3 and 5).
  */
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { COLUMN_TYPES, type ColumnType } from '../../src/contract/column-types.js';
-import { startTestService, type TestAnswer, type TestProject, type TestService } from '../support/service.js';
+import { startTestService, type TestResponse, type TestProject, type TestService } from '../support/service.js';
 import { columnPath, TABLE, tablePath } from '../support/tables.js';
 import { checkClear, parameters } from './run.js';
 
@@ -68,7 +68,7 @@ const NEVER: Partial<Record<ColumnType, readonly ColumnType[]>> = {
 class Step implements fc.AsyncCommand<Model, TestProject> {
   constructor(
     readonly label: string,
-    readonly send: (project: TestProject) => Promise<TestAnswer>,
+    readonly send: (project: TestProject) => Promise<TestResponse>,
     readonly foresee: (model: Model) => number | readonly number[],
     readonly apply: (model: Model) => void,
   ) {}
@@ -76,11 +76,11 @@ class Step implements fc.AsyncCommand<Model, TestProject> {
   toString = (): string => this.label;
   async run(model: Model, project: TestProject): Promise<void> {
     const statuses = [this.foresee(model)].flat();
-    const answer = await this.send(project);
-    checkClear(answer);
-    const asForeseen = statuses.includes(answer.status);
-    expect([this.label, statuses, answer.text, asForeseen]).toEqual([this.label, statuses, answer.text, true]);
-    if (answer.status < 300) this.apply(model);
+    const response = await this.send(project);
+    checkClear(response);
+    const asForeseen = statuses.includes(response.status);
+    expect([this.label, statuses, response.text, asForeseen]).toEqual([this.label, statuses, response.text, true]);
+    if (response.status < 300) this.apply(model);
   }
 }
 
@@ -201,11 +201,11 @@ class Insert implements fc.AsyncCommand<Model, TestProject> {
     const found = model.get(this.table);
     const columns = [...(found?.columns ?? [])];
     const record = `{${columns.map(([column, of]) => `${JSON.stringify(column)}:${JSON.stringify(VALUE[of])}`).join()}}`;
-    const answer = await project.call('POST', `/api/cdp/data/${encodeURIComponent(this.table)}${this.query}`, {
+    const response = await project.call('POST', `/api/cdp/data/${encodeURIComponent(this.table)}${this.query}`, {
       body: `[${record},{}]`,
     });
-    checkClear(answer);
-    expect([answer.status, answer.text]).toEqual([found === undefined ? 404 : 201, answer.text]);
+    checkClear(response);
+    expect([response.status, response.text]).toEqual([found === undefined ? 404 : 201, response.text]);
     if (found === undefined) return;
     found.rows += 2;
     for (const [column] of columns) found.filled.add(column);

@@ -224,18 +224,18 @@ it('a value is accepted or refused as the contract says, and reads back equal if
     fc.asyncProperty(fc.constantFrom(...TYPES), json, fc.constantFrom('', '?return=ids'), async (type, text, query) => {
       const n = ++counter;
       const body = `[{"n":${n},"${columnOf(type)}":${text}}]`;
-      const answer = await project.call('POST', `/api/cdp/data/t${query}`, { body });
-      checkClear(answer);
+      const response = await project.call('POST', `/api/cdp/data/t${query}`, { body });
+      checkClear(response);
       const value = expected(type, text);
       const label = `${type} ${text}`;
       const seen = (read: unknown) => [label, type === 'JSONB' ? withoutSignOfZero(read) : read];
       if (value === REFUSED) {
-        expect([label, answer.status]).toEqual([label, 400]);
-        failure(answer, 400, 'invalid_value');
+        expect([label, response.status]).toEqual([label, 400]);
+        failure(response, 400, 'invalid_value');
         expect(await project.rows(`SELECT 1 FROM t WHERE n = ${n}`)).toEqual([]);
         return;
       }
-      expect([label, answer.status, answer.text]).toEqual([label, 201, answer.text]);
+      expect([label, response.status, response.text]).toEqual([label, 201, response.text]);
       const sql = `SELECT ${columnOf(type)} AS v FROM t WHERE n = ${n}`;
       const [row] = await project.rows(sql);
       expect(seen(row?.v)).toEqual([label, value]);

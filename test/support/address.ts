@@ -1,6 +1,6 @@
 /** Requests from a source address of choice: all of 127.0.0.0/8 is this machine. */
 import { request } from 'node:http';
-import type { TestAnswer } from './service.js';
+import type { TestResponse } from './service.js';
 
 /** @param from such as 127.0.0.2 */
 export function callFrom(
@@ -8,17 +8,17 @@ export function callFrom(
   url: string,
   headers: Record<string, string>,
   path = '/api/cdp/schema',
-): Promise<TestAnswer> {
+): Promise<TestResponse> {
   return new Promise((resolve, reject) => {
-    const call = request(url + path, { localAddress: from, headers, agent: false }, (answer) => {
+    const call = request(url + path, { localAddress: from, headers, agent: false }, (response) => {
       const chunks: Buffer[] = [];
-      answer.on('data', (chunk: Buffer) => chunks.push(chunk));
-      answer.once('error', reject);
-      answer.once('end', () => {
+      response.on('data', (chunk: Buffer) => chunks.push(chunk));
+      response.once('error', reject);
+      response.once('end', () => {
         const text = Buffer.concat(chunks).toString();
         resolve({
-          status: answer.statusCode ?? 0,
-          headers: new Headers(answer.headers as Record<string, string>),
+          status: response.statusCode ?? 0,
+          headers: new Headers(response.headers as Record<string, string>),
           text,
           body: JSON.parse(text) as Record<string, unknown>,
         });

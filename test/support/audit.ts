@@ -32,7 +32,7 @@ export async function auditRows(service: TestService): Promise<AuditRow[]> {
   return inControl<AuditRow>(service, 'SELECT * FROM cdp.audit ORDER BY at, id');
 }
 
-/** Entries of one request. A request is over a moment after its answer has arrived: waits for the first. */
+/** Entries of one request. A request is over a moment after its response has arrived: waits for the first. */
 export async function entriesOf(service: TestService, requestId: string): Promise<AuditRow[]> {
   for (const until = Date.now() + 10_000; ; await new Promise((resolve) => setTimeout(resolve, 10))) {
     const found = (await auditRows(service)).filter((row) => row.request_id === requestId);

@@ -58,7 +58,7 @@ export interface WatchedPage {
 }
 
 /**
- * A page in a context of its own. Refusals of the API are answers like others, and no complaints.
+ * A page in a context of its own. Refusals of the API are responses like others, and no complaints.
  * @param origin of the service, which is all that the page may ask
  */
 export async function openPage(

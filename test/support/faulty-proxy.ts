@@ -9,7 +9,7 @@ export type Fault =
   | 'drop-before'
   /** The service does what it was asked, and nobody hears of it. */
   | 'drop-after'
-  /** Half of the answer's body arrives. */
+  /** Half of the response's body arrives. */
   | 'cut'
   /** A 502 with a page of HTML, the request done. */
   | 'bad-gateway'
@@ -17,7 +17,7 @@ export type Fault =
   | 'unavailable'
   /** 429 with `Retry-After: 1`, the request not done. */
   | 'rate-limit'
-  /** No answer at all. */
+  /** No response at all. */
   | 'hang';
 
 export interface FaultyProxy {
@@ -61,19 +61,19 @@ export async function startFaultyProxy(target: string): Promise<FaultyProxy> {
     // Whoever goes away takes the request to the service along, as a proxy does.
     response.on('close', () => void onward.destroy());
     onward.end(body);
-    const [answer] = (await once(onward, 'response')) as [IncomingMessage];
+    const [received] = (await once(onward, 'response')) as [IncomingMessage];
     if (fault === undefined) {
-      response.writeHead(answer.statusCode ?? 0, answer.headers);
-      answer.on('error', () => void response.destroy()).pipe(response);
+      response.writeHead(received.statusCode ?? 0, received.headers);
+      received.on('error', () => void response.destroy()).pipe(response);
       return;
     }
-    const bytes = await buffer(answer);
+    const bytes = await buffer(received);
     if (fault === 'drop-after') return void request.socket.destroy();
     if (fault === 'bad-gateway') {
       response.writeHead(502, { 'content-type': 'text/html' }).end('<h1>Bad Gateway</h1>');
       return;
     }
-    response.writeHead(answer.statusCode ?? 0, { ...answer.headers, 'content-length': bytes.length });
+    response.writeHead(received.statusCode ?? 0, { ...received.headers, 'content-length': bytes.length });
     response.write(bytes.subarray(0, bytes.length / 2), () => void response.destroy());
   }
 

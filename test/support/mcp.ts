@@ -1,9 +1,9 @@
 /** Clients of the Model Context Protocol, both third-party and raw. */
 import { Client } from '@modelcontextprotocol/client';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
-import { type Call, call, type TestAnswer, type TestService } from './service.js';
+import { type Call, call, type TestResponse, type TestService } from './service.js';
 
-export interface ToolAnswer {
+export interface ToolResponse {
   isError?: boolean;
   /** The first text. */
   text: string;
@@ -24,10 +24,10 @@ export async function connectMcp({ url }: Pick<TestService, 'url'>, token: strin
 export const ACCEPT = { accept: 'application/json, text/event-stream' };
 
 /** A message as it is. */
-export const post = ({ url }: Pick<TestService, 'url'>, body: unknown, given: Call = {}): Promise<TestAnswer> =>
+export const post = ({ url }: Pick<TestService, 'url'>, body: unknown, given: Call = {}): Promise<TestResponse> =>
   call(url, 'POST', '/mcp', { body, ...given, headers: { ...ACCEPT, ...given.headers } });
 
-/** One request in the words of 2025-11-25, and what is in the answer's only event. */
+/** One request in the words of 2025-11-25, and what is in the response's only event. */
 export async function rpc(
   service: Pick<TestService, 'url'>,
   token: string,
@@ -49,16 +49,16 @@ export async function tool(
   token: string,
   name: string,
   args: object = {},
-): Promise<ToolAnswer> {
+): Promise<ToolResponse> {
   const { result, text } = await rpc(service, token, 'tools/call', { name, arguments: args });
   if (result === undefined) throw new Error(`${name}: ${text}`);
-  return toolAnswer(result);
+  return toolResponse(result);
 }
 
-export function toolAnswer(result: Record<string, unknown>): ToolAnswer {
+export function toolResponse(result: Record<string, unknown>): ToolResponse {
   const { content, structuredContent, isError } = result as {
     content: { text: string }[];
-    structuredContent?: ToolAnswer['structured'];
+    structuredContent?: ToolResponse['structured'];
     isError?: boolean;
   };
   return { text: content[0]?.text ?? '', structured: structuredContent, ...(isError === undefined ? {} : { isError }) };

@@ -7,7 +7,7 @@ import type { Reporter, SerializedError, TestCase, TestModule } from 'vitest/nod
 
 /**
  * A failed test runs once more: one that races says little about a change, and must be fixed all the same. Not so what
- * looks for rare bugs: a property with its random example, or a table that contradicts an answer (`UNTRUE` in
+ * looks for rare bugs: a property with its random example, or a table that contradicts a response (`UNTRUE` in
  * test/faults/support/ledger.ts).
  */
 export const MAY_PASS_LATER = /^(?!Property failed after|answers that the tables contradict)/;

@@ -221,11 +221,11 @@ export async function freePort(): Promise<number> {
   return address.port;
 }
 
-/** Asks again until the answer is not false, null or undefined. @throws after a minute, naming `what` */
+/** Asks again until the response is not false, null or undefined. @throws after a minute, naming `what` */
 export async function eventually<T>(what: string, ask: () => Promise<T | false | null | undefined>): Promise<T> {
   for (const until = Date.now() + 60_000; Date.now() < until; await sleep(20)) {
-    const answer = await ask();
-    if (answer !== false && answer !== null && answer !== undefined) return answer;
+    const response = await ask();
+    if (response !== false && response !== null && response !== undefined) return response;
   }
   throw new Error(`It did not happen within a minute: ${what}`);
 }

@@ -1,8 +1,8 @@
 /** HTTP byte by byte, for requests that no well-behaved client would send. */
 import { createConnection, type Socket } from 'node:net';
-import type { TestAnswer } from './service.js';
+import type { TestResponse } from './service.js';
 
-export interface RawAnswer extends TestAnswer {
+export interface RawResponse extends TestResponse {
   /** `HTTP/1.1` */
   version: string;
 }
@@ -13,7 +13,7 @@ export function connect(url: string): Promise<Socket> {
   return new Promise((resolve, reject) => {
     const socket = createConnection({ host: hostname, port: Number(port) }, () => {
       socket.off('error', reject);
-      // A connection that the service breaks off ends the answer; that is not a failure of the test.
+      // A connection that the service breaks off ends the response; that is not a failure of the test.
       socket.on('error', () => {});
       resolve(socket);
     });
@@ -23,7 +23,7 @@ export function connect(url: string): Promise<Socket> {
 
 /**
  * Sends bytes on a connection of their own and reads until the service closes it.
- * @param patienceMs after this time the connection is closed from here, for answers that keep it open
+ * @param patienceMs after this time the connection is closed from here, for responses that keep it open
  */
 export async function exchange(url: string, bytes: string | Uint8Array, patienceMs = 1_000): Promise<string> {
   const socket = await connect(url);
@@ -46,17 +46,17 @@ export function received(socket: Socket, patienceMs: number): Promise<string> {
   });
 }
 
-/** The answers in what was received, which must all carry a Content-Length. */
-export function answersIn(text: string): RawAnswer[] {
-  const answers: RawAnswer[] = [];
+/** The responses in what was received, which must all carry a Content-Length. */
+export function responsesIn(text: string): RawResponse[] {
+  const responses: RawResponse[] = [];
   for (let rest = text; rest !== '';) {
     const end = rest.indexOf('\r\n\r\n');
-    if (end < 0) throw new Error(`Not an HTTP answer: ${JSON.stringify(rest.slice(0, 200))}`);
+    if (end < 0) throw new Error(`Not an HTTP response: ${JSON.stringify(rest.slice(0, 200))}`);
     const [line = '', ...fields] = rest.slice(0, end).split('\r\n');
     const headers = new Headers(fields.map((field) => field.split(/: ?(.*)/s, 2) as [string, string]));
     const length = Number(headers.get('content-length') ?? 0);
     const body = rest.slice(end + 4, end + 4 + length);
-    answers.push({
+    responses.push({
       version: line.slice(0, 8),
       status: Number(line.slice(9, 12)),
       headers,
@@ -65,14 +65,14 @@ export function answersIn(text: string): RawAnswer[] {
     });
     rest = rest.slice(end + 4 + length);
   }
-  return answers;
+  return responses;
 }
 
-/** The one answer to what was sent. */
-export async function rawAnswer(url: string, bytes: string | Uint8Array, patienceMs?: number): Promise<RawAnswer> {
+/** The one response to what was sent. */
+export async function rawResponse(url: string, bytes: string | Uint8Array, patienceMs?: number): Promise<RawResponse> {
   const text = await exchange(url, bytes, patienceMs);
-  const [answer, ...more] = answersIn(text);
-  if (answer === undefined) throw new Error('The service closed the connection without an answer');
+  const [response, ...more] = responsesIn(text);
+  if (response === undefined) throw new Error('The service closed the connection without a response');
   if (more.length > 0) throw new Error(`${more.length + 1} answers came: ${text}`);
-  return answer;
+  return response;
 }

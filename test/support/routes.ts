@@ -4,7 +4,7 @@ import { expect } from 'vitest';
 import { ADMIN_ROUTES } from '../../src/http/api/routes.js';
 import type { Route } from '../../src/http/api/route.js';
 import { ROUTES } from '../../src/http/api/routes.js';
-import type { TestAnswer } from './service.js';
+import type { TestResponse } from './service.js';
 
 export const ALL_ROUTES: readonly Route[] = [...ROUTES, ...ADMIN_ROUTES];
 
@@ -30,11 +30,11 @@ export function pathOf(
 const INNER =
   /\/(?:src|dist|node_modules|work|home|tmp|usr)\/|\bat \S+ \(|node:internal|\.[jt]s:\d+|\b[dwr]_[0-9a-f]{20}\b|cdp_template|cdp_service|\bcontrol_\d/;
 
-/** What the contract promises of every single answer under /api/cdp. */
-export function checkAnswer(answer: TestAnswer): void {
-  expect(answer.headers.get('x-request-id')).toMatch(/^[\w.:/+=-]{1,128}$/);
-  expect(answer.headers.get('server-timing')).toMatch(/^(?:\w+;dur=\d+(?:\.\d+)?(?:, )?)+$/);
-  expect(answer.headers.get('cache-control')).toBe('no-store');
-  expect(answer.headers.get('content-type')).toMatch(/^application\/json\b/);
-  if (answer.status >= 400) expect(answer.text).not.toMatch(INNER);
+/** What the contract promises of every single response under /api/cdp. */
+export function checkResponse(response: TestResponse): void {
+  expect(response.headers.get('x-request-id')).toMatch(/^[\w.:/+=-]{1,128}$/);
+  expect(response.headers.get('server-timing')).toMatch(/^(?:\w+;dur=\d+(?:\.\d+)?(?:, )?)+$/);
+  expect(response.headers.get('cache-control')).toBe('no-store');
+  expect(response.headers.get('content-type')).toMatch(/^application\/json\b/);
+  if (response.status >= 400) expect(response.text).not.toMatch(INNER);
 }

@@ -19,7 +19,7 @@ import { copyPreparedDataDir } from './prepared-data-dir.js';
 
 const SECRET = 'a secret for tests, of more than 32 characters';
 
-export interface TestAnswer<Body = Record<string, unknown>> {
+export interface TestResponse<Body = Record<string, unknown>> {
   status: number;
   headers: Headers;
   /** The body as it came. */
@@ -42,7 +42,7 @@ export interface TestProject {
   readonly id: string;
   readonly name: string;
   readonly token: string;
-  call(method: string, path: string, call?: Call): Promise<TestAnswer>;
+  call(method: string, path: string, call?: Call): Promise<TestResponse>;
   /** Rows of a statement that must succeed. */
   rows(sql: string, params?: unknown[]): Promise<Record<string, unknown>[]>;
   /** Creates a table that must succeed: `{ email: 'TEXT' }`. */
@@ -63,7 +63,7 @@ export interface TestService {
   readonly database: string;
   /** What a second instance on the same control database would be given. */
   readonly config: Config;
-  call(method: string, path: string, call?: Call): Promise<TestAnswer>;
+  call(method: string, path: string, call?: Call): Promise<TestResponse>;
   /** @param server the name of one that was added; default: the service chooses */
   project(name?: string, server?: string): Promise<TestProject>;
   /** One that is there already, with a token of its own. */
@@ -137,16 +137,16 @@ async function start(
       token,
       call: callIt,
       rows: async (sql, params) => {
-        const answer = await callIt('POST', '/api/cdp/sql', {
+        const response = await callIt('POST', '/api/cdp/sql', {
           body: { sql, ...(params === undefined ? {} : { params }) },
         });
-        if (answer.status !== 200) throw new Error(`${sql}: ${answer.text}`);
-        return answer.body.rows as Record<string, unknown>[];
+        if (response.status !== 200) throw new Error(`${sql}: ${response.text}`);
+        return response.body.rows as Record<string, unknown>[];
       },
       table: async (table, columns) => {
         const list = Object.entries(columns).map(([column, type]) => ({ name: column, type }));
-        const answer = await callIt('POST', '/api/cdp/schema/table', { body: { table_name: table, columns: list } });
-        if (answer.status !== 201) throw new Error(`${table}: ${answer.text}`);
+        const response = await callIt('POST', '/api/cdp/schema/table', { body: { table_name: table, columns: list } });
+        if (response.status !== 201) throw new Error(`${table}: ${response.text}`);
       },
       tokenWith: async (...scopes) => (await engine.tokens.create(id, { scopes })).token,
       seenAnew: () => withToken(id, name),
@@ -178,7 +178,7 @@ async function start(
   };
 }
 
-export async function call(url: string, method: string, path: string, given: Call = {}): Promise<TestAnswer> {
+export async function call(url: string, method: string, path: string, given: Call = {}): Promise<TestResponse> {
   const { body, headers = {}, token, signal } = given;
   const isBytes = typeof body === 'string' || body instanceof Uint8Array;
   const response = await fetch(url + path, {
@@ -203,18 +203,18 @@ export async function call(url: string, method: string, path: string, given: Cal
   return { status: response.status, headers: response.headers, text, body: parsed as Record<string, unknown> };
 }
 
-/** The one assertion for the shape of failures: throws unless the answer is exactly such a failure. */
-export function failure(answer: TestAnswer, status: number, code: string): ErrorBody {
-  const body = answer.body as unknown as ErrorBody;
+/** The one assertion for the shape of failures: throws unless the response is exactly such a failure. */
+export function failure(response: TestResponse, status: number, code: string): ErrorBody {
+  const body = response.body as unknown as ErrorBody;
   const right =
-    answer.status === status &&
+    response.status === status &&
     body?.success === false &&
     body.error === code &&
     body.status === status &&
     typeof body.message === 'string' &&
     body.message.length > 0 &&
-    body.request_id === answer.headers.get('x-request-id');
-  if (!right) throw new Error(`Expected ${status} ${code}, got ${answer.status} ${answer.text.slice(0, 2_000)}`);
+    body.request_id === response.headers.get('x-request-id');
+  if (!right) throw new Error(`Expected ${status} ${code}, got ${response.status} ${response.text.slice(0, 2_000)}`);
   return body;
 }
 

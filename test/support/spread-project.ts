@@ -17,8 +17,8 @@ export async function spread(project: TestProject): Promise<void> {
     ['customers', { kind: 'hash', column: 'id' }],
     ['orders', { kind: 'hash', column: 'customer', colocate_with: 'customers' }],
   ] as const) {
-    const answer = await project.call('PUT', `/api/cdp/schema/table/${table}/distribution`, { body });
-    expect(answer.status, answer.text).toBe(200);
+    const response = await project.call('PUT', `/api/cdp/schema/table/${table}/distribution`, { body });
+    expect(response.status, response.text).toBe(200);
   }
   // A foreign key of a local table keeps the API from it.
   await project.rows(`SELECT create_reference_table('countries')`);

@@ -1,9 +1,9 @@
 /** Free SQL for the tests of a file, which share a project. */
 import { expect } from 'vitest';
-import type { TestAnswer, TestProject } from './service.js';
+import type { TestResponse, TestProject } from './service.js';
 
 interface FreeSql {
-  readonly sql: (text: string, rest?: object) => Promise<TestAnswer>;
+  readonly sql: (text: string, rest?: object) => Promise<TestResponse>;
   /** The body of a statement that must succeed. */
   readonly run: (text: string, rest?: object) => Promise<Record<string, unknown>>;
 }
@@ -13,10 +13,10 @@ export function freeSql(project: () => TestProject): FreeSql {
   const sql: FreeSql['sql'] = (text, rest = {}) =>
     project().call('POST', '/api/cdp/sql', { body: { sql: text, ...rest } });
   const run: FreeSql['run'] = async (text, rest) => {
-    const answer = await sql(text, rest);
-    expect(answer.text.slice(0, 500)).toMatch(/^\{"success":true/);
-    expect(answer.status).toBe(200);
-    return answer.body;
+    const response = await sql(text, rest);
+    expect(response.text.slice(0, 500)).toMatch(/^\{"success":true/);
+    expect(response.status).toBe(200);
+    return response.body;
   };
   return { sql, run };
 }

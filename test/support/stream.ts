@@ -15,7 +15,7 @@ export interface OpenStream {
   rest(): Promise<{ text: string; whole: boolean }>;
 }
 
-/** Sends free SQL and waits for the head of the answer, on a connection of its own. */
+/** Sends free SQL and waits for the head of the response, on a connection of its own. */
 export async function openStream(
   service: TestService,
   project: TestProject,

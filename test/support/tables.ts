@@ -1,5 +1,5 @@
 /** The schema routes of one project, for tests. */
-import type { TestAnswer, TestProject, TestService } from './service.js';
+import type { TestResponse, TestProject, TestService } from './service.js';
 import { onServer } from './service.js';
 
 export const TABLE = '/api/cdp/schema/table';
@@ -23,20 +23,21 @@ export const freshName = (): string => `t${++counter}`;
 export class Tables {
   constructor(readonly project: TestProject) {}
 
-  create = (body: unknown): Promise<TestAnswer> => this.project.call('POST', TABLE, { body });
-  add = (table: string, body: unknown): Promise<TestAnswer> =>
+  create = (body: unknown): Promise<TestResponse> => this.project.call('POST', TABLE, { body });
+  add = (table: string, body: unknown): Promise<TestResponse> =>
     this.project.call('POST', `${tablePath(table)}/column`, { body });
-  alter = (table: string, column: string, body: unknown): Promise<TestAnswer> =>
+  alter = (table: string, column: string, body: unknown): Promise<TestResponse> =>
     this.project.call('PUT', columnPath(table, column), { body });
-  alterTable = (table: string, body: unknown): Promise<TestAnswer> =>
+  alterTable = (table: string, body: unknown): Promise<TestResponse> =>
     this.project.call('PUT', tablePath(table), { body });
-  drop = (table: string): Promise<TestAnswer> => this.project.call('DELETE', tablePath(table));
-  dropColumn = (table: string, column: string): Promise<TestAnswer> =>
+  drop = (table: string): Promise<TestResponse> => this.project.call('DELETE', tablePath(table));
+  dropColumn = (table: string, column: string): Promise<TestResponse> =>
     this.project.call('DELETE', columnPath(table, column));
 
-  createIndex = (table: string, body: unknown): Promise<TestAnswer> =>
+  createIndex = (table: string, body: unknown): Promise<TestResponse> =>
     this.project.call('POST', `${tablePath(table)}/index`, { body });
-  dropIndex = (table: string, name: string): Promise<TestAnswer> => this.project.call('DELETE', indexPath(table, name));
+  dropIndex = (table: string, name: string): Promise<TestResponse> =>
+    this.project.call('DELETE', indexPath(table, name));
   indexes = async (table: string): Promise<unknown> =>
     (await this.project.call('GET', `${tablePath(table)}/index`)).body.indexes;
 
@@ -49,9 +50,9 @@ export class Tables {
 
   /** Inserts what must succeed; returns the ids. */
   async insert(table: string, records: unknown): Promise<string[]> {
-    const answer = await this.project.call('POST', `/api/cdp/data/${table}?return=ids`, { body: records });
-    if (answer.status !== 201) throw new Error(answer.text);
-    return answer.body.ids as string[];
+    const response = await this.project.call('POST', `/api/cdp/data/${table}?return=ids`, { body: records });
+    if (response.status !== 201) throw new Error(response.text);
+    return response.body.ids as string[];
   }
 
   /** A table as the API shows it. */

@@ -86,13 +86,13 @@ describe.each([
   ) => {
     const headers: Record<string, string> = position === undefined ? {} : { 'x-consistency': position };
     const all = { sql, read_only: true, consistency: 'bounded', ...body };
-    const answer = await of.call('POST', '/api/cdp/sql', { body: all, headers });
-    return { answer, rows: answer.body.rows as object[], at: answer.headers.get('x-served-by') };
+    const response = await of.call('POST', '/api/cdp/sql', { body: all, headers });
+    return { response, rows: response.body.rows as object[], at: response.headers.get('x-served-by') };
   };
 
   const has = async (n: number, options: { position?: string; consistency?: string } = {}) => {
-    const { answer, rows, at } = await read(`SELECT count(*) FROM events WHERE n = ${n}`, options);
-    expect(answer.status, answer.text).toBe(200);
+    const { response, rows, at } = await read(`SELECT count(*) FROM events WHERE n = ${n}`, options);
+    expect(response.status, response.text).toBe(200);
     return { count: (rows as { count: number }[])[0]?.count, at };
   };
 
@@ -195,7 +195,7 @@ describe.each([
       'SET default_transaction_read_only = off; INSERT INTO events (n) VALUES (3)',
       `SELECT * FROM ${database}.data.events`,
     ]) {
-      expect([400, 403], sql).toContain((await read(sql)).answer.status);
+      expect([400, 403], sql).toContain((await read(sql)).response.status);
     }
     expect(await has(3, { consistency: 'strong' })).toEqual({ count: 0, at: null });
   });
@@ -260,7 +260,7 @@ describe.each([
     }
   });
 
-  it('returns positions for schema changes and free SQL, and none for reads and rehearsals', async () => {
+  it('returns positions for schema changes and free SQL, and none for reads and dry runs', async () => {
     await project.table('more', { n: 'INTEGER' });
     const tells = async (method: string, path: string, body?: object) =>
       (await project.call(method, path, body === undefined ? {} : { body })).headers.has('x-consistency');
@@ -317,8 +317,8 @@ describe.each([
     const active = `SELECT FROM pg_stat_activity WHERE query LIKE '%pg_sleep(2)%' AND state = 'active' AND pid <> pg_backend_pid()`;
     await onStandby((client) => expect.poll(async () => (await client.query(active)).rowCount, PATIENT).toBe(1));
     await project.rows('ALTER TABLE events ADD COLUMN later int');
-    const { answer, rows, at } = await slow;
-    expect([rows, at], answer.text).toEqual([[{ some: true }], 'primary']);
+    const { response, rows, at } = await slow;
+    expect([rows, at], response.text).toEqual([[{ some: true }], 'primary']);
   });
 
   it('can set the consistency of reads that do not specify it', async () => {

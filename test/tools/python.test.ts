@@ -98,8 +98,8 @@ it('loses and duplicates nothing if the service is killed during an insert', asy
   });
   expect(lastLine).toBe('20000 inserted, True');
   const { url } = await (second as ReturnType<typeof startServe>);
-  const answer = await call(url, 'POST', '/api/cdp/sql', { token, body: { sql: COUNT } });
-  expect(answer.body.rows).toEqual([{ rows: 20_000, different: 20_000 }]);
+  const response = await call(url, 'POST', '/api/cdp/sql', { token, body: { sql: COUNT } });
+  expect(response.body.rows).toEqual([{ rows: 20_000, different: 20_000 }]);
 });
 
 it('stores each item of a dlt load once, even if it is killed and run again with other batches', () =>
@@ -109,9 +109,9 @@ it('stores each item of a dlt load once, even if it is killed and run again with
     });
     expect(killed.signal).toBe('SIGKILL');
     expect(await load(env, ['dlt', '700'])).toMatchObject({ code: 0, lastLine: '19600' });
-    const answer = await call(env.CDP_URL ?? '', 'POST', '/api/cdp/sql', {
+    const response = await call(env.CDP_URL ?? '', 'POST', '/api/cdp/sql', {
       token: env.CDP_TOKEN ?? null,
       body: { sql: COUNT },
     });
-    expect(answer.body.rows).toEqual([{ rows: 20_000, different: 20_000 }]);
+    expect(response.body.rows).toEqual([{ rows: 20_000, different: 20_000 }]);
   }));

@@ -1,10 +1,15 @@
 /** The admin API: the requests of the operator's screens and forms. */
-import type { AuditAnswer } from '../../../src/contract/wire/audit.js';
-import type { MovePlanAnswer, MovesAnswer, PlannedMove, RebalanceAnswer } from '../../../src/contract/wire/moves.js';
-import type { Project, ProjectsAnswer } from '../../../src/contract/wire/projects.js';
-import type { TokensAnswer } from '../../../src/contract/wire/tokens.js';
-import type { RunningRequestsAnswer } from '../../../src/contract/wire/requests.js';
-import type { Server, ServersAnswer } from '../../../src/contract/wire/servers.js';
+import type { AuditResponse } from '../../../src/contract/wire/audit.js';
+import type {
+  MovePlanResponse,
+  MovesResponse,
+  PlannedMove,
+  RebalanceResponse,
+} from '../../../src/contract/wire/moves.js';
+import type { Project, ProjectsResponse } from '../../../src/contract/wire/projects.js';
+import type { TokensResponse } from '../../../src/contract/wire/tokens.js';
+import type { RunningRequestsResponse } from '../../../src/contract/wire/requests.js';
+import type { Server, ServersResponse } from '../../../src/contract/wire/servers.js';
 import type { ServerStatus } from '../../../src/contract/servers.js';
 import type { Verification } from '../../../src/contract/moves.js';
 import type { Scope } from '../../../src/contract/names.js';
@@ -16,19 +21,19 @@ const pathOf = (project: string, ...parts: string[]): string =>
   [`${ADMIN}/projects`, ...[project, ...parts].map(encodeURIComponent)].join('/');
 
 export const listProjects = async (): Promise<Project[]> =>
-  (await send<ProjectsAnswer>({ method: 'GET', path: `${ADMIN}/projects` })).projects;
+  (await send<ProjectsResponse>({ method: 'GET', path: `${ADMIN}/projects` })).projects;
 
 export const listServers = async (): Promise<Server[]> =>
-  (await send<ServersAnswer>({ method: 'GET', path: `${ADMIN}/servers` })).servers;
+  (await send<ServersResponse>({ method: 'GET', path: `${ADMIN}/servers` })).servers;
 
-export const listTokens = async (project: string): Promise<TokensAnswer['tokens']> =>
-  (await send<TokensAnswer>({ method: 'GET', path: pathOf(project, 'tokens') })).tokens;
+export const listTokens = async (project: string): Promise<TokensResponse['tokens']> =>
+  (await send<TokensResponse>({ method: 'GET', path: pathOf(project, 'tokens') })).tokens;
 
-export const listRequests = async (): Promise<RunningRequestsAnswer['requests']> =>
-  (await send<RunningRequestsAnswer>({ method: 'GET', path: `${ADMIN}/requests` })).requests;
+export const listRequests = async (): Promise<RunningRequestsResponse['requests']> =>
+  (await send<RunningRequestsResponse>({ method: 'GET', path: `${ADMIN}/requests` })).requests;
 
-export const readAudit = (filter: URLSearchParams): Promise<AuditAnswer> =>
-  send<AuditAnswer>({ method: 'GET', path: `${ADMIN}/audit?${filter}` });
+export const readAudit = (filter: URLSearchParams): Promise<AuditResponse> =>
+  send<AuditResponse>({ method: 'GET', path: `${ADMIN}/audit?${filter}` });
 
 export const createProject = (name: string): ApiRequest => ({
   method: 'POST',
@@ -88,15 +93,15 @@ export const cancelRequest = (project: string, id: string): ApiRequest => ({
 });
 
 /** The last 100 moves, the newest first. */
-export const listMoves = async (): Promise<MovesAnswer['moves']> =>
-  (await send<MovesAnswer>({ method: 'GET', path: `${ADMIN}/moves` })).moves;
+export const listMoves = async (): Promise<MovesResponse['moves']> =>
+  (await send<MovesResponse>({ method: 'GET', path: `${ADMIN}/moves` })).moves;
 
 /** The moves that a rebalance would make now. */
 export const planRebalance = async (): Promise<readonly PlannedMove[]> =>
-  (await send<RebalanceAnswer>({ method: 'GET', path: `${ADMIN}/rebalance` })).moves;
+  (await send<RebalanceResponse>({ method: 'GET', path: `${ADMIN}/rebalance` })).moves;
 
-export const planMove = (project: string, to: string): Promise<MovePlanAnswer> =>
-  send<MovePlanAnswer>({ method: 'GET', path: `${pathOf(project, 'move')}?${new URLSearchParams({ to })}` });
+export const planMove = (project: string, to: string): Promise<MovePlanResponse> =>
+  send<MovePlanResponse>({ method: 'GET', path: `${pathOf(project, 'move')}?${new URLSearchParams({ to })}` });
 
 export const moveProject = (project: string, to: string, verify: Verification = 'counts'): ApiRequest => ({
   method: 'POST',

@@ -1,5 +1,5 @@
 /** Actions of an operator on a server: a check, and changes of its status. */
-import type { CheckedServerAnswer } from '../../../src/contract/wire/servers.js';
+import type { CheckedServerResponse } from '../../../src/contract/wire/servers.js';
 import type { ServerStatus } from '../../../src/contract/servers.js';
 import { ActionForm } from '../parts/action-form.js';
 import { Notice } from '../parts/dialog.js';
@@ -21,10 +21,10 @@ export const CHANGES: Readonly<Record<ServerStatus, Change>> = {
   },
 };
 
-interface FormProps<Answer> {
+interface FormProps<Result> {
   readonly server: string;
   readonly onClose: () => void;
-  readonly onDone: (answer: Answer) => void;
+  readonly onDone: (response: Result) => void;
 }
 
 export function ChangeServer({ server, status, ...events }: FormProps<unknown> & { status: ServerStatus }) {
@@ -42,8 +42,8 @@ export function ChangeServer({ server, status, ...events }: FormProps<unknown> &
   );
 }
 
-export const CheckServer = ({ server, ...events }: FormProps<CheckedServerAnswer>) => (
-  <ActionForm<CheckedServerAnswer>
+export const CheckServer = ({ server, ...events }: FormProps<CheckedServerResponse>) => (
+  <ActionForm<CheckedServerResponse>
     title={`Check ${server}`}
     action="Check"
     done={`${server} checked`}
@@ -54,7 +54,7 @@ export const CheckServer = ({ server, ...events }: FormProps<CheckedServerAnswer
   </ActionForm>
 );
 
-export const Findings = ({ checked, onClose }: { checked: CheckedServerAnswer; onClose: () => void }) => (
+export const Findings = ({ checked, onClose }: { checked: CheckedServerResponse; onClose: () => void }) => (
   <Notice title={`What the check of ${checked.server.name} found`} onClose={onClose}>
     <dl class="findings">
       {checked.findings.map(({ subject, health, found, advice }, i) => (

@@ -1,7 +1,7 @@
 /** The tokens of a project: a new one is shown only once; each can be revoked. */
 import { useSignal } from '@preact/signals';
 import { type Scope, SCOPES } from '../../../src/contract/names.js';
-import type { CreateTokenAnswer, Token } from '../../../src/contract/wire/tokens.js';
+import type { CreateTokenResponse, Token } from '../../../src/contract/wire/tokens.js';
 import { copyText } from '../parts/clipboard.js';
 import { Alert } from '../parts/alert.js';
 import { Notice, useDialog } from '../parts/dialog.js';
@@ -124,7 +124,7 @@ const WHAT: Readonly<Record<Scope, string>> = {
 interface NewTokenProps {
   project: string;
   onClose: () => void;
-  onDone: (answer: CreateTokenAnswer) => void;
+  onDone: (response: CreateTokenResponse) => void;
 }
 
 function NewToken({ project, onClose, onDone }: NewTokenProps) {
@@ -136,7 +136,7 @@ function NewToken({ project, onClose, onDone }: NewTokenProps) {
   const expiresAt = days.value === '' ? null : new Date(Date.now() + Number(days.value) * 86_400_000).toISOString();
   const wanted = { name: name.value.trim(), scopes: scopes.value, expiresAt };
   return (
-    <ActionForm<CreateTokenAnswer>
+    <ActionForm<CreateTokenResponse>
       title={`New token for ${project}`}
       action="Create"
       done="Token created"

@@ -7,26 +7,26 @@ import { Dialog } from './dialog.js';
 import { say } from './toast.js';
 import { explain } from './loaded.js';
 
-interface ActionFormProps<Answer> {
+interface ActionFormProps<Result> {
   title: string;
   /** The label of the button. */
   action: string;
   /** The label of the other button. */
   keep?: string;
   /** The message of the toast afterwards. */
-  done: string | ((answer: Answer) => string);
+  done: string | ((response: Result) => string);
   /** null: the form is incomplete. */
   request: ApiRequest | null;
   /** Sends the change if it needs more than this request. */
-  run?: () => Promise<Answer>;
+  run?: () => Promise<Result>;
   isDangerous?: boolean;
   onClose: () => void;
   /** Called before the dialog closes. */
-  onDone: (answer: Answer) => void;
+  onDone: (response: Result) => void;
   children?: ComponentChildren;
 }
 
-export function ActionForm<Answer>(props: ActionFormProps<Answer>) {
+export function ActionForm<Result>(props: ActionFormProps<Result>) {
   const { title, action, keep = 'Cancel', done, request, isDangerous = false } = props;
   const { run, onClose, onDone, children } = props;
   const error = useSignal('');
@@ -37,9 +37,9 @@ export function ActionForm<Answer>(props: ActionFormProps<Answer>) {
     error.value = '';
     isBusy.value = true;
     try {
-      const answer = await (run === undefined ? send<Answer>(request) : run());
-      say(typeof done === 'string' ? done : done(answer));
-      onDone(answer);
+      const response = await (run === undefined ? send<Result>(request) : run());
+      say(typeof done === 'string' ? done : done(response));
+      onDone(response);
       onClose();
     } catch (thrown) {
       error.value = explain(thrown);

@@ -12,9 +12,9 @@ export interface ApiRequest {
 }
 
 /** @throws CdpError */
-export function send<Answer>({ method, path, body }: ApiRequest, signal?: AbortSignal): Promise<Answer> {
+export function send<Result>({ method, path, body }: ApiRequest, signal?: AbortSignal): Promise<Result> {
   const transport = new Transport({ url: location.origin, token: entered().token, fetch: watchedFetch, maxRetries: 2 });
-  return transport.json<Answer>({
+  return transport.json<Result>({
     method,
     path,
     idempotent: method === 'GET',

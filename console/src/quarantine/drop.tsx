@@ -1,5 +1,5 @@
 /** Deletes records from the quarantine. */
-import type { DropQuarantineAnswer } from '../../../src/contract/wire/quarantine.js';
+import type { DropQuarantineResponse } from '../../../src/contract/wire/quarantine.js';
 import { ActionForm } from '../parts/action-form.js';
 import { counted } from '../parts/numbers.js';
 import type { Filter } from './quarantine-screen.js';
@@ -14,7 +14,7 @@ export function Drop({ filter, onClose, onDone }: DropProps) {
   const isAll = Object.keys(filter).length === 0;
   const query = new URLSearchParams(isAll ? { all: 'true' } : filter);
   return (
-    <ActionForm<DropQuarantineAnswer>
+    <ActionForm<DropQuarantineResponse>
       title={filter.id === undefined ? 'Drop records' : 'Drop the record'}
       action={isAll ? 'Drop all of them' : 'Drop'}
       done={({ deleted_rows }) => `${counted(deleted_rows, 'record')} dropped`}

@@ -5,7 +5,7 @@
 import '../operate/operate.css';
 import '../results/result-view.css';
 import './quarantine.css';
-import type { QuarantineAnswer, QuarantinedRecord } from '../../../src/contract/wire/quarantine.js';
+import type { QuarantineResponse, QuarantinedRecord } from '../../../src/contract/wire/quarantine.js';
 import { Alert } from '../parts/alert.js';
 import { send } from '../parts/api-request.js';
 import { Dialog, useDialog } from '../parts/dialog.js';
@@ -36,7 +36,7 @@ export function QuarantineScreen() {
     const asked = filtersIn(query, FILTERS);
     if (after !== null) asked.set('after', after);
     const path = `/api/cdp/quarantine?${asked}`;
-    const { records, next } = await send<QuarantineAnswer>({ method: 'GET', path });
+    const { records, next } = await send<QuarantineResponse>({ method: 'GET', path });
     return { items: records, next };
   }, key);
   const { dialog, open } = useDialog();

@@ -1,5 +1,5 @@
 /**
- * The dialog for every schema change: its fields, the request that will be sent, a dry run, and the service's answer.
+ * The dialog for every schema change: its fields, the request that will be sent, a dry run, and the service's response.
  */
 import { useSignal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
@@ -30,8 +30,8 @@ export interface ChangeProps {
   readonly isDangerous?: boolean;
   /** null: the fields are incomplete. */
   readonly request: SchemaRequest | null;
-  /** @param isRehearsal whether everything is rolled back; the answer then contains the impact */
-  readonly send: (isRehearsal: boolean) => Promise<{ impact?: Impact; message: string }>;
+  /** @param isDryRun whether everything is rolled back; the response then contains the impact */
+  readonly send: (isDryRun: boolean) => Promise<{ impact?: Impact; message: string }>;
   /** Called before the dialog closes. */
   readonly onDone?: () => void;
   readonly onClose: () => void;
@@ -45,14 +45,14 @@ export function ChangeDialog(props: ChangeProps) {
   const impact = useSignal<Impact | null>(null);
   const isBusy = useSignal(false);
 
-  const run = async (isRehearsal: boolean) => {
+  const run = async (isDryRun: boolean) => {
     error.value = impact.value = null;
     isBusy.value = true;
     try {
-      const answer = await send(isRehearsal);
-      if (isRehearsal) impact.value = answer.impact ?? null;
+      const response = await send(isDryRun);
+      if (isDryRun) impact.value = response.impact ?? null;
       else {
-        say(sentence(answer.message));
+        say(sentence(response.message));
         onDone?.();
         onClose();
         void readCatalog(true);
@@ -76,7 +76,7 @@ export function ChangeDialog(props: ChangeProps) {
       >
         {children}
         <Refusal error={error.value} />
-        {impact.value !== null && <Rehearsed impact={impact.value} />}
+        {impact.value !== null && <DryRunImpact impact={impact.value} />}
         {request !== null && <Curl request={toApi(request)} />}
         <div class="dialog-actions">
           <button type="button" class="button is-quiet" onClick={onClose}>
@@ -130,7 +130,7 @@ function Refusal({ error }: { error: CdpError | null }) {
   );
 }
 
-function Rehearsed({ impact }: { impact: Impact }) {
+function DryRunImpact({ impact }: { impact: Impact }) {
   const written = impact.rows.map(
     ({ table, inserted, updated, deleted }) => `${counted(inserted + updated + deleted, 'row')} of ${table}`,
   );
@@ -141,7 +141,7 @@ function Rehearsed({ impact }: { impact: Impact }) {
     `It took ${duration(impact.duration_ms)}, and was rolled back.`,
   ];
   return (
-    <p class="rehearsed" role="status">
+    <p class="dry-run" role="status">
       <strong>This would work.</strong> {facts.filter(Boolean).join(' ')}
     </p>
   );

@@ -31,7 +31,7 @@ export function AddColumn({ table, onClose }: FormProps) {
       title={`New column of ${table}`}
       action="Add column"
       request={name.value === '' ? null : { method: 'POST', path: ['table', table, 'column'], body }}
-      send={(isRehearsal) => entered().client.addColumn(table, body, isRehearsal ? { dryRun: true } : {})}
+      send={(isDryRun) => entered().client.addColumn(table, body, isDryRun ? { dryRun: true } : {})}
       onClose={onClose}
     >
       <NameField text={name} />
@@ -86,10 +86,10 @@ export function AlterColumn({ table, column, rules, isUnique, onClose }: AlterCo
       title={`Column ${column.name} of ${table}`}
       action="Change column"
       request={isWhole ? request : null}
-      send={(isRehearsal) =>
+      send={(isDryRun) =>
         entered().client.alterColumn(table, column.name, body, {
           ...(wantsValues ? { return: 'values' } : {}),
-          ...(isRehearsal ? { dryRun: true } : {}),
+          ...(isDryRun ? { dryRun: true } : {}),
         })
       }
       onValues={(values) => (inTheWay.value = values)}
@@ -160,8 +160,8 @@ export function Drop({ table, column, onClose, onDone }: FormProps & { column?: 
           ? { method: 'DELETE', path: column === undefined ? ['table', table] : ['table', table, 'column', column] }
           : null
       }
-      send={(isRehearsal) => {
-        const options = isRehearsal ? ({ dryRun: true } as const) : {};
+      send={(isDryRun) => {
+        const options = isDryRun ? ({ dryRun: true } as const) : {};
         return column === undefined ? client.dropTable(table, options) : client.dropColumn(table, column, options);
       }}
       {...(onDone === undefined ? {} : { onDone })}
@@ -198,7 +198,7 @@ export function AlterTable({
       request={
         Object.keys(body).length === 0 || name.value === '' ? null : { method: 'PUT', path: ['table', table], body }
       }
-      send={(isRehearsal) => entered().client.alterTable(table, body, isRehearsal ? { dryRun: true } : {})}
+      send={(isDryRun) => entered().client.alterTable(table, body, isDryRun ? { dryRun: true } : {})}
       onDone={() => onDone(name.value)}
       onClose={onClose}
     >

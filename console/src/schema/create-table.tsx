@@ -32,7 +32,7 @@ export function CreateTable({ onClose }: { onClose: () => void }) {
       title="New table"
       action="Create table"
       request={isWhole ? { method: 'POST', path: ['table'], body } : null}
-      send={(isRehearsal) => entered().client.createTable(body, isRehearsal ? { dryRun: true } : {})}
+      send={(isDryRun) => entered().client.createTable(body, isDryRun ? { dryRun: true } : {})}
       onDone={() => goTo('tables', name.value)}
       onClose={onClose}
     >

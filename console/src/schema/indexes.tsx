@@ -99,7 +99,7 @@ function CreateIndex({ table, columns, onClose }: CreateIndexProps) {
       title={`New index of ${table}`}
       action="Create index"
       request={chosen.value.length === 0 ? null : { method: 'POST', path: ['table', table, 'index'], body }}
-      send={(isRehearsal) => entered().client.createIndex(table, body, isRehearsal ? { dryRun: true } : {})}
+      send={(isDryRun) => entered().client.createIndex(table, body, isDryRun ? { dryRun: true } : {})}
       onClose={onClose}
     >
       <fieldset class="columns-form">
@@ -142,7 +142,7 @@ const DropIndex = ({ table, index, onClose }: { table: string; index: Index; onC
     action="Drop index"
     isDangerous
     request={{ method: 'DELETE', path: ['table', table, 'index', index.name] }}
-    send={(isRehearsal) => entered().client.dropIndex(table, index.name, isRehearsal ? { dryRun: true } : {})}
+    send={(isDryRun) => entered().client.dropIndex(table, index.name, isDryRun ? { dryRun: true } : {})}
     onClose={onClose}
   >
     <p>

@@ -11,8 +11,8 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ._batches import RECORDS_PER_BATCH, Item, body_of, record_json
 from ._operations import (
-    Answer,
     Operation,
+    Response,
     add_impact,
     in_path,
     names,
@@ -94,12 +94,12 @@ class StoreOptions:
 
 def insert_batch(
     table: str, records: Sequence[Mapping[str, Any]], options: StoreOptions, key: Optional[str]
-) -> Operation[Answer]:
+) -> Operation[Response]:
     """One request, sent as it is: all of the records are stored, or none."""
     check_source(records, "a list of records")
     body = body_of([record_json(record, i) for i, record in enumerate(records)])
-    answer: Answer = yield options.request(table, body, key)
-    return answer
+    response: Response = yield options.request(table, body, key)
+    return response
 
 
 def check_source(records: Any, wanted: str = "an iterable of records") -> None:
@@ -144,12 +144,12 @@ class Insert:
     def send(self, batch: List[Item]) -> Operation[None]:
         request = self._options.request(self._table, body_of([i.json for i in batch]), None)
         try:
-            answer = yield request
+            response = yield request
         except CdpError as error:
             self.result.retries += request.retries
             yield from self._send_good(error, batch)
             return
-        self._count(answer, request, batch)
+        self._count(response, request, batch)
         if self._on_progress is not None:
             self._on_progress(replace(self.result))
 
@@ -163,17 +163,17 @@ class Insert:
         error.inserted = self.result.inserted
         return error
 
-    def _count(self, answer: Answer, request: Request, batch: List[Item]) -> None:
+    def _count(self, response: Response, request: Request, batch: List[Item]) -> None:
         result = self.result
-        result.inserted += answer["inserted_rows"]
-        result.updated += answer.get("updated_rows", 0)
-        result.ignored += answer.get("ignored_rows", 0)
-        result.quarantined += answer.get("quarantined_rows", 0)
-        if "impact" in answer:
-            result.impact = add_impact(result.impact, answer["impact"])
+        result.inserted += response["inserted_rows"]
+        result.updated += response.get("updated_rows", 0)
+        result.ignored += response.get("ignored_rows", 0)
+        result.quarantined += response.get("quarantined_rows", 0)
+        if "impact" in response:
+            result.impact = add_impact(result.impact, response["impact"])
         result.batches += 1
         result.retries += request.retries
-        for item, row_id in zip(batch, answer.get("ids", ())):
+        for item, row_id in zip(batch, response.get("ids", ())):
             self._set_id(item.index, row_id)
 
     def _set_id(self, index: int, row_id: Optional[str]) -> None:

@@ -1,6 +1,6 @@
 """
-What each call sends, and how it reads the answers: generators that yield requests and receive their
-answers. The sync and the async client drive the same generators.
+What each call sends, and how it reads the responses: generators that yield requests and receive their
+responses. The sync and the async client drive the same generators.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .errors import BadRequestError, CdpError
 
 T = TypeVar("T")
 Operation = Generator[Request, Any, T]
-Answer = Dict[str, Any]
+Response = Dict[str, Any]
 Moment = Union[datetime.datetime, str, None]
 Where = Mapping[str, Optional[str]]
 
@@ -28,16 +28,16 @@ _QUARANTINE = "/api/cdp/quarantine"
 
 
 def drive(operation: Operation[T], send: Callable[[Request], Any]) -> T:
-    """Runs an operation to its end. :param send: sends a request and returns its answer"""
+    """Runs an operation to its end. :param send: sends a request and returns its response"""
     try:
         request = next(operation)
         while True:
             try:
-                answer = send(request)
+                response = send(request)
             except CdpError as error:
                 request = operation.throw(error)
             else:
-                request = operation.send(answer)
+                request = operation.send(response)
     except StopIteration as end:
         result: T = end.value
         return result
@@ -66,9 +66,9 @@ def change(
     body: Optional[Mapping[str, Any]],
     dry_run: bool,
     return_values: bool = False,
-) -> Operation[Answer]:
+) -> Operation[Response]:
     query = {"return": "values" if return_values else None, "dry_run": true_or_none(dry_run)}
-    answer: Answer = yield Request(
+    response: Response = yield Request(
         method,
         _schema_path(path) + query_text(query),
         # A change under a key is made once, however often it is sent.
@@ -76,7 +76,7 @@ def change(
         body=None if body is None else to_json(dict(body)),
         headers={} if dry_run else {"Idempotency-Key": new_key()},
     )
-    return answer
+    return response
 
 
 def create_table(
@@ -84,7 +84,7 @@ def create_table(
     columns: Union[Mapping[str, str], Sequence[Mapping[str, Any]]],
     comment: Optional[str],
     dry_run: bool,
-) -> Operation[Answer]:
+) -> Operation[Response]:
     """:param columns: ``{"email": "TEXT"}``, or the objects of the API"""
     if isinstance(columns, Mapping):
         columns = [{"name": name, "type": kind} for name, kind in columns.items()]
@@ -100,7 +100,7 @@ def create_index(
     unique: bool,
     name: Optional[str],
     dry_run: bool,
-) -> Operation[Answer]:
+) -> Operation[Response]:
     listed = [columns] if isinstance(columns, str) else list(columns)
     body: Dict[str, Any] = {"columns": listed, "unique": unique}
     if name is not None:
@@ -109,18 +109,18 @@ def create_index(
 
 
 def read(path: Sequence[str], member: str) -> Operation[Any]:
-    """:returns: one member of the answer"""
-    answer: Answer = yield Request("GET", _schema_path(path), idempotent=True)
-    return answer[member]
+    """:returns: one member of the response"""
+    response: Response = yield Request("GET", _schema_path(path), idempotent=True)
+    return response[member]
 
 
 def _schema_path(path: Sequence[str]) -> str:
     return "/".join(["/api/cdp/schema", *map(in_path, path)])
 
 
-def token() -> Operation[Answer]:
-    answer: Answer = yield Request("GET", "/api/cdp/token", idempotent=True)
-    return answer
+def token() -> Operation[Response]:
+    response: Response = yield Request("GET", "/api/cdp/token", idempotent=True)
+    return response
 
 
 def delete(
@@ -131,14 +131,14 @@ def delete(
     dry_run: bool,
 ) -> Operation[int]:
     query = query_text({"by": names(by), "dry_run": true_or_none(dry_run)})
-    answer = yield Request(
+    response = yield Request(
         "DELETE",
         f"/api/cdp/data/{in_path(table)}{query}",
         idempotent=True,
         body=body_of([record_json(key, i) for i, key in enumerate(keys)]),
         headers={} if dry_run else {"Idempotency-Key": idempotency_key or new_key()},
     )
-    deleted: int = answer["deleted_rows"]
+    deleted: int = response["deleted_rows"]
     return deleted
 
 
@@ -146,16 +146,16 @@ def receipts(
     table: str, keys: Sequence[str], settle: bool
 ) -> Operation[List[Dict[str, Any]]]:
     body = {"table": table, "keys": list(keys), "settle": settle}
-    answer = yield Request(
+    response = yield Request(
         "POST", "/api/cdp/receipts/query", idempotent=True, body=to_json(body)
     )
-    found: List[Dict[str, Any]] = answer["receipts"]
+    found: List[Dict[str, Any]] = response["receipts"]
     return found
 
 
-def quarantine_page(where: Where, after: Optional[str]) -> Operation[Answer]:
+def quarantine_page(where: Where, after: Optional[str]) -> Operation[Response]:
     query = query_text({**where, "after": after})
-    page: Answer = yield Request("GET", _QUARANTINE + query, idempotent=True)
+    page: Response = yield Request("GET", _QUARANTINE + query, idempotent=True)
     return page
 
 
@@ -167,7 +167,7 @@ def replay(
     on_conflict: Union[str, Sequence[str], None],
     resolution: Optional[str],
     dry_run: bool,
-) -> Operation[Answer]:
+) -> Operation[Response]:
     """Retries every record once, in transactions of up to 250."""
     given = {
         **where,
@@ -178,9 +178,9 @@ def replay(
         "resolution": resolution,
     }
     body = {name: value for name, value in given.items() if value is not None}
-    total: Answer = {"inserted": 0, "updated": 0, "ignored": 0, "refused": 0, "errors": []}
+    total: Response = {"inserted": 0, "updated": 0, "ignored": 0, "refused": 0, "errors": []}
     while True:
-        answer = yield Request(
+        response = yield Request(
             # A record that was stored has left the quarantine, so a retry does not store it again.
             "POST",
             f"{_QUARANTINE}/replay{query_text({'dry_run': true_or_none(dry_run)})}",
@@ -188,17 +188,17 @@ def replay(
             body=to_json(body),
         )
         for name in ("inserted", "updated", "ignored", "refused"):
-            total[name] += answer[f"{name}_rows"]
-        total["errors"] += answer["errors"]
-        if "impact" in answer:
-            total["impact"] = add_impact(total.get("impact"), answer["impact"])
-        if answer["next"] is None:
+            total[name] += response[f"{name}_rows"]
+        total["errors"] += response["errors"]
+        if "impact" in response:
+            total["impact"] = add_impact(total.get("impact"), response["impact"])
+        if response["next"] is None:
             return total
-        body["after"] = answer["next"]
+        body["after"] = response["next"]
 
 
-def add_impact(total: Optional[Answer], impact: Answer) -> Answer:
-    """Adds up what several rehearsed requests would do. :param total: of the requests before"""
+def add_impact(total: Optional[Response], impact: Response) -> Response:
+    """Adds up what several dry runs would do. :param total: of the requests before"""
     if total is None:
         return impact
     rows: Dict[str, Dict[str, Any]] = {}
@@ -221,8 +221,8 @@ def add_impact(total: Optional[Answer], impact: Answer) -> Answer:
 
 def drop_quarantine(where: Where, all_records: bool) -> Operation[int]:
     query = query_text({**where, "all": "true" if all_records else None})
-    answer = yield Request("DELETE", _QUARANTINE + query, idempotent=True)
-    deleted: int = answer["deleted_rows"]
+    response = yield Request("DELETE", _QUARANTINE + query, idempotent=True)
+    deleted: int = response["deleted_rows"]
     return deleted
 
 

@@ -77,7 +77,7 @@ class _Threads:
         self._running[future] = operation
 
     def _continue(self) -> None:
-        """Waits for an answer, and sends what its operation sends next."""
+        """Waits for a response, and sends what its operation sends next."""
         future = next(iter(wait(self._running, return_when=FIRST_COMPLETED).done))
         operation = self._running.pop(future)
         error = future.exception()

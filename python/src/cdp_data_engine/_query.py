@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ._json import NotJsonError, to_json
-from ._operations import Answer, Operation, query_text, true_or_none
+from ._operations import Operation, Response, query_text, true_or_none
 from ._transport import Request
 from ._values import Column, Row, converters, convert_rows
 
@@ -95,7 +95,7 @@ def sql_request(
     return Request(
         "POST",
         "/api/cdp/sql" + query_text({"dry_run": true_or_none(dry_run)}),
-        # Neither a read-only transaction nor a rehearsal changes anything.
+        # Neither a read-only transaction nor a dry run changes anything.
         idempotent=given.get("read_only") is True or dry_run or idempotency_key is not None,
         body=b'%b,"params":[%b]}' % (body[:-1], values),
         headers={} if idempotency_key is None else {"Idempotency-Key": idempotency_key},
@@ -103,19 +103,19 @@ def sql_request(
 
 
 def query(request: Request) -> Operation[QueryResult]:
-    answer: Answer = yield request
-    return _result(answer)
+    response: Response = yield request
+    return _result(response)
 
 
-def _result(answer: Mapping[str, Any]) -> QueryResult:
-    columns: List[Column] = answer["columns"]
+def _result(response: Mapping[str, Any]) -> QueryResult:
+    columns: List[Column] = response["columns"]
     return QueryResult(
-        rows=convert_rows(answer["rows"], converters(columns)),
+        rows=convert_rows(response["rows"], converters(columns)),
         columns=columns,
-        row_count=answer["row_count"],
-        truncated=answer["truncated"],
-        type=answer["type"],
-        affected_rows=answer.get("affected_rows"),
-        results=[_result(result) for result in answer.get("results", ())],
-        impact=answer.get("impact"),
+        row_count=response["row_count"],
+        truncated=response["truncated"],
+        type=response["type"],
+        affected_rows=response.get("affected_rows"),
+        results=[_result(result) for result in response.get("results", ())],
+        impact=response.get("impact"),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Mapping, Optional
 
 from . import _operations as ops
-from ._operations import Answer, Operation, T
+from ._operations import Operation, Response, T
 from ._schema import Columns, Names
 
 
@@ -22,22 +22,22 @@ class AsyncSchemaMethods:
         *,
         comment: Optional[str] = None,
         dry_run: bool = False,
-    ) -> Answer:
+    ) -> Response:
         """:param columns: ``{"email": "TEXT"}``, or objects with ``name``, ``type``, ``comment``"""
         return await self._run(ops.create_table(table, columns, comment, dry_run))
 
     async def alter_table(
         self, table: str, change: Mapping[str, Any], *, dry_run: bool = False
-    ) -> Answer:
+    ) -> Response:
         """:param change: ``new_name``, ``comment`` or both"""
         return await self._run(ops.change("PUT", ["table", table], change, dry_run))
 
-    async def drop_table(self, table: str, *, dry_run: bool = False) -> Answer:
+    async def drop_table(self, table: str, *, dry_run: bool = False) -> Response:
         return await self._run(ops.change("DELETE", ["table", table], None, dry_run))
 
     async def add_column(
         self, table: str, name: str, type: str, *, dry_run: bool = False, **more: Any
-    ) -> Answer:
+    ) -> Response:
         """:param more: ``comment``, ``unique``"""
         column = {"name": name, "type": type, **more}
         return await self._run(ops.change("POST", ["table", table, "column"], column, dry_run))
@@ -50,7 +50,7 @@ class AsyncSchemaMethods:
         *,
         return_values: bool = False,
         dry_run: bool = False,
-    ) -> Answer:
+    ) -> Response:
         """
         :param change: at least one of ``new_name``, ``new_type``, ``map``, ``comment``,
             ``default``, ``not_null``, ``unique``
@@ -59,7 +59,7 @@ class AsyncSchemaMethods:
         path = ["table", table, "column", column]
         return await self._run(ops.change("PUT", path, change, dry_run, return_values))
 
-    async def drop_column(self, table: str, column: str, *, dry_run: bool = False) -> Answer:
+    async def drop_column(self, table: str, column: str, *, dry_run: bool = False) -> Response:
         path = ["table", table, "column", column]
         return await self._run(ops.change("DELETE", path, None, dry_run))
 
@@ -71,14 +71,14 @@ class AsyncSchemaMethods:
         unique: bool = False,
         name: Optional[str] = None,
         dry_run: bool = False,
-    ) -> Answer:
+    ) -> Response:
         return await self._run(ops.create_index(table, columns, unique, name, dry_run))
 
     async def indexes(self, table: str) -> List[Dict[str, Any]]:
         """The primary key first."""
         return await self._run(ops.read(["table", table, "index"], "indexes"))
 
-    async def drop_index(self, table: str, index: str, *, dry_run: bool = False) -> Answer:
+    async def drop_index(self, table: str, index: str, *, dry_run: bool = False) -> Response:
         path = ["table", table, "index", index]
         return await self._run(ops.change("DELETE", path, None, dry_run))
 

@@ -1,4 +1,4 @@
-"""Rows of a streamed answer as they arrive. While the caller works on some, the service waits."""
+"""Rows of a streamed response as they arrive. While the caller works on some, the service waits."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from .errors import CdpError, UnexpectedAnswerError, error_from, network_error
 _NOTHING_DONE = {"rate_limited", "overloaded", "table_busy", "database_unavailable"}
 #: The service may have done it, so only an idempotent call can be retried.
 _OUTCOME_UNKNOWN = {"network_error", "request_in_flight", "outcome_unknown"}
-#: Answers of a proxy that could not reach the service, or lost the connection to it.
+#: Responses of a proxy that could not reach the service, or lost the connection to it.
 _GATEWAY_STATUSES = {429, 502, 503, 504}
 
 _BACKOFF_SECONDS = 0.25
@@ -108,14 +108,14 @@ class Transport:
         self._connections.close()
 
     def json(self, request: Request, cancel: Optional[Cancel] = None) -> Any:
-        """The answer. :raises CdpError: Canceled:"""
-        connection, _, answer = self._send(request, cancel or Cancel(), _read_json)
+        """The response. :raises CdpError: Canceled:"""
+        connection, _, response = self._send(request, cancel or Cancel(), _read_json)
         self._connections.give_back(connection)
-        return answer
+        return response
 
     def open(self, request: Request, media_type: str, cancel: Optional[Cancel] = None) -> Stream:
         """
-        The answer with its body unread.
+        The response with its body unread.
 
         :raises CdpError: unexpected_answer if it is not of this media type
         """

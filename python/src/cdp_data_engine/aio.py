@@ -14,7 +14,7 @@ from typing import Any, AsyncIterator, Callable, Dict, List, Mapping, Optional, 
 from . import _operations as ops
 from ._connections import Cancel
 from ._insert import Insert, InsertResult, OnProgress, OnRefused, StoreOptions, insert_batch
-from ._operations import Answer, Moment, Operation, T
+from ._operations import Moment, Operation, Response, T
 from ._pump import AsyncSource, pump_async
 from ._query import QueryResult, query, sql_request
 from ._schema import Names
@@ -74,7 +74,7 @@ class AsyncCdpClient(AsyncSchemaMethods):
         self._executor.shutdown(wait=False)
         self._transport.close()
 
-    async def token(self) -> Answer:
+    async def token(self) -> Response:
         """The token's project and scopes."""
         return await self._run(ops.token())
 
@@ -111,7 +111,7 @@ class AsyncCdpClient(AsyncSchemaMethods):
         on_error: Optional[str] = None,
         dry_run: bool = False,
         return_ids: bool = False,
-    ) -> Answer:
+    ) -> Response:
         """See :meth:`CdpClient.insert_batch`."""
         options = StoreOptions(on_conflict, resolution, on_error, dry_run, return_ids)
         return await self._run(insert_batch(table, records, options, idempotency_key))
@@ -163,7 +163,7 @@ class AsyncCdpClient(AsyncSchemaMethods):
         on_conflict: Optional[Names] = None,
         resolution: Optional[str] = None,
         dry_run: bool = False,
-    ) -> Answer:
+    ) -> Response:
         """See :meth:`CdpClient.replay_quarantine`."""
         where = ops.where(None, error, column, since, until, id)
         replay = ops.replay(table, where, rename, set, on_conflict, resolution, dry_run)
@@ -262,11 +262,11 @@ class AsyncCdpClient(AsyncSchemaMethods):
             request = next(operation)
             while True:
                 try:
-                    answer = await self._send(request)
+                    response = await self._send(request)
                 except CdpError as error:
                     request = operation.throw(error)
                 else:
-                    request = operation.send(answer)
+                    request = operation.send(response)
         except StopIteration as end:
             result: T = end.value
             return result

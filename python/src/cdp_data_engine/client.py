@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Type
 
 from . import _operations as ops
 from ._insert import Insert, InsertResult, OnProgress, OnRefused, StoreOptions, insert_batch
-from ._operations import Answer, Moment, Operation, T
+from ._operations import Moment, Operation, Response, T
 from ._pump import Source, pump
 from ._query import QueryResult, query, sql_request
 from ._schema import Names, SchemaMethods
@@ -68,7 +68,7 @@ class CdpClient(SchemaMethods):
         """Closes idle connections. The client can still be used."""
         self._transport.close()
 
-    def token(self) -> Answer:
+    def token(self) -> Response:
         """The token's project and scopes."""
         return self._run(ops.token())
 
@@ -116,12 +116,12 @@ class CdpClient(SchemaMethods):
         on_error: Optional[str] = None,
         dry_run: bool = False,
         return_ids: bool = False,
-    ) -> Answer:
+    ) -> Response:
         """
         1 to 250 records in one request, under your own key: for 24 hours the same batch under the
         same key is stored once, even if several processes send it.
 
-        :returns: the answer of the API: ``inserted_rows``, ``updated_rows``, ``ids``, ``impact``
+        :returns: the response of the API: ``inserted_rows``, ``updated_rows``, ``ids``, ``impact``
         """
         options = StoreOptions(on_conflict, resolution, on_error, dry_run, return_ids)
         return self._run(insert_batch(table, records, options, idempotency_key))
@@ -177,7 +177,7 @@ class CdpClient(SchemaMethods):
         on_conflict: Optional[Names] = None,
         resolution: Optional[str] = None,
         dry_run: bool = False,
-    ) -> Answer:
+    ) -> Response:
         """
         Retries quarantined records; each one that is stored leaves the quarantine.
 

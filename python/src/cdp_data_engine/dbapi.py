@@ -101,7 +101,7 @@ def connect(
     """
     :param url: default: ``CDP_URL``
     :param token: default: ``CDP_TOKEN``
-    :param read_only: every statement runs as the reader, and is retried if its answer is lost
+    :param read_only: every statement runs as the reader, and is retried if its response is lost
     :param timeout_ms: of each statement
     :param options: those of :class:`CdpClient`
     """

@@ -1,4 +1,4 @@
-"""The exceptions of a call: the service's answer, or why there was none."""
+"""The exceptions of a call: the service's response, or why there was none."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class CdpError(Exception):
         #: One of docs/errors.md, or network_error, unexpected_answer, caller_error.
         self.code = code
         self.message = message
-        #: The HTTP status; 0 if there was no answer, or no request was sent.
+        #: The HTTP status; 0 if there was no response, or no request was sent.
         self.status = status
         #: What is wrong and where, at most 50. In an insert, ``record`` counts in the whole input.
         self.errors = list(errors)
@@ -92,11 +92,11 @@ class InternalError(CdpError):
 
 
 class NetworkError(CdpError):
-    """No answer in time, or one that broke off. The request may have been carried out."""
+    """No response in time, or one that broke off. The request may have been carried out."""
 
 
 class UnexpectedAnswerError(CdpError):
-    """An answer that is not from the service, such as a proxy's HTML page."""
+    """A response that is not from the service, such as a proxy's HTML page."""
 
 
 class CallerError(CdpError):

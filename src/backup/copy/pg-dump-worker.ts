@@ -1,12 +1,12 @@
 /**
  * The thread that runs pg_dump as WebAssembly. It has no sockets: it sends messages to `pg-dump.ts` and blocks until
- * the answer arrives.
+ * the response arrives.
  */
 import { pgDump } from '@electric-sql/pglite-tools/pg_dump';
 import { parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
 import type { DumpTask } from './pg-dump.js';
 
-const { args, answers } = workerData as DumpTask;
+const { args, responses } = workerData as DumpTask;
 
 /**
  * pgDump takes lines that begin like this for psql commands, and removes them from its whole output, even from
@@ -18,16 +18,16 @@ const HIDDEN = /\x01((?:un)?restrict)/gi;
 
 function exchange(bytes: Uint8Array): Uint8Array {
   parentPort?.postMessage(bytes.slice());
-  return Buffer.from(Buffer.from(nextAnswer()).toString('latin1').replace(COMMAND, '\x01$1'), 'latin1');
+  return Buffer.from(Buffer.from(nextResponse()).toString('latin1').replace(COMMAND, '\x01$1'), 'latin1');
 }
 
 /** Blocks until there is a message, whatever else wakes the thread. */
-function nextAnswer(): Uint8Array {
+function nextResponse(): Uint8Array {
   for (;;) {
-    const seen = Atomics.load(answers, 0);
+    const seen = Atomics.load(responses, 0);
     const received = receiveMessageOnPort(parentPort as never) as { message: Uint8Array } | undefined;
     if (received !== undefined) return received.message;
-    Atomics.wait(answers, 0, seen);
+    Atomics.wait(responses, 0, seen);
   }
 }
 
@@ -35,7 +35,7 @@ function nextAnswer(): Uint8Array {
 const server = {
   query: () => Promise.resolve({ rows: [{ search_path: '' }] }),
   exec: () => Promise.resolve([]),
-  execProtocolRawStream: (bytes: Uint8Array, { onRawData }: { onRawData: (answer: Uint8Array) => void }) =>
+  execProtocolRawStream: (bytes: Uint8Array, { onRawData }: { onRawData: (response: Uint8Array) => void }) =>
     onRawData(exchange(bytes)),
 };
 

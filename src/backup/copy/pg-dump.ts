@@ -20,8 +20,8 @@ import { ProgramFailed } from '../logical/client-programs.js';
 /** The data passed to the thread. */
 export interface DumpTask {
   readonly args: string[];
-  /** How many answers there have been. */
-  readonly answers: Int32Array;
+  /** How many responses there have been. */
+  readonly responses: Int32Array;
 }
 
 /** The built file, even if this file runs from `src/`: a thread cannot run TypeScript. */
@@ -34,17 +34,17 @@ const WORKER_FILE = new URL('../../../dist/backup/copy/pg-dump-worker.js', impor
  * @throws ProgramFailed with the message of pg_dump, ConnectionLost, PostgresError; the signal's reason
  */
 export function pgDump(login: LoginOptions, args: string[], signal: AbortSignal): Promise<string> {
-  const answers = new Int32Array(new SharedArrayBuffer(4));
+  const responses = new Int32Array(new SharedArrayBuffer(4));
   const work = async (loggedIn: LoggedIn): Promise<string> => {
-    const thread = new Worker(WORKER_FILE, { execArgv: [], workerData: { args, answers } satisfies DumpTask });
+    const thread = new Worker(WORKER_FILE, { execArgv: [], workerData: { args, responses } satisfies DumpTask });
     try {
       return await new Promise((resolve, reject) => {
-        const answer = (bytes: Uint8Array) => {
+        const respond = (bytes: Uint8Array) => {
           thread.postMessage(bytes);
-          Atomics.add(answers, 0, 1);
-          Atomics.notify(answers, 0);
+          Atomics.add(responses, 0, 1);
+          Atomics.notify(responses, 0);
         };
-        const ask = conversation(loggedIn, answer);
+        const ask = conversation(loggedIn, respond);
         thread.on('message', (said: Uint8Array | string) => (typeof said === 'string' ? resolve(said) : ask(said)));
         thread.on('error', (error) => reject(new ProgramFailed(`pg_dump: ${wordsOf(error)}`)));
         loggedIn.socket.on('close', () => reject(new ConnectionLost('The connection to Postgres was lost')));
@@ -61,10 +61,10 @@ export function pgDump(login: LoginOptions, args: string[], signal: AbortSignal)
 const wordsOf = ({ message }: Error): string => /(?<=\berror: )[^]*/.exec(message)?.[0].trim() ?? message;
 
 /**
- * Forwards pg_dump's messages to the server, and the server's answers to pg_dump, each answer as a whole.
- * @param answer called once for each part that pg_dump sends
+ * Forwards pg_dump's messages to the server, and the server's responses to pg_dump, each response as a whole.
+ * @param respond called once for each part that pg_dump sends
  */
-function conversation(loggedIn: LoggedIn, answer: (bytes: Uint8Array) => void): (part: Uint8Array) => void {
+function conversation(loggedIn: LoggedIn, respond: (bytes: Uint8Array) => void): (part: Uint8Array) => void {
   const { socket } = loggedIn;
   const [sent, received] = [messages(), messages()];
   let parts: Buffer[] = [];
@@ -72,20 +72,20 @@ function conversation(loggedIn: LoggedIn, answer: (bytes: Uint8Array) => void): 
     received.feed(bytes, end);
     parts.push(Buffer.from(bytes.subarray(0, end)));
     if (!received.isBetween || received.lastType !== BACKEND.readyForQuery) return;
-    answer(Buffer.concat(parts));
+    respond(Buffer.concat(parts));
     parts = [];
   });
   let isLoggingIn = true;
   return (part) => {
     if (isLoggingIn) {
       isLoggingIn = false;
-      return answer(startupResponse(loggedIn));
+      return respond(startupResponse(loggedIn));
     }
     sent.feed(Buffer.from(part.buffer, part.byteOffset, part.length));
     // pg_dump's Terminate must not end the connection.
     if (sent.lastType !== FRONTEND.terminate) socket.write(part);
     // The server does not answer an incomplete query.
-    if (!sent.isBetween || sent.lastType !== FRONTEND.query) answer(Buffer.alloc(0));
+    if (!sent.isBetween || sent.lastType !== FRONTEND.query) respond(Buffer.alloc(0));
   };
 }
 

@@ -4,7 +4,7 @@ import type { Placement } from '../../tenancy/placement.js';
 import { isOfProject } from '../../tenancy/project-rights.js';
 import { type ProjectTable, shownName } from '../logical/snapshot.js';
 
-/** Tables of the service with rows of the project: the answers by Idempotency-Key, the receipts and the quarantine. */
+/** Tables of the service with rows of the project: the responses by Idempotency-Key, the receipts and the quarantine. */
 const OF_SERVICE = ['idempotency_keys', 'quarantine'];
 
 /**

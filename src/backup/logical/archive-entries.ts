@@ -19,7 +19,7 @@ const AS_STATEMENTS = new Set(['ACL', 'DEFAULT ACL', 'POLICY', 'MATERIALIZED VIE
 const LARGE_OBJECTS = new Set(['BLOB', 'BLOB METADATA', 'BLOBS']);
 
 /**
- * Chooses the project's part. A new project already has the service's part, except for the answers by Idempotency-Key
+ * Chooses the project's part. A new project already has the service's part, except for the responses by Idempotency-Key
  * and the quarantine.
  */
 export function chooseEntries(list: string, schema: string, writer: string): ChosenEntries {

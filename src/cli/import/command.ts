@@ -170,7 +170,7 @@ function report(result: ImportResult, files: readonly string[], options: ImportO
     const next = commandFor([refusedFile], options, storing);
     warn(`The refused records are in ${refusedFile}\nCorrect them there, then import them with:\n  ${next}`);
   }
-  if (options.rehearse) warn('Nothing was stored. In a rehearsal, batches do not see the rows of other batches');
+  if (options.rehearse) warn('Nothing was stored. In a dry run, batches do not see the rows of other batches');
   else if (quarantined > 0)
     warn(`List the quarantined records with:\n  ${PROGRAM} quarantine list --table ${quoted(table)}`);
   return refused + quarantined > 0 ? EXIT.someRefused : EXIT.done;

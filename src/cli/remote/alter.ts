@@ -25,8 +25,8 @@ export function alterCommand(): Command {
     const { map } = command.opts<Options>();
     const change: AlterColumn = { new_type: type, ...(map === undefined ? {} : { map: mapOf(map) }) };
     const client = await connect(command);
-    const answer = await client.alterColumn(table, column, change, { return: 'values' }).catch(explainMap);
-    print(command, answer.column, [`Column ${answer.column.name} of ${table} is ${answer.column.type}`]);
+    const response = await client.alterColumn(table, column, change, { return: 'values' }).catch(explainMap);
+    print(command, response.column, [`Column ${response.column.name} of ${table} is ${response.column.type}`]);
   });
 }
 

@@ -32,8 +32,8 @@ function distribute(): Command {
       command.error('error: give one of --by COLUMN, --reference and --local');
     }
     const client = await connect(command);
-    const answer = await client.distributeTable(table, bodyOf(options), options.dryRun ? { dryRun: true } : {});
-    print(command, answer, [`${options.dryRun ? 'Nothing prevents it: ' : ''}${answer.message}`]);
+    const response = await client.distributeTable(table, bodyOf(options), options.dryRun ? { dryRun: true } : {});
+    print(command, response, [`${options.dryRun ? 'Nothing prevents it: ' : ''}${response.message}`]);
   });
 }
 

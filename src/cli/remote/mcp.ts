@@ -1,4 +1,4 @@
-/** `cdp mcp`: forwards the messages of an MCP client on stdio to the service's /mcp, and returns the answers. */
+/** `cdp mcp`: forwards the messages of an MCP client on stdio to the service's /mcp, and returns the responses. */
 import { Command } from 'commander';
 import { networkError } from '../../client/transport.js';
 import type { ErrorBody } from '../../contract/wire/failure.js';
@@ -25,7 +25,7 @@ export function mcpCommand(): Command {
     const profile = await findConnection(command);
     requireUrl(profile.url);
     const bridge = new Bridge(profile, (line) => void process.stdout.write(`${line}\n`));
-    // End of input means that the client has finished; running calls still get their answers.
+    // End of input means that the client has finished; running calls still get their responses.
     for await (const line of linesOf(process.stdin)) bridge.take(line);
   });
 }
@@ -79,13 +79,13 @@ class Bridge {
         signal: controller.signal,
       });
       const text = await response.text();
-      for (const answer of messagesIn(response, text)) {
-        if (method === 'initialize') this.version = versionIn(answer);
-        if (isMessage(answer)) this.write(answer);
-        else this.refused(id, response, answer);
+      for (const message of messagesIn(response, text)) {
+        if (method === 'initialize') this.version = versionIn(message);
+        if (isMessage(message)) this.write(message);
+        else this.refused(id, response, message);
       }
     } catch (error) {
-      // A canceled call has no answer (MCP, "Cancellation").
+      // A canceled call has no response (MCP, "Cancellation").
       if (controller.signal.aborted) return;
       this.fail(id, networkError('No response', error).message, {});
     }
@@ -110,7 +110,7 @@ class Bridge {
     this.fail(id, hint === undefined ? what : `${what}. ${hint}`, { status, error });
   }
 
-  /** @param id of the request; undefined: a notification, which gets no answer */
+  /** @param id of the request; undefined: a notification, which gets no response */
   private fail(id: Message['id'] | null, message: string, data: object, code = SERVICE_ERROR): void {
     if (id === undefined) warn(message);
     else this.write(JSON.stringify({ jsonrpc: '2.0', id, error: { code, message, data } }));

@@ -27,8 +27,8 @@ export async function queryResults(
   options: AsText<QueryOptions>,
 ): Promise<Result[]> {
   const text = await client.queryJson(sql, params, { ...options, row_mode: 'array' });
-  const answer = parseExactly(text) as QueryResult<unknown[]>;
-  const all = (answer.results ?? [answer]) as readonly QueryResult<unknown[]>[];
+  const response = parseExactly(text) as QueryResult<unknown[]>;
+  const all = (response.results ?? [response]) as readonly QueryResult<unknown[]>[];
   return all.map(({ rows, ...result }) => ({ ...result, rows: rows.map((row) => row.map(cell)) }));
 }
 

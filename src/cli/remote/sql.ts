@@ -134,7 +134,7 @@ export function warnOfEarlierRows(sql: string): void {
 async function run(client: CdpClient, sql: string, options: Options, signal: AbortSignal): Promise<void> {
   const { param: params = [], numbers } = options;
   const settings = { ...queryOptions(options), ...(numbers === undefined ? {} : { numbers }), signal };
-  if (options.dryRun) return rehearse(client, sql, params, { ...queryOptions(options), signal });
+  if (options.dryRun) return dryRun(client, sql, params, { ...queryOptions(options), signal });
   const isTable = options.table ?? options.expanded ?? (process.stdout.isTTY && formatOf(options) === undefined);
   if (!isTable) {
     warnOfEarlierRows(sql);
@@ -150,14 +150,14 @@ async function run(client: CdpClient, sql: string, options: Options, signal: Abo
 }
 
 /** Runs SQL that is rolled back, and prints its impact. */
-async function rehearse(
+async function dryRun(
   client: CdpClient,
   sql: string,
   params: readonly unknown[],
   settings: QueryOptions,
 ): Promise<void> {
   const { type, row_count: rows, impact } = await client.query(sql, params, { ...settings, dryRun: true });
-  if (impact === undefined) throw new Error('The service does not support rehearsals');
+  if (impact === undefined) throw new Error('The service does not support dry runs');
   printLines([
     `${type}: ${counted(rows, 'row')}, in ${impact.duration_ms} ms. Everything was rolled back`,
     ...impact.rows.map(

@@ -51,9 +51,9 @@ export const AuditEntry = Type.Object({
 });
 export type AuditEntry = Static<typeof AuditEntry>;
 
-export const AuditAnswer = Type.Object({
+export const AuditResponse = Type.Object({
   ...success,
   entries: Type.Array(AuditEntry),
   next: Type.Nullable(Type.String({ description: 'Send it as `before` to get the next page.' })),
 });
-export type AuditAnswer = Static<typeof AuditAnswer>;
+export type AuditResponse = Static<typeof AuditResponse>;

@@ -1,7 +1,7 @@
 /** The batch insert on the wire (specification 4.4, contract section 6). */
 import { LIMITS } from '../limits.js';
 import { ErrorDetail } from './failure.js';
-import { rehearsed } from './rehearsal.js';
+import { dryRunFields } from './dry-run.js';
 import { STRICT, type Static, Type } from '../schema.js';
 
 /** Only for the OpenAPI document and the types. The engine reads the bytes of the request, so that no digit is lost. */
@@ -42,7 +42,7 @@ export const BatchQuery = Type.Object(
 );
 export type BatchQuery = Static<typeof BatchQuery>;
 
-export const BatchAnswer = Type.Object({
+export const BatchResponse = Type.Object({
   success: Type.Literal(true),
   inserted_rows: Type.Integer(),
   updated_rows: Type.Optional(Type.Integer({ description: 'Present with `on_conflict`.' })),
@@ -57,9 +57,9 @@ export const BatchAnswer = Type.Object({
   error_count: Type.Optional(Type.Integer({ description: 'The number of all errors of quarantined records.' })),
   message: Type.String(),
   ids: Type.Optional(Type.Array(Type.String({ format: 'uuid' }))),
-  ...rehearsed,
+  ...dryRunFields,
 });
-export type BatchAnswer = Static<typeof BatchAnswer>;
+export type BatchResponse = Static<typeof BatchResponse>;
 
 export const DeleteBody = Type.Array(Type.Record(Type.Any(), { description: 'A value for each column of `by`.' }), {
   minItems: 1,
@@ -74,10 +74,10 @@ export const DeleteQuery = Type.Object(
 );
 export type DeleteQuery = Static<typeof DeleteQuery>;
 
-export const DeleteAnswer = Type.Object({
+export const DeleteResponse = Type.Object({
   success: Type.Literal(true),
   deleted_rows: Type.Integer({ description: 'A key that matches no row deletes nothing.' }),
   message: Type.String(),
-  ...rehearsed,
+  ...dryRunFields,
 });
-export type DeleteAnswer = Static<typeof DeleteAnswer>;
+export type DeleteResponse = Static<typeof DeleteResponse>;

@@ -1,6 +1,6 @@
 /** The distribution of a table's rows over the workers of a Citus cluster, on the wire. */
 import { STRICT, type Static, Type } from '../schema.js';
-import { rehearsed } from './rehearsal.js';
+import { dryRunFields } from './dry-run.js';
 import { success } from './success.js';
 
 export const DISTRIBUTION_KINDS = ['hash', 'reference', 'local'] as const;
@@ -44,16 +44,16 @@ export const Distribution = Type.Object({
 });
 export type Distribution = Static<typeof Distribution>;
 
-export const DistributionAnswer = Type.Object({
+export const DistributionResponse = Type.Object({
   ...success,
   table: Type.String(),
   distribution: Type.Object({ kind: Kind, column: Type.Nullable(Type.String()) }),
   primary_key: Type.Array(Type.String(), {
     description: 'Columns of the primary key, which includes the distribution column.',
   }),
-  ...rehearsed,
+  ...dryRunFields,
 });
-export type DistributionAnswer = Static<typeof DistributionAnswer>;
+export type DistributionResponse = Static<typeof DistributionResponse>;
 
 /** The result, as the engine returns it. */
 export const Distributed = Type.Object({

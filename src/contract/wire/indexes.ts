@@ -1,6 +1,6 @@
 /** Indexes of a table on the wire. */
 import { LIMITS } from '../limits.js';
-import { rehearsed } from './rehearsal.js';
+import { dryRunFields } from './dry-run.js';
 import { STRICT, type Static, Type } from '../schema.js';
 import { success } from './success.js';
 import { NameText } from './name-text.js';
@@ -29,11 +29,16 @@ export const Index = Type.Object({
 });
 export type Index = Static<typeof Index>;
 
-export const IndexAnswer = Type.Object({ ...success, table: Type.String(), index: Index, ...rehearsed });
-export type IndexAnswer = Static<typeof IndexAnswer>;
+export const IndexResponse = Type.Object({ ...success, table: Type.String(), index: Index, ...dryRunFields });
+export type IndexResponse = Static<typeof IndexResponse>;
 
-export const IndexesAnswer = Type.Object({ ...success, table: Type.String(), indexes: Type.Array(Index) });
-export type IndexesAnswer = Static<typeof IndexesAnswer>;
+export const IndexesResponse = Type.Object({ ...success, table: Type.String(), indexes: Type.Array(Index) });
+export type IndexesResponse = Static<typeof IndexesResponse>;
 
-export const DropIndexAnswer = Type.Object({ ...success, table: Type.String(), index: Type.String(), ...rehearsed });
-export type DropIndexAnswer = Static<typeof DropIndexAnswer>;
+export const DropIndexResponse = Type.Object({
+  ...success,
+  table: Type.String(),
+  index: Type.String(),
+  ...dryRunFields,
+});
+export type DropIndexResponse = Static<typeof DropIndexResponse>;

@@ -35,7 +35,7 @@ export type MoveProjectBody = Static<typeof MoveProjectBody>;
 export const MovePlanQuery = Type.Object({ to: To, mode: Type.Optional(Mode) });
 export type MovePlanQuery = Static<typeof MovePlanQuery>;
 
-export const MovePlanAnswer = Type.Object({
+export const MovePlanResponse = Type.Object({
   ...success,
   project: Type.String(),
   from: Type.String(),
@@ -49,7 +49,7 @@ export const MovePlanAnswer = Type.Object({
     }),
   ),
 });
-export type MovePlanAnswer = Static<typeof MovePlanAnswer>;
+export type MovePlanResponse = Static<typeof MovePlanResponse>;
 
 export const Move = Type.Object({
   id: Type.String({ format: 'uuid' }),
@@ -82,8 +82,8 @@ export const Move = Type.Object({
 });
 export type Move = Static<typeof Move>;
 
-export const MoveAnswer = Type.Object({ ...success, move: Move });
-export type MoveAnswer = Static<typeof MoveAnswer>;
+export const MoveResponse = Type.Object({ ...success, move: Move });
+export type MoveResponse = Static<typeof MoveResponse>;
 
 export const PlannedMove = Type.Object({
   project: Type.String({ description: 'Its name.' }),
@@ -97,13 +97,13 @@ export const PlannedMove = Type.Object({
 });
 export type PlannedMove = Static<typeof PlannedMove>;
 
-export const RebalanceAnswer = Type.Object({ ...success, moves: Type.Array(PlannedMove) });
-export type RebalanceAnswer = Static<typeof RebalanceAnswer>;
+export const RebalanceResponse = Type.Object({ ...success, moves: Type.Array(PlannedMove) });
+export type RebalanceResponse = Static<typeof RebalanceResponse>;
 
 export const MovesQuery = Type.Object({
   project: Type.Optional(Type.String({ description: 'Only moves of this project.', examples: ['shop'] })),
 });
 export type MovesQuery = Static<typeof MovesQuery>;
 
-export const MovesAnswer = Type.Object({ ...success, moves: Type.Array(Move) });
-export type MovesAnswer = Static<typeof MovesAnswer>;
+export const MovesResponse = Type.Object({ ...success, moves: Type.Array(Move) });
+export type MovesResponse = Static<typeof MovesResponse>;

@@ -54,5 +54,5 @@ export const NeonQueryResult = Type.Object({
   rows: Type.Array(Type.Any({ description: 'An object (or an array with Neon-Array-Mode).' })),
 });
 
-export const NeonAnswer = Type.Union([NeonQueryResult, Type.Object({ results: Type.Array(NeonQueryResult) })]);
-export type NeonAnswer = Static<typeof NeonAnswer>;
+export const NeonResponse = Type.Union([NeonQueryResult, Type.Object({ results: Type.Array(NeonQueryResult) })]);
+export type NeonResponse = Static<typeof NeonResponse>;

@@ -50,14 +50,14 @@ export const Project = Type.Object({
 });
 export type Project = Static<typeof Project>;
 
-export const ProjectAnswer = Type.Object({ ...success, project: Project });
-export type ProjectAnswer = Static<typeof ProjectAnswer>;
+export const ProjectResponse = Type.Object({ ...success, project: Project });
+export type ProjectResponse = Static<typeof ProjectResponse>;
 
-export const RepairAnswer = Type.Object({ ...success, project: Project, repaired: Type.Array(Type.String()) });
-export type RepairAnswer = Static<typeof RepairAnswer>;
+export const RepairResponse = Type.Object({ ...success, project: Project, repaired: Type.Array(Type.String()) });
+export type RepairResponse = Static<typeof RepairResponse>;
 
-export const ProjectsAnswer = Type.Object({ ...success, projects: Type.Array(Project) });
-export type ProjectsAnswer = Static<typeof ProjectsAnswer>;
+export const ProjectsResponse = Type.Object({ ...success, projects: Type.Array(Project) });
+export type ProjectsResponse = Static<typeof ProjectsResponse>;
 
 export const ProjectQuotaBody = Type.Object(
   { quota: Type.String({ description: 'A size such as `500MB` or `10GB`, `default` or `none`.', examples: ['10GB'] }) },

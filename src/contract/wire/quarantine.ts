@@ -1,7 +1,7 @@
 /** The quarantine on the wire: records that an insert refused and kept. */
 import { LIMITS } from '../limits.js';
 import { CODE, PAGE_LIMIT, SHORT_TEXT } from '../patterns.js';
-import { rehearsed } from './rehearsal.js';
+import { dryRunFields } from './dry-run.js';
 import { STRICT, type Static, Type } from '../schema.js';
 import { RESOLUTIONS } from './batch.js';
 import { ErrorDetail } from './failure.js';
@@ -40,12 +40,12 @@ export const QuarantinedRecord = Type.Object({
 });
 export type QuarantinedRecord = Static<typeof QuarantinedRecord>;
 
-export const QuarantineAnswer = Type.Object({
+export const QuarantineResponse = Type.Object({
   ...success,
   records: Type.Array(QuarantinedRecord),
   next: Type.Nullable(Type.String({ description: 'Send it as `after` to get the next page.' })),
 });
-export type QuarantineAnswer = Static<typeof QuarantineAnswer>;
+export type QuarantineResponse = Static<typeof QuarantineResponse>;
 
 export const ReplayBody = Type.Object(
   {
@@ -73,7 +73,7 @@ export const ReplayBody = Type.Object(
 );
 export type ReplayBody = Static<typeof ReplayBody>;
 
-export const ReplayAnswer = Type.Object({
+export const ReplayResponse = Type.Object({
   ...success,
   inserted_rows: Type.Integer(),
   updated_rows: Type.Integer(),
@@ -86,9 +86,9 @@ export const ReplayAnswer = Type.Object({
   next: Type.Nullable(
     Type.String({ description: 'Send it as `after` with the next replay; null: no record is left.' }),
   ),
-  ...rehearsed,
+  ...dryRunFields,
 });
-export type ReplayAnswer = Static<typeof ReplayAnswer>;
+export type ReplayResponse = Static<typeof ReplayResponse>;
 
 export const DropQuarantineQuery = Type.Object(
   {
@@ -99,5 +99,5 @@ export const DropQuarantineQuery = Type.Object(
 );
 export type DropQuarantineQuery = Static<typeof DropQuarantineQuery>;
 
-export const DropQuarantineAnswer = Type.Object({ ...success, deleted_rows: Type.Integer(), ...rehearsed });
-export type DropQuarantineAnswer = Static<typeof DropQuarantineAnswer>;
+export const DropQuarantineResponse = Type.Object({ ...success, deleted_rows: Type.Integer(), ...dryRunFields });
+export type DropQuarantineResponse = Static<typeof DropQuarantineResponse>;

@@ -59,18 +59,18 @@ export type Receipt = Static<typeof Receipt>;
 
 const success = { success: Type.Literal(true) };
 
-export const ReceiptAnswer = Type.Union([
+export const ReceiptResponse = Type.Union([
   Type.Object({ ...success, ...Stored }),
   Type.Object({ ...success, ...Running }),
   Type.Object({ ...success, ...NotStored }),
 ]);
-export type ReceiptAnswer = Static<typeof ReceiptAnswer>;
+export type ReceiptResponse = Static<typeof ReceiptResponse>;
 
-export const ReceiptsAnswer = Type.Object({
+export const ReceiptsResponse = Type.Object({
   ...success,
   receipts: Type.Array(Receipt, {
     description:
       'In the order of the keys. Without `table`, a key has one receipt for each table with a batch under it.',
   }),
 });
-export type ReceiptsAnswer = Static<typeof ReceiptsAnswer>;
+export type ReceiptsResponse = Static<typeof ReceiptsResponse>;

@@ -13,8 +13,8 @@ export const RunningRequest = Type.Object({
 });
 export type RunningRequest = Static<typeof RunningRequest>;
 
-export const RunningRequestsAnswer = Type.Object({ ...success, requests: Type.Array(RunningRequest) });
-export type RunningRequestsAnswer = Static<typeof RunningRequestsAnswer>;
+export const RunningRequestsResponse = Type.Object({ ...success, requests: Type.Array(RunningRequest) });
+export type RunningRequestsResponse = Static<typeof RunningRequestsResponse>;
 
-export const CancelAnswer = Type.Object({ ...success, canceled: Type.Integer() });
-export type CancelAnswer = Static<typeof CancelAnswer>;
+export const CancelResponse = Type.Object({ ...success, canceled: Type.Integer() });
+export type CancelResponse = Static<typeof CancelResponse>;

@@ -105,16 +105,16 @@ export const Server = Type.Object({
 });
 export type Server = Static<typeof Server>;
 
-export const ServerAnswer = Type.Object({ ...success, server: Server });
-export type ServerAnswer = Static<typeof ServerAnswer>;
+export const ServerResponse = Type.Object({ ...success, server: Server });
+export type ServerResponse = Static<typeof ServerResponse>;
 
-export const ServersAnswer = Type.Object({ ...success, servers: Type.Array(Server) });
-export type ServersAnswer = Static<typeof ServersAnswer>;
+export const ServersResponse = Type.Object({ ...success, servers: Type.Array(Server) });
+export type ServersResponse = Static<typeof ServersResponse>;
 
-export const CheckedServerAnswer = Type.Object({ ...success, server: Server, findings: Type.Array(Finding) });
-export type CheckedServerAnswer = Static<typeof CheckedServerAnswer>;
+export const CheckedServerResponse = Type.Object({ ...success, server: Server, findings: Type.Array(Finding) });
+export type CheckedServerResponse = Static<typeof CheckedServerResponse>;
 
-export const ClearedServerAnswer = Type.Object({
+export const ClearedServerResponse = Type.Object({
   ...success,
   server: Server,
   removed: Type.Array(Type.String(), { description: 'Databases, roles, slots and publications.' }),
@@ -122,7 +122,7 @@ export const ClearedServerAnswer = Type.Object({
     description: 'What could not be removed, and why.',
   }),
 });
-export type ClearedServerAnswer = Static<typeof ClearedServerAnswer>;
+export type ClearedServerResponse = Static<typeof ClearedServerResponse>;
 
 export const RemoveServerQuery = Type.Object(
   {
@@ -137,9 +137,9 @@ export const RemoveServerQuery = Type.Object(
 );
 export type RemoveServerQuery = Static<typeof RemoveServerQuery>;
 
-export const RemovedServerAnswer = Type.Object({
+export const RemovedServerResponse = Type.Object({
   ...success,
   server: Server,
   deleted_projects: Type.Array(Type.String(), { description: 'The names of the projects that were deleted with it.' }),
 });
-export type RemovedServerAnswer = Static<typeof RemovedServerAnswer>;
+export type RemovedServerResponse = Static<typeof RemovedServerResponse>;

@@ -1,6 +1,6 @@
 /** Free SQL on the wire (specification 4.5, contract section 7). */
 import { LIMITS } from '../limits.js';
-import { rehearsed } from './rehearsal.js';
+import { dryRunFields } from './dry-run.js';
 import { readConsistency } from './replicas.js';
 import { STRICT, type Static, Type } from '../schema.js';
 
@@ -54,10 +54,10 @@ const Result = {
 
 export const StatementResult = Type.Object(Result);
 
-export const SqlAnswer = Type.Object({
+export const SqlResponse = Type.Object({
   success: Type.Literal(true),
   ...Result,
   results: Type.Optional(Type.Array(StatementResult, { description: 'All results, if several statements ran.' })),
-  ...rehearsed,
+  ...dryRunFields,
 });
-export type SqlAnswer = Static<typeof SqlAnswer>;
+export type SqlResponse = Static<typeof SqlResponse>;

@@ -8,7 +8,7 @@ import { DOCUMENTED, STRICT, type Static, Type } from '../schema.js';
 import { DistributeBody, Distribution } from './distribution.js';
 import { Index } from './indexes.js';
 import { NameText } from './name-text.js';
-import { rehearsed } from './rehearsal.js';
+import { dryRunFields } from './dry-run.js';
 import { success } from './success.js';
 
 const Comment = Type.Nullable(
@@ -51,13 +51,13 @@ export const CreateTableBody = Type.Object(
 );
 export type CreateTableBody = Static<typeof CreateTableBody>;
 
-export const CreateTableAnswer = Type.Object({
+export const CreateTableResponse = Type.Object({
   ...success,
   table: Type.String(),
   columns: Type.Array(Type.String(), { description: 'Column names, `id` first.' }),
-  ...rehearsed,
+  ...dryRunFields,
 });
-export type CreateTableAnswer = Static<typeof CreateTableAnswer>;
+export type CreateTableResponse = Static<typeof CreateTableResponse>;
 
 export const Column = Type.Object({
   name: Type.String(),
@@ -77,8 +77,8 @@ export const Column = Type.Object({
 });
 export type Column = Static<typeof Column>;
 
-export const ColumnAnswer = Type.Object({ ...success, table: Type.String(), column: Column, ...rehearsed });
-export type ColumnAnswer = Static<typeof ColumnAnswer>;
+export const ColumnResponse = Type.Object({ ...success, table: Type.String(), column: Column, ...dryRunFields });
+export type ColumnResponse = Static<typeof ColumnResponse>;
 
 // 4.3 Alter a column
 
@@ -126,13 +126,13 @@ export type AlterTableBody = Static<typeof AlterTableBody>;
 export const AlteredTable = Type.Object({ table: Type.String(), comment: Type.Nullable(Type.String()) });
 export type AlteredTable = Static<typeof AlteredTable>;
 
-export const AlterTableAnswer = Type.Object({
+export const AlterTableResponse = Type.Object({
   ...success,
   table: Type.String(),
   comment: Type.Nullable(Type.String()),
-  ...rehearsed,
+  ...dryRunFields,
 });
-export type AlterTableAnswer = Static<typeof AlterTableAnswer>;
+export type AlterTableResponse = Static<typeof AlterTableResponse>;
 
 // Reads and drops (contract section 5)
 
@@ -148,8 +148,8 @@ const table = {
 export const Table = Type.Object(table);
 export type Table = Static<typeof Table>;
 
-export const SchemaAnswer = Type.Object({ ...success, tables: Type.Array(Table) });
-export type SchemaAnswer = Static<typeof SchemaAnswer>;
+export const SchemaResponse = Type.Object({ ...success, tables: Type.Array(Table) });
+export type SchemaResponse = Static<typeof SchemaResponse>;
 
 export const DescribedTable = Type.Object({
   ...table,
@@ -157,11 +157,16 @@ export const DescribedTable = Type.Object({
 });
 export type DescribedTable = Static<typeof DescribedTable>;
 
-export const TableAnswer = Type.Object({ ...success, table: DescribedTable });
-export type TableAnswer = Static<typeof TableAnswer>;
+export const TableResponse = Type.Object({ ...success, table: DescribedTable });
+export type TableResponse = Static<typeof TableResponse>;
 
-export const DropTableAnswer = Type.Object({ ...success, table: Type.String(), ...rehearsed });
-export type DropTableAnswer = Static<typeof DropTableAnswer>;
+export const DropTableResponse = Type.Object({ ...success, table: Type.String(), ...dryRunFields });
+export type DropTableResponse = Static<typeof DropTableResponse>;
 
-export const DropColumnAnswer = Type.Object({ ...success, table: Type.String(), column: Type.String(), ...rehearsed });
-export type DropColumnAnswer = Static<typeof DropColumnAnswer>;
+export const DropColumnResponse = Type.Object({
+  ...success,
+  table: Type.String(),
+  column: Type.String(),
+  ...dryRunFields,
+});
+export type DropColumnResponse = Static<typeof DropColumnResponse>;

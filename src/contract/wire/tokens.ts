@@ -29,21 +29,21 @@ export const Token = Type.Object({
 });
 export type Token = Static<typeof Token>;
 
-export const CreateTokenAnswer = Type.Object({
+export const CreateTokenResponse = Type.Object({
   ...success,
   token: Type.String({ description: 'Shown only once; only its hash is stored.' }),
   details: Token,
 });
-export type CreateTokenAnswer = Static<typeof CreateTokenAnswer>;
+export type CreateTokenResponse = Static<typeof CreateTokenResponse>;
 
-export const TokensAnswer = Type.Object({ ...success, tokens: Type.Array(Token) });
-export type TokensAnswer = Static<typeof TokensAnswer>;
+export const TokensResponse = Type.Object({ ...success, tokens: Type.Array(Token) });
+export type TokensResponse = Static<typeof TokensResponse>;
 
-export const TokenAnswer = Type.Object({ ...success, details: Token });
-export type TokenAnswer = Static<typeof TokenAnswer>;
+export const TokenResponse = Type.Object({ ...success, details: Token });
+export type TokenResponse = Static<typeof TokenResponse>;
 
 /** What a token may read about itself. */
-export const OwnTokenAnswer = Type.Object({
+export const OwnTokenResponse = Type.Object({
   ...success,
   project: Type.Nullable(
     Type.Object(
@@ -59,4 +59,4 @@ export const OwnTokenAnswer = Type.Object({
     expires_at: NullableTime,
   }),
 });
-export type OwnTokenAnswer = Static<typeof OwnTokenAnswer>;
+export type OwnTokenResponse = Static<typeof OwnTokenResponse>;

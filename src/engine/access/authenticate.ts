@@ -12,7 +12,7 @@ import { type Caller, hasChecksum, isOver, sha256 } from './tokens.js';
 import type { WrongTokens } from './wrong-tokens.js';
 
 /**
- * How long an answer of the control database may be reused. After that, one query asks whether any token has changed.
+ * How long a look-up in the control database may be reused. After that, one query asks whether any token has changed.
  * Revocation takes effect within one second (contract 2).
  */
 const FRESH_MS = 750;
@@ -36,8 +36,8 @@ interface Good {
   readonly changes: string;
 }
 
-/** An answer of the control database, and the `performance.now()` of its query: the system clock may be set back. */
-interface Answer<T> {
+/** A look-up in the control database, and the `performance.now()` of its query: the system clock may be set back. */
+interface LookUp<T> {
   readonly value: Promise<T>;
   readonly at: number;
 }
@@ -45,8 +45,8 @@ interface Answer<T> {
 export class Authenticator {
   private readonly good = new LRUCache<string, Good>({ max: REMEMBERED });
   /** Separate from the valid tokens, so that a flood of wrong ones does not evict them. */
-  private readonly answers = new LRUCache<string, Answer<Caller>>({ max: REMEMBERED });
-  private changes: Answer<string> | null = null;
+  private readonly lookUps = new LRUCache<string, LookUp<Caller>>({ max: REMEMBERED });
+  private changes: LookUp<string> | null = null;
   /** The tokens that had been revoked at that number of changes. */
   private endedTokens: { changes: string | null; ids: ReadonlySet<string> } = { changes: null, ids: new Set() };
   /** When the last use of a token was stored, by id. */
@@ -90,8 +90,8 @@ export class Authenticator {
       this.touch(good.token.id);
       return good.caller;
     }
-    const answer = this.answers.get(hash);
-    if (answer !== undefined && isFresh(answer)) return answer.value;
+    const lookUp = this.lookUps.get(hash);
+    if (lookUp !== undefined && isFresh(lookUp)) return lookUp.value;
     if (!hasChecksum(token)) throw unauthorized();
     // A token that was valid recently is not a guess.
     if (good !== undefined) return this.ask(hash);
@@ -113,12 +113,12 @@ export class Authenticator {
 
   private ask(hash: string): Promise<Caller> {
     const value = this.changesNow().then((changes) => this.lookUp(hash, changes));
-    const answer = { value, at: performance.now() };
-    this.answers.set(hash, answer);
+    const lookUp = { value, at: performance.now() };
+    this.lookUps.set(hash, lookUp);
     value.catch((error: unknown) => {
-      const isAnswer = error instanceof EngineError && REFUSALS.has(error.code);
-      if (isAnswer) this.good.delete(hash);
-      else if (this.answers.peek(hash) === answer) this.answers.delete(hash);
+      const isRefusal = error instanceof EngineError && REFUSALS.has(error.code);
+      if (isRefusal) this.good.delete(hash);
+      else if (this.lookUps.peek(hash) === lookUp) this.lookUps.delete(hash);
     });
     return value;
   }

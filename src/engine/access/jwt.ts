@@ -26,7 +26,7 @@ const LAST_SECOND = 8_640_000_000_000;
 /** A token with an unknown key makes the service fetch the provider's keys, at most this often. */
 const KEYS_FRESH_MS = 1_000;
 
-/** Errors in the provider's answer, not in the token. */
+/** Errors in the provider's response, not in the token. */
 const PROVIDER_FAULTS: ReadonlySet<string> = new Set([
   errors.JWKSTimeout.code,
   errors.JWKSInvalid.code,

@@ -170,7 +170,7 @@ export const tableToWrite = (schema: string, name: string): Statement => describ
 /** All tables of the schema. */
 export const allTables = (schema: string): Statement => describe(sql`c.relnamespace = ${schemaOid(schema)}`, false);
 
-/** Estimated bytes of a column in an answer, without its comment and default. */
+/** Estimated bytes of a column in a response, without its comment and default. */
 const COLUMN_BYTES = 300;
 
 const shownBytes = (text: Fragment): Fragment =>

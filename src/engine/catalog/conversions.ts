@@ -28,7 +28,7 @@ const CHANGES: Record<ColumnType, Partial<Record<ColumnType, Reach>>> = {
 
 /**
  * The conversion of a column to another type.
- * @param from null: a type other than the six, from free SQL; it converts only to TEXT, in the form that answers show
+ * @param from null: a type other than the six, from free SQL; it converts only to TEXT, in the form that responses show
  * @param column its quoted name in the table that is read or altered
  * @returns null if the contract says "never"
  */
@@ -46,7 +46,7 @@ export function conversion(from: ColumnType | null, to: ColumnType, column: Raw 
   return { convertible: sql`(${isNull} OR ${using} IS NOT NULL)`, using };
 }
 
-/** The text that answers show for the value. */
+/** The text that responses show for the value. */
 export function asText(from: ColumnType | null, column: Raw): Fragment {
   const change = conversion(from, 'TEXT', column);
   if (change === null) throw new Error(`${from} has no text`);

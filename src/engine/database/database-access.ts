@@ -85,7 +85,7 @@ export class DatabaseAccess {
   private async attempt<T>(project: ProjectRow, use: UseOptions, work: Work<T>): Promise<T> {
     const { lease, server, connections, call, release } = await this.acquire(project, use);
     const { session } = lease;
-    const answersBefore = session.answers;
+    const responsesBefore = session.responses;
     const request = new RunningRequest(project.id, lease, use.deadline, server.watchdog, this.stops);
     const unwatch = isReader(use.pool) ? null : this.quotas.watch(project, use.impact, request);
     this.running.add(request);
@@ -99,7 +99,7 @@ export class DatabaseAccess {
       call?.end(error);
       // The project may have revoked rights of its own roles, which the next connection checks and repairs as it opens.
       if (isDenied(error)) lease.closeAfterUse();
-      const unanswered = session.answers === answersBefore;
+      const unanswered = session.responses === responsesBefore;
       throw isEnded(error) && lease.reused && unanswered ? new StaleConnection(error) : error;
     } finally {
       this.running.delete(request);
@@ -146,12 +146,12 @@ export class DatabaseAccess {
 
   /** If Postgres answers but refuses or ends the connection, the project may have been deleted. */
   private async explained(project: ProjectRow, error: unknown): Promise<unknown> {
-    const answer = toEngineError(error);
-    if (!(answer instanceof EngineError) || answer.code !== 'database_unavailable') return answer;
-    if (answer.cause instanceof PostgresError) await this.projects.requireActive(project);
+    const response = toEngineError(error);
+    if (!(response instanceof EngineError) || response.code !== 'database_unavailable') return response;
+    if (response.cause instanceof PostgresError) await this.projects.requireActive(project);
     const { server, added } = project.placement;
-    if (added !== null && answer.dependency !== null) answer.dependency = `server ${server}`;
-    return answer;
+    if (added !== null && response.dependency !== null) response.dependency = `server ${server}`;
+    return response;
   }
 }
 

@@ -14,7 +14,7 @@ const WAIT_MS = 300;
 const CHECK_MS = 10;
 
 /** A check must not wait on a dead connection. */
-const ANSWER_MS = 1_000;
+const RESPONSE_MS = 1_000;
 
 /** The position if the primary cannot be asked: reads after such a write go to the primary. */
 export const UNKNOWN_POSITION = 'unknown';
@@ -83,7 +83,7 @@ export async function awaitPosition(lease: Lease, clock: Clock, wanted: string |
 
 async function replayedBy(session: Session): Promise<string> {
   const [[cluster, timeline, lsn] = []] = await session
-    .query(REPLAYED, { timeoutMs: ANSWER_MS })
+    .query(REPLAYED, { timeoutMs: RESPONSE_MS })
     .catch((error: unknown) => {
       // A managed Postgres may not allow these functions.
       throw error instanceof PostgresError ? new NotReplayed(error.message) : error;

@@ -88,16 +88,16 @@ async function tryEverything(engine: Engine, server: string, by: Origin): Promis
     if (!(error instanceof EngineError && error.code === 'invalid_request')) throw error;
     return ok('trial', `not tried: ${error.message}`);
   }
-  let answer: string;
+  let response: string;
   try {
-    answer = await storeAndRead(engine.admit(row, null));
+    response = await storeAndRead(engine.admit(row, null));
   } catch (error) {
     // The first failure tells more than that of the cleanup.
     await engine.deleteProject(name, by).catch(() => {});
     throw error;
   }
   await engine.deleteProject(name, by);
-  if (answer !== ',["well"]') return problem('trial', `the response was ${answer}`, 'Report this as a bug.');
+  if (response !== ',["well"]') return problem('trial', `the response was ${response}`, 'Report this as a bug.');
   const ms = Math.round(performance.now() - started);
   return ok('trial', `created a project, a table and a row, read it, and deleted everything in ${ms} ms`);
 }
@@ -110,6 +110,6 @@ async function storeAndRead(project: Project): Promise<string> {
   const options = { returnIds: false, idempotency: null, upsert: null, quarantine: false, signal };
   await insertRecords(project, 'trial', Buffer.from('[{"note":"well"}]'), options);
   const question = { sql: 'SELECT note FROM trial', params: [], readOnly: true, timeoutMs: TRIAL_MS, signal };
-  const { answer } = await collectSql(project, { ...question, maxRows: 1, rowMode: 'array' });
-  return Buffer.concat(answer[0]?.rows?.buffers ?? []).toString();
+  const { response } = await collectSql(project, { ...question, maxRows: 1, rowMode: 'array' });
+  return Buffer.concat(response[0]?.rows?.buffers ?? []).toString();
 }

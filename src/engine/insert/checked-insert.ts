@@ -4,7 +4,7 @@
  */
 import { checkRecords, readRecords, type Records, type Row } from '../../codec/index.js';
 import { EngineError } from '../../contract/errors.js';
-import { BatchAnswer } from '../../contract/wire/batch.js';
+import { BatchResponse } from '../../contract/wire/batch.js';
 import {
   ident,
   PostgresError,
@@ -21,7 +21,7 @@ import { tableNotFound } from '../catalog/find-table.js';
 import { runWrite, type Write } from '../write/write.js';
 import type { InsertRequest } from './insert-request.js';
 import { type BatchInsert, insertStatements, requireIds } from './insert-statement.js';
-import { insertAnswer, type Inserted, rowsChanged, upsertAnswer } from './insert-answer.js';
+import { insertResponse, type Inserted, rowsChanged, upsertResponse } from './insert-response.js';
 import { attributeRefusal } from './refused-records.js';
 import { countStored, findKey, upsertStatements } from './upsert.js';
 
@@ -53,7 +53,7 @@ function mayPassOneByOne(error: unknown): boolean {
 /** @param oneByOne an upsert runs a statement for each record */
 function insertBatch(request: InsertRequest, batch: Records, oneByOne: boolean): Promise<Inserted> {
   const { project, deadline, idempotency } = request;
-  return runWrite(project, { deadline, idempotency, responseSchema: BatchAnswer }, (write) =>
+  return runWrite(project, { deadline, idempotency, responseSchema: BatchResponse }, (write) =>
     checkAndStore(request, batch, write, oneByOne),
   );
 }
@@ -86,17 +86,17 @@ async function checkAndStore(
   const rows = checkRecords(batch, table);
   const inserts = insertsFor(rows);
   const statements = inserts.map(({ statement }) => statement);
-  const answerFrom = (results: readonly Result[]): Inserted => {
+  const responseFrom = (results: readonly Result[]): Inserted => {
     const ids = returnIds ? idsInOrder(inserts, results, rows.length) : undefined;
     return upsert === null
-      ? insertAnswer(rowsStored(results), ids)
-      : upsertAnswer(rows.length, countStored(results), ids);
+      ? insertResponse(rowsStored(results), ids)
+      : upsertResponse(rows.length, countStored(results), ids);
   };
   // A trigger or rule may skip records, so the number of stored rows is known only after the INSERTs.
   const isCounted = returnIds || upsert !== null || table.runsProjectCode;
   try {
-    const inserted = isCounted ? answerFrom(await session.run(statements)) : insertAnswer(rows.length);
-    await write.commit(isCounted ? [] : statements, inserted.answer, rowsChanged(inserted.answer));
+    const inserted = isCounted ? responseFrom(await session.run(statements)) : insertResponse(rows.length);
+    await write.commit(isCounted ? [] : statements, inserted.response, rowsChanged(inserted.response));
     return inserted;
   } catch (error) {
     if (!(error instanceof PostgresError) || session.closed) throw error;

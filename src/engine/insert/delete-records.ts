@@ -1,11 +1,11 @@
 /** Deletes rows by a unique key: 1 to 250 keys in one transaction, once per Idempotency-Key. */
 import { checkRecords, readRecords, type Records, type Row } from '../../codec/index.js';
 import { counted, quoted } from '../../contract/message-text.js';
-import { DeleteAnswer } from '../../contract/wire/batch.js';
+import { DeleteResponse } from '../../contract/wire/batch.js';
 import { ident, join, sql, type Statement } from '../../pg/index.js';
 import type { Table } from '../catalog/catalog.js';
 import type { UniqueKey } from '../catalog/unique-key.js';
-import type { Answered, IdempotencyKey } from '../write/idempotency.js';
+import type { Replayable, IdempotencyKey } from '../write/idempotency.js';
 import { typedDeadline } from '../limits/deadline.js';
 import type { Project } from '../project.js';
 import { runWrite } from '../write/write.js';
@@ -29,10 +29,10 @@ export async function deleteRecords(
   tableName: string,
   body: Buffer,
   { by, idempotency, signal }: DeleteOptions,
-): Promise<Answered<DeleteAnswer>> {
+): Promise<Replayable<DeleteResponse>> {
   const batch = readRecords(body);
   const deadline = typedDeadline(signal);
-  return runWrite(project, { deadline, idempotency, responseSchema: DeleteAnswer, grows: false }, async (write) => {
+  return runWrite(project, { deadline, idempotency, responseSchema: DeleteResponse, grows: false }, async (write) => {
     const { lease, begin, commit } = write;
     const { session } = lease;
     // Triggers, and foreign keys of other tables, may run code of the project.
@@ -45,8 +45,8 @@ export async function deleteRecords(
     const key = await findKey(session, table, 'by', by);
     const count = await session.change(deleteStatement(table, key, readKeys(batch, table, key)));
     const message = `${counted(count, 'record')} deleted`;
-    const answer: DeleteAnswer = { success: true, deleted_rows: count, message };
-    return { answer: await commit([], answer, count), replayed: false };
+    const response: DeleteResponse = { success: true, deleted_rows: count, message };
+    return { response: await commit([], response, count), replayed: false };
   });
 }
 

@@ -5,7 +5,7 @@
  * repeats it and reports the errors.
  */
 import type { EncodedBatch } from '../../codec/index.js';
-import { BatchAnswer } from '../../contract/wire/batch.js';
+import { BatchResponse } from '../../contract/wire/batch.js';
 import { COMMIT, PostgresError, type Result, SQLSTATE, type Statement, type Step } from '../../pg/index.js';
 import type { Lease } from '../../tenancy/connections/connections.js';
 import { errorCode } from '../../tenancy/engine-error.js';
@@ -18,7 +18,7 @@ import { runWrite } from '../write/write.js';
 import { insertChecked } from './checked-insert.js';
 import type { NotStored, QueuedBatch } from './copy-queue.js';
 import { fastUpsert } from './fast-upsert.js';
-import { insertAnswer, type Inserted, rowsChanged, upsertAnswer } from './insert-answer.js';
+import { insertResponse, type Inserted, rowsChanged, upsertResponse } from './insert-response.js';
 import type { InsertRequest } from './insert-request.js';
 import { insertPartially } from './partial-insert.js';
 import { NO_RECORDS_FAULT } from './record-error.js';
@@ -51,7 +51,7 @@ export async function insertRecords(
   if (idempotency === null) await project.requireRoom();
 
   // The fast path cannot return ids, and always commits.
-  const isFast = !returnIds && project.rehearsal === null;
+  const isFast = !returnIds && project.dryRun === null;
   const inserted = isFast ? await insertFast(request) : null;
   if (inserted !== null) return inserted;
   return quarantine ? insertPartially(request) : insertChecked(request);
@@ -100,11 +100,11 @@ async function storeByCopy(
 ): Promise<Inserted | NotStored> {
   const { waitBudget, trace } = project;
   const target = schema.targetOf(rows);
-  const inserted = insertAnswer(rows.records);
+  const inserted = insertResponse(rows.records);
   if (idempotency !== null) {
-    const options = { deadline, idempotency, responseSchema: BatchAnswer, trace: trace?.copying([]) };
+    const options = { deadline, idempotency, responseSchema: BatchResponse, trace: trace?.copying([]) };
     return runWrite(project, options, async ({ lease, responseRow }) => {
-      const row = responseRow(inserted.answer, rows.records);
+      const row = responseRow(inserted.response, rows.records);
       const stored = await storeAndCheck(lease, schema, target.copy([rows]), 'now', row);
       return typeof stored === 'string' ? stored : inserted;
     });
@@ -138,14 +138,14 @@ async function storeByUpsert(
     const results = await storeAndCheck(lease, schema, statement, commit);
     if (typeof results === 'string') return results;
     const [inserted = 0, stored = 0] = (results[0]?.rows[0] ?? []).map(Number);
-    return upsertAnswer(rows.records, { inserted, updated: stored - inserted });
+    return upsertResponse(rows.records, { inserted, updated: stored - inserted });
   };
   if (idempotency === null) return project.use('typed', deadline, (lease) => store(lease, 'alone'));
-  return runWrite(project, { deadline, idempotency, responseSchema: BatchAnswer }, async ({ lease, commit }) => {
+  return runWrite(project, { deadline, idempotency, responseSchema: BatchResponse }, async ({ lease, commit }) => {
     const inserted = await store(lease, 'later');
     if (typeof inserted === 'string') return inserted;
     try {
-      await commit([], inserted.answer, rowsChanged(inserted.answer));
+      await commit([], inserted.response, rowsChanged(inserted.response));
     } catch (error) {
       // Deferred constraints are checked now.
       if (error instanceof PostgresError && !lease.session.closed && mayBeARecord(error)) return 'refused';

@@ -5,14 +5,14 @@
 import { checkRecords, readRecords, type Records, type Row } from '../../codec/index.js';
 import type { ErrorDetail } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
-import { BatchAnswer } from '../../contract/wire/batch.js';
+import { BatchResponse } from '../../contract/wire/batch.js';
 import { BEGIN, ROLLBACK, type Session, type Statement } from '../../pg/index.js';
 import type { Table } from '../catalog/catalog.js';
 import type { Project } from '../project.js';
 import { quarantineRecords } from './quarantine.js';
 import { runWrite } from '../write/write.js';
 import { lockTable, rowsStored } from './checked-insert.js';
-import { insertAnswer, type Inserted, rowsChanged, upsertAnswer } from './insert-answer.js';
+import { insertResponse, type Inserted, rowsChanged, upsertResponse } from './insert-response.js';
 import type { InsertRequest } from './insert-request.js';
 import { insertStatements } from './insert-statement.js';
 import { placeOf, recordErrorCode } from './record-error.js';
@@ -23,16 +23,20 @@ import { countStored, findKey, type StoredRows, type UpsertRule, upsertStatement
 export async function insertPartially(request: InsertRequest): Promise<Inserted> {
   const { project, tableName, deadline, idempotency, upsert } = request;
   const batch = readRecords(request.body, true);
-  return runWrite(project, { deadline, idempotency, responseSchema: BatchAnswer }, async (write): Promise<Inserted> => {
-    const { lease, begin, commit } = write;
-    const table = await lockTable(lease.session, begin, project.schema, tableName);
-    if (table.updateRunsProjectCode) lease.resetAfterUse();
-    const outcome = await storePartially(lease.session, project, table, batch, upsert);
-    const kept = [...outcome.refused].map(([record, errors]) => ({ text: batch.textOf(record), errors }));
-    const answer = partialAnswer(batch.records.length, outcome, upsert !== null);
-    const quarantine = quarantineRecords(tableName, kept, idempotency?.key ?? null, project.quarantineDays);
-    return { answer: await commit(quarantine, answer, rowsChanged(answer)), replayed: false };
-  });
+  return runWrite(
+    project,
+    { deadline, idempotency, responseSchema: BatchResponse },
+    async (write): Promise<Inserted> => {
+      const { lease, begin, commit } = write;
+      const table = await lockTable(lease.session, begin, project.schema, tableName);
+      if (table.updateRunsProjectCode) lease.resetAfterUse();
+      const outcome = await storePartially(lease.session, project, table, batch, upsert);
+      const kept = [...outcome.refused].map(([record, errors]) => ({ text: batch.textOf(record), errors }));
+      const response = partialResponse(batch.records.length, outcome, upsert !== null);
+      const quarantine = quarantineRecords(tableName, kept, idempotency?.key ?? null, project.quarantineDays);
+      return { response: await commit(quarantine, response, rowsChanged(response)), replayed: false };
+    },
+  );
 }
 
 interface PartiallyStored {
@@ -49,7 +53,7 @@ interface PartiallyStored {
  */
 export async function storePartially(
   session: Session,
-  { isOnCitus, rehearsal, schema }: Project,
+  { isOnCitus, dryRun, schema }: Project,
   table: Table,
   batch: Records,
   upsert: UpsertRule | null,
@@ -80,10 +84,10 @@ export async function storePartially(
     const place = { ...placeOf(one), error: recordErrorCode(one.error) };
     errors.set(one.record, [...(errors.get(one.record) ?? []), place]);
   }
-  if (rehearsal !== null && outcome.refused.length > 0) {
+  if (dryRun !== null && outcome.refused.length > 0) {
     // Postgres has counted the rows of attempts that were rolled back, too.
     await session.run([ROLLBACK]);
-    await rehearsal.begin(session);
+    await dryRun.begin(session);
     await lockTable(session, [BEGIN], schema, table.name);
     outcome = await store(good.filter((record) => !errors.has(record)));
   }
@@ -92,14 +96,14 @@ export async function storePartially(
   return { stored, refused: new Map([...errors].sort(([a], [b]) => a - b)), errorCount };
 }
 
-function partialAnswer(
+function partialResponse(
   records: number,
   { stored, refused, errorCount }: PartiallyStored,
   isUpsert: boolean,
-): BatchAnswer {
-  const { answer } = isUpsert ? upsertAnswer(records - refused.size, stored) : insertAnswer(stored.inserted);
-  if (refused.size === 0) return { ...answer, quarantined_rows: 0 };
+): BatchResponse {
+  const { response } = isUpsert ? upsertResponse(records - refused.size, stored) : insertResponse(stored.inserted);
+  if (refused.size === 0) return { ...response, quarantined_rows: 0 };
   const errors = [...refused.values()].flat().slice(0, LIMITS.errorsListed);
-  const message = `${answer.message}, ${refused.size} quarantined`;
-  return { ...answer, quarantined_rows: refused.size, errors, error_count: errorCount, message };
+  const message = `${response.message}, ${refused.size} quarantined`;
+  return { ...response, quarantined_rows: refused.size, errors, error_count: errorCount, message };
 }

@@ -142,7 +142,7 @@ export function dropFromQuarantine(
     async ({ session }) => {
       await session.run([BEGIN]);
       const count = await session.change(chosen);
-      await commit(session, [purgeExpired(project.quarantineDays)], false, project.rehearsal);
+      await commit(session, [purgeExpired(project.quarantineDays)], false, project.dryRun);
       return count;
     },
     'none',

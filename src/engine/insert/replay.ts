@@ -5,7 +5,7 @@
 import { readRecords, type Records } from '../../codec/index.js';
 import { counted } from '../../contract/message-text.js';
 import { LIMITS } from '../../contract/limits.js';
-import type { ReplayAnswer, ReplayBody } from '../../contract/wire/quarantine.js';
+import type { ReplayResponse, ReplayBody } from '../../contract/wire/quarantine.js';
 import { BEGIN } from '../../pg/index.js';
 import { lockTable } from './checked-insert.js';
 import { storePartially } from './partial-insert.js';
@@ -39,7 +39,7 @@ export async function replay(
   project: Project,
   { table: name, rename = {}, ...filter }: Omit<ReplayBody, 'set'>,
   { set, upsert, signal }: ReplayOptions,
-): Promise<ReplayAnswer> {
+): Promise<ReplayResponse> {
   await project.requireRoom();
   const added = [...set].map(([key, value]) => `${JSON.stringify(key)}:${value}`).join(',');
   const fitting = Math.max(1, Math.min(LIMITS.recordsPerBatch, Math.floor(PAGE_BYTES / Buffer.byteLength(added))));
@@ -52,8 +52,8 @@ export async function replay(
     const found = await session.query(selectPage({ ...filter, table: name }, fitting, quarantineDays, true));
     const { records, next } = readPage(found);
     if (records.length === 0) {
-      await commit(session, [purgeExpired(quarantineDays)], false, project.rehearsal);
-      return replayAnswer([], { inserted: 0, updated: 0 }, 0, null);
+      await commit(session, [purgeExpired(quarantineDays)], false, project.dryRun);
+      return replayResponse([], { inserted: 0, updated: 0 }, 0, null);
     }
 
     const sent = readAgain(records.map(({ record }) => record));
@@ -70,8 +70,8 @@ export async function replay(
       removeRecords(gone),
       ...(isTrial ? [] : left.map(({ id, errors }) => updateErrors(id, errors))),
     ];
-    await commit(session, changes, false, project.rehearsal);
-    return replayAnswer(left, stored, gone.length, next);
+    await commit(session, changes, false, project.dryRun);
+    return replayResponse(left, stored, gone.length, next);
   });
 }
 
@@ -93,12 +93,12 @@ function changed(
   return `{${[...members, ...(added.text === '' ? [] : [added.text])].join(',')}}`;
 }
 
-function replayAnswer(
-  left: ReplayAnswer['errors'],
+function replayResponse(
+  left: ReplayResponse['errors'],
   { inserted, updated }: { inserted: number; updated: number },
   gone: number,
   next: string | null,
-): ReplayAnswer {
+): ReplayResponse {
   return {
     success: true,
     message: `${counted(gone, 'record')} left the quarantine, ${left.length} refused again`,

@@ -69,11 +69,13 @@ async function obstaclesOf(session: Session, placement: Placement): Promise<stri
     ...(slots.length > 0 ? [`it has the logical replication slots ${slots.join(', ')}: drop them`] : []),
     ...(subscriptions.length > 0 ? [`it has the subscriptions ${subscriptions.join(', ')}: drop them`] : []),
     ...(isClosed === 't'
-      ? ["the service's role on its server must be SUPERUSER, because it may not read catalogs that a copy needs"]
+      ? [
+          "the service's role on the project's server must be SUPERUSER, because it may not read catalogs that a copy needs",
+        ]
       : []),
     ...(forced.length > 0 && bypasses !== 't'
       ? [
-          `row security is forced on ${forced.join(', ')}, so that the service's role there must be SUPERUSER, or BYPASSRLS on Postgres 16 or later`,
+          `row security is forced on ${forced.join(', ')} and would hide rows from the copy: the service's role on the project's server must be SUPERUSER, or BYPASSRLS on Postgres 16 or later`,
         ]
       : []),
   ];

@@ -30,7 +30,7 @@ export async function recover(
   const drop = async (place: Placement): Promise<void> => {
     if (serverName(place) !== lost) await serviceWork(() => servers.tenancyOf(place).drop(place));
   };
-  // From here on nobody can switch. If the switch has already happened, but its answer was lost, the row says so.
+  // From here on nobody can switch. If the switch has already happened, but its response was lost, the row says so.
   if (await moves.undo(id, reason)) {
     await undo(parts, move, drop);
     return false;

@@ -21,7 +21,7 @@ export const inUseElsewhere = (name: string) =>
     `Project "${name}" is being created, moved, repaired or deleted by another request`,
   );
 
-/** The answer to the last step was lost, and so was the connection that could undo it. */
+/** The response to the last step was lost, and so was the connection that could undo it. */
 export const perhapsCreated = (name: string, cause: unknown) =>
   new EngineError(
     'outcome_unknown',

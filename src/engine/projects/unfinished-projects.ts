@@ -54,7 +54,7 @@ export class UnfinishedProjects {
 
   /**
    * Removes a project that this process was creating. It may already be active, if that change reached Postgres and
-   * only the answer was lost.
+   * only the response was lost.
    */
   async undoCreate({ id, placement }: Identified): Promise<void> {
     await this.control.setProjectStatus(id, PROJECT_STATUSES, 'deleting', null);

@@ -8,7 +8,7 @@ import { unstorable } from '../../contract/storable-text.js';
 import { type AlterColumnBody, Column as ShownColumn } from '../../contract/wire/tables.js';
 import { type Table, tableByName } from '../catalog/catalog.js';
 import { ident, sql, type Statement } from '../../pg/index.js';
-import type { Answered } from '../write/idempotency.js';
+import type { Replayable } from '../write/idempotency.js';
 import type { Project } from '../project.js';
 import { dropDefault, requireNoNulls, setDefault, setNotNull, setUnique, shownColumn } from './column-properties.js';
 import { commentOn } from './comments.js';
@@ -29,7 +29,7 @@ export async function addColumn(
   table: string,
   body: ColumnDefinition,
   options: ChangeOptions,
-): Promise<Answered<ShownColumn>> {
+): Promise<Replayable<ShownColumn>> {
   checkAll(
     () => checkName('column', body.name),
     () => checkComment(body.comment),
@@ -85,7 +85,7 @@ export async function alterColumn(
   column: string,
   body: ColumnChange,
   options: AlterOptions,
-): Promise<Answered<ShownColumn>> {
+): Promise<Replayable<ShownColumn>> {
   const { new_name: newName, new_type: newType, map, comment, default: defaultValue, not_null: notNull, unique } = body;
   if (Object.keys(body).length === 0) {
     const names = 'new_name, new_type, comment, not_null, default and unique';
@@ -166,7 +166,7 @@ export async function dropColumn(
   table: string,
   column: string,
   options: ChangeOptions,
-): Promise<Answered<null>> {
+): Promise<Replayable<null>> {
   if (column === 'id') throw new EngineError('reserved_name', 'The id column cannot be dropped');
   return schemaChange(project, options, Type.Null(), 'drop', async ({ lease, begin, commit }) => {
     existingColumn(await lockForChange(lease, begin, project.schema, table), column);

@@ -12,7 +12,7 @@ import {
   obstaclesOfKind,
   readCurrent,
 } from '../catalog/distribution.js';
-import type { Answered } from '../write/idempotency.js';
+import type { Replayable } from '../write/idempotency.js';
 import type { Project } from '../project.js';
 import { commentsOf } from './comments.js';
 import { lockForChange, requireColumns } from '../catalog/find-table.js';
@@ -28,7 +28,7 @@ export async function distributeTable(
   table: string,
   body: DistributeBody,
   options: ChangeOptions,
-): Promise<Answered<Distributed>> {
+): Promise<Replayable<Distributed>> {
   checkDistribution(project, body);
   return schemaChange(project, options, Distributed, 'grows', async ({ lease, begin, commit }) => {
     const shape = await lockForChange(lease, begin, project.schema, table);

@@ -6,7 +6,7 @@ import { type CreateIndexBody, Index } from '../../contract/wire/indexes.js';
 import { readTables, tableByName } from '../catalog/catalog.js';
 import { duplicatesIn, type FoundIndex, indexesOf, newIndexesOf, readIndexes } from '../catalog/indexes.js';
 import { ident, join, PostgresError, ROLLBACK, type Session, sql, SQLSTATE, type Statement } from '../../pg/index.js';
-import type { Answered } from '../write/idempotency.js';
+import type { Replayable } from '../write/idempotency.js';
 import type { Project } from '../project.js';
 import { checkName } from './definition.js';
 import {
@@ -28,7 +28,7 @@ export async function createIndex(
   table: string,
   { columns, unique = false, name }: CreateIndexBody,
   options: ChangeOptions,
-): Promise<Answered<Index>> {
+): Promise<Replayable<Index>> {
   if (name !== undefined) checkName('index', name);
   const { schema } = project;
   return schemaChange(project, options, Index, 'grows', async ({ lease, begin, commit }) => {
@@ -65,7 +65,7 @@ export async function dropIndex(
   table: string,
   name: string,
   options: ChangeOptions,
-): Promise<Answered<null>> {
+): Promise<Replayable<null>> {
   const { schema } = project;
   return schemaChange(project, options, Type.Null(), 'drop', async ({ lease, begin, commit }) => {
     await lockForChange(lease, begin, schema, table);

@@ -4,7 +4,7 @@ import type { Schema } from '../../contract/schema.js';
 import type { Lease } from '../../tenancy/connections/connections.js';
 import { fixed, type Session, type Statement } from '../../pg/index.js';
 import type { Project } from '../project.js';
-import type { Answered, IdempotencyKey } from '../write/idempotency.js';
+import type { Replayable, IdempotencyKey } from '../write/idempotency.js';
 import { runWrite } from '../write/write.js';
 
 export interface SchemaLimits {
@@ -22,8 +22,8 @@ export interface Change<A> {
   readonly lease: Lease;
   /** Statements to run before its first one. */
   readonly begin: readonly Statement[];
-  /** Runs the last statements, stores the answer under the key if there is one, and commits. */
-  readonly commit: (statements: readonly Statement[], answer: A) => Promise<A>;
+  /** Runs the last statements, stores the response under the key if there is one, and commits. */
+  readonly commit: (statements: readonly Statement[], response: A) => Promise<A>;
 }
 
 /** How long DDL waits for a lock (contract section 5). */
@@ -33,7 +33,7 @@ const SHORT_WAIT = fixed(`SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS}`);
 
 /**
  * Runs a change; `work` runs `begin` with its first statements and ends in a commit.
- * @param answered the schema of the answer
+ * @param answered the schema of the response
  * @param kind the effect on the size of the project: what does not grow needs no room
  * @throws EngineError table_busy, and what `work` throws; quota_exceeded if it grows; with a key also
  * request_in_flight, idempotency_key_reused, key_settled
@@ -44,7 +44,7 @@ export async function schemaChange<A>(
   answered: Schema<A>,
   kind: 'grows' | 'keeps size' | 'drop',
   work: (change: Change<A>) => Promise<A>,
-): Promise<Answered<A>> {
+): Promise<Replayable<A>> {
   const grows = kind === 'grows';
   const expired = () =>
     new EngineError(
@@ -57,7 +57,7 @@ export async function schemaChange<A>(
   const impact = kind === 'drop' ? 'none' : 'writes';
   return runWrite(project, { deadline, idempotency, responseSchema: answered, grows, impact }, async (write) => {
     const { lease, begin, commit } = write;
-    return { answer: await work({ lease, begin: [...begin, SHORT_WAIT], commit }), replayed: false };
+    return { response: await work({ lease, begin: [...begin, SHORT_WAIT], commit }), replayed: false };
   });
 }
 

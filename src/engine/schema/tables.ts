@@ -20,7 +20,7 @@ import {
   type Statement,
   trusted,
 } from '../../pg/index.js';
-import type { Answered } from '../write/idempotency.js';
+import type { Replayable } from '../write/idempotency.js';
 import type { Project } from '../project.js';
 import { renameQuarantinedTable } from '../insert/quarantine.js';
 import { distributions, readDistributions } from '../catalog/distribution.js';
@@ -45,7 +45,7 @@ export async function createTable(
   project: Project,
   body: TableDefinition,
   options: ChangeOptions,
-): Promise<Answered<string[]>> {
+): Promise<Replayable<string[]>> {
   const columns = checkDefinition(body);
   const { table_name: name, comment, distribution } = body;
   if (distribution !== undefined) checkDistribution(project, distribution);
@@ -72,7 +72,7 @@ export async function createTable(
 
 /**
  * All tables and views of the project.
- * @throws EngineError result_too_large: building the answer takes many times its size in memory
+ * @throws EngineError result_too_large: building the response takes many times its size in memory
  */
 export async function readSchema(project: Project, limits: SchemaLimits): Promise<Table[]> {
   return schemaRead(project, limits, async (session) => {
@@ -127,7 +127,7 @@ export async function alterTable(
   table: string,
   { new_name: newName, comment }: AlterTableBody,
   options: ChangeOptions,
-): Promise<Answered<AlteredTable>> {
+): Promise<Replayable<AlteredTable>> {
   if (newName === undefined && comment === undefined) {
     throw new EngineError('invalid_request', 'At least one of new_name and comment is needed');
   }
@@ -155,7 +155,7 @@ export async function alterTable(
 }
 
 /** @throws EngineError table_not_found, dependent_objects, table_busy */
-export function dropTable(project: Project, name: string, options: ChangeOptions): Promise<Answered<null>> {
+export function dropTable(project: Project, name: string, options: ChangeOptions): Promise<Replayable<null>> {
   return schemaChange(project, options, Type.Null(), 'drop', async ({ lease, begin, commit }) => {
     try {
       return await commit([...begin, sql`DROP TABLE ${ident(project.schema, name)}`], null);

@@ -12,7 +12,7 @@ export type ServedBy = 'replica' | 'primary';
 /**
  * @param position of a write that the read must see; undefined: it may see an older state
  * @param read runs at a replica, and again at the primary if the replica fails it
- * @param hasBegun whether part of the answer has gone out, so that the read cannot run again
+ * @param hasBegun whether part of the response has gone out, so that the read cannot run again
  * @throws what `read` throws at the primary, or at the replica if the replica is not the cause
  */
 export async function boundedRead<T>(

@@ -1,7 +1,7 @@
-/** Collects the results of free SQL into one answer, up to the caps (contract section 7). */
+/** Collects the results of free SQL into one response, up to the caps (contract section 7). */
 import { LIMITS } from '../../contract/limits.js';
 import { rowEncoder } from '../../codec/index.js';
-import type { Answered, IdempotencyKey } from '../write/idempotency.js';
+import type { Replayable, IdempotencyKey } from '../write/idempotency.js';
 import type { Project } from '../project.js';
 import { isConstantQuery, runConstantQuery } from './constant-query.js';
 import { RowCollector } from './row-collector.js';
@@ -19,9 +19,9 @@ export async function collectSql(
   project: Project,
   request: CollectRequest,
   key: IdempotencyKey | null = null,
-): Promise<Answered<SqlResult[]>> {
-  if (key === null && project.rehearsal === null && isConstantQuery(request)) {
-    return { answer: [await runConstantQuery(project, request)], replayed: false };
+): Promise<Replayable<SqlResult[]>> {
+  if (key === null && project.dryRun === null && isConstantQuery(request)) {
+    return { response: [await runConstantQuery(project, request)], replayed: false };
   }
   let bytesLeft = request.maxBytes ?? LIMITS.resultBytes;
   const fetchResult = async (described: DescribedStatement): Promise<SqlResult> => {

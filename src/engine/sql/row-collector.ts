@@ -30,7 +30,7 @@ export class RowCollector {
     private readonly maxBytes: number,
   ) {}
 
-  /** @throws MessageTooLarge for a single row longer than any answer may be */
+  /** @throws MessageTooLarge for a single row longer than any response may be */
   readonly takeRows: RowTaker = (buffer, start, end) => {
     if (this.count >= this.maxRows) this.truncated = true;
     if (this.truncated) {

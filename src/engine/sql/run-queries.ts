@@ -63,8 +63,8 @@ export async function runQueries(project: Project, request: QueriesRequest): Pro
   };
   const overQuota = await overQuotaFor(project, request);
   const statements = await statementsOf(project, request, overQuota !== null);
-  const { answer } = await runStatements(project, { work: request, statements, overQuota, fetchResult, kept: null });
-  return answer;
+  const { response } = await runStatements(project, { work: request, statements, overQuota, fetchResult, kept: null });
+  return response;
 }
 
 /**

@@ -7,11 +7,11 @@ import type { Schema } from '../../contract/schema.js';
 import type { JsonNode } from '../../codec/index.js';
 import { BEGIN, fixed, ROLLBACK, SQLSTATE, type Statement } from '../../pg/index.js';
 import { moving } from '../../tenancy/fence.js';
-import type { Answered, IdempotencyKey } from '../write/idempotency.js';
+import type { Replayable, IdempotencyKey } from '../write/idempotency.js';
 import { queryTimeout } from '../limits/deadline.js';
 import type { Project } from '../project.js';
 import type { OverQuota, QuotaImpact } from '../limits/quota.js';
-import type { Rehearsal } from '../database/rehearsal.js';
+import type { DryRun } from '../database/dry-run.js';
 import { commitAndReset, isUnknown, outcomeUnknown } from '../write/transaction.js';
 import { runWrite, type Write } from '../write/write.js';
 import { QuotaGuard } from './quota-guard.js';
@@ -65,7 +65,7 @@ export async function runSql<T, Stored = never>(
   request: SqlRequest,
   fetchResult: FetchResult<T>,
   kept: KeptUnderKey<T, Stored> | null = null,
-): Promise<Answered<T[]>> {
+): Promise<Replayable<T[]>> {
   const { sql, params, signal } = request;
   const overQuota = await overQuotaFor(project, request);
   const requester = { project: project.name, budget: project.waitBudget, signal };
@@ -96,9 +96,10 @@ interface StatementsToRun<T, Stored> {
 export const runStatements = <T, Stored = never>(
   project: Project,
   run: StatementsToRun<T, Stored>,
-): Promise<Answered<T[]>> => (mayReadWhileMoving(project, run) ? readWhileMoving(project, run) : runOnce(project, run));
+): Promise<Replayable<T[]>> =>
+  mayReadWhileMoving(project, run) ? readWhileMoving(project, run) : runOnce(project, run);
 
-async function runOnce<T, Stored>(project: Project, run: StatementsToRun<T, Stored>): Promise<Answered<T[]>> {
+async function runOnce<T, Stored>(project: Project, run: StatementsToRun<T, Stored>): Promise<Replayable<T[]>> {
   const { work, statements, overQuota, kept } = run;
   const { readOnly, timeoutMs, signal } = work;
   const guard = overQuota === null ? null : new QuotaGuard(overQuota, statements);
@@ -113,11 +114,11 @@ async function runOnce<T, Stored>(project: Project, run: StatementsToRun<T, Stor
     impact: guard?.impact ?? impactOf(statements),
   } as const;
   const outcome = await runWrite(project, options, async (write) => {
-    const answer = await new Transaction(run, project.rehearsal, guard, write).run();
+    const response = await new Transaction(run, project.dryRun, guard, write).run();
     if (!readOnly && statements.some(({ text }) => mayChangeRights(text))) project.recheckRights(write.lease);
-    return { answer, replayed: false } as const;
+    return { response, replayed: false } as const;
   });
-  return outcome.replayed ? { answer: kept?.restore(outcome.answer) ?? [], replayed: true } : outcome;
+  return outcome.replayed ? { response: kept?.restore(outcome.response) ?? [], replayed: true } : outcome;
 }
 
 /**
@@ -125,20 +126,20 @@ async function runOnce<T, Stored>(project: Project, run: StatementsToRun<T, Stor
  * write.
  */
 const mayReadWhileMoving = <T, Stored>(
-  { isFenced, rehearsal }: Project,
+  { isFenced, dryRun }: Project,
   { work, statements, kept }: StatementsToRun<T, Stored>,
 ): boolean =>
   isFenced &&
   !work.readOnly &&
   work.modes === undefined &&
-  rehearsal === null &&
+  dryRun === null &&
   kept === null &&
   statements.every(({ text }) => mainKeyword(text) === 'SELECT');
 
 async function readWhileMoving<T, Stored>(
   project: Project,
   { work: { timeoutMs, signal }, statements, fetchResult }: StatementsToRun<T, Stored>,
-): Promise<Answered<T[]>> {
+): Promise<Replayable<T[]>> {
   const work = { readOnly: true, allRows: true, timeoutMs, signal };
   try {
     return await runOnce(project, { work, statements, overQuota: null, fetchResult, kept: null });
@@ -170,12 +171,12 @@ function beginOf({ readOnly, modes = readOnly ? ['READ ONLY'] : [], allRows }: S
 /** The statements of one request, on one connection. */
 class Transaction<T, Stored> {
   /**
-   * @param rehearsal null: the request's changes are kept
+   * @param dryRun null: the request's changes are kept
    * @param guard null: the project is within its quota
    */
   constructor(
     private readonly parts: StatementsToRun<T, Stored>,
-    private readonly rehearsal: Rehearsal | null,
+    private readonly dryRun: DryRun | null,
     private readonly guard: QuotaGuard | null,
     private readonly write: Write,
   ) {}
@@ -199,7 +200,7 @@ class Transaction<T, Stored> {
       const isAlone = statements.length === 1 && modes === undefined && !readOnly;
       if (!isAlone || only === undefined || !needsNoTransaction(error, only)) throw error;
       if (write.hasKey) throw noPlaceForKey(error);
-      if (this.rehearsal !== null) throw cannotRehearse(error);
+      if (this.dryRun !== null) throw noDryRun(error);
       return this.outsideTransaction(only);
     }
     await this.end(results);
@@ -239,12 +240,12 @@ class Transaction<T, Stored> {
 
   private end(results: readonly T[]): Promise<unknown> {
     const { work, kept } = this.parts;
-    const { guard, rehearsal, write } = this;
+    const { guard, dryRun, write } = this;
     const { session } = write.lease;
     if (guard?.readsOnly) return guard.endReads(session);
     if (work.readOnly) return session.run([ROLLBACK], { reset: true });
     const row = kept === null ? [] : write.responseRow(kept.store(results));
-    return commitAndReset(session, row, write.hasKey, rehearsal);
+    return commitAndReset(session, row, write.hasKey, dryRun);
   }
 }
 
@@ -266,9 +267,9 @@ const noPlaceForKey = (cause: unknown) =>
     { cause, hint: 'Send it without an Idempotency-Key.' },
   );
 
-const cannotRehearse = (cause: unknown) =>
+const noDryRun = (cause: unknown) =>
   new EngineError(
     'statement_not_allowed',
-    'Postgres runs this statement only outside a transaction, so it cannot be rehearsed',
+    'Postgres runs this statement only outside a transaction, so a dry run of it is impossible',
     { cause },
   );

@@ -1,4 +1,4 @@
-/** The answer to one statement of free SQL. */
+/** The response to one statement of free SQL. */
 import { type BufferList, describeColumns, type Numbers, type ResultColumn, type RowMode } from '../../codec/index.js';
 import { readCommandTag, type Session, sql } from '../../pg/index.js';
 import type { RowCollector } from './row-collector.js';

@@ -19,7 +19,7 @@ type StoredResults = Static<typeof StoredResults>;
 
 function storedResults(results: readonly SqlResult[]): StoredResults {
   const bytes = results.reduce((sum, { rows, columnsJson }) => sum + columnsJson.length + (rows?.length ?? 0), 0);
-  const keepsRows = bytes <= LIMITS.idempotencyAnswerBytes;
+  const keepsRows = bytes <= LIMITS.idempotencyResponseBytes;
   return results.map(({ type, columnsJson, rows, rowCount, affectedRows, truncated }) => {
     const leavesOut = !keepsRows && rows !== null && rowCount > 0;
     return {

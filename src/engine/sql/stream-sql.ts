@@ -60,7 +60,7 @@ export async function streamSql(project: Project, request: StreamRequest, output
   const collected = new BufferList();
   const checkEncoding = (): void => collected.buffers.forEach(rejectOtherEncoding);
   const writeChunk = (): Promise<void> | undefined => output.write(collected.take());
-  const { answer: ends } = await runSql(project, request, async (described) => {
+  const { response: ends } = await runSql(project, request, async (described) => {
     const { session, columns, params, isLast } = described;
     const { format, rowMode, numbers } = request;
     const encoder = rowEncoder(columns ?? [], format === 'csv' ? 'csv' : 'lines', rowMode, numbers);

@@ -1,5 +1,5 @@
 /**
- * Idempotency-Key (contract section 6): the key and the answer are stored in the transaction of the request, so that a
+ * Idempotency-Key (contract section 6): the key and the response are stored in the transaction of the request, so that a
  * repeat finds both or neither, even after a crash.
  */
 import { createHash } from 'node:crypto';
@@ -22,10 +22,10 @@ export interface IdempotencyKey {
   receiptDays: number;
 }
 
-/** The answer to a request. */
-export interface Answered<A> {
-  answer: A;
-  /** It is the answer to an earlier request with the same key; this request did nothing. */
+/** The response to a request. */
+export interface Replayable<A> {
+  response: A;
+  /** It is the response to an earlier request with the same key; this request did nothing. */
   replayed: boolean;
 }
 
@@ -56,7 +56,7 @@ export function idempotencyKey(
 }
 
 /**
- * Triggers, defaults and free SQL may have changed the search path of a transaction that stores an answer or a refused
+ * Triggers, defaults and free SQL may have changed the search path of a transaction that stores a response or a refused
  * record. There, every operator is qualified, so that none resolves to one of the project.
  */
 export const EQUALS = sql`OPERATOR(pg_catalog.=)`;
@@ -80,7 +80,7 @@ export function lockOf(path: string, key: string): string {
 
 /**
  * Runs work in a transaction that holds the key, unless an earlier request has used the key. The work commits.
- * @returns the result of the work, or the answer to the earlier request
+ * @returns the result of the work, or the response to the earlier request
  * @throws EngineError request_in_flight, idempotency_key_reused, key_settled, and what the work throws
  */
 export async function withIdempotencyKey<T, A>(
@@ -88,27 +88,27 @@ export async function withIdempotencyKey<T, A>(
   idempotency: IdempotencyKey,
   responseSchema: Schema<A>,
   work: () => Promise<T>,
-): Promise<T | { answer: A; replayed: true }> {
+): Promise<T | { response: A; replayed: true }> {
   try {
     const earlier = await claimKey(session, idempotency, responseSchema);
     if (earlier === null) return await work();
     await commit(session, [], true);
-    return { answer: earlier.answer, replayed: true };
+    return { response: earlier.response, replayed: true };
   } finally {
-    // A repeat may arrive as soon as the answer is sent: by then the key must be free.
+    // A repeat may arrive as soon as the response is sent: by then the key must be free.
     if (!session.closed && session.inTransaction) await session.run([ROLLBACK]);
   }
 }
 
-/** Begins the transaction and locks the key until its end. @returns the answer stored under it; null: the key is new */
+/** Begins the transaction and locks the key until its end. @returns the response stored under it; null: the key is new */
 async function claimKey<A>(
   session: Session,
   idempotency: IdempotencyKey,
   responseSchema: Schema<A>,
-): Promise<{ answer: A } | null> {
+): Promise<{ response: A } | null> {
   const { key, path, fingerprint } = idempotency;
   // A separate statement after the lock looks up the row, so that its snapshot sees the commit of the last holder. A
-  // row lock makes the commit wait for synchronous standbys, which may still lack the answer.
+  // row lock makes the commit wait for synchronous standbys, which may still lack the response.
   const [, locked, found] = await session.run([
     BEGIN,
     sql`SELECT pg_catalog.pg_try_advisory_xact_lock_shared(${lockOf(ANY_PATH, key)}::pg_catalog.int8)
@@ -129,30 +129,30 @@ async function claimKey<A>(
       'This Idempotency-Key was settled as not stored; requests that use it are always rejected',
     );
   }
-  const answer = of === fingerprint ? readAnswer(text, responseSchema) : null;
-  if (answer === null) {
+  const response = of === fingerprint ? readResponse(text, responseSchema) : null;
+  if (response === null) {
     throw new EngineError('idempotency_key_reused', 'This Idempotency-Key was used with another body or query');
   }
-  return answer;
+  return response;
 }
 
 /** null if this service has not written it: free SQL can put anything into the table. */
-function readAnswer<A>(text: string, responseSchema: Schema<A>): { answer: A } | null {
+function readResponse<A>(text: string, responseSchema: Schema<A>): { response: A } | null {
   try {
-    const answer: unknown = JSON.parse(text);
-    return describes(responseSchema)(answer) ? { answer } : null;
+    const response: unknown = JSON.parse(text);
+    return describes(responseSchema)(response) ? { response } : null;
   } catch {
     return null;
   }
 }
 
 /**
- * Stores the answer under the key, and deletes some expired keys. Run it at the end of the request's transaction.
+ * Stores the response under the key, and deletes some expired keys. Run it at the end of the request's transaction.
  * @param rows the number that a batch stored or deleted
  */
-export function storeAnswer(
+export function storeResponse(
   { key, path, fingerprint, bodySha256, receiptDays }: IdempotencyKey,
-  answer: unknown,
+  response: unknown,
   rows: number | null = null,
 ): Statement[] {
   return [
@@ -161,7 +161,7 @@ export function storeAnswer(
       LIMIT ${PURGED_AT_ONCE} FOR UPDATE SKIP LOCKED))`,
     sql`INSERT INTO _cdp.idempotency_keys
         (path, key, fingerprint, answer, body_sha256, row_count, transaction_id, expires_at)
-      VALUES (${path}, ${key}, pg_catalog.decode(${fingerprint}, 'hex'), ${JSON.stringify(answer)},
+      VALUES (${path}, ${key}, pg_catalog.decode(${fingerprint}, 'hex'), ${JSON.stringify(response)},
         pg_catalog.decode(${bodySha256}, 'hex'), ${rows}, pg_catalog.pg_current_xact_id(),
         pg_catalog.now() OPERATOR(pg_catalog.+) ${`${receiptDays} days`}::pg_catalog.interval)
       ON CONFLICT (path, key) DO UPDATE
@@ -171,6 +171,6 @@ export function storeAnswer(
   ];
 }
 
-/** The answer is recent enough for a repeat to get it. */
+/** The response is recent enough for a repeat to get it. */
 export const isKept = sql`(created_at OPERATOR(pg_catalog.>)
   (pg_catalog.now() OPERATOR(pg_catalog.-) ${`${LIMITS.idempotencyHours} hours`}::pg_catalog.interval))`;

@@ -55,7 +55,7 @@ export async function readReceipts(
 /** The paths that are locked, and that are refused once settled. */
 const pathsOf = (table: string | null): string[] => (table === null ? [ANY_PATH] : [table, deletesFrom(table)]);
 
-/** Rows of requests: the row of a settled key has no fingerprint. Not by the answer, which the reader may not see. */
+/** Rows of requests: the row of a settled key has no fingerprint. Not by the response, which the reader may not see. */
 const areReceipts = (table: string | null): Fragment =>
   table === null
     ? sql`(fingerprint IS NOT NULL)`
@@ -89,7 +89,7 @@ async function settleKeys(session: Session, keys: readonly string[], table: stri
 /** A row of the table of keys. */
 interface Row {
   isSettled: boolean;
-  /** A repeat gets its answer; otherwise the key is free for another request. */
+  /** A repeat gets its response; otherwise the key is free for another request. */
   isKept: boolean;
   path: string;
   receipt: Omit<StoredReceipt, 'table' | 'operation'>;

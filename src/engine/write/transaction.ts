@@ -10,12 +10,12 @@ import {
   type Session,
   type Statement,
 } from '../../pg/index.js';
-import type { Rehearsal } from '../database/rehearsal.js';
+import type { DryRun } from '../database/dry-run.js';
 
 /**
  * Runs the last statements of a transaction and its COMMIT in one round trip.
  * @param hasKey a repeat of the request cannot do the work twice, because it has an Idempotency-Key
- * @param rehearsal if given, everything is rolled back instead
+ * @param dryRun if given, everything is rolled back instead
  * @throws PostgresError if Postgres refused; EngineError outcome_unknown if the connection was lost on the way, or the
  * commit was canceled while it waited for a synchronous standby
  */
@@ -23,9 +23,9 @@ export async function commit(
   session: Session,
   statements: readonly Statement[] = [],
   hasKey = false,
-  rehearsal: Rehearsal | null = null,
+  dryRun: DryRun | null = null,
 ): Promise<Result[]> {
-  if (rehearsal !== null) return rehearsal.end(session, statements);
+  if (dryRun !== null) return dryRun.end(session, statements);
   return resultsOf(session, await session.pipeline([...statements, COMMIT]), statements.length, hasKey);
 }
 
@@ -34,10 +34,10 @@ export async function commitAndReset(
   session: Session,
   statements: readonly Statement[],
   hasKey: boolean,
-  rehearsal: Rehearsal | null = null,
+  dryRun: DryRun | null = null,
 ): Promise<void> {
-  if (rehearsal !== null) {
-    await rehearsal.end(session, statements);
+  if (dryRun !== null) {
+    await dryRun.end(session, statements);
     return session.reset();
   }
   const outcome = await session.pipeline([...statements, COMMIT], { reset: true });

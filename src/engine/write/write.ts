@@ -3,7 +3,7 @@ import type { Schema } from '../../contract/schema.js';
 import { BEGIN, type Statement } from '../../pg/index.js';
 import type { Lease } from '../../tenancy/connections/connections.js';
 import type { PoolName } from '../../tenancy/connections/project-session.js';
-import { type IdempotencyKey, storeAnswer, withIdempotencyKey } from './idempotency.js';
+import { type IdempotencyKey, storeResponse, withIdempotencyKey } from './idempotency.js';
 import type { Clock, Deadline } from '../limits/deadline.js';
 import type { Project } from '../project.js';
 import type { QuotaImpact } from '../limits/quota.js';
@@ -55,7 +55,7 @@ export function runWrite<T, A>(
   project: Project,
   options: WriteOptions<A>,
   work: (write: Write) => Promise<T>,
-): Promise<T | { answer: A; replayed: true }> {
+): Promise<T | { response: A; replayed: true }> {
   const {
     deadline,
     idempotency,
@@ -68,7 +68,7 @@ export function runWrite<T, A>(
   } = options;
   const hasKey = idempotency !== null;
   const responseRow = (response: unknown, rows?: number) =>
-    idempotency === null ? [] : storeAnswer(idempotency, response, rows);
+    idempotency === null ? [] : storeResponse(idempotency, response, rows);
   const run = async (lease: Lease, clock: Clock) => {
     const { session } = lease;
     const write: Write = {
@@ -78,7 +78,7 @@ export function runWrite<T, A>(
       hasKey,
       responseRow,
       commit: async (statements, response, rows) => {
-        await commit(session, [...statements, ...responseRow(response, rows)], hasKey, project.rehearsal);
+        await commit(session, [...statements, ...responseRow(response, rows)], hasKey, project.dryRun);
         return response;
       },
     };

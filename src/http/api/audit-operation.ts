@@ -33,7 +33,7 @@ export const READ_AUDIT: Operation = {
   description: 'Returns at most `limit` entries. If `next` is not null, send it as `before` to get the next page.',
   audit: 'audit.read',
   query: wire.AuditQuery,
-  success: succeeds(200, wire.AuditAnswer, '1 entry', { entries: [AUDIT_EXAMPLE], next: null }),
+  success: succeeds(200, wire.AuditResponse, '1 entry', { entries: [AUDIT_EXAMPLE], next: null }),
   errors: [],
   async handle({ engine, request }) {
     const { limit = '100', since, until, before, ...filter } = request.query as wire.AuditQuery;

@@ -18,7 +18,7 @@ export const SCHEMA_CONTROLLER: NonNullable<FastifyServerOptions['schemaControll
   compilersFactory: {
     // Fastify types this as a function of Ajv.
     buildValidator: (() => compileValidator) as never,
-    // No schema serializes an answer.
+    // No schema serializes a response.
     buildSerializer: () => () => JSON.stringify,
   },
 };

@@ -8,10 +8,10 @@ import * as wire from '../../contract/wire/batch.js';
 import { deletesFrom } from '../../engine/write/idempotency.js';
 import { deleteRecords } from '../../engine/insert/delete-records.js';
 import { insertRecords } from '../../engine/insert/insert.js';
-import { rowsChanged } from '../../engine/insert/insert-answer.js';
+import { rowsChanged } from '../../engine/insert/insert-response.js';
 import type { UpsertRule } from '../../engine/insert/upsert.js';
 import { decodeBody } from '../body.js';
-import { answered } from '../response/answer.js';
+import { answered } from '../response/route-response.js';
 import { keyOver, projectOf, TableInPath, tableInPath } from './call.js';
 import type { Operation } from './route.js';
 
@@ -20,7 +20,7 @@ export const RECORD_ERRORS = ['permission_denied', 'table_busy', 'query_timeout'
 
 export const INSERT_RECORDS: Operation = {
   operationId: 'insertRecords',
-  rehearses: true,
+  hasDryRun: true,
   summary: 'Insert 1 to 250 records in one transaction',
   description:
     "All or none. A missing key takes its column's default. With the header `Idempotency-Key` (1 to " +
@@ -41,7 +41,7 @@ export const INSERT_RECORDS: Operation = {
   ],
   success: {
     status: 201,
-    answer: wire.BatchAnswer,
+    response: wire.BatchResponse,
     example: { success: true, inserted_rows: 2, message: '2 records inserted' },
   },
   errors: [
@@ -75,16 +75,16 @@ export const INSERT_RECORDS: Operation = {
       quarantine,
       signal,
     });
-    const { quarantined_rows = 0 } = inserted.answer;
-    request.context.rows = inserted.replayed ? 0 : rowsChanged(inserted.answer);
-    const answer = quarantine ? { ...inserted.answer, quarantined_rows } : inserted.answer;
-    return answered(answer, inserted.replayed);
+    const { quarantined_rows = 0 } = inserted.response;
+    request.context.rows = inserted.replayed ? 0 : rowsChanged(inserted.response);
+    const response = quarantine ? { ...inserted.response, quarantined_rows } : inserted.response;
+    return answered(response, inserted.replayed);
   },
 };
 
 export const DELETE_RECORDS: Operation = {
   operationId: 'deleteRecords',
-  rehearses: true,
+  hasDryRun: true,
   summary: 'Delete rows by 1 to 250 keys in one transaction',
   description:
     'All or none. Each record of the body has the columns of `by` and no others; keys that match no row delete nothing. ' +
@@ -101,7 +101,7 @@ export const DELETE_RECORDS: Operation = {
   example: [{ email: 'ada@example.com' }, { email: 'grace@example.com' }],
   success: {
     status: 200,
-    answer: wire.DeleteAnswer,
+    response: wire.DeleteResponse,
     example: { success: true, deleted_rows: 2, message: '2 records deleted' },
   },
   errors: [
@@ -120,8 +120,8 @@ export const DELETE_RECORDS: Operation = {
     const { by } = request.query as wire.DeleteQuery;
     const idempotency = keyOver(call, deletesFrom(table), `by=${by}`, body);
     const deleted = await deleteRecords(projectOf(call), table, body, { by: names(by), idempotency, signal });
-    request.context.rows = deleted.replayed ? 0 : deleted.answer.deleted_rows;
-    return answered(deleted.answer, deleted.replayed);
+    request.context.rows = deleted.replayed ? 0 : deleted.response.deleted_rows;
+    return answered(deleted.response, deleted.replayed);
   },
 };
 

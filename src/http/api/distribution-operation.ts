@@ -2,14 +2,14 @@
 import * as wire from '../../contract/wire/distribution.js';
 import { IdempotencyHeaders } from '../../contract/wire/idempotency.js';
 import { distributeTable } from '../../engine/schema/distribution.js';
-import { answered } from '../response/answer.js';
+import { answered } from '../response/route-response.js';
 import { projectOf, TableInPath, tableInPath } from './call.js';
 import { type Operation, succeeds } from './route.js';
 import { changeOptions, GROWING_ERRORS } from './schema-operations.js';
 
 export const DISTRIBUTE_TABLE: Operation = {
   operationId: 'distributeTable',
-  rehearses: true,
+  hasDryRun: true,
   summary: 'Distribute a table over the workers of a Citus cluster, or make it local again',
   description:
     'Only for projects on a cluster. The rows are copied in one transaction, during which the table cannot be used. A primary key that is only `id` also gets the distribution column.',
@@ -20,7 +20,7 @@ export const DISTRIBUTE_TABLE: Operation = {
   params: TableInPath,
   body: wire.DistributeBody,
   example: { kind: 'hash', column: 'customer_id' },
-  success: succeeds(200, wire.DistributionAnswer, 'table distributed', {
+  success: succeeds(200, wire.DistributionResponse, 'table distributed', {
     table: 'orders',
     distribution: { kind: 'hash', column: 'customer_id' },
     primary_key: ['id', 'customer_id'],
@@ -29,8 +29,8 @@ export const DISTRIBUTE_TABLE: Operation = {
   async handle(call) {
     const table = tableInPath(call);
     const body = call.request.body as wire.DistributeBody;
-    const { answer, replayed } = await distributeTable(projectOf(call), table, body, changeOptions(call));
-    const { kind, column, primaryKey } = answer;
+    const { response, replayed } = await distributeTable(projectOf(call), table, body, changeOptions(call));
+    const { kind, column, primaryKey } = response;
     const message = kind === 'local' ? 'table is local' : 'table distributed';
     const distribution = { kind, column };
     return answered({ success: true, message, table, distribution, primary_key: primaryKey }, replayed);

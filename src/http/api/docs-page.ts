@@ -23,7 +23,7 @@ const DOCS_CONTENT_POLICY = {
 /** Answers a GET at or below its prefix. */
 export type DocsPage = (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>;
 
-/** Headers that Fastify sets itself for the outer answer. */
+/** Headers that Fastify sets itself for the outer response. */
 const OF_THE_MESSAGE: ReadonlySet<string> = new Set(['connection', 'content-length', 'date', 'transfer-encoding']);
 
 /** A table with its header, instead of the plugin's logo. */
@@ -47,14 +47,14 @@ export async function docsPage(document: object, routePrefix: string): Promise<D
     logo: { type: 'image/svg+xml', content: ICON },
   });
   return async ({ url, headers }, reply) => {
-    const answer = await page.inject({ method: 'GET', url, headers });
-    if (answer.statusCode >= 400) {
+    const response = await page.inject({ method: 'GET', url, headers });
+    if (response.statusCode >= 400) {
       reply.callNotFound();
       return reply;
     }
-    for (const [name, value] of Object.entries(answer.headers)) {
+    for (const [name, value] of Object.entries(response.headers)) {
       if (value !== undefined && !OF_THE_MESSAGE.has(name)) void reply.header(name, value);
     }
-    return reply.code(answer.statusCode).send(answer.rawPayload);
+    return reply.code(response.statusCode).send(response.rawPayload);
   };
 }

@@ -3,7 +3,7 @@ import { counted } from '../../contract/message-text.js';
 import { IdempotencyHeaders } from '../../contract/wire/idempotency.js';
 import * as wire from '../../contract/wire/indexes.js';
 import { createIndex, dropIndex, listIndexes } from '../../engine/schema/indexes.js';
-import { answered } from '../response/answer.js';
+import { answered } from '../response/route-response.js';
 import { IndexInPath, indexInPath, projectOf, TableInPath, tableInPath } from './call.js';
 import { type Operation, succeeds } from './route.js';
 import { changeOptions, GROWING_ERRORS, schemaLimits, SCHEMA_ERRORS } from './schema-operations.js';
@@ -19,7 +19,7 @@ const INDEX_EXAMPLE = {
 
 export const CREATE_INDEX: Operation = {
   operationId: 'createIndex',
-  rehearses: true,
+  hasDryRun: true,
   summary: 'Create an index',
   description: 'While the index is built, the table can be read but not written. Upserts need a unique index.',
   headers: IdempotencyHeaders,
@@ -30,7 +30,7 @@ export const CREATE_INDEX: Operation = {
   params: TableInPath,
   body: wire.CreateIndexBody,
   example: { columns: ['email'], unique: true },
-  success: succeeds(201, wire.IndexAnswer, 'index created', { table: 'customers', index: INDEX_EXAMPLE }),
+  success: succeeds(201, wire.IndexResponse, 'index created', { table: 'customers', index: INDEX_EXAMPLE }),
   errors: [
     'invalid_name',
     'reserved_name',
@@ -46,7 +46,7 @@ export const CREATE_INDEX: Operation = {
   async handle(call) {
     const table = tableInPath(call);
     const body = call.request.body as wire.CreateIndexBody;
-    const { answer: index, replayed } = await createIndex(projectOf(call), table, body, changeOptions(call));
+    const { response: index, replayed } = await createIndex(projectOf(call), table, body, changeOptions(call));
     return answered({ success: true, message: 'index created', table, index }, replayed);
   },
 };
@@ -58,7 +58,7 @@ export const READ_INDEXES: Operation = {
   audit: 'read_indexes',
   work: 'typed',
   params: TableInPath,
-  success: succeeds(200, wire.IndexesAnswer, '2 indexes', {
+  success: succeeds(200, wire.IndexesResponse, '2 indexes', {
     table: 'customers',
     indexes: [{ ...INDEX_EXAMPLE, name: 'customers_pkey', columns: ['id'], primary: true }, INDEX_EXAMPLE],
   }),
@@ -73,7 +73,7 @@ export const READ_INDEXES: Operation = {
 
 export const DROP_INDEX: Operation = {
   operationId: 'dropIndex',
-  rehearses: true,
+  hasDryRun: true,
   summary: 'Drop an index',
   description:
     'Also drops the unique constraint that the index belongs to. The index of the primary key cannot be dropped.',
@@ -83,7 +83,7 @@ export const DROP_INDEX: Operation = {
   work: 'typed',
   command: 'DROP INDEX',
   params: IndexInPath,
-  success: succeeds(200, wire.DropIndexAnswer, 'index dropped', { table: 'customers', index: 'customers_email_idx' }),
+  success: succeeds(200, wire.DropIndexResponse, 'index dropped', { table: 'customers', index: 'customers_email_idx' }),
   errors: ['reserved_name', 'table_not_found', 'index_not_found', 'dependent_objects', ...SCHEMA_ERRORS],
   async handle(call) {
     const table = tableInPath(call);

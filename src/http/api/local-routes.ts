@@ -13,7 +13,7 @@ import { originOf } from '../observability/audit-request.js';
 import { ADMIN_ROUTES } from './routes.js';
 import { shownToken } from './token-operations.js';
 import { endsNow, timeOf } from './call.js';
-import type { Answer, Call, Route } from './route.js';
+import type { RouteResponse, Call, Route } from './route.js';
 
 /** The services that the process which owns the data directory offers to commands. */
 export interface Operated extends DoctorTarget {
@@ -29,7 +29,7 @@ interface LocalCall extends Omit<Call, 'engine'> {
 /** A route without the fields for documentation, tokens and audit entries. */
 export interface LocalRoute extends Pick<Route, 'method' | 'url' | 'query' | 'body' | 'example'> {
   readonly success: Pick<Route['success'], 'status'>;
-  handle(call: LocalCall): Promise<Answer>;
+  handle(call: LocalCall): Promise<RouteResponse>;
 }
 
 const LOCAL_ALONE: readonly LocalRoute[] = [

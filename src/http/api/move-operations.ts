@@ -36,7 +36,7 @@ export const PLAN_MOVE: Operation = {
   audit: 'project.plan_move',
   params: ProjectInPath,
   query: wire.MovePlanQuery,
-  success: succeeds(200, wire.MovePlanAnswer, 'the project can move', {
+  success: succeeds(200, wire.MovePlanResponse, 'the project can move', {
     project: 'shop',
     from: 'default',
     to: 'eu-1',
@@ -66,7 +66,7 @@ export const MOVE_PROJECT: Operation = {
   params: ProjectInPath,
   body: wire.MoveProjectBody,
   example: { to: 'eu-1' },
-  success: succeeds(202, wire.MoveAnswer, 'move started', {
+  success: succeeds(202, wire.MoveResponse, 'move started', {
     move: { ...EXAMPLE, state: 'preparing', rows: 0, bytes: 0 },
   }),
   errors: ['not_found', 'request_in_flight'],
@@ -74,7 +74,7 @@ export const MOVE_PROJECT: Operation = {
     const { to, mode = 'copy', verify = 'counts', max_pause: pause } = call.request.body as wire.MoveProjectBody;
     const options = { mode, verify, maxPauseMs: pause === undefined ? null : pause * 1_000 };
     const move = await call.engine.moves.start(projectInPath(call), to, options, originOf(call.request));
-    return { body: moveAnswer('move started', move) };
+    return { body: moveResponse('move started', move) };
   },
 };
 
@@ -84,7 +84,7 @@ export const LIST_MOVES: Operation = {
   summary: 'List the last 100 moves of projects, newest first',
   audit: 'move.list',
   query: wire.MovesQuery,
-  success: succeeds(200, wire.MovesAnswer, '1 move', { moves: [EXAMPLE] }),
+  success: succeeds(200, wire.MovesResponse, '1 move', { moves: [EXAMPLE] }),
   errors: [],
   async handle({ engine, request }) {
     const moves = await engine.moves.list((request.query as wire.MovesQuery).project);
@@ -100,7 +100,7 @@ export const PLAN_REBALANCE: Operation = {
   description:
     'Changes nothing. A project moves only to a server that answers, has room, has all labels of its current server, the same extensions, and the same or a later major version of Postgres. For a project that no server accepts, `obstacles` says why.',
   audit: 'move.plan_rebalance',
-  success: succeeds(200, wire.RebalanceAnswer, '1 project should move', {
+  success: succeeds(200, wire.RebalanceResponse, '1 project should move', {
     moves: [{ project: 'shop', from: 'default', to: 'eu-1' }],
   }),
   errors: [],
@@ -117,10 +117,10 @@ export const READ_MOVE: Operation = {
   summary: 'Show one move of a project',
   audit: 'move.read',
   params: MoveInPath,
-  success: succeeds(200, wire.MoveAnswer, 'move', { move: EXAMPLE }),
+  success: succeeds(200, wire.MoveResponse, 'move', { move: EXAMPLE }),
   errors: ['not_found'],
   async handle(call) {
-    return { body: moveAnswer('move', await call.engine.moves.get(moveInPath(call))) };
+    return { body: moveResponse('move', await call.engine.moves.get(moveInPath(call))) };
   },
 };
 
@@ -131,14 +131,14 @@ export const CANCEL_MOVE: Operation = {
   description: 'The move is undone after the response. A move that has switched can no longer be canceled.',
   audit: 'move.cancel',
   params: MoveInPath,
-  success: succeeds(202, wire.MoveAnswer, 'move canceled', { move: EXAMPLE }),
+  success: succeeds(202, wire.MoveResponse, 'move canceled', { move: EXAMPLE }),
   errors: ['not_found'],
   async handle(call) {
-    return { body: moveAnswer('move canceled', await call.engine.moves.cancel(moveInPath(call))) };
+    return { body: moveResponse('move canceled', await call.engine.moves.cancel(moveInPath(call))) };
   },
 };
 
-const moveAnswer = (message: string, move: MoveRow): wire.MoveAnswer => ({
+const moveResponse = (message: string, move: MoveRow): wire.MoveResponse => ({
   success: true,
   message,
   move: shownMove(move),

@@ -29,7 +29,7 @@ export const RUN_QUERIES: Operation = {
   example: { query: 'SELECT email FROM customers WHERE age > $1', params: [30] },
   success: {
     status: 200,
-    answer: wire.NeonAnswer,
+    response: wire.NeonResponse,
     example: {
       command: 'SELECT',
       rowCount: 1,

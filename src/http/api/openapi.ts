@@ -13,7 +13,7 @@ import { Finding } from '../../contract/wire/operator.js';
 import * as projects from '../../contract/wire/projects.js';
 import * as quarantine from '../../contract/wire/quarantine.js';
 import * as receipts from '../../contract/wire/receipts.js';
-import * as rehearsal from '../../contract/wire/rehearsal.js';
+import * as dryRun from '../../contract/wire/dry-run.js';
 import * as requests from '../../contract/wire/requests.js';
 import * as moves from '../../contract/wire/moves.js';
 import * as servers from '../../contract/wire/servers.js';
@@ -82,7 +82,7 @@ export function openApiDocument(routes: readonly Route[]): Json {
 }
 
 /**
- * The contract's schemas that are named in the document. Answers are called results, since generators use "response".
+ * The contract's schemas that are named in the document. Responses are called results, since generators use "response".
  */
 const NAMES: ReadonlyMap<unknown, string> = new Map(
   [
@@ -92,7 +92,7 @@ const NAMES: ReadonlyMap<unknown, string> = new Map(
     batch,
     quarantine,
     receipts,
-    rehearsal,
+    dryRun,
     sql,
     neon,
     projects,
@@ -105,7 +105,7 @@ const NAMES: ReadonlyMap<unknown, string> = new Map(
     failure,
   ]
     .flatMap((words) => Object.entries<unknown>(words))
-    .map(([name, schema]) => [schema, name.replace(/Answer$/, 'Result')]),
+    .map(([name, schema]) => [schema, name.replace(/Response$/, 'Result')]),
 );
 
 /** Replaces the named schemas of a document by references, and collects them. */
@@ -159,7 +159,7 @@ function operation(route: Route): Json {
         description: 'Success',
         headers: { 'X-Request-Id': { schema: { type: 'string' } }, 'Server-Timing': { schema: { type: 'string' } } },
         content: {
-          'application/json': { schema: success.answer, example: success.example },
+          'application/json': { schema: success.response, example: success.example },
         },
       },
       ...errorResponses(route),

@@ -24,7 +24,7 @@ export const LIST_PROJECTS: Operation = {
   operationId: 'listProjects',
   summary: 'List all projects',
   audit: 'project.list',
-  success: succeeds(200, wire.ProjectsAnswer, '1 project', {
+  success: succeeds(200, wire.ProjectsResponse, '1 project', {
     projects: [{ ...PROJECT_EXAMPLE, size_bytes: 8_388_608 }],
   }),
   errors: [],
@@ -45,7 +45,7 @@ export const CREATE_PROJECT: Operation = {
   writesEntry: true,
   body: wire.CreateProjectBody,
   example: { name: 'shop' },
-  success: succeeds(201, wire.ProjectAnswer, 'project created', { project: PROJECT_EXAMPLE }),
+  success: succeeds(201, wire.ProjectResponse, 'project created', { project: PROJECT_EXAMPLE }),
   errors: ['invalid_name', 'unique_violation', 'not_found', 'outcome_unknown'],
   async handle(call) {
     const { name, server, labels } = call.request.body as wire.CreateProjectBody;
@@ -53,7 +53,7 @@ export const CREATE_PROJECT: Operation = {
       throw new EngineError('invalid_request', 'Give either "server" or "labels": a server by name needs no labels');
     }
     const project = await call.engine.projects.create(name, originOf(call.request), { server, labels });
-    return { body: projectAnswer('project created', project) };
+    return { body: projectResponse('project created', project) };
   },
 };
 
@@ -68,12 +68,12 @@ export const RENAME_PROJECT: Operation = {
   params: ProjectInPath,
   body: wire.RenameProjectBody,
   example: { name: 'store' },
-  success: succeeds(200, wire.ProjectAnswer, 'project renamed', { project: { ...PROJECT_EXAMPLE, name: 'store' } }),
+  success: succeeds(200, wire.ProjectResponse, 'project renamed', { project: { ...PROJECT_EXAMPLE, name: 'store' } }),
   errors: ['invalid_name', 'unique_violation', 'not_found', 'outcome_unknown'],
   async handle(call) {
     const { name } = call.request.body as wire.RenameProjectBody;
     const project = await call.engine.projects.rename(projectInPath(call), name, originOf(call.request));
-    return { body: projectAnswer('project renamed', project) };
+    return { body: projectResponse('project renamed', project) };
   },
 };
 
@@ -84,11 +84,11 @@ export const ACTIVATE_PROJECT: Operation = {
   audit: 'project.activate',
   writesEntry: true,
   params: ProjectInPath,
-  success: succeeds(200, wire.ProjectAnswer, 'project active', { project: PROJECT_EXAMPLE }),
+  success: succeeds(200, wire.ProjectResponse, 'project active', { project: PROJECT_EXAMPLE }),
   errors: ['not_found', 'outcome_unknown'],
   async handle(call) {
     const project = await call.engine.projects.setActive(projectInPath(call), true, originOf(call.request));
-    return { body: projectAnswer('project active', project) };
+    return { body: projectResponse('project active', project) };
   },
 };
 
@@ -101,7 +101,7 @@ export const DEACTIVATE_PROJECT: Operation = {
   writesEntry: true,
   params: ProjectInPath,
   query: wire.NowQuery,
-  success: succeeds(200, wire.ProjectAnswer, 'project inactive', {
+  success: succeeds(200, wire.ProjectResponse, 'project inactive', {
     project: { ...PROJECT_EXAMPLE, status: 'inactive' },
   }),
   errors: ['not_found', 'outcome_unknown'],
@@ -109,7 +109,7 @@ export const DEACTIVATE_PROJECT: Operation = {
     const { request } = call;
     const now = endsNow(request);
     const project = await call.engine.projects.setActive(projectInPath(call), false, originOf(request), now);
-    return { body: projectAnswer('project inactive', project) };
+    return { body: projectResponse('project inactive', project) };
   },
 };
 
@@ -121,14 +121,14 @@ export const REPAIR_PROJECT: Operation = {
   audit: 'project.repair',
   writesEntry: true,
   params: ProjectInPath,
-  success: succeeds(200, wire.RepairAnswer, 'project repaired', {
+  success: succeeds(200, wire.RepairResponse, 'project repaired', {
     project: PROJECT_EXAMPLE,
     repaired: ['its roles have their own settings'],
   }),
   errors: ['not_found', 'request_in_flight'],
   async handle(call) {
     const { project, repaired } = await call.engine.projects.repair(projectInPath(call), originOf(call.request));
-    return { body: { ...projectAnswer('project repaired', project), repaired } };
+    return { body: { ...projectResponse('project repaired', project), repaired } };
   },
 };
 
@@ -142,12 +142,12 @@ export const SET_QUOTA: Operation = {
   params: ProjectInPath,
   body: wire.ProjectQuotaBody,
   example: { quota: '10GB' },
-  success: succeeds(200, wire.ProjectAnswer, 'quota set', { project: { ...PROJECT_EXAMPLE, quota: '10GB' } }),
+  success: succeeds(200, wire.ProjectResponse, 'quota set', { project: { ...PROJECT_EXAMPLE, quota: '10GB' } }),
   errors: ['not_found', 'outcome_unknown'],
   async handle(call) {
     const { quota } = call.request.body as wire.ProjectQuotaBody;
     const project = await call.engine.projects.setQuota(projectInPath(call), quotaBytes(quota), originOf(call.request));
-    return { body: projectAnswer('quota set', project) };
+    return { body: projectResponse('quota set', project) };
   },
 };
 
@@ -161,14 +161,14 @@ export const SET_OWN_SCHEMAS: Operation = {
   params: ProjectInPath,
   body: wire.ProjectSchemasBody,
   example: { own_schemas: false },
-  success: succeeds(200, wire.ProjectAnswer, 'own schemas set', {
+  success: succeeds(200, wire.ProjectResponse, 'own schemas set', {
     project: { ...PROJECT_EXAMPLE, own_schemas: false },
   }),
   errors: ['not_found', 'outcome_unknown'],
   async handle(call) {
     const { own_schemas: allowed } = call.request.body as wire.ProjectSchemasBody;
     const project = await call.engine.projects.setOwnSchemas(projectInPath(call), allowed, originOf(call.request));
-    return { body: projectAnswer('own schemas set', project) };
+    return { body: projectResponse('own schemas set', project) };
   },
 };
 
@@ -181,7 +181,7 @@ export const DELETE_PROJECT: Operation = {
   writesEntry: true,
   params: ProjectInPath,
   query: wire.DeleteProjectQuery,
-  success: succeeds(200, wire.ProjectAnswer, 'project deleted', {
+  success: succeeds(200, wire.ProjectResponse, 'project deleted', {
     project: { ...PROJECT_EXAMPLE, status: 'deleting' },
   }),
   errors: ['not_found', 'request_in_flight', 'outcome_unknown'],
@@ -191,11 +191,11 @@ export const DELETE_PROJECT: Operation = {
       throw new EngineError('invalid_request', '"confirm" must be the name of the project');
     }
     const project = await call.engine.deleteProject(name, originOf(call.request));
-    return { body: projectAnswer('project deleted', { ...project, status: 'deleting' }) };
+    return { body: projectResponse('project deleted', { ...project, status: 'deleting' }) };
   },
 };
 
-const projectAnswer = (message: string, project: ProjectRow): wire.ProjectAnswer => ({
+const projectResponse = (message: string, project: ProjectRow): wire.ProjectResponse => ({
   success: true,
   message,
   project: shownProject(project),

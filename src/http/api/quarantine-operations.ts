@@ -39,7 +39,7 @@ export const READ_QUARANTINE: Operation = {
   work: 'typed',
   command: 'SELECT',
   query: wire.QuarantineQuery,
-  success: succeeds(200, wire.QuarantineAnswer, '1 record', { records: [RECORD], next: null }),
+  success: succeeds(200, wire.QuarantineResponse, '1 record', { records: [RECORD], next: null }),
   errors: [],
   async handle(call) {
     const { limit = '100', ...filter } = call.request.query as wire.QuarantineQuery;
@@ -52,7 +52,7 @@ export const READ_QUARANTINE: Operation = {
 
 export const REPLAY_QUARANTINE: Operation = {
   operationId: 'replayQuarantine',
-  rehearses: true,
+  hasDryRun: true,
   summary: 'Retry quarantined records',
   description:
     'Retries up to 250 records of one table, oldest first, in one transaction; `next` continues. Stored records leave the ' +
@@ -63,7 +63,7 @@ export const REPLAY_QUARANTINE: Operation = {
   command: 'INSERT',
   body: wire.ReplayBody,
   example: { table: 'customers', column: 'age', set: { age: null } },
-  success: succeeds(200, wire.ReplayAnswer, '1 record left the quarantine, 0 refused again', {
+  success: succeeds(200, wire.ReplayResponse, '1 record left the quarantine, 0 refused again', {
     inserted_rows: 1,
     updated_rows: 0,
     ignored_rows: 0,
@@ -80,24 +80,24 @@ export const REPLAY_QUARANTINE: Operation = {
     // As JSON text, which keeps all digits of numbers.
     const values = set?.kind === 'object' ? set.members.map(([key, value]) => [key, jsonText(value)] as const) : [];
     const options = { set: new Map(values), upsert: upsertRule(body), signal: call.signal };
-    const answer = await replay(projectOf(call), checked(order), options);
-    context.rows = answer.inserted_rows + answer.updated_rows;
+    const response = await replay(projectOf(call), checked(order), options);
+    context.rows = response.inserted_rows + response.updated_rows;
     // After renaming, an error could quote any value of the record.
     const mayRead = call.caller.scopes.has('sql:read');
-    return { body: mayRead ? answer : { ...answer, errors: [] } };
+    return { body: mayRead ? response : { ...response, errors: [] } };
   },
 };
 
 export const DROP_QUARANTINE: Operation = {
   operationId: 'dropQuarantine',
-  rehearses: true,
+  hasDryRun: true,
   summary: 'Delete records from the quarantine',
   tag: 'data',
   audit: 'drop_quarantine',
   work: 'typed',
   command: 'DELETE',
   query: wire.DropQuarantineQuery,
-  success: succeeds(200, wire.DropQuarantineAnswer, '1 record deleted', { deleted_rows: 1 }),
+  success: succeeds(200, wire.DropQuarantineResponse, '1 record deleted', { deleted_rows: 1 }),
   errors: ['table_busy', 'outcome_unknown'],
   async handle(call) {
     const { all, dry_run: _, ...filter } = call.request.query as wire.DropQuarantineQuery & { dry_run?: 'true' };

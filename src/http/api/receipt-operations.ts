@@ -36,7 +36,7 @@ export const READ_RECEIPT: Operation = {
     'the key is refused with `key_settled`.',
   params: Type.Object({ key: Type.String() }),
   query: wire.ReceiptQuery,
-  success: { status: 200, answer: wire.ReceiptAnswer, example: { success: true, ...EXAMPLE } },
+  success: { status: 200, response: wire.ReceiptResponse, example: { success: true, ...EXAMPLE } },
   async handle(call) {
     const { key } = call.request.params as { key: string };
     checkKey(key);
@@ -53,7 +53,7 @@ export const READ_RECEIPTS: Operation = {
   summary: `Outcomes of up to ${LIMITS.keysPerQuery.toLocaleString('en')} batches with Idempotency-Keys`,
   body: wire.ReceiptsBody,
   example: { keys: [EXAMPLE.key], table: 'customers' },
-  success: { status: 200, answer: wire.ReceiptsAnswer, example: { success: true, receipts: [EXAMPLE] } },
+  success: { status: 200, response: wire.ReceiptsResponse, example: { success: true, receipts: [EXAMPLE] } },
   async handle(call) {
     const { keys, table, settle = false } = call.request.body as wire.ReceiptsBody;
     const receipts = await read(call, keys, table, settle);

@@ -21,7 +21,7 @@ export const LIST_REQUESTS: Operation = {
   summary: 'List the requests that use a database now, oldest first',
   description: 'Lists requests of all projects on the instance that answers, both running and waiting for a slot.',
   audit: 'request.list',
-  success: succeeds(200, wire.RunningRequestsAnswer, '1 request', {
+  success: succeeds(200, wire.RunningRequestsResponse, '1 request', {
     requests: [
       {
         request_id: ID,
@@ -60,7 +60,7 @@ export const CANCEL_REQUEST: Operation = {
     'committing. The request must run on the instance that answers.',
   audit: 'request.cancel',
   params: RequestInPath,
-  success: succeeds(200, wire.CancelAnswer, 'request canceled', { canceled: 1 }),
+  success: succeeds(200, wire.CancelResponse, 'request canceled', { canceled: 1 }),
   errors: ['not_found'],
   handle(call) {
     const { request_id: id } = call.request.params as { request_id: string };

@@ -33,11 +33,11 @@ export interface RouteSettings {
   corsOrigins: readonly string[] | null;
 }
 
-/** A successful answer. */
-export interface Answer {
+/** A successful response. */
+export interface RouteResponse {
   /** Default: the status of the route. */
   status?: number;
-  /** An object, JSON as text or as a list of buffers, or null if the handler has sent the answer itself. */
+  /** An object, JSON as text or as a list of buffers, or null if the handler has sent the response itself. */
   body: object | string | readonly Buffer[] | null;
   headers?: Record<string, string>;
 }
@@ -62,7 +62,7 @@ export interface Operation {
   readonly params?: Schema;
   readonly query?: Schema;
   /** It accepts `dry_run`. */
-  readonly rehearses?: true;
+  readonly hasDryRun?: true;
   /** Only for the OpenAPI document. */
   readonly headers?: Schema;
   /** Finds the token, if it may be outside the Authorization header. @throws EngineError unauthorized */
@@ -76,13 +76,13 @@ export interface Operation {
   readonly dataField?: string;
   readonly success: {
     readonly status: number;
-    readonly answer: Schema;
+    readonly response: Schema;
     readonly example: unknown;
   };
   readonly example?: unknown;
   /** Codes in addition to those that every route can return. */
   readonly errors: readonly ErrorCode[];
-  handle(call: Call): Promise<Answer>;
+  handle(call: Call): Promise<RouteResponse>;
   /** Adapts the body of an error to what the clients of this route expect. */
   failure?(error: EngineError, body: ErrorBody): ErrorBody;
 }
@@ -97,7 +97,7 @@ export interface Route extends Operation {
 export interface UndocumentedRoute
   extends
     Pick<Route, 'method' | 'url' | 'access' | 'audit' | 'work' | 'body' | 'handle'>,
-    Partial<Pick<Route, 'query' | 'rehearses' | 'headers' | 'rawBody' | 'token'>> {
+    Partial<Pick<Route, 'query' | 'hasDryRun' | 'headers' | 'rawBody' | 'token'>> {
   /** It ignores the header Idempotency-Key. */
   readonly ignoresKey?: true;
   readonly success: Pick<Route['success'], 'status'>;
@@ -108,8 +108,8 @@ const DryRun = Type.Literal('true', {
 });
 
 /** The schema of a route's query. */
-export function queryOf({ query, rehearses }: Pick<Operation, 'query' | 'rehearses'>): Schema | undefined {
-  if (!rehearses) return query;
+export function queryOf({ query, hasDryRun }: Pick<Operation, 'query' | 'hasDryRun'>): Schema | undefined {
+  if (!hasDryRun) return query;
   const { properties = {}, ...others } = (query ?? Type.Object({})) as Schema & { properties?: object };
   return { ...others, properties: { ...properties, dry_run: DryRun } };
 }
@@ -118,10 +118,10 @@ export function queryOf({ query, rehearses }: Pick<Operation, 'query' | 'rehears
 export const takesKey = ({ headers }: Pick<UndocumentedRoute, 'headers'>): boolean =>
   headers === IdempotencyHeaders || headers === SqlHeaders;
 
-/** The success of an operation. @param example the fields of its answer besides `success` and `message` */
-export const succeeds = (status: number, answer: Schema, message: string, example: object): Operation['success'] => ({
+/** The success of an operation. @param example the fields of its response besides `success` and `message` */
+export const succeeds = (status: number, response: Schema, message: string, example: object): Operation['success'] => ({
   status,
-  answer,
+  response,
   example: { success: true, message, ...example },
 });
 

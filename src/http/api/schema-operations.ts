@@ -12,7 +12,7 @@ import type { ColumnDefinition } from '../../engine/schema/definition.js';
 import { alterTable, createTable, dropTable, readSchema, readTable } from '../../engine/schema/tables.js';
 import type { Table } from '../../engine/catalog/catalog.js';
 import { memberOf } from '../body.js';
-import { answered } from '../response/answer.js';
+import { answered } from '../response/route-response.js';
 import { ColumnInPath, columnInPath, keyInHeader, projectOf, TableInPath, tableInPath } from './call.js';
 import { type Call, type Operation, succeeds } from './route.js';
 
@@ -43,7 +43,7 @@ export const GROWING_ERRORS = ['quota_exceeded', ...SCHEMA_ERRORS] as const;
 
 export const CREATE_TABLE: Operation = {
   operationId: 'createTable',
-  rehearses: true,
+  hasDryRun: true,
   summary: 'Create a table',
   description: 'Adds an `id` column (UUID v7) as primary key. One transaction creates table, columns and comments.',
   headers: IdempotencyHeaders,
@@ -61,7 +61,7 @@ export const CREATE_TABLE: Operation = {
       { name: 'signed_up', type: 'TIMESTAMP' },
     ],
   },
-  success: succeeds(201, wire.CreateTableAnswer, 'table created', {
+  success: succeeds(201, wire.CreateTableResponse, 'table created', {
     table: 'customers',
     columns: ['id', 'email', 'age', 'signed_up'],
   }),
@@ -70,14 +70,14 @@ export const CREATE_TABLE: Operation = {
     const { context } = call.request;
     const body = call.request.body as wire.CreateTableBody;
     const definition = { ...body, columns: withDefaults(body.columns, context.body) };
-    const { answer: columns, replayed } = await createTable(projectOf(call), definition, changeOptions(call));
+    const { response: columns, replayed } = await createTable(projectOf(call), definition, changeOptions(call));
     return answered({ success: true, message: 'table created', table: body.table_name, columns }, replayed);
   },
 };
 
 export const ALTER_TABLE: Operation = {
   operationId: 'alterTable',
-  rehearses: true,
+  hasDryRun: true,
   summary: 'Rename or comment a table',
   description: 'Give at least one of the two; both are changed in one transaction. Indexes keep their names.',
   headers: IdempotencyHeaders,
@@ -88,18 +88,18 @@ export const ALTER_TABLE: Operation = {
   params: TableInPath,
   body: wire.AlterTableBody,
   example: { new_name: 'buyers', comment: '' },
-  success: succeeds(200, wire.AlterTableAnswer, 'table altered', { table: 'buyers', comment: null }),
+  success: succeeds(200, wire.AlterTableResponse, 'table altered', { table: 'buyers', comment: null }),
   errors: ['invalid_name', 'reserved_name', 'table_not_found', 'table_exists', ...SCHEMA_ERRORS],
   async handle(call) {
     const body = call.request.body as wire.AlterTableBody;
-    const { answer, replayed } = await alterTable(projectOf(call), tableInPath(call), body, changeOptions(call));
-    return answered({ success: true, message: 'table altered', ...answer }, replayed);
+    const { response, replayed } = await alterTable(projectOf(call), tableInPath(call), body, changeOptions(call));
+    return answered({ success: true, message: 'table altered', ...response }, replayed);
   },
 };
 
 export const ADD_COLUMN: Operation = {
   operationId: 'addColumn',
-  rehearses: true,
+  hasDryRun: true,
   summary: 'Add a column',
   headers: IdempotencyHeaders,
   tag: 'schema',
@@ -109,7 +109,7 @@ export const ADD_COLUMN: Operation = {
   params: TableInPath,
   body: wire.AddColumnBody,
   example: { name: 'country', type: 'TEXT', comment: 'ISO 3166-1 alpha-2' },
-  success: succeeds(201, wire.ColumnAnswer, 'column added', {
+  success: succeeds(201, wire.ColumnResponse, 'column added', {
     table: 'customers',
     column: { name: 'country', type: 'TEXT', comment: 'ISO 3166-1 alpha-2' },
   }),
@@ -128,14 +128,14 @@ export const ADD_COLUMN: Operation = {
     const { context, body } = call.request;
     const table = tableInPath(call);
     const definition = withDefault(body as wire.AddColumnBody, context.body);
-    const { answer: column, replayed } = await addColumn(projectOf(call), table, definition, changeOptions(call));
+    const { response: column, replayed } = await addColumn(projectOf(call), table, definition, changeOptions(call));
     return answered({ success: true, message: 'column added', table, column }, replayed);
   },
 };
 
 export const ALTER_COLUMN: Operation = {
   operationId: 'alterColumn',
-  rehearses: true,
+  hasDryRun: true,
   summary: 'Change a column: name, type, comment, default, NOT NULL, unique',
   description:
     'Give at least one; all are changed in one transaction. A type change keeps every value or changes nothing.',
@@ -148,7 +148,7 @@ export const ALTER_COLUMN: Operation = {
   query: wire.AlterColumnQuery,
   body: wire.AlterColumnBody,
   example: { new_name: 'country_code', comment: '' },
-  success: succeeds(200, wire.ColumnAnswer, 'column altered', {
+  success: succeeds(200, wire.ColumnResponse, 'column altered', {
     table: 'customers',
     column: { name: 'country_code', type: 'TEXT', comment: null },
   }),
@@ -172,7 +172,7 @@ export const ALTER_COLUMN: Operation = {
   async handle(call) {
     const { context, body, query } = call.request;
     const table = tableInPath(call);
-    const { answer: column, replayed } = await alterColumn(
+    const { response: column, replayed } = await alterColumn(
       projectOf(call),
       table,
       columnInPath(call),
@@ -189,7 +189,7 @@ export const READ_SCHEMA: Operation = {
   tag: 'schema',
   audit: 'read_schema',
   work: 'typed',
-  success: succeeds(200, wire.SchemaAnswer, '1 table', { tables: [TABLE_EXAMPLE] }),
+  success: succeeds(200, wire.SchemaResponse, '1 table', { tables: [TABLE_EXAMPLE] }),
   errors: ['result_too_large'],
   async handle(call) {
     const tables = await readSchema(projectOf(call), schemaLimits(call));
@@ -205,7 +205,7 @@ export const READ_TABLE: Operation = {
   audit: 'read_table',
   work: 'typed',
   params: TableInPath,
-  success: succeeds(200, wire.TableAnswer, 'table found', {
+  success: succeeds(200, wire.TableResponse, 'table found', {
     table: { ...TABLE_EXAMPLE, indexes: [PRIMARY_KEY] },
   }),
   errors: ['table_not_found'],
@@ -217,7 +217,7 @@ export const READ_TABLE: Operation = {
 
 export const DROP_TABLE: Operation = {
   operationId: 'dropTable',
-  rehearses: true,
+  hasDryRun: true,
   summary: 'Drop a table with its records',
   headers: IdempotencyHeaders,
   tag: 'schema',
@@ -225,7 +225,7 @@ export const DROP_TABLE: Operation = {
   work: 'typed',
   command: 'DROP TABLE',
   params: TableInPath,
-  success: succeeds(200, wire.DropTableAnswer, 'table dropped', { table: 'customers' }),
+  success: succeeds(200, wire.DropTableResponse, 'table dropped', { table: 'customers' }),
   errors: ['table_not_found', 'dependent_objects', ...SCHEMA_ERRORS],
   async handle(call) {
     const table = tableInPath(call);
@@ -236,7 +236,7 @@ export const DROP_TABLE: Operation = {
 
 export const DROP_COLUMN: Operation = {
   operationId: 'dropColumn',
-  rehearses: true,
+  hasDryRun: true,
   summary: 'Drop a column with its values',
   headers: IdempotencyHeaders,
   tag: 'schema',
@@ -244,7 +244,7 @@ export const DROP_COLUMN: Operation = {
   work: 'typed',
   command: 'ALTER TABLE',
   params: ColumnInPath,
-  success: succeeds(200, wire.DropColumnAnswer, 'column dropped', { table: 'customers', column: 'country' }),
+  success: succeeds(200, wire.DropColumnResponse, 'column dropped', { table: 'customers', column: 'country' }),
   errors: ['reserved_name', 'table_not_found', 'column_not_found', 'dependent_objects', ...SCHEMA_ERRORS],
   async handle(call) {
     const table = tableInPath(call);

@@ -57,7 +57,7 @@ export const LIST_SERVERS: Operation = {
   operationId: 'listServers',
   summary: 'List the Postgres servers that projects live on',
   audit: 'server.list',
-  success: succeeds(200, wire.ServersAnswer, '1 server', { servers: [EXAMPLE] }),
+  success: succeeds(200, wire.ServersResponse, '1 server', { servers: [EXAMPLE] }),
   errors: [],
   async handle({ engine }) {
     const servers = await engine.serverRows.list();
@@ -75,7 +75,7 @@ export const ADD_SERVER: Operation = {
   writesEntry: true,
   body: wire.AddServerBody,
   example: { name: 'eu-1', url_reference: 'env:EU_1_URL', labels: { region: 'eu' }, max_projects: 200 },
-  success: succeeds(201, wire.CheckedServerAnswer, 'server added', { server: EXAMPLE, findings: [FINDING_EXAMPLE] }),
+  success: succeeds(201, wire.CheckedServerResponse, 'server added', { server: EXAMPLE, findings: [FINDING_EXAMPLE] }),
   errors: ['invalid_name', 'unique_violation', 'outcome_unknown'],
   async handle(call) {
     const body = call.request.body as wire.AddServerBody;
@@ -98,7 +98,7 @@ export const ADD_SERVER: Operation = {
       ...changeOf(body),
     };
     const { addServer } = await changes();
-    return { body: checkedAnswer('server added', await addServer(call.engine, wanted, originOf(call.request))) };
+    return { body: checkedResponse('server added', await addServer(call.engine, wanted, originOf(call.request))) };
   },
 };
 
@@ -108,10 +108,10 @@ export const READ_SERVER: Operation = {
   summary: 'Show one Postgres server',
   audit: 'server.read',
   params: ServerInPath,
-  success: succeeds(200, wire.ServerAnswer, 'server', { server: EXAMPLE }),
+  success: succeeds(200, wire.ServerResponse, 'server', { server: EXAMPLE }),
   errors: ['not_found'],
   async handle(call) {
-    return { body: serverAnswer('server', await serverNamed(call.engine.serverRows, serverInPath(call))) };
+    return { body: serverResponse('server', await serverNamed(call.engine.serverRows, serverInPath(call))) };
   },
 };
 
@@ -122,11 +122,14 @@ export const CHECK_SERVER: Operation = {
   description: '`findings` lists problems, including an unreachable server. `facts` is updated with what was measured.',
   audit: 'server.check',
   params: ServerInPath,
-  success: succeeds(200, wire.CheckedServerAnswer, 'server checked', { server: EXAMPLE, findings: [FINDING_EXAMPLE] }),
+  success: succeeds(200, wire.CheckedServerResponse, 'server checked', {
+    server: EXAMPLE,
+    findings: [FINDING_EXAMPLE],
+  }),
   errors: ['not_found'],
   async handle(call) {
     const { checkAgain } = await changes();
-    return { body: checkedAnswer('server checked', await checkAgain(call.engine, serverInPath(call))) };
+    return { body: checkedResponse('server checked', await checkAgain(call.engine, serverInPath(call))) };
   },
 };
 
@@ -138,7 +141,7 @@ export const CLEAR_SERVER: Operation = {
     'Databases and roles that this installation has made there and that belong to no project or move, and slots and publications of moves that have ended. A database that somebody uses is kept.',
   audit: 'server.clear',
   params: ServerInPath,
-  success: succeeds(200, wire.ClearedServerAnswer, 'server cleared', {
+  success: succeeds(200, wire.ClearedServerResponse, 'server cleared', {
     server: EXAMPLE,
     removed: ['database d_0123456789abcdef0123', 'role w_0123456789abcdef0123'],
     kept: [],
@@ -147,7 +150,7 @@ export const CLEAR_SERVER: Operation = {
   async handle(call) {
     const { clearLeftBehind } = await import('../../engine/servers/left-behind.js');
     const { server, removed, kept } = await clearLeftBehind(call.engine, serverInPath(call));
-    return { body: { ...serverAnswer('server cleared', server), removed: [...removed], kept: [...kept] } };
+    return { body: { ...serverResponse('server cleared', server), removed: [...removed], kept: [...kept] } };
   },
 };
 
@@ -162,7 +165,7 @@ export const SET_SERVER: Operation = {
   params: ServerInPath,
   body: wire.ChangeServerBody,
   example: { status: 'draining' },
-  success: succeeds(200, wire.ServerAnswer, 'server set', { server: { ...EXAMPLE, status: 'draining' } }),
+  success: succeeds(200, wire.ServerResponse, 'server set', { server: { ...EXAMPLE, status: 'draining' } }),
   errors: ['not_found', 'outcome_unknown'],
   async handle(call) {
     const body = call.request.body as wire.ChangeServerBody;
@@ -174,7 +177,7 @@ export const SET_SERVER: Operation = {
     };
     const { setServer } = await changes();
     const server = await setServer(call.engine, serverInPath(call), change, originOf(call.request));
-    return { body: serverAnswer('server set', server) };
+    return { body: serverResponse('server set', server) };
   },
 };
 
@@ -187,7 +190,7 @@ export const REMOVE_SERVER: Operation = {
   writesEntry: true,
   params: ServerInPath,
   query: wire.RemoveServerQuery,
-  success: succeeds(200, wire.RemovedServerAnswer, 'server removed', { server: EXAMPLE, deleted_projects: [] }),
+  success: succeeds(200, wire.RemovedServerResponse, 'server removed', { server: EXAMPLE, deleted_projects: [] }),
   errors: ['not_found', 'dependent_objects', 'request_in_flight', 'outcome_unknown'],
   async handle(call) {
     const [name, by] = [serverInPath(call), originOf(call.request)];
@@ -199,7 +202,7 @@ export const REMOVE_SERVER: Operation = {
       lost === undefined
         ? { server: await (await changes()).removeServer(call.engine, name, by), deleted: [] }
         : await (await import('../../engine/servers/remove-lost.js')).removeLostServer(call.engine, name, by);
-    return { body: { ...serverAnswer('server removed', server), deleted_projects: deleted } };
+    return { body: { ...serverResponse('server removed', server), deleted_projects: deleted } };
   },
 };
 
@@ -211,14 +214,14 @@ function changeOf(body: Omit<wire.ChangeServerBody, 'status' | 'url_reference'>)
   return Object.fromEntries(named.filter(([, value]) => value !== undefined));
 }
 
-const serverAnswer = (message: string, server: ServerRow): wire.ServerAnswer => ({
+const serverResponse = (message: string, server: ServerRow): wire.ServerResponse => ({
   success: true,
   message,
   server: shownServer(server),
 });
 
-const checkedAnswer = (message: string, { server, findings }: CheckedServer): wire.CheckedServerAnswer => ({
-  ...serverAnswer(message, server),
+const checkedResponse = (message: string, { server, findings }: CheckedServer): wire.CheckedServerResponse => ({
+  ...serverResponse(message, server),
   findings: [...findings],
 });
 

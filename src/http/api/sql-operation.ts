@@ -8,7 +8,7 @@ import { boundedRead, type ServedBy } from '../../engine/sql/bounded-read.js';
 import { collectSql } from '../../engine/sql/collect-sql.js';
 import type { CollectRequest } from '../../engine/sql/sql-result.js';
 import { requireScope, runsAsReader } from '../admission.js';
-import { answered } from '../response/answer.js';
+import { answered } from '../response/route-response.js';
 import { keyInHeader, projectOf } from './call.js';
 import { RECORD_ERRORS } from './data-operations.js';
 import type { Call, Operation } from './route.js';
@@ -27,14 +27,14 @@ export const SQL_ERRORS = [
 
 export const RUN_SQL: Operation = {
   operationId: 'runSql',
-  rehearses: true,
+  hasDryRun: true,
   summary: 'Run SQL',
   description:
     'One request is one transaction. With `read_only`, or with a token that has only sql:read, it runs as the ' +
     'reader in a READ ONLY transaction. `Accept: application/x-ndjson` streams the rows without a cap, one per ' +
     'line, then `{"done":true,"row_count":N}`; `Accept: text/csv` streams CSV. ' +
     'With the header `Idempotency-Key` a retry of a request that writes does nothing and returns the first response, ' +
-    `without its rows if they are larger than ${LIMITS.idempotencyAnswerBytes / 1024} KiB.`,
+    `without its rows if they are larger than ${LIMITS.idempotencyResponseBytes / 1024} KiB.`,
   tag: 'sql',
   audit: 'sql',
   work: 'sql',
@@ -44,7 +44,7 @@ export const RUN_SQL: Operation = {
   example: { sql: 'SELECT email FROM customers WHERE age > $1', params: [30] },
   success: {
     status: 200,
-    answer: wire.SqlAnswer,
+    response: wire.SqlResponse,
     example: {
       success: true,
       type: 'SELECT',
@@ -75,7 +75,7 @@ export const RUN_SQL: Operation = {
         { hint: 'Send it without an Idempotency-Key.' },
       );
     }
-    if (call.request.context.project?.rehearsal && (format !== null || sqlRequest.readOnly)) {
+    if (call.request.context.project?.dryRun && (format !== null || sqlRequest.readOnly)) {
       throw new EngineError('invalid_request', '`dry_run` is for free SQL that writes and whose response is JSON');
     }
     if (format !== null) {
@@ -85,7 +85,7 @@ export const RUN_SQL: Operation = {
       );
       return { body: null };
     }
-    const { answer: results, replayed } = await atItsPlace(call, sqlRequest.readOnly, (place) =>
+    const { response: results, replayed } = await atItsPlace(call, sqlRequest.readOnly, (place) =>
       collectSql(place, sqlRequest, key),
     );
     context.rows = replayed ? 0 : (results.at(-1)?.rowCount ?? 0);

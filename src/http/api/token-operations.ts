@@ -33,14 +33,14 @@ export const READ_TOKEN: Operation = {
   tag: 'token',
   audit: 'token.read',
   work: null,
-  success: succeeds(200, wire.OwnTokenAnswer, 'token found', {
+  success: succeeds(200, wire.OwnTokenResponse, 'token found', {
     project: { id: ID, name: 'shop' },
     token: { id: ID, name: 'importer', admin: false, scopes: ['schema:read', 'data:write'], expires_at: null },
   }),
   errors: [],
   handle(call) {
     const { id, name, scopes, project, expiresAt } = call.caller;
-    const answer: wire.OwnTokenAnswer = {
+    const response: wire.OwnTokenResponse = {
       success: true,
       message: 'token found',
       project: project === null ? null : { id: project.id, name: project.name },
@@ -52,7 +52,7 @@ export const READ_TOKEN: Operation = {
         expires_at: expiresAt?.toISOString() ?? null,
       },
     };
-    return Promise.resolve({ body: answer });
+    return Promise.resolve({ body: response });
   },
 };
 
@@ -62,7 +62,7 @@ export const LIST_TOKENS: Operation = {
   summary: 'List the tokens of a project',
   audit: 'token.list',
   params: ProjectInPath,
-  success: succeeds(200, wire.TokensAnswer, '1 token', { tokens: [TOKEN_EXAMPLE] }),
+  success: succeeds(200, wire.TokensResponse, '1 token', { tokens: [TOKEN_EXAMPLE] }),
   errors: ['not_found'],
   async handle(call) {
     const project = await call.engine.projects.get(projectInPath(call));
@@ -81,7 +81,7 @@ export const CREATE_TOKEN: Operation = {
   params: ProjectInPath,
   body: wire.CreateTokenBody,
   example: { name: 'importer', scopes: ['data:write'] },
-  success: succeeds(201, wire.CreateTokenAnswer, 'token created', {
+  success: succeeds(201, wire.CreateTokenResponse, 'token created', {
     token: `cdp_${'0'.repeat(49)}`,
     details: TOKEN_EXAMPLE,
   }),
@@ -107,7 +107,7 @@ export const REVOKE_TOKEN: Operation = {
   writesEntry: true,
   params: TokenInPath,
   query: NowQuery,
-  success: succeeds(200, wire.TokenAnswer, 'token revoked', { details: TOKEN_EXAMPLE }),
+  success: succeeds(200, wire.TokenResponse, 'token revoked', { details: TOKEN_EXAMPLE }),
   errors: ['not_found', 'outcome_unknown'],
   async handle(call) {
     const project = await call.engine.projects.get(projectInPath(call));

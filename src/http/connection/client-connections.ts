@@ -1,5 +1,5 @@
 /**
- * Client connections: tracks requests without an answer, refuses bytes that are not a request, and closes the
+ * Client connections: tracks requests without a response, refuses bytes that are not a request, and closes the
  * connections when the service stops.
  */
 import type { Server, ServerResponse } from 'node:http';
@@ -47,7 +47,7 @@ export class ClientConnections {
     });
   }
 
-  /** @param onOver called once when the answer has been sent or the connection has closed */
+  /** @param onOver called once when the response has been sent or the connection has closed */
   begin(response: ServerResponse, onOver: () => void): void {
     const { req } = response;
     const connection = this.of(req.socket);
@@ -57,7 +57,7 @@ export class ClientConnections {
     const over = () => {
       if (!connection.unanswered.delete(response)) return;
       if (connection.latest === response && req.complete) connection.latest = null;
-      // An answer that began before the stop has promised to keep the connection open.
+      // A response that began before the stop has promised to keep the connection open.
       if (this.isDrained && connection.unanswered.size === 0) req.socket.destroySoon();
       onOver();
     };
@@ -67,7 +67,7 @@ export class ClientConnections {
 
   /**
    * For Node's events `clientError` and `connect`: refuses bytes that did not become a request. Earlier requests on the
-   * connection are answered first, so that the refusal is not taken for an answer to them.
+   * connection are answered first, so that the refusal is not taken for a response to them.
    */
   async refuse(error: NodeJS.ErrnoException, socket: Socket): Promise<void> {
     const connection = this.of(socket);
@@ -115,9 +115,9 @@ export class ClientConnections {
   }
 }
 
-/** Sends a last answer, and discards further input: unread data would reset the connection. */
-function endWith(socket: Socket, answer: string): void {
-  socket.end(answer);
+/** Sends a last response, and discards further input: unread data would reset the connection. */
+function endWith(socket: Socket, response: string): void {
+  socket.end(response);
   const discard = () => void socket.removeAllListeners('data').on('data', () => {});
   // If the socket is paused, wait for the event: the listeners that resume it belong to Node's parser, and go with its
   // `data` listener.

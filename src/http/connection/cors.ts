@@ -54,7 +54,7 @@ export class Cors {
     this.origins = new Set(origins);
   }
 
-  /** Adds the headers to every answer, and answers preflights before authentication. */
+  /** Adds the headers to every response, and answers preflights before authentication. */
   async register(app: FastifyInstance): Promise<void> {
     const origin = this.origins.has('*') ? '*' : [...this.origins];
     const any = { ...OPTIONS, origin };
@@ -67,7 +67,7 @@ export class Cors {
     });
   }
 
-  /** Sets the header that lets a page read an answer, for errors that precede all hooks. */
+  /** Sets the header that lets a page read a response, for errors that precede all hooks. */
   allow({ headers: { origin } }: FastifyRequest, reply: FastifyReply): void {
     if (this.origins.has('*')) void reply.header('access-control-allow-origin', '*');
     else if (origin !== undefined && this.origins.has(origin)) {

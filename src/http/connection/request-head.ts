@@ -7,7 +7,7 @@ import { HttpError } from '../response/http-error.js';
 const GIVEN_ONCE: ReadonlySet<string> = new Set(['host', 'authorization', 'content-type']);
 
 /**
- * Finds errors that Node tolerates (RFC 9112 sections 3.2 and 6.1). The answer closes the connection, since the end of
+ * Finds errors that Node tolerates (RFC 9112 sections 3.2 and 6.1). The response closes the connection, since the end of
  * such a request is uncertain.
  */
 export function errorInHead({ rawHeaders, headers, httpVersion }: IncomingMessage): EngineError | undefined {

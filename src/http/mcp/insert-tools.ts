@@ -1,14 +1,14 @@
-/** Tools that insert records, or rehearse an insert. */
+/** Tools that insert records, or do so in a dry run. */
 import { STRICT, Type } from '../../contract/schema.js';
-import { BatchAnswer, BatchBody } from '../../contract/wire/batch.js';
+import { BatchResponse, BatchBody } from '../../contract/wire/batch.js';
 import { checkTableInPath } from '../../engine/schema/definition.js';
 import { insertRecords } from '../../engine/insert/insert.js';
-import { rowsChanged } from '../../engine/insert/insert-answer.js';
+import { rowsChanged } from '../../engine/insert/insert-response.js';
 import type { JsonNode } from '../../codec/index.js';
 import { projectOf } from '../api/call.js';
 import type { Call } from '../api/route.js';
 import { ResultSchema, toolResult } from './tool-results.js';
-import { REHEARSAL, tool } from './tool.js';
+import { DRY_RUN, tool } from './tool.js';
 import { TableName } from './schema-tools.js';
 
 const input = Type.Object({ table: TableName, records: BatchBody }, STRICT);
@@ -23,11 +23,11 @@ export const INSERT = tool({
   audit: 'insert',
   annotations: { readOnlyHint: false, destructiveHint: false, idempotentHint: false },
   input,
-  output: ResultSchema(BatchAnswer),
+  output: ResultSchema(BatchResponse),
   async run(call, { table }, exact) {
-    const answer = await insert(call, table, exact('records'));
-    call.request.context.rows = rowsChanged(answer);
-    return toolResult(JSON.stringify(answer));
+    const response = await insert(call, table, exact('records'));
+    call.request.context.rows = rowsChanged(response);
+    return toolResult(JSON.stringify(response));
   },
 });
 
@@ -37,20 +37,20 @@ export const REHEARSE_INSERT = tool({
   description: `Insert ${ALL_OR_NONE} Then roll it back: returns the errors, or what would be stored. Nothing is stored.`,
   scope: 'data:write',
   audit: 'rehearsal',
-  annotations: REHEARSAL,
+  annotations: DRY_RUN,
   input,
-  output: ResultSchema(BatchAnswer),
+  output: ResultSchema(BatchResponse),
   async run(call, { table }, exact) {
-    const rehearsal = projectOf(call).rehearse();
-    const answer = await insert(call, table, exact('records'));
-    return toolResult(JSON.stringify({ ...answer, dry_run: true, impact: rehearsal.impact }));
+    const dryRun = projectOf(call).startDryRun();
+    const response = await insert(call, table, exact('records'));
+    return toolResult(JSON.stringify({ ...response, dry_run: true, impact: dryRun.impact }));
   },
 });
 
 /** @throws EngineError as `insertRecords` */
-async function insert(call: Call, table: string, records: JsonNode | undefined): Promise<BatchAnswer> {
+async function insert(call: Call, table: string, records: JsonNode | undefined): Promise<BatchResponse> {
   checkTableInPath(table);
   const body = Buffer.from(records?.kind === 'array' ? records.text : '[]');
   const options = { returnIds: false, idempotency: null, upsert: null, quarantine: false, signal: call.signal };
-  return (await insertRecords(projectOf(call), table, body, options)).answer;
+  return (await insertRecords(projectOf(call), table, body, options)).response;
 }

@@ -11,7 +11,7 @@ import {
 } from '@modelcontextprotocol/server';
 import type { ErrorCode, EngineError } from '../../contract/errors.js';
 import { VERSION } from '../../version.js';
-import type { Answer, Call } from '../api/route.js';
+import type { RouteResponse, Call } from '../api/route.js';
 import { asEngineError } from '../response/error-exit.js';
 import { DATA_NOTICE, toolError, type ToolResult } from './tool-results.js';
 import { listedTools, servedTools } from './tools.js';
@@ -36,7 +36,7 @@ const OF_HTTP: readonly ErrorCode[] = [
 ];
 
 /** @throws EngineError to be answered by the HTTP status */
-export async function serveMcp(call: Call): Promise<Answer> {
+export async function serveMcp(call: Call): Promise<RouteResponse> {
   const { request } = call;
   const { body } = request;
   const received = new Request('http://service/mcp', { method: 'POST', headers: headersOf(call) });

@@ -1,16 +1,16 @@
-/** Tools that run SQL: queries as the reader, and rehearsals as the writer. */
+/** Tools that run SQL: queries as the reader, and dry runs as the writer. */
 import { LIMITS } from '../../contract/limits.js';
 import { STRICT, Type } from '../../contract/schema.js';
-import { SqlAnswer } from '../../contract/wire/sql.js';
+import { SqlResponse } from '../../contract/wire/sql.js';
 import { collectSql } from '../../engine/sql/collect-sql.js';
 import type { SqlResult } from '../../engine/sql/sql-result.js';
 import type { JsonNode } from '../../codec/index.js';
 import { projectOf } from '../api/call.js';
-import type { Answer, Call } from '../api/route.js';
-import { rehearsedAnswer } from '../response/answer.js';
+import type { RouteResponse, Call } from '../api/route.js';
+import { dryRunResponse } from '../response/route-response.js';
 import { sqlResponse } from '../response/sql-response.js';
 import { ResultSchema, toolResult, type ToolResult } from './tool-results.js';
-import { REHEARSAL, tool } from './tool.js';
+import { DRY_RUN, tool } from './tool.js';
 
 /** The size limit of the rows of all statements: about as much as an agent can process. */
 const MAX_BYTES = 128 * 1024;
@@ -47,11 +47,11 @@ export const QUERY = tool({
   audit: 'sql_read',
   annotations: { readOnlyHint: true },
   input: input('SQL of Postgres that only reads.'),
-  output: ResultSchema(SqlAnswer),
+  output: ResultSchema(SqlResponse),
   async run(call, given, exact) {
-    const answers = await run(call, { ...given, readOnly: true }, exact('params'));
-    call.request.context.rows = answers.at(-1)?.rowCount ?? 0;
-    return shownRows(answers, textOf(sqlResponse(answers)));
+    const responses = await run(call, { ...given, readOnly: true }, exact('params'));
+    call.request.context.rows = responses.at(-1)?.rowCount ?? 0;
+    return shownRows(responses, textOf(sqlResponse(responses)));
   },
 });
 
@@ -63,13 +63,13 @@ export const REHEARSE_SQL = tool({
     'Nothing is stored. It takes the locks of the write while it runs.',
   scope: 'sql:write',
   audit: 'rehearsal',
-  annotations: REHEARSAL,
+  annotations: DRY_RUN,
   input: input('SQL of Postgres that writes.'),
-  output: ResultSchema(SqlAnswer),
+  output: ResultSchema(SqlResponse),
   async run(call, given, exact) {
-    const rehearsal = projectOf(call).rehearse();
-    const answers = await run(call, { ...given, readOnly: false }, exact('params'));
-    return shownRows(answers, textOf(rehearsedAnswer({ body: sqlResponse(answers) }, rehearsal).body));
+    const dryRun = projectOf(call).startDryRun();
+    const responses = await run(call, { ...given, readOnly: false }, exact('params'));
+    return shownRows(responses, textOf(dryRunResponse({ body: sqlResponse(responses) }, dryRun).body));
   },
 });
 
@@ -82,7 +82,7 @@ interface Given {
 
 /** @throws EngineError as `collectSql` */
 async function run(call: Call, given: Given, params: JsonNode | undefined): Promise<SqlResult[]> {
-  const { answer } = await collectSql(projectOf(call), {
+  const { response } = await collectSql(projectOf(call), {
     sql: given.sql,
     params: params?.kind === 'array' ? params.items : [],
     readOnly: given.readOnly,
@@ -92,12 +92,12 @@ async function run(call: Call, given: Given, params: JsonNode | undefined): Prom
     maxBytes: MAX_BYTES,
     signal: call.signal,
   });
-  for (const { rows } of answer) if (rows !== null) call.request.context.freeWhenSent(rows);
-  return answer;
+  for (const { rows } of response) if (rows !== null) call.request.context.freeWhenSent(rows);
+  return response;
 }
 
-function shownRows(answers: readonly SqlResult[], json: string): ToolResult {
-  const cut = answers.filter(({ truncated }) => truncated);
+function shownRows(responses: readonly SqlResult[], json: string): ToolResult {
+  const cut = responses.filter(({ truncated }) => truncated);
   const remarks = cut.map(({ rowCount }) =>
     rowCount === 0
       ? `Cut off: the first row alone is larger than ${MAX_BYTES / 1024} KiB. Select fewer columns, or left(column, 1000).`
@@ -106,6 +106,6 @@ function shownRows(answers: readonly SqlResult[], json: string): ToolResult {
   return toolResult(json, ...remarks);
 }
 
-/** The answer of free SQL is text, or pieces of it. */
-const textOf = (body: Answer['body']): string =>
+/** The response of free SQL is text, or pieces of it. */
+const textOf = (body: RouteResponse['body']): string =>
   typeof body === 'string' ? body : Buffer.concat(body as readonly Buffer[]).toString();

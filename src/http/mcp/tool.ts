@@ -33,8 +33,8 @@ interface Definition<Input extends Schema> {
   run(call: Call, given: Static<Input>, exact: Exact): Promise<ToolResult>;
 }
 
-/** Annotations of a rehearsal, which stores nothing but takes the locks of a write. */
-export const REHEARSAL = { readOnlyHint: false, destructiveHint: false, idempotentHint: true } as const;
+/** Annotations of a dry run, which stores nothing but takes the locks of a write. */
+export const DRY_RUN = { readOnlyHint: false, destructiveHint: false, idempotentHint: true } as const;
 
 type Exact = (name: string) => JsonNode | undefined;
 

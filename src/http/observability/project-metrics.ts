@@ -93,7 +93,7 @@ export class ProjectMetrics {
   }
 
   private async readNames(): Promise<void> {
-    // A project first counted after this point may be newer than the answer.
+    // A project first counted after this point may be newer than the response.
     const counted = [...this.counts.keys()];
     const projects = await this.engine.projects.list();
     this.names = new Map(projects.filter(({ status }) => status !== 'deleting').map(({ id, name }) => [id, name]));

@@ -17,6 +17,6 @@ export interface RequestSpan {
   readonly context: TraceContext;
   /** For the engine; null: the sampler has dropped the request. */
   readonly trace: RequestTrace | null;
-  /** The answer has been sent, or the connection has closed. */
+  /** The response has been sent, or the connection has closed. */
   end(request: FastifyRequest, reply: FastifyReply): void;
 }

@@ -1,5 +1,5 @@
 /**
- * Turns a failure into its answer (contract section 1). Except for the MCP SDK, nothing else sends a status of 400 or
+ * Turns a failure into its response (contract section 1). Except for the MCP SDK, nothing else sends a status of 400 or
  * more.
  */
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
@@ -114,7 +114,7 @@ export class ErrorExit {
 
 /**
  * Answers a client that wants its connection closed and may still be sending a body. Closing with unread data would
- * reset the connection and lose the answer (RFC 9112 section 9.6), so the answer ends after the body has arrived.
+ * reset the connection and lose the response (RFC 9112 section 9.6), so the response ends after the body has arrived.
  */
 function sendBeforeBody(request: FastifyRequest, reply: FastifyReply, body: string): void {
   const { raw } = reply;
@@ -142,7 +142,7 @@ function describe({ code, message, cause, postgres }: EngineError): string {
   return cause === undefined ? message : messageOf(cause);
 }
 
-/** A complete HTTP answer, for bytes that never became a request. */
+/** A complete HTTP response, for bytes that never became a request. */
 export function rawError(thrown: unknown, requestId: string): string {
   const error = asEngineError(thrown);
   const body = JSON.stringify(errorBody(error, requestId));

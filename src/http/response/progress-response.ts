@@ -1,4 +1,4 @@
-/** The answer of long work with progress: NDJSON that ends with the result or the error. */
+/** The response of long work with progress: NDJSON that ends with the result or the error. */
 import { EngineError } from '../../contract/errors.js';
 import { messageOf } from '../../contract/operator-message.js';
 import type { Call } from '../api/route.js';

@@ -1,7 +1,7 @@
 /** Headers of all responses, and the sending of responses from handlers. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { roundedMs } from '../../contract/rounded-ms.js';
-import type { Answer } from '../api/route.js';
+import type { RouteResponse } from '../api/route.js';
 
 /**
  * Pages may not run, frame or sniff responses, or leak their addresses (OWASP, REST Security Cheat Sheet). HTTPS is up
@@ -17,7 +17,7 @@ export const SECURITY_HEADERS = {
 
 export const JSON_TYPE = 'application/json; charset=utf-8';
 
-/** The headers of every answer. Headers already set on the reply (limits, CORS, its own policy) take precedence. */
+/** The headers of every response. Headers already set on the reply (limits, CORS, its own policy) take precedence. */
 export function responseHeaders(request: FastifyRequest, reply: FastifyReply): Record<string, string> {
   const headers: Record<string, string> = {
     'x-request-id': request.id,
@@ -53,7 +53,7 @@ export function sendResponse(
   reply: FastifyReply,
   stallMs: number,
   status: number,
-  { body, headers }: Answer,
+  { body, headers }: RouteResponse,
 ): void {
   const parts = Array.isArray(body)
     ? (body as readonly Buffer[])
@@ -84,7 +84,7 @@ const isOfApi = ({ context, url, routeOptions }: FastifyRequest): boolean =>
 
 /**
  * `Server-Timing` (W3C), in milliseconds: `auth` and `work` are stages, `total` runs from the request line to the
- * answer.
+ * response.
  */
 function serverTiming({ context }: FastifyRequest): string {
   const now = performance.now();

@@ -1,4 +1,4 @@
-/** The answers of free SQL: one JSON object around rows already encoded, or a stream of rows. */
+/** The responses of free SQL: one JSON object around rows already encoded, or a stream of rows. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { finished } from 'node:stream/promises';
 import Negotiator from 'negotiator';
@@ -76,7 +76,7 @@ const CONTENT_TYPE: Readonly<Record<StreamFormat, string>> = {
 };
 
 /**
- * Streams the rows. An error before the first bytes is an ordinary answer. Later, NDJSON ends with an error line, and
+ * Streams the rows. An error before the first bytes is an ordinary response. Later, NDJSON ends with an error line, and
  * both formats break off the chunked encoding, so that no client takes half a result for a whole one.
  */
 export async function streamResponse(
@@ -118,7 +118,7 @@ export async function streamResponse(
 }
 
 /**
- * Resolves when more may be written, or the client has left: the statement's answer to the cancel must be read. A
+ * Resolves when more may be written, or the client has left: the statement's response to the cancel must be read. A
  * client that reads nothing for `stallMs` is disconnected.
  */
 function drained(raw: ServerResponse, stallMs: number): Promise<void> {

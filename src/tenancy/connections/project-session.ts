@@ -39,7 +39,7 @@ export const isReader = (pool: PoolName): boolean => pool === 'typed-read' || po
 /** Whether it runs free SQL, which may leave anything in the session. */
 export const runsFreeSql = (pool: PoolName): boolean => pool === 'sql-write' || pool === 'sql-read';
 
-/** Settings on which answers, checks or the start of a connection depend. `ALTER ROLE … SET` cannot override them. */
+/** Settings on which responses, checks or the start of a connection depend. `ALTER ROLE … SET` cannot override them. */
 const PINNED = {
   client_encoding: 'UTF8',
   DateStyle: 'ISO,MDY',

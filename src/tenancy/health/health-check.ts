@@ -10,7 +10,7 @@ const EVERY_MS = 2_000;
 const AGAIN_MS = 100;
 
 /** The time limit of a login, for each host. */
-const ANSWER_MS = 1_500;
+const RESPONSE_MS = 1_500;
 
 export class HealthCheck {
   private readonly end = new AbortController();
@@ -32,7 +32,7 @@ export class HealthCheck {
     const { breaker } = this.server;
     const { signal } = this.end;
     while (!signal.aborted) {
-      // If this machine was paused for a moment, one answer is late, but not the next.
+      // If this machine was paused for a moment, one response is late, but not the next.
       const failure = (await this.failure()) === null ? null : await this.failure();
       if (signal.aborted) return;
       const isChange = (failure === null) !== (breaker.failure === null);
@@ -47,7 +47,7 @@ export class HealthCheck {
     const { address } = this.server;
     const hosts = address.hosts?.list.length ?? 1;
     try {
-      await tryLogin(address, hosts * ANSWER_MS, this.end.signal);
+      await tryLogin(address, hosts * RESPONSE_MS, this.end.signal);
       return null;
     } catch (error) {
       if (error instanceof PostgresError && error.sqlstate !== SQLSTATE.CANNOT_CONNECT_NOW) return null;

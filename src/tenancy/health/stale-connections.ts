@@ -8,7 +8,7 @@ import type { CircuitBreaker } from './circuit-breaker.js';
 import { activityOf, type Backend } from '../connections/watchdog.js';
 
 /**
- * Each connection is checked at this interval; after SILENT_CHECKS checks without an answer, the server is asked about
+ * Each connection is checked at this interval; after SILENT_CHECKS checks without a response, the server is asked about
  * it.
  */
 const CHECK_MS = 500;
@@ -25,7 +25,7 @@ const STALLED_CHECKS = 2;
 
 /** The server's view of a backend in the middle of a request. */
 interface Seen {
-  /** Idle for longer than an answer may be in transit; null if the role may not see that. */
+  /** Idle for longer than a response may be in transit; null if the role may not see that. */
   readonly isIdle: boolean | null;
   /**
    * While it waits for the rest of a request, how much has arrived: this distinguishes a lost rest from a slow network.
@@ -37,7 +37,7 @@ interface WatchedSession {
   readonly session: Session;
   readonly backend: Backend;
   bytesRead: number;
-  /** Consecutive checks at which an answer was due and nothing had arrived. */
+  /** Consecutive checks at which a response was due and nothing had arrived. */
   silent: number;
   /** How much of a request had reached the backend when it was last found waiting for the rest. */
   received: string | null;
@@ -97,7 +97,7 @@ export class StaleConnections {
       const { session, backend, bytesRead } = one;
       const seen = found.get(backend.processId);
       if (seen !== undefined && seen.isIdle !== true && !hasStalled(one, seen)) continue;
-      // An answer may have arrived in the meantime.
+      // A response may have arrived in the meantime.
       if (!session.isAwaiting || session.bytesRead !== bytesRead) continue;
       session.destroy(new ConnectionLost('Postgres no longer responds on the connection'));
     }

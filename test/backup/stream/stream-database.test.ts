@@ -182,9 +182,9 @@ describe.each(testServers().map(({ major }) => ({ major })))('from Postgres $maj
     // From before the slot is made until writes end: in the copy, in the stream, and never in both.
     let [isOver, visits] = [false, 0];
     const visiting = (async () => {
-      const answers = new Set<number>();
-      for (; !isOver; await turn()) answers.add((await visit(++visits)).status);
-      return [...answers];
+      const responses = new Set<number>();
+      for (; !isOver; await turn()) responses.add((await visit(++visits)).status);
+      return [...responses];
     })();
     await stream(async () => {
       isOver = true;

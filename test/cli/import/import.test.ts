@@ -624,7 +624,7 @@ describe('an interrupted import', () => {
     await ada.write(`${table}.csv`, `n,text\n${rows.join('')}`);
   }
 
-  it('resumes after kill -9 and lost answers, more than once, and stores every record once', async () => {
+  it('resumes after kill -9 and lost responses, more than once, and stores every record once', async () => {
     await prepare('killed');
     let seen = 0;
     // From some request on the service does what it is asked, and nobody hears of it.
@@ -635,7 +635,7 @@ describe('an interrupted import', () => {
     for (const [round, count] of [10, 25, 5, 40].entries()) {
       loseAfter(count);
       const running = ada.start(['import', 'killed.csv', '--table', 'killed', ...(round === 0 ? [] : ['--resume'])]);
-      await eventually('answers are lost', () => Promise.resolve(seen > count + 4));
+      await eventually('responses are lost', () => Promise.resolve(seen > count + 4));
       await sleep(20 * round);
       expect((await running.end('SIGKILL')).signal).toBe('SIGKILL');
     }
@@ -663,7 +663,7 @@ describe('an interrupted import', () => {
     await check('stopped');
   });
 
-  /** Kills an import of which some batches are stored and others are not, without an answer, and lets hours pass. */
+  /** Kills an import of which some batches are stored and others are not, without a response, and lets hours pass. */
   async function killed(table: string, hours: number): Promise<void> {
     await prepare(table);
     let seen = 0;
@@ -672,7 +672,7 @@ describe('an interrupted import', () => {
       return seen % 2 === 0 ? 'drop-after' : 'drop-before';
     };
     const running = ada.start(['import', `${table}.csv`, '--table', table]);
-    await eventually('answers are lost', () => Promise.resolve(seen > 10));
+    await eventually('responses are lost', () => Promise.resolve(seen > 10));
     await running.end('SIGKILL');
     proxy.plan = () => undefined;
     const before = (_: string, at: string) => `"t":${Number(at) - hours * 3_600_000}`;

@@ -134,10 +134,10 @@ it('refuses --resolution without --on-conflict', async () => {
   expect(await load('one.ndjson', '--resolution', 'ignore')).toMatchObject({ code: 2 });
 });
 
-it('rehearses an import and SQL: counts everything and stores nothing', async () => {
+it('a dry run of an import and of SQL counts everything and stores nothing', async () => {
   const before = await people();
-  await ada.write('rehearsed.ndjson', '{"email":"x","age":1}\n{"email":"y","age":200}\n');
-  const { code, stdout } = await load('rehearsed.ndjson', '--rehearse');
+  await ada.write('tried.ndjson', '{"email":"x","age":1}\n{"email":"y","age":200}\n');
+  const { code, stdout } = await load('tried.ndjson', '--rehearse');
   expect({ code, stdout }).toEqual({
     code: 4,
     stdout: expect.stringContaining('1 row could be stored in people, 1 refused') as string,

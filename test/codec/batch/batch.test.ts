@@ -107,7 +107,7 @@ describe('a batch refuses', () => {
     });
   });
 
-  it('bad records and bad cells in one answer', () => {
+  it('bad records and bad cells in one response', () => {
     const shape = table(column('a', 'INTEGER'));
     expect(refusalOf(() => encode('[{"a":"x"},5,{"a":1,"a":2},{"b":1}]', shape))).toMatchObject({
       code: 'invalid_request',
@@ -148,7 +148,7 @@ describe('a batch refuses', () => {
     },
   );
 
-  it('all bad cells of all records in one answer, including unknown columns', () => {
+  it('all bad cells of all records in one response, including unknown columns', () => {
     const body = '[{"age":"12abc","email":{}},{"age":2},{"agee":1,"age":1e400,"id":null,"email":"ok"}]';
     const refusal = refusalOf(() => encode(body, CUSTOMERS));
     expect(refusal.code).toBe('invalid_value');
@@ -179,7 +179,7 @@ describe('a batch refuses', () => {
 });
 
 describe('a batch protects', () => {
-  it('its answer from keys and values as long as the body', () => {
+  it('its response from keys and values as long as the body', () => {
     const long = 'x'.repeat(1_000_000);
     const refusal = refusalOf(() =>
       encode(`[{"${long}":1,"age":"${long}","integer":${'1'.repeat(1_000_000)}}]`, CUSTOMERS),

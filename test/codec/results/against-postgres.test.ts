@@ -17,16 +17,16 @@ async function settings(session: Session, list: string): Promise<void> {
   await session.run(list.split(';').map((text) => callerSql(text)));
 }
 
-interface Answer {
+interface Results {
   columns: ResultColumn[];
   json: string[];
   csv: string[];
 }
 
-async function answer(session: Session, sql: string): Promise<Answer> {
+async function resultsOf(session: Session, sql: string): Promise<Results> {
   const { columns } = await session.describe(sql);
   if (columns === null) throw new Error('no columns');
-  const rows: Answer = { columns, json: [], csv: [] };
+  const rows: Results = { columns, json: [], csv: [] };
   const { formats } = rowEncoder(columns, 'list', 'array');
   await session.fetch([], formats, 0, (message, start, end) => {
     rows.json.push(encode(columns, 'lines', 'array', message, start, end).slice(0, -1));
@@ -38,12 +38,12 @@ async function answer(session: Session, sql: string): Promise<Answer> {
 
 /** Pairs of our value and Postgres's text for every `v` of a query. */
 async function pairs(session: Session, source: string): Promise<[ours: unknown, text: string][]> {
-  const { json } = await answer(session, `select v, v::text from (${source}) s(v)`);
+  const { json } = await resultsOf(session, `select v, v::text from (${source}) s(v)`);
   expect(json.length).toBeGreaterThan(0);
   return json.map((row) => JSON.parse(row) as [unknown, string]);
 }
 
-/** Postgres's text of a timestamptz in UTC as the answer's form. */
+/** Postgres's text of a timestamptz in UTC as the response's form. */
 function iso(text: string): string {
   const parts = /^(?<year>\d+)(?<date>-\d\d-\d\d) (?<time>[\d:.]+)\+00(?<bc> BC)?$/.exec(text)?.groups;
   if (parts === undefined) return text;
@@ -171,7 +171,7 @@ for (const { major, connection } of testServers()) {
         ],
       ])('%s is the same number with no more digits', async (type, source) => {
         await settings(session, CANONICAL);
-        const { json } = await answer(session, `select v, v::text from (${source}) s(v)`);
+        const { json } = await resultsOf(session, `select v, v::text from (${source}) s(v)`);
         const digits = (text: string): number => text.replace(/e.*|[-.]/g, '').replace(/^0+|0+$/g, '').length;
         const round = type === 'float4' ? Math.fround : Number;
         for (const row of json) {
@@ -199,9 +199,9 @@ for (const { major, connection } of testServers()) {
       test.each(Object.entries(ARRAY_ELEMENTS))(
         'an array of %s contains its elements as they are written alone',
         async (type, elements) => {
-          const one = await answer(session, `select v from unnest(array[${elements}]::${type}[]) v`);
+          const one = await resultsOf(session, `select v from unnest(array[${elements}]::${type}[]) v`);
           const [a, b] = one.json.map((row) => row.slice(1, -1));
-          const { json } = await answer(
+          const { json } = await resultsOf(
             session,
             `select array[v[1], null, v[2]], array[[v[1]], [v[2]]], ('[0:0][3:4]={{' || '"NULL",NULL' || '}}')::text[],
             array_fill(v[1], array[1, 2], array[5, -3]), '{}'::${type}[]
@@ -213,7 +213,7 @@ for (const { major, connection } of testServers()) {
     });
 
     describe('protects', () => {
-      test('no answer depends on settings that a statement changed', async () => {
+      test('no response depends on settings that a statement changed', async () => {
         const values = [
           ...Object.entries(ARRAY_ELEMENTS).map(([type, elements]) => `array[${elements}]::${type}[]`),
           ...[`'2024-07-01 12:00+00'::timestamptz`, `'2024-07-01 12:00'::timestamp`, `'2024-07-01'::date`],
@@ -230,11 +230,11 @@ for (const { major, connection } of testServers()) {
         // Settings rule the reading of literals too, so the values are stored before the settings change.
         const list = values.map((value, i) => `${value} as c${i}`).join(', ');
         await settings(session, `${CANONICAL}; create temporary table fixed as select ${list}`);
-        const before = await answer(session, 'select * from fixed');
+        const before = await resultsOf(session, 'select * from fixed');
         await settings(session, HOSTILE);
         const [shown] = await session.query(callerSql(`select '2024-07-01 12:00+00'::timestamptz::text`));
         expect(shown).toEqual(['01.07.2024 17:45:00 +0545']);
-        const after = await answer(session, 'select * from fixed');
+        const after = await resultsOf(session, 'select * from fixed');
         expect(after.json).toEqual(before.json);
         expect(after.csv).toEqual(before.csv);
       });

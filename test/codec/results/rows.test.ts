@@ -87,7 +87,7 @@ describe('works', () => {
     expect(csv(OID.int4Array, '{1}')).toBe('[1]');
   });
 
-  test('uses the names of the answer in the CSV header', () => {
+  test('uses the names of the response in the CSV header', () => {
     const columns = [column('id', OID.text), column('a,b', OID.text), column('id', OID.text)];
     expect(rowEncoder(columns, 'csv', 'array').header.toString()).toBe('id,"a,b",id_2\n');
     expect(rowEncoder(columns, 'lines', 'array').header.length).toBe(0);

@@ -226,7 +226,7 @@ export const CASES: Record<ColumnType, Partial<Record<ColumnType, readonly Case[
   },
 };
 
-/** As in answers (docs/decisions/0004-result-encoding.md), between these quotes. */
+/** As in responses (docs/decisions/0004-result-encoding.md), between these quotes. */
 function timestamps(quote = ''): Case[] {
   const cases = [
     ['2024-01-02 03:04:05+00', '2024-01-02T03:04:05Z'],

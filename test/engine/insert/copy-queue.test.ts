@@ -14,7 +14,7 @@ type Outcome = typeof STORED | NotStored;
 interface Sent {
   batches: readonly QueuedBatch[];
   signal: AbortSignal;
-  answer: (outcome: Outcome) => void;
+  response: (outcome: Outcome) => void;
   fail: (error: Error) => void;
 }
 
@@ -25,13 +25,13 @@ interface About {
   waitMs?: number;
 }
 
-/** A queue in front of a server whose answers the test gives. */
+/** A queue in front of a server whose responses the test gives. */
 function queueOf(maxWaiting = 64) {
   const sent: Sent[] = [];
   const queue = new CopyQueue(maxWaiting);
   const copy = (batches: readonly QueuedBatch[], signal: AbortSignal) =>
     new Promise<Outcome>((resolve, reject) => {
-      sent.push({ batches, signal, answer: resolve, fail: reject });
+      sent.push({ batches, signal, response: resolve, fail: reject });
     });
   const store = async ({ records = 1, bytes = records, signal = NEVER, waitMs = 5_000 }: About = {}) => {
     const rows = new EncodedBatch(records, 'binary', [0], new Uint8Array(bytes));
@@ -65,7 +65,7 @@ describe('works', () => {
     const stored = storeMany(3);
     await turn();
     expect(sizes()).toEqual([3]);
-    sent[0]?.answer(STORED);
+    sent[0]?.response(STORED);
     expect(await Promise.all(stored)).toEqual([STORED, STORED, STORED]);
   });
 
@@ -74,7 +74,7 @@ describe('works', () => {
     const stored = store();
     await turn();
     expect(sizes()).toEqual([1]);
-    sent[0]?.answer(STORED);
+    sent[0]?.response(STORED);
     expect(await stored).toBe(STORED);
   });
 
@@ -85,10 +85,10 @@ describe('works', () => {
     stored.push(...storeMany(2));
     await turn();
     expect(sizes()).toEqual([1, 1]);
-    sent[1]?.answer(STORED);
+    sent[1]?.response(STORED);
     await settled();
     expect(sizes()).toEqual([1, 1, 5]);
-    for (const { answer } of sent) answer(STORED);
+    for (const { response } of sent) response(STORED);
     expect(await Promise.all([...first, ...stored])).toEqual(Array(7).fill(STORED));
   });
 
@@ -100,7 +100,7 @@ describe('works', () => {
     await settled();
     expect(byRecords.sizes()).toEqual([4]);
     expect(byBytes.sizes()).toEqual([2]);
-    for (const { sent } of [byRecords, byBytes]) sent[0]?.answer(STORED);
+    for (const { sent } of [byRecords, byBytes]) sent[0]?.response(STORED);
     await settled();
     expect(byRecords.sizes()).toEqual([4, 4]);
     expect(byBytes.sizes()).toEqual([2, 2]);
@@ -119,11 +119,11 @@ describe('refuses', () => {
     const { sent, storeMany, sizes } = queueOf();
     const stored = storeMany(2);
     await turn();
-    sent[0]?.answer('refused');
+    sent[0]?.response('refused');
     await settled();
     expect(sizes()).toEqual([2, 1, 1]);
-    sent[1]?.answer('refused');
-    sent[2]?.answer(STORED);
+    sent[1]?.response('refused');
+    sent[2]?.response(STORED);
     expect(await Promise.all(stored)).toEqual(['refused', STORED]);
   });
 
@@ -131,7 +131,7 @@ describe('refuses', () => {
     const { sent, storeMany, sizes } = queueOf();
     const stored = storeMany(2);
     await turn();
-    sent[0]?.answer('outdated');
+    sent[0]?.response('outdated');
     expect(await Promise.all(stored)).toEqual(['outdated', 'outdated']);
     expect(sizes()).toEqual([2]);
   });
@@ -177,10 +177,10 @@ describe('protects', () => {
     void store({ waitMs: 50 }).catch(() => {});
     const stays = store();
     await sleep(120);
-    sent[0]?.answer(STORED);
+    sent[0]?.response(STORED);
     await settled();
     expect(sizes()).toEqual([1, 1, 1]);
-    sent[2]?.answer(STORED);
+    sent[2]?.response(STORED);
     expect(await stays).toBe(STORED);
   });
 });

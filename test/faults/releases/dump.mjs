@@ -49,12 +49,12 @@ try {
   }
   const post = async (path, body, headers = {}) => {
     const authorization = `Bearer ${token}`;
-    const answer = await fetch(url + path, {
+    const response = await fetch(url + path, {
       method: 'POST',
       headers: { authorization, 'content-type': 'application/json', ...headers },
       body: JSON.stringify(body),
     });
-    if (!answer.ok) throw new Error(await answer.text());
+    if (!response.ok) throw new Error(await response.text());
   };
   const columns = ['TEXT', 'INTEGER', 'FLOAT', 'BOOLEAN', 'TIMESTAMP', 'JSONB'].map((type) => ({
     name: type.toLowerCase(),

@@ -1,5 +1,5 @@
 /**
- * Many clients in a closed loop over real HTTP that record every answer: some with keys, some without, with batches of
+ * Many clients in a closed loop over real HTTP that record every response: some with keys, some without, with batches of
  * any size.
  */
 import { Agent, type IncomingMessage, request } from 'node:http';
@@ -17,7 +17,7 @@ export interface ClientOptions {
   readonly name?: string;
   /** Which batches carry a key; default: every other. */
   readonly keyed?: (n: number) => boolean;
-  /** An answer that takes longer is a hang; default 20 s. */
+  /** A response that takes longer is a hang; default 20 s. */
   readonly patienceMs?: number;
   /** Between two requests of one client; default: none. */
   readonly pauseMs?: number;
@@ -28,7 +28,7 @@ export interface Clients {
   stop(): Promise<void>;
 }
 
-/** Answers after which a request with a key is to be repeated. */
+/** Responses after which a request with a key is to be repeated. */
 const REPEATABLE = new Set([0, 408, 409, 429, 503, 504]);
 
 /** Sizes in turn: some share a COPY, some have one of their own, some go past it because they want their ids. */
@@ -79,7 +79,7 @@ const wayOf = (n: number, key: string | null, size: number): Batch['way'] => {
 };
 
 export interface Replays {
-  /** @returns how many records left the quarantine, as far as the answers say, and replays without an answer */
+  /** @returns how many records left the quarantine, as far as the responses say, and replays without a response */
   stop(): Promise<{ replayed: number; open: number }>;
 }
 
@@ -160,7 +160,7 @@ export function send(
 function replyOf(response: IncomingMessage, text: string): Omit<Reply, 'ms' | 'at'> {
   const status = response.statusCode ?? 0;
   const body = parsed(text);
-  // An answer that is cut off says nothing.
+  // A response that is cut off says nothing.
   if (body === null) return { status: 0, code: 'cut', retryAfter: null };
   return {
     status,

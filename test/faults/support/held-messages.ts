@@ -4,8 +4,8 @@ import { type AddressInfo, connect, createServer } from 'node:net';
 
 /** A message that stopped on the way. */
 export interface HeldMessage {
-  /** Lets it go on. @returns resolves when Postgres has done it; the service gets the answer unless that is lost */
-  pass(fate?: 'answer is lost'): Promise<void>;
+  /** Lets it go on. @returns resolves when Postgres has done it; the service gets the response unless that is lost */
+  pass(fate?: 'response is lost'): Promise<void>;
   /** It never comes. */
   drop(): void;
 }
@@ -17,7 +17,7 @@ export interface HeldMessages {
   close(): Promise<void>;
 }
 
-/** ReadyForQuery, which ends an answer, up to the state of the transaction (Postgres manual 54.7). */
+/** ReadyForQuery, which ends a response, up to the state of the transaction (Postgres manual 54.7). */
 const READY = Buffer.from('Z\0\0\0\x05', 'latin1');
 
 /** @param target the socket of Postgres */
@@ -38,7 +38,7 @@ export async function startHeldMessages(target: () => string): Promise<HeldMessa
       one.arrived({
         drop: () => void far.destroy(),
         pass: async (fate) => {
-          isLost = fate === 'answer is lost';
+          isLost = fate === 'response is lost';
           const done = new Promise<void>((resolve) => (isDone = resolve));
           far.write(bytes);
           await done;

@@ -1,6 +1,6 @@
 /**
  * What the clients of a fault test sent and which answers they got, batch by batch, and the comparison of that with the
- * table: whatever broke in between, the answers must have been true.
+ * table: whatever broke in between, the responses must have been true.
  */
 import { createHash } from 'node:crypto';
 import type pg from 'pg';
@@ -18,7 +18,7 @@ export const LEDGER_TABLE = {
 
 /** What one attempt came to. */
 export interface Reply {
-  /** 0: no answer came, or not all of it. */
+  /** 0: no response came, or not all of it. */
   readonly status: number;
   /** The contract's code of a refusal, or the client's own name for what broke. */
   readonly code: string;
@@ -77,7 +77,7 @@ export function requestOf({ name, size, way }: Batch): { method: string; path: s
 
 const isGood = ({ status }: Reply): boolean => status === 200 || status === 201;
 
-/** The answer leaves open whether the batch was stored. */
+/** The response leaves open whether the batch was stored. */
 export const isOpen = ({ status, code }: Reply): boolean => status === 0 || code === 'outcome_unknown';
 
 interface Stored {
@@ -89,15 +89,15 @@ interface Stored {
 }
 
 /** What a failed test says where rows are not as they were answered; by these words it is not tried again. */
-export const UNTRUE = 'answers that the tables contradict';
+export const UNTRUE = 'responses that the tables contradict';
 
-/** What the comparison came to. `wrong` is empty where every answer was true. */
+/** What the comparison came to. `wrong` is empty where every response was true. */
 export interface Verdict {
   /** Batches with a success, and rows in the table. */
   readonly acknowledged: number;
   readonly rows: number;
   /**
-   * Batches that were refused at every attempt; that got no answer or `outcome_unknown`, and of those how many are
+   * Batches that were refused at every attempt; that got no response or `outcome_unknown`, and of those how many are
    * there.
    */
   readonly refused: number;
@@ -180,7 +180,7 @@ async function badRecords(client: pg.Client): Promise<string[]> {
   return rows.map(({ batch }) => batch).sort();
 }
 
-/** @returns what is wrong with a batch; null where the table is as its answers say */
+/** @returns what is wrong with a batch; null where the table is as its responses say */
 function judge({ size, key, replies }: Batch, there: Stored | undefined): string | null {
   const good = replies.filter(isGood);
   if (there !== undefined && !(there.is_whole && there.places === size)) {

@@ -27,7 +27,7 @@ export interface Network {
    */
   halfOpenAfter(bytes: number): void;
   /** Of each connection that is open, nothing more comes back from Postgres, which gets all that is sent. */
-  swallowAnswers(): void;
+  swallowResponses(): void;
   /** Connections of the service that are open. */
   readonly open: () => number;
   close(): Promise<void>;
@@ -117,7 +117,7 @@ export async function startNetwork(socketPath: string): Promise<Network> {
     halfOpenAfter: (bytes) => {
       for (const pair of pairs) pair.left = bytes;
     },
-    swallowAnswers: () => {
+    swallowResponses: () => {
       for (const pair of pairs) pair.mute = true;
     },
     open: () => pairs.size,

@@ -38,12 +38,12 @@ export async function startRouter(instances: readonly string[]): Promise<Router>
     for (let attempt = 0; attempt < instances.length; attempt++) {
       const url = instances[(first + attempt) % instances.length] as string;
       try {
-        const answer = await ask(url, request, body);
-        const bytes = await buffer(answer);
-        const headers = { ...answer.headers };
+        const received = await ask(url, request, body);
+        const bytes = await buffer(received);
+        const headers = { ...received.headers };
         // Of the way to the instance, not of that to the client (RFC 9110 section 7.6.1).
         delete headers.connection;
-        return void response.writeHead(answer.statusCode ?? 0, headers).end(bytes);
+        return void response.writeHead(received.statusCode ?? 0, headers).end(bytes);
       } catch (error) {
         const { code = String(error), wasKept } = error as NodeJS.ErrnoException & { wasKept: boolean };
         if (code !== 'ECONNREFUSED') {

@@ -55,8 +55,8 @@ export async function embeddedStageOn(
   const url = `http://127.0.0.1:${port}`;
   // The project's server runs while a service does, and was just asked for.
   const compare = async () => {
-    const answers = await call(url, 'POST', '/api/cdp/sql', { token, body: { sql: 'SELECT 1' } }).catch(() => null);
-    const own = answers === null ? (await start()).service : null;
+    const responses = await call(url, 'POST', '/api/cdp/sql', { token, body: { sql: 'SELECT 1' } }).catch(() => null);
+    const own = responses === null ? (await start()).service : null;
     if (own !== null) await call(url, 'POST', '/api/cdp/sql', { token, body: { sql: 'SELECT 1' } });
     try {
       return await onDatabase(await superuserOfProject(dataDir), (client) => ledger.compare(client));
@@ -131,8 +131,8 @@ export async function serverStage(cluster: Cluster | null = null): Promise<Serve
 }
 
 export async function createLedger(url: string, token: string): Promise<void> {
-  const answer = await call(url, 'POST', '/api/cdp/schema/table', { token, body: LEDGER_TABLE });
-  if (answer.status !== 201) throw new Error(answer.text);
+  const response = await call(url, 'POST', '/api/cdp/schema/table', { token, body: LEDGER_TABLE });
+  if (response.status !== 201) throw new Error(response.text);
 }
 
 export const databaseOf = (project: string) => async (client: pg.Client) => {

@@ -11,7 +11,7 @@ import type { MoveMode, MoveState } from '../../../src/contract/moves.js';
 import type { Placement } from '../../../src/tenancy/placement.js';
 import { type AddedServer, startAddedServer } from '../../support/added-server.js';
 import { freePort, runProgram, type RunningService, startServe } from '../../support/program.js';
-import { call, type TestAnswer } from '../../support/service.js';
+import { call, type TestResponse } from '../../support/service.js';
 
 /** A project that somebody writes to from its beginning to the end. */
 export interface Shop {
@@ -88,11 +88,11 @@ export class ThreeServers {
   }
 
   /** A call of the admin API that must succeed. @param instance default: in turn */
-  async send(method: string, path: string, body?: object, instance?: number): Promise<TestAnswer> {
+  async send(method: string, path: string, body?: object, instance?: number): Promise<TestResponse> {
     const url = instance === undefined ? this.url : `http://127.0.0.1:${this.ports[instance]}`;
-    const answer = await call(url, method, `/api/cdp/admin/${path}`, { token: this.admin, body });
-    if (answer.status >= 400) throw new Error(answer.text);
-    return answer;
+    const response = await call(url, method, `/api/cdp/admin/${path}`, { token: this.admin, body });
+    if (response.status >= 400) throw new Error(response.text);
+    return response;
   }
 
   /** A new project on the server `a`, with somebody who writes to its `ledger`, and not to `held`. */
@@ -180,7 +180,7 @@ export class ThreeServers {
       for (const [code, count] of Object.entries(shop.ledger.codes)) codes[code] = (codes[code] ?? 0) + count;
     }
     console.log('moves:', { projects: this.shops.length, acknowledged }, codes);
-    expect(Object.keys(codes).filter((code) => !TRUE_ANSWERS.includes(code) && !/^E/.test(code))).toEqual([]);
+    expect(Object.keys(codes).filter((code) => !TRUE_RESPONSES.includes(code) && !/^E/.test(code))).toEqual([]);
   }
 
   async close(): Promise<void> {
@@ -195,7 +195,7 @@ export class ThreeServers {
 }
 
 /** What a client may be told: a killed service answers nothing, and one that has slept is late. */
-const TRUE_ANSWERS = [
+const TRUE_RESPONSES = [
   ...['200', '201', 'database_unavailable', 'outcome_unknown', 'overloaded', 'query_timeout', 'request_in_flight'],
 ];
 

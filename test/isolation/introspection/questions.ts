@@ -1,10 +1,10 @@
-/** Reads the files of questions in this folder: SQL as tools send it, and what its answer must contain. */
+/** Reads the files of questions in this folder: SQL as tools send it, and what its response must contain. */
 import { readFileSync } from 'node:fs';
 
 export interface Question {
   /** Which tool asks, and for what. */
   readonly ask: string;
-  /** Strings of the answer; `{writer}` and the like stand for the project's own names. */
+  /** Strings of the response; `{writer}` and the like stand for the project's own names. */
   readonly shows: readonly string[];
   /**
    * Strings that only the owner of a table sees: information_schema shows constraints to nobody else (manual 37.54).

@@ -7,8 +7,8 @@ export interface Probe {
   readonly sql: string;
 }
 
-/** Shows a probe's name and its whole answer. */
-export type Report = (probe: Probe, answer: string) => void;
+/** Shows a probe's name and its whole response. */
+export type Report = (probe: Probe, response: string) => void;
 
 const AT_ONCE = 5;
 

@@ -82,8 +82,10 @@ it('gives all but one connection of a project to others, even if it may need the
     // From now on an insert uses a connection once.
     for (const project of [b, c, d]) await write(project);
     for (let burst = 0; burst < 2; burst++) {
-      const answers = [1, 2, 3, 4].map(() => a.call('POST', '/api/cdp/sql', { body: { sql: 'SELECT pg_sleep(0.3)' } }));
-      for (const answer of await Promise.all(answers)) expect(answer.status).toBe(200);
+      const responses = [1, 2, 3, 4].map(() =>
+        a.call('POST', '/api/cdp/sql', { body: { sql: 'SELECT pg_sleep(0.3)' } }),
+      );
+      for (const response of await Promise.all(responses)) expect(response.status).toBe(200);
       await sleep(1_000);
     }
     for (const project of [b, c, d]) await write(project);

@@ -132,12 +132,12 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     const tenancy = servers.defaultTenancy;
     for (let round = 0; round < 3; round++) {
       await asSuperuser(placement, `ALTER ROLE ${placement.writer} SET work_mem = '1MB'`);
-      const answers = await Promise.allSettled([
+      const responses = await Promise.allSettled([
         ...Array.from({ length: 12 }, (_, i) => open(placement, POOLS[i % POOLS.length] ?? 'typed')),
         databases.restoreRights(tenancy, placement),
         databases.restoreRights(tenancy, placement),
       ]);
-      expect(answers.filter(({ status }) => status === 'rejected')).toEqual([]);
+      expect(responses.filter(({ status }) => status === 'rejected')).toEqual([]);
     }
     expect(await project.rows('SELECT 1 AS n')).toEqual([{ n: 1 }]);
   });
@@ -146,10 +146,10 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     const project = await service.project();
     const placement = await placementOf(project);
     await onServer(server, (client) => client.query(`ALTER DATABASE ${placement.database} ALLOW_CONNECTIONS false`));
-    const answer = await project.call('GET', '/api/cdp/schema');
-    const body = failure(answer, 503, 'database_unavailable');
+    const response = await project.call('GET', '/api/cdp/schema');
+    const body = failure(response, 503, 'database_unavailable');
     expect(body.postgres).toBe(undefined);
-    expect(answer.text).not.toContain(placement.database);
-    expect(answer.headers.get('retry-after')).toBe('1');
+    expect(response.text).not.toContain(placement.database);
+    expect(response.headers.get('retry-after')).toBe('1');
   });
 });

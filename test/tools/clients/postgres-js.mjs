@@ -26,9 +26,9 @@ assert.deepEqual(
 );
 
 // Pipelined on one connection, with an error in the middle of it.
-const answers = await sql.begin((tx) => [tx`SELECT 1 AS n`, tx`SELECT 2 AS n`, tx`SELECT 3 AS n`]);
+const responses = await sql.begin((tx) => [tx`SELECT 1 AS n`, tx`SELECT 2 AS n`, tx`SELECT 3 AS n`]);
 assert.deepEqual(
-  answers.map(([{ n }]) => n),
+  responses.map(([{ n }]) => n),
   [1, 2, 3],
 );
 const mixed = await Promise.allSettled(

@@ -82,9 +82,9 @@ describe('a million rows', () => {
       await page.getByRole('menuitem', { name: new RegExp(`^${name}`) }).click();
       const file = await (await arrives).path();
       const headers = { accept };
-      const answer = await project.call('POST', '/api/cdp/sql', { body: { sql, numbers: 'raw' }, headers });
-      const end = accept === 'text/csv' ? answer.text.length : answer.text.lastIndexOf('{"done"');
-      expect((await readFile(file, 'utf8')) === answer.text.slice(0, end), name).toBe(true);
+      const response = await project.call('POST', '/api/cdp/sql', { body: { sql, numbers: 'raw' }, headers });
+      const end = accept === 'text/csv' ? response.text.length : response.text.lastIndexOf('{"done"');
+      expect((await readFile(file, 'utf8')) === response.text.slice(0, end), name).toBe(true);
     }
   });
 

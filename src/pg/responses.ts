@@ -1,4 +1,4 @@
-/** Collects Postgres's answers to the statements of a pipeline. */
+/** Collects Postgres's responses to the statements of a pipeline. */
 import type { MessageHandler } from './framing.js';
 import { BACKEND, readTag, readTextRow } from './messages.js';
 
@@ -12,7 +12,7 @@ export interface Result {
 }
 
 /** Collects the results of a pipeline's steps, in their order. */
-export class Answers {
+export class Responses {
   readonly results: Result[] = [];
   private rows: Row[] = [];
 

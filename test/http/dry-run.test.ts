@@ -28,13 +28,13 @@ describe.each(testServers())('on Postgres $major', (server) => {
     duration_ms: number;
   }
   const path = (rest: string) => `/api/cdp/${rest}${rest.includes('?') ? '&' : '?'}dry_run=true`;
-  const rehearse = async (method: string, rest: string, body?: unknown) => {
-    const answer = await project.call(method, path(rest), { body });
-    return { ...answer, impact: answer.body.impact as Impact };
+  const startDryRun = async (method: string, rest: string, body?: unknown) => {
+    const response = await project.call(method, path(rest), { body });
+    return { ...response, impact: response.body.impact as Impact };
   };
   it('reports what happens in other schemas, with their names', async () => {
     await project.rows('CREATE SCHEMA IF NOT EXISTS other; CREATE TABLE IF NOT EXISTS other.people (a integer)');
-    const { impact } = await rehearse('POST', 'sql', {
+    const { impact } = await startDryRun('POST', 'sql', {
       sql: 'INSERT INTO other.people VALUES (1); UPDATE people SET age = NULL; ALTER TABLE other.people ALTER a TYPE bigint; CREATE TEMP TABLE t (a int)',
     });
     expect(impact.rows).toEqual([
@@ -68,43 +68,46 @@ describe.each(testServers())('on Postgres $major', (server) => {
     ['POST', 'sql', { sql: 'DELETE FROM people; SELECT count(*) FROM people' }, 200],
   ])('answers %s %s as usual and changes nothing', async (method, rest, body, status) => {
     const before = await state();
-    const rehearsed = await rehearse(method, rest, body);
-    expect(rehearsed.status, rehearsed.text).toBe(status);
-    expect(rehearsed.body).toMatchObject({
+    const dryRunFields = await startDryRun(method, rest, body);
+    expect(dryRunFields.status, dryRunFields.text).toBe(status);
+    expect(dryRunFields.body).toMatchObject({
       success: true,
       dry_run: true,
       impact: { rewritten: expect.any(Array) as [] },
     });
     expect(await state()).toEqual(before);
     expect((await project.call('GET', '/api/cdp/quarantine')).body.records).toEqual([]);
-    // The same in earnest, for the same answer.
+    // The same in earnest, for the same response.
     const done = await project.call(method, `/api/cdp/${rest}`, { body });
-    const { dry_run: _, impact: __, ...own } = rehearsed.body;
+    const { dry_run: _, impact: __, ...own } = dryRunFields.body;
     expect({ status: done.status, body: done.body }).toEqual({ status, body: own });
     await project.call('DELETE', '/api/cdp/quarantine?all=true');
     await project.rows('DROP TABLE IF EXISTS others, persons');
   });
 
   it('reports rows, locks, rewritten tables and the duration', async () => {
-    const upsert = await rehearse('POST', 'data/people?on_conflict=email', [{ email: 'a', age: '9' }, { email: 'c' }]);
+    const upsert = await startDryRun('POST', 'data/people?on_conflict=email', [
+      { email: 'a', age: '9' },
+      { email: 'c' },
+    ]);
     expect(upsert.impact.rows).toEqual([{ table: 'people', inserted: 1, updated: 1, deleted: 0 }]);
     expect(upsert.impact.locks).toEqual([{ table: 'people', modes: ['RowExclusiveLock'] }]);
     expect(upsert.impact.rewritten).toEqual([]);
-    const alter = await rehearse('PUT', 'schema/table/people/column/age', { new_type: 'INTEGER' });
+    const alter = await startDryRun('PUT', 'schema/table/people/column/age', { new_type: 'INTEGER' });
     expect(alter.impact.rewritten).toEqual(['people']);
     expect(alter.impact.locks).toMatchObject([
       { table: 'people', modes: expect.arrayContaining(['AccessExclusiveLock']) as [] },
     ]);
     expect(alter.impact.duration_ms).toBeGreaterThan(0);
-    const drop = await rehearse('DELETE', 'schema/table/people');
+    const drop = await startDryRun('DELETE', 'schema/table/people');
     expect(drop.impact.locks).toEqual([{ table: 'people', modes: ['AccessExclusiveLock'] }]);
     expect(drop.impact.dropped).toEqual(['people']);
     await project.rows('CREATE VIEW names AS SELECT email FROM people');
-    const cascade = await rehearse('POST', 'sql', { sql: 'DROP TABLE people CASCADE' });
+    const cascade = await startDryRun('POST', 'sql', { sql: 'DROP TABLE people CASCADE' });
     expect(cascade.impact.dropped).toEqual(['names', 'people']);
     expect(alter.impact.dropped).toBeUndefined();
     // Of this request alone, whatever the session did before.
-    const sql = await rehearse('POST', 'sql', { sql: "UPDATE people SET age = '3'" });
+    const sql = await startDryRun('POST', 'sql', { sql: "UPDATE people SET age = '3'" });
     expect(sql.impact.rows).toEqual([{ table: 'people', inserted: 0, updated: 2, deleted: 0 }]);
   });
 
@@ -113,31 +116,31 @@ describe.each(testServers())('on Postgres $major', (server) => {
       CREATE SEQUENCE IF NOT EXISTS ticks; CREATE SEQUENCE IF NOT EXISTS "left"; CREATE SCHEMA IF NOT EXISTS other;
       DROP TABLE IF EXISTS other.counted; CREATE TABLE other.counted (n bigint GENERATED ALWAYS AS IDENTITY, t text);
       ALTER TABLE people ADD COLUMN n serial`);
-    const insert = await rehearse('POST', 'data/people', [{ email: 'c' }]);
+    const insert = await startDryRun('POST', 'data/people', [{ email: 'c' }]);
     expect(insert.impact).toMatchObject({ locks: [{ table: 'people' }], sequences: ['people_n_seq'] });
-    const sql = await rehearse('POST', 'sql', {
+    const sql = await startDryRun('POST', 'sql', {
       sql: `INSERT INTO other.counted (t) VALUES ('a'); SELECT setval('ticks', 7); CREATE SEQUENCE young; SELECT nextval('young');
         SELECT last_value FROM "left"`,
     });
     expect(sql.impact.sequences).toEqual(['other.counted_n_seq', 'ticks']);
     expect(await project.rows('SELECT last_value FROM ticks')).toEqual([{ last_value: 7 }]);
-    const drop = await rehearse('POST', 'sql', {
+    const drop = await startDryRun('POST', 'sql', {
       sql: `SELECT nextval('ticks'); DROP SEQUENCE ticks; DROP TABLE other.counted`,
     });
     expect(drop.impact).toMatchObject({ dropped: ['other.counted'], sequences: ['ticks'] });
-    expect((await rehearse('POST', 'sql', { sql: 'TRUNCATE people' })).impact.sequences).toBeUndefined();
+    expect((await startDryRun('POST', 'sql', { sql: 'TRUNCATE people' })).impact.sequences).toBeUndefined();
     await project.rows('DROP SEQUENCE ticks, "left"; DROP TABLE other.counted');
   });
 
   it('refuses what would be refused, with the same error', async () => {
     const body = [{ email: 'a' }, { nme: 1 }];
     const strip = ({ request_id: _, ...rest }: Record<string, unknown>) => rest;
-    const rehearsed = await rehearse('POST', 'data/people', body);
+    const dryRunFields = await startDryRun('POST', 'data/people', body);
     const done = await project.call('POST', '/api/cdp/data/people', { body });
-    expect(strip(rehearsed.body)).toEqual(strip(done.body));
+    expect(strip(dryRunFields.body)).toEqual(strip(done.body));
     await project.rows("UPDATE people SET age = 'x'");
     const lost = failure(
-      await rehearse('PUT', 'schema/table/people/column/age', { new_type: 'INTEGER' }),
+      await startDryRun('PUT', 'schema/table/people/column/age', { new_type: 'INTEGER' }),
       409,
       'not_convertible',
     );
@@ -147,20 +150,24 @@ describe.each(testServers())('on Postgres $major', (server) => {
 
   it('checks what only a commit would check', async () => {
     await project.rows(`CREATE TABLE kids (parent text REFERENCES people (email) DEFERRABLE INITIALLY DEFERRED)`);
-    failure(await rehearse('POST', 'sql', { sql: "INSERT INTO kids VALUES ('nobody')" }), 400, 'constraint_violation');
+    failure(
+      await startDryRun('POST', 'sql', { sql: "INSERT INTO kids VALUES ('nobody')" }),
+      400,
+      'constraint_violation',
+    );
     await project.rows('DROP TABLE kids');
   });
 
-  it('refuses what cannot be rehearsed: statements that cannot run in a transaction, reads, streams, an Idempotency-Key', async () => {
-    failure(await rehearse('POST', 'sql', { sql: 'VACUUM people' }), 400, 'statement_not_allowed');
-    failure(await rehearse('POST', 'sql', { sql: 'SELECT 1', read_only: true }), 400, 'invalid_request');
+  it('refuses what has no dry run: statements that cannot run in a transaction, reads, streams, an Idempotency-Key', async () => {
+    failure(await startDryRun('POST', 'sql', { sql: 'VACUUM people' }), 400, 'statement_not_allowed');
+    failure(await startDryRun('POST', 'sql', { sql: 'SELECT 1', read_only: true }), 400, 'invalid_request');
     const headers = { 'idempotency-key': 'k' };
     failure(await project.call('POST', path('data/people'), { body: [{}], headers }), 400, 'invalid_request');
     expect(service.engine.live.list()).toEqual([]);
   });
 
   it('is recorded in the audit log as a rehearsal', async () => {
-    await rehearse('POST', 'data/people', [{ email: 'c' }]);
+    await startDryRun('POST', 'data/people', [{ email: 'c' }]);
     const admin = (await service.engine.tokens.create(null)).token;
     await expect
       .poll(

@@ -22,8 +22,8 @@ export const Impact = Type.Object({
 });
 export type Impact = Static<typeof Impact>;
 
-/** Additional fields of an answer to a dry run. */
-export const rehearsed = {
+/** Additional fields of a response to a dry run. */
+export const dryRunFields = {
   dry_run: Type.Optional(Type.Literal(true, { description: 'Everything was rolled back.' })),
   impact: Type.Optional(Impact),
 };

@@ -1,5 +1,5 @@
-/** A rehearsal: the request runs, is rolled back at its end, and reports what it would have done. */
-import type { Impact } from '../../contract/wire/rehearsal.js';
+/** A dry run: the request runs, is rolled back at its end, and reports what it would have done. */
+import type { Impact } from '../../contract/wire/dry-run.js';
 import {
   fixed,
   type Fragment,
@@ -17,7 +17,7 @@ const NOTHING: Impact = { rows: [], locks: [], rewritten: [], duration_ms: 0 };
 /** Flushes the counts of the session's earlier transactions, so that they are not added to the next. */
 const FLUSH_COUNTS = fixed('SELECT pg_catalog.pg_stat_force_next_flush()');
 
-export class Rehearsal {
+export class DryRun {
   /** Known after {@link end}. */
   impact = NOTHING;
   private started = 0;
