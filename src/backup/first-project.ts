@@ -24,8 +24,8 @@ export async function untouchedFirstProject({ control, projects, servers }: Inst
   const isTokenUnused = token?.name === FIRST_PROJECT.token && token.lastUsedAt === null;
   if (!isTokenUnused || others.length > 0) return null;
   const server = servers.serverOf(project.placement);
-  const [[hasRelations] = []] = await withServer(server, () =>
-    withServiceSession(server.address, project.placement.database, (session) => session.query(HAS_RELATIONS)),
+  const [hasRelations] = await withServer(server, () =>
+    withServiceSession(server.address, project.placement.database, (session) => session.row(HAS_RELATIONS)),
   );
   return hasRelations === 'f' ? project : null;
 }

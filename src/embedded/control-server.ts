@@ -156,7 +156,7 @@ async function lockedSession(folder: ServerFolder, binaries: Binaries, pid: numb
   });
   try {
     await takeLock(session, owner);
-    const [[version] = []] = await session.query(sql`SELECT current_setting('server_version')`);
+    const [version] = await session.row(sql`SELECT current_setting('server_version')`);
     if (version === binaries.version) return session;
     await stopPostmaster(pid, folder.data);
     throw new OtherVersion('A Postgres of another version was running');
@@ -172,7 +172,7 @@ async function lockedSession(folder: ServerFolder, binaries: Binaries, pid: numb
  */
 async function takeLock(session: Session, owner: string): Promise<void> {
   for (const started = performance.now(); ; await sleep(100)) {
-    const [[isHeld] = []] = await session.query(sql`SELECT pg_try_advisory_lock(${OWNER_LOCK})`);
+    const [isHeld] = await session.row(sql`SELECT pg_try_advisory_lock(${OWNER_LOCK})`);
     if (isHeld === 't') return;
     const other = await ownerNow(session);
     const wait = isService(other) ? OWNER_WAIT_MS.forService : OWNER_WAIT_MS.forCommand;
@@ -182,7 +182,7 @@ async function takeLock(session: Session, owner: string): Promise<void> {
 
 /** pg_locks shows the lock's number in two halves (Postgres manual 53.12). */
 async function ownerNow(session: Session): Promise<string | null> {
-  const [[name] = []] = await session.query(
+  const [name] = await session.row(
     sql`SELECT application_name FROM pg_locks JOIN pg_stat_activity USING (pid)
         WHERE locktype = 'advisory' AND granted AND (classid::bigint << 32) | objid::bigint = ${OWNER_LOCK}`,
   );

@@ -61,6 +61,11 @@ export class Pool {
     return this.use((session) => session.query(statement, options));
   }
 
+  /** Runs a statement and returns its first row; empty if there is none. */
+  row(statement: Statement, options?: PipelineOptions): Promise<Row> {
+    return this.use((session) => session.row(statement, options));
+  }
+
   /**
    * Runs several steps in one round trip.
    * @throws PostgresError, ConnectionLost

@@ -139,6 +139,15 @@ export class Session extends Connection {
   }
 
   /**
+   * Runs a statement and returns its first row; empty if there is none.
+   * @throws PostgresError, ConnectionLost
+   */
+  async row(statement: Statement, options?: PipelineOptions): Promise<Row> {
+    const [first = []] = await this.query(statement, options);
+    return first;
+  }
+
+  /**
    * Runs a statement.
    * @returns the number of rows in its command tag; 0 if it has none
    * @throws PostgresError, ConnectionLost

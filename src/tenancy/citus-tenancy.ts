@@ -60,7 +60,7 @@ export class CitusTenancy extends TenancyByAddress {
   async drop({ database, schema, writer, reader }: Placement): Promise<void> {
     await this.asService(async (session) => {
       await lockDatabase(session, database);
-      const [[isOurs] = []] = await session.query(sql`SELECT 1 FROM pg_roles WHERE rolname = ${writer}`);
+      const [isOurs] = await session.row(sql`SELECT 1 FROM pg_roles WHERE rolname = ${writer}`);
       if (isOurs === undefined) return;
       await session.query(sql`SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity
         WHERE usename = ANY (${[writer, reader]})`);
@@ -82,7 +82,7 @@ export class CitusTenancy extends TenancyByAddress {
   /** The size on all nodes together; null if one of them does not answer. */
   sizeOf(): Promise<number | null> {
     return serviceWork(async () => {
-      const [[bytes] = []] = await this.server.pool.query(
+      const [bytes] = await this.server.pool.row(
         sql`SELECT CASE WHEN bool_and(success) THEN sum(CASE WHEN success THEN result::bigint END) END
             FROM run_command_on_all_nodes('SELECT pg_database_size(current_database())')`,
       );
@@ -99,11 +99,11 @@ export class CitusTenancy extends TenancyByAddress {
 async function requireCluster(session: Session): Promise<void> {
   const [found] = await session.query(sql`SELECT 1 FROM pg_extension WHERE extname = 'citus'`);
   if (found === undefined) throw notReady(['the extension citus is not installed in this database']);
-  const [[version, workers] = []] = await session.query(
+  const [version, workers] = await session.row(
     sql`SELECT substring(citus_version() FROM '^Citus ([0-9.]+)'),
           count(*) FILTER (WHERE shouldhaveshards AND isactive) FROM pg_dist_node`,
   );
-  const [[isSuperuser] = []] = await session.query(sql`SELECT rolsuper FROM pg_roles WHERE rolname = current_user`);
+  const [isSuperuser] = await session.row(sql`SELECT rolsuper FROM pg_roles WHERE rolname = current_user`);
   const nodes = await session.query(
     sql`SELECT nodename || ':' || nodeport, success, result FROM run_command_on_all_nodes('SHOW timezone')
         JOIN pg_dist_node USING (nodeid)`,

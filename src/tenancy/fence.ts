@@ -48,7 +48,7 @@ export const raiseFence = (tenancy: Tenancy, placement: Placement, role: Role, i
 
 /** A starting session holds a lock on its database until it is listed with its role. */
 async function loggingIn(session: Session): Promise<number> {
-  const [[count] = []] = await session.query(
+  const [count] = await session.row(
     sql`SELECT count(*) FROM pg_locks WHERE locktype = 'object' AND classid = 'pg_database'::regclass
         AND objid = (SELECT oid FROM pg_database WHERE datname = current_database()) AND pid <> pg_backend_pid()`,
   );

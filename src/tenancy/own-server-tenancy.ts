@@ -163,8 +163,8 @@ export class OwnServerTenancy implements Tenancy {
    */
   private async beforeStop(id: string, idleMs: number): Promise<boolean> {
     const address = addressOf(this.fleet.socket(id));
-    const [[size, isBusy] = []] = await withServiceSession(address, PLACEMENT.database, (session) =>
-      session.query(sql`SELECT pg_database_size(current_database()), ${AUTOVACUUM_HAS_WORK}`),
+    const [size, isBusy] = await withServiceSession(address, PLACEMENT.database, (session) =>
+      session.row(sql`SELECT pg_database_size(current_database()), ${AUTOVACUUM_HAS_WORK}`),
     );
     await this.control.setProjectSize(id, Number(size));
     return isBusy !== 't' || idleMs >= LONGEST_GRACE * this.idleStopMs;

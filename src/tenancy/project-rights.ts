@@ -28,7 +28,7 @@ export async function ensureRoles(
  * attribute, or the server may be upgraded.
  */
 async function joinRoles(session: Session, { writer, reader }: Pick<Placement, 'writer' | 'reader'>): Promise<void> {
-  const [[needsAdminOption] = []] = await session.query(
+  const [needsAdminOption] = await session.row(
     sql`SELECT rolsuper OR current_setting('server_version_num')::integer < 160000
         FROM pg_roles WHERE rolname = current_user`,
   );

@@ -13,7 +13,7 @@ export async function takeRepairLock(session: Session): Promise<boolean> {
   for (const limit of ['idle_session_timeout', 'idle_in_transaction_session_timeout']) {
     await session.query(sql`SELECT set_config(${limit}, ${IDLE}, false)`);
   }
-  const [[taken] = []] = await session.query(sql`SELECT pg_try_advisory_lock(${ADVISORY_LOCKS.repair})`);
+  const [taken] = await session.row(sql`SELECT pg_try_advisory_lock(${ADVISORY_LOCKS.repair})`);
   if (taken === 't') return true;
   await session.query(sql`SELECT pg_advisory_lock(${ADVISORY_LOCKS.repair})`);
   return false;

@@ -81,7 +81,7 @@ const settingOf = ([name, value, needsRestart, allowed]: Row): [string, ServerSe
 /** @param pool of the service's own role @throws EngineError database_unavailable */
 export function serverMajor(pool: Pool): Promise<number> {
   return serviceWork(async () => {
-    const [[number] = []] = await pool.query(sql`SELECT current_setting('server_version_num')`);
+    const [number] = await pool.row(sql`SELECT current_setting('server_version_num')`);
     return Math.floor(Number(number) / 10_000);
   });
 }
@@ -100,7 +100,7 @@ const GONE = new Set<string>([SQLSTATE.INVALID_CATALOG_NAME, SQLSTATE.UNDEFINED_
 export function databaseSize(pool: Pool, database: string): Promise<number | null> {
   return serviceWork(async () => {
     try {
-      const [[bytes] = []] = await pool.query(sql`SELECT pg_database_size(${database}::name)`);
+      const [bytes] = await pool.row(sql`SELECT pg_database_size(${database}::name)`);
       return bytes == null ? null : Number(bytes);
     } catch (error) {
       if (error instanceof PostgresError && GONE.has(error.sqlstate)) return null;

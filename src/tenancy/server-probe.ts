@@ -11,7 +11,7 @@ const VERSION_MS = 5_000;
  */
 export const versionText = (address: ServerAddress): Promise<string> =>
   withSession({ ...address, timeoutMs: VERSION_MS }, async (session) => {
-    const [[text] = []] = await session.query(fixed('SELECT version()'));
+    const [text] = await session.row(fixed('SELECT version()'));
     return text ?? '';
   });
 
@@ -22,7 +22,7 @@ export const locksExclude = (address: ServerAddress): Promise<boolean> =>
       // Different from the service's own locks, which have small numbers or hashes.
       const key = trusted(String(randomInt(2 ** 47)));
       await first.query(sql`SELECT pg_advisory_lock(${key})`);
-      const [[isFree] = []] = await second.query(sql`SELECT pg_try_advisory_lock(${key})`);
+      const [isFree] = await second.row(sql`SELECT pg_try_advisory_lock(${key})`);
       return isFree === 'f';
     }),
   );
@@ -30,7 +30,7 @@ export const locksExclude = (address: ServerAddress): Promise<boolean> =>
 /** The start time of its postmaster in microseconds, which distinguishes servers. */
 export const startedAt = (address: ServerAddress): Promise<string> =>
   inService(address, async (session) => {
-    const [[time] = []] = await session.query(fixed('SELECT pg_postmaster_start_time()'));
+    const [time] = await session.row(fixed('SELECT pg_postmaster_start_time()'));
     return time ?? '';
   });
 
@@ -53,7 +53,7 @@ export interface Reach {
 
 export const reachOf = (address: ServerAddress): Promise<Reach> =>
   inService(address, async (session) => {
-    const [[used, citus] = []] = await session.query(
+    const [used, citus] = await session.row(
       fixed(`SELECT (SELECT sum(numbackends) FROM pg_stat_database),
         EXISTS (SELECT FROM pg_extension WHERE extname = 'citus')`),
     );
@@ -77,7 +77,7 @@ interface Wal {
 
 export const walOf = (address: ServerAddress): Promise<Wal> =>
   inService(address, async (session) => {
-    const [[cluster, isStandby, lsn] = []] = await session.query(
+    const [cluster, isStandby, lsn] = await session.row(
       fixed(`SELECT system_identifier, pg_is_in_recovery(), pg_wal_lsn_diff('0/0',
         CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END)
         FROM pg_control_system()`),

@@ -168,7 +168,7 @@ export class SharedTenancy extends TenancyByAddress {
 
 /** Checked at the first start, not at the first project. */
 async function requireRights(session: Session): Promise<void> {
-  const [[isEnough] = []] = await session.query(
+  const [isEnough] = await session.row(
     sql`SELECT rolsuper OR (rolcreatedb AND rolcreaterole) FROM pg_roles WHERE rolname = current_user`,
   );
   if (isEnough === 't') return;

@@ -76,7 +76,7 @@ export async function copyDatabase(options: CopyOptions): Promise<CopyResult> {
   const { source, target, signal } = options;
   const [from, to] = [source.placement, target.placement];
   const copied = await reading(source, signal, async (session, login, snapshot) => {
-    const [[visible] = []] = await session.query(sql`SELECT pg_current_snapshot()`);
+    const [visible] = await session.row(sql`SELECT pg_current_snapshot()`);
     const schema = await schemaOf(session, login, from, snapshot, signal);
     const tables = await tablesOf(session, from);
     const written = await writing(target, signal, async (writer) => {

@@ -19,7 +19,7 @@ export async function largeObjects(session: Session, { writer }: Placement): Pro
 /** The contents in hex, as Postgres writes `bytea`, with the offset of each part. */
 export async function* partsOf(session: Session, oid: string): AsyncGenerator<{ at: number; part: string }> {
   for (let at = 0; ; at += PART_BYTES) {
-    const [[part] = []] = await session.query(sql`SELECT lo_get(${oid}::oid, ${at}::bigint, ${PART_BYTES}::integer)`);
+    const [part] = await session.row(sql`SELECT lo_get(${oid}::oid, ${at}::bigint, ${PART_BYTES}::integer)`);
     if (part == null || part === '\\x') return;
     yield { at, part };
   }

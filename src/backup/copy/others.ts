@@ -24,7 +24,7 @@ async function sequencesOf(session: Session, placement: Placement): Promise<Sequ
   );
   const sequences: Sequence[] = [];
   for (const [schema, name] of found as string[][]) {
-    const [[value, isCalled] = []] = await session.query(
+    const [value, isCalled] = await session.row(
       sql`SELECT last_value, is_called FROM ${ident(schema ?? '', name ?? '')}`,
     );
     sequences.push({ schema: schema ?? '', name: name ?? '', value: value ?? '', isCalled: isCalled === 't' });

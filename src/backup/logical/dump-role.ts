@@ -105,7 +105,7 @@ export function dropDumpRole(tenancy: Tenancy, placement: Placement): Promise<vo
 
 /** Only one dump of a database runs at a time. */
 async function tryLock(session: Session): Promise<boolean> {
-  const [[isHeld] = []] = await session.query(sql`SELECT pg_try_advisory_lock(${ADVISORY_LOCKS.dump})`);
+  const [isHeld] = await session.row(sql`SELECT pg_try_advisory_lock(${ADVISORY_LOCKS.dump})`);
   return isHeld === 't';
 }
 
@@ -114,7 +114,7 @@ const transact = (session: Session, work: () => Promise<void>): Promise<void> =>
   retryOnContention(() => inTransaction(session, work));
 
 async function make(session: Session, role: string, options: Fragment, { database, writer }: Placement): Promise<void> {
-  const [[superuser, bypass] = []] = await session.query(
+  const [superuser, bypass] = await session.row(
     sql`SELECT rolsuper, rolsuper OR rolbypassrls AND current_setting('server_version_num')::integer >= 160000
         FROM pg_roles WHERE rolname = current_user`,
   );
@@ -129,7 +129,7 @@ async function make(session: Session, role: string, options: Fragment, { databas
     await session.query(sql`GRANT SELECT ON ${trusted(CATALOGS.join(', '))} TO ${name}`);
     await session.query(sql`GRANT EXECUTE ON FUNCTION ${trusted(FUNCTIONS.join(', '))} TO ${name}`);
   }
-  const [[isEnough] = []] = await session.query(
+  const [isEnough] = await session.row(
     sql`SELECT bool_and(has_table_privilege(${role}, t, 'SELECT'))
           AND has_function_privilege(${role}, 'pg_export_snapshot()', 'EXECUTE')
         FROM unnest(${CATALOGS}::text[]) t`,

@@ -70,7 +70,7 @@ async function lockTables(session: Session, placement: Placement): Promise<Proje
  */
 export async function countIn(session: Session, { schema, name }: ProjectTable): Promise<number> {
   const table = ident(schema, name);
-  const [[narrow] = []] = await session.query(
+  const [narrow] = await session.row(
     sql`SELECT attname FROM pg_attribute
         WHERE attrelid = ${table.text}::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = '' AND attlen > 0
         ORDER BY attlen, attnum LIMIT 1`,

@@ -52,7 +52,7 @@ export async function archiveAll(folder: string, login: LoginOptions, signal: Ab
     // Recovery stops at the first commit after its target, and fails if there is none.
     await session.query(sql`SELECT pg_current_xact_id()`);
     // The LSN after a switch may be in the next segment.
-    const [[name] = []] = await session.query(sql`SELECT pg_walfile_name(pg_switch_wal() - 1)`);
+    const [name] = await session.row(sql`SELECT pg_walfile_name(pg_switch_wal() - 1)`);
     return name ?? '';
   };
   const segment = await withSession(backup, switchSegment, signal);

@@ -33,7 +33,7 @@ export function streamObstacles(from: Tenancy, source: Placement, to: Tenancy, t
 }
 
 async function ofServer(session: Session, tenancy: Tenancy): Promise<string[]> {
-  const [[isLogical, mayReplicate] = []] = await session.query(
+  const [isLogical, mayReplicate] = await session.row(
     sql`SELECT current_setting('wal_level') = 'logical', rolsuper OR rolreplication FROM pg_roles WHERE rolname = current_user`,
   );
   // A project's own server is restarted for the move.
@@ -84,7 +84,7 @@ async function ofTriggers(
 export async function hasTriggers(session: Session, placement: Placement): Promise<boolean> {
   const of = sql`IN (SELECT pg_class.oid FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace
     WHERE ${isOfProject(placement)} AND relkind IN ('r', 'p'))`;
-  const [[has] = []] = await session.query(
+  const [has] = await session.row(
     sql`SELECT EXISTS (SELECT FROM pg_trigger WHERE tgrelid ${of}) OR EXISTS (SELECT FROM pg_rewrite WHERE ev_class ${of})`,
   );
   return has === 't';
@@ -95,7 +95,7 @@ function mayReplicate(tenancy: Tenancy, target: Pick<Placement, 'server'>): Prom
   if (tenancy instanceof OwnServerTenancy) return Promise.resolve(true);
   const { address } = tenancy.serverOf(target);
   return withServiceSession(address, address.database, async (session) => {
-    const [[may] = []] = await session.query(sql`SELECT has_parameter_privilege(${REPLICA}, 'SET')`);
+    const [may] = await session.row(sql`SELECT has_parameter_privilege(${REPLICA}, 'SET')`);
     return may === 't';
   });
 }

@@ -32,7 +32,7 @@ export async function catalogsOf(session: Session): Promise<string> {
     const kept = name === 'pg_attribute' ? sql`WHERE attrelid NOT IN (${BOOKKEEPING})` : sql``;
     return sql`SELECT ${name ?? ''} || ' ' || count(*) || ' ' || sum(hashtextextended(${row}, 0)) AS one FROM ${ident(name ?? '')} c ${kept}`;
   };
-  const [[text] = []] = await session.query(
+  const [text] = await session.row(
     sql`SELECT md5(string_agg(one, ' ' ORDER BY one)) FROM (${join(catalogs.map(rowsOf), ' UNION ALL ')}) AS all_of_them`,
   );
   return text ?? '';
@@ -44,7 +44,7 @@ export async function catalogsOf(session: Session): Promise<string> {
  * that.
  */
 export async function columnsOf(session: Session, placement: Placement): Promise<string> {
-  const [[text] = []] = await session.query(sql`
+  const [text] = await session.row(sql`
     SELECT md5(string_agg(concat_ws(' ', attrelid, attnum, a.xmin), ',' ORDER BY attrelid, attnum))
     FROM pg_attribute a WHERE attrelid IN (SELECT c.oid FROM ${streamedTables(placement)}) AND attrelid NOT IN (${BOOKKEEPING})`);
   return text ?? '';

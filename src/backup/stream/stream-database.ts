@@ -114,11 +114,9 @@ async function publish(session: Session, { placement }: ProjectDatabase): Promis
   );
   await session.query(sql`SET statement_timeout = 0`);
   // A transaction whose commit is in the WAL stays invisible until it is removed from the list of running ones.
-  const [[next] = []] = await session.query(sql`SELECT pg_snapshot_xmax(pg_current_snapshot())`);
+  const [next] = await session.row(sql`SELECT pg_snapshot_xmax(pg_current_snapshot())`);
   for (const until = performance.now() + SLOT_MS; ; await sleep(20)) {
-    const [[isOver] = []] = await session.query(
-      sql`SELECT pg_snapshot_xmin(pg_current_snapshot()) >= ${next ?? ''}::xid8`,
-    );
+    const [isOver] = await session.row(sql`SELECT pg_snapshot_xmin(pg_current_snapshot()) >= ${next ?? ''}::xid8`);
     if (isOver === 't') return;
     if (performance.now() > until) throw new NotStreamable('a transaction on its server does not end');
   }
@@ -220,7 +218,7 @@ async function catchUp(read: (to: Position) => Promise<number>): Promise<void> {
  * up to there.
  */
 async function flushedNow(session: Session): Promise<string> {
-  const [[lsn] = []] = await session.query(sql`SELECT pg_logical_emit_message(true, 'cdp', '')`);
+  const [lsn] = await session.row(sql`SELECT pg_logical_emit_message(true, 'cdp', '')`);
   return lsn ?? '';
 }
 

@@ -40,7 +40,7 @@ export function positionOf(server: Server): Promise<string> {
   if (shared !== undefined) return shared;
   const asked = new Promise((resolve) => setImmediate(resolve)).then(async () => {
     gathered.delete(server);
-    const [[cluster, timeline, lsn] = []] = await server.pool.query(INSERTED);
+    const [cluster, timeline, lsn] = await server.pool.row(INSERTED);
     return position(cluster ?? '', parseInt(timeline ?? '', 16), lsn ?? '');
   });
   const known = asked.catch(() => UNKNOWN_POSITION);
@@ -82,12 +82,10 @@ export async function awaitPosition(lease: Lease, clock: Clock, wanted: string |
 }
 
 async function replayedBy(session: Session): Promise<string> {
-  const [[cluster, timeline, lsn] = []] = await session
-    .query(REPLAYED, { timeoutMs: RESPONSE_MS })
-    .catch((error: unknown) => {
-      // A managed Postgres may not allow these functions.
-      throw error instanceof PostgresError ? new NotReplayed(error.message) : error;
-    });
+  const [cluster, timeline, lsn] = await session.row(REPLAYED, { timeoutMs: RESPONSE_MS }).catch((error: unknown) => {
+    // A managed Postgres may not allow these functions.
+    throw error instanceof PostgresError ? new NotReplayed(error.message) : error;
+  });
   return position(cluster ?? '', Number(timeline), lsn ?? '');
 }
 

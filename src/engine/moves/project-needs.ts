@@ -42,9 +42,7 @@ export function needsOf(tenancy: Tenancy, placement: Placement): Promise<Project
 }
 
 async function obstaclesOf(session: Session, placement: Placement): Promise<string[]> {
-  const [[prepared] = []] = await session.query(
-    sql`SELECT count(*) FROM pg_prepared_xacts WHERE database = current_database()`,
-  );
+  const [prepared] = await session.row(sql`SELECT count(*) FROM pg_prepared_xacts WHERE database = current_database()`);
   const slots = await names(
     session,
     sql`SELECT slot_name FROM pg_replication_slots WHERE database = current_database() ORDER BY 1`,
@@ -54,7 +52,7 @@ async function obstaclesOf(session: Session, placement: Placement): Promise<stri
     sql`SELECT subname FROM pg_subscription WHERE subdbid = (SELECT oid FROM pg_database WHERE datname = current_database()) ORDER BY 1`,
   );
   // The privileges of the role that copies (backup/logical/dump-role.ts).
-  const [[isClosed, bypasses] = []] = await session.query(
+  const [isClosed, bypasses] = await session.row(
     sql`SELECT NOT rolsuper AND NOT has_table_privilege('public', 'pg_roles', 'SELECT'),
           rolsuper OR rolbypassrls AND current_setting('server_version_num')::integer >= 160000
         FROM pg_roles WHERE rolname = current_user`,

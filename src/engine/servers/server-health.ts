@@ -1,7 +1,7 @@
 /** Early signs of trouble on a server: the time of a commit, and its standbys. For `cdp doctor` and metrics. */
 import { fixed, type Session, sql } from '../../pg/index.js';
 
-export type Asked = Pick<Session, 'query'>;
+export type Asked = Pick<Session, 'query' | 'row'>;
 
 /** A commit that is flushed like one of rows, but leaves only a record in the write-ahead log. */
 const TINY_COMMIT = fixed(`SELECT pg_logical_emit_message(true, 'cdp', '')`);
@@ -28,7 +28,7 @@ export interface Replication {
 /** The replication state of a primary. */
 export async function replicationOf(server: Asked): Promise<Replication> {
   // A role without the right to see details of a standby still sees its row.
-  const [[standbys, lag, missing] = []] = await server.query(sql`
+  const [standbys, lag, missing] = await server.row(sql`
     SELECT count(*), max(pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)),
       CASE WHEN current_setting('synchronous_commit') NOT IN ('off', 'local')
         AND 0 = count(*) FILTER (WHERE sync_state IS DISTINCT FROM 'async')

@@ -64,10 +64,8 @@ export async function migrate(
 
 /** 0 if there is no such schema yet. */
 export async function appliedVersion(session: Session, schema: 'cdp' | '_cdp'): Promise<number> {
-  const [[table] = []] = await session.query(sql`SELECT to_regclass(${`${schema}.migrations`})`);
+  const [table] = await session.row(sql`SELECT to_regclass(${`${schema}.migrations`})`);
   if (table == null) return 0;
-  const [[version] = []] = await session.query(
-    sql`SELECT coalesce(max(version), 0) FROM ${ident(schema, 'migrations')}`,
-  );
+  const [version] = await session.row(sql`SELECT coalesce(max(version), 0) FROM ${ident(schema, 'migrations')}`);
   return Number(version);
 }
