@@ -7,6 +7,7 @@ import type { Move, MoveResponse, MovePlanResponse, MoveProjectBody, MovesRespon
 import type { AdminClient } from './admin-client.js';
 import { UsageError } from './exit.js';
 import { managementOptions, parseDuration, withAdmin } from './management.js';
+import { needsOption } from './remote/options.js';
 import { abortOnSignals } from './signals.js';
 import { list as listOf } from './terminal/grid.js';
 import { print, warn } from './terminal/output.js';
@@ -55,10 +56,13 @@ interface Options extends MoveOptions {
 
 export function moveCommand(): Command {
   const command = moveOptions(
-    new Command('move')
-      .description('Move a project to another Postgres server while it is in use')
-      .argument('<NAME>')
-      .requiredOption('--to <SERVER>', 'Target server, by its name in `cdp server list`'),
+    needsOption(
+      new Command('move')
+        .description('Move a project to another Postgres server while it is in use')
+        .argument('<NAME>'),
+      '--to <SERVER>',
+      'Target server, by its name in `cdp server list`',
+    ),
   ).option('--dry-run', 'Show what prevents the move; change nothing');
   return managementOptions(command).action((name: string) => {
     const { to, dryRun, ...options } = command.opts<Options>();

@@ -64,12 +64,13 @@ export interface AlterOptions extends CallOptions {
 
 const SCHEMA_NAMES: Names<AlterOptions> = { ...CALL_NAMES, return: true };
 
-export interface ReceiptOptions extends CallOptions {
+export interface ReceiptOptions {
+  signal?: AbortSignal;
   /** If nothing is stored under the key, refuse it from now on, so that `not_stored` is final. */
   settle?: boolean;
 }
 
-const RECEIPT_NAMES: Names<ReceiptOptions> = { ...CALL_NAMES, settle: true };
+const RECEIPT_NAMES: Names<ReceiptOptions> = { signal: true, settle: true };
 
 /** One table, its records typed by the caller. */
 export interface TableHandle<Item extends object> {
@@ -87,7 +88,7 @@ export class CdpClient {
   readonly sql: SqlTag = sqlTag((query) => this.query(query));
   readonly #transport: Transport;
 
-  /** @throws TypeError if the URL is invalid or the token is missing */
+  /** @throws TypeError if the URL or another option is invalid, or the token is missing */
   constructor(options: ClientOptions) {
     this.#transport = new Transport(options);
   }

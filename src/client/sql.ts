@@ -152,6 +152,9 @@ export function sqlCall([query, second, third]: SqlArguments<AnyOptions>): {
   if (!isText && !(query instanceof SqlFragment)) {
     throw new TypeError('SQL is a text with its parameters, or made by the tag: sqlStream(sql`…`), query(sql`…`)');
   }
+  if (!isText && (Array.isArray(second) || third !== undefined)) {
+    throw new TypeError('sql`…` has its values in it, and takes no params: query(sql`…`, options)');
+  }
   if (isText && second !== undefined && !Array.isArray(second)) {
     throw new TypeError('params: an array, as in query(text, [value], options); [] for none');
   }

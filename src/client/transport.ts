@@ -2,6 +2,7 @@
 import type { ErrorBody } from '../contract/wire/failure.js';
 import { unlessAborted } from './concurrency.js';
 import { aborted, CdpError, type CdpErrorCode } from './error.js';
+import { checkOptions, type Names } from './options.js';
 
 export interface ClientOptions {
   /** The URL of the service, such as `https://cdp.example`. */
@@ -19,6 +20,18 @@ export interface ClientOptions {
    */
   timeoutMs?: number;
 }
+
+const CLIENT_NAMES: Names<ClientOptions> = {
+  url: true,
+  token: true,
+  fetch: true,
+  headers: true,
+  maxRetries: true,
+  timeoutMs: true,
+};
+
+/** A timer with a longer delay fires at once. */
+const MAX_TIMEOUT_MS = 2 ** 31 - 1;
 
 export interface Call {
   method: 'GET' | 'POST' | 'PUT' | 'DELETE';
@@ -57,13 +70,22 @@ export class Transport {
   #position = '';
 
   /**
-   * @throws TypeError if the URL is invalid or the token is missing, for instance because an environment variable is
-   * not set
+   * @throws TypeError if the URL or another option is invalid, or the token is missing, for instance because an
+   * environment variable is not set
    */
-  constructor({ url, token, fetch, headers, maxRetries = 8, timeoutMs = 100_000 }: ClientOptions) {
+  constructor(options: ClientOptions) {
+    checkOptions(options, CLIENT_NAMES, 'CdpClient');
+    const { url, token, fetch, headers, maxRetries = 8, timeoutMs = 100_000 } = options;
     if (!/^https?:\/\//i.test(url))
       throw new TypeError(`url: ${String(url)} is not a URL such as http://127.0.0.1:8080`);
     if (typeof token !== 'string' || token.trim() === '') throw new TypeError('token: it is missing');
+    for (const [name, value] of Object.entries({ fetch, headers })) {
+      if (value !== undefined && typeof value !== 'function') throw new TypeError(`${name}: it is not a function`);
+    }
+    if (!(typeof maxRetries === 'number' && maxRetries >= 0))
+      throw new TypeError('maxRetries: expected a number, 0 for none');
+    if (!(typeof timeoutMs === 'number' && timeoutMs > 0 && timeoutMs <= MAX_TIMEOUT_MS))
+      throw new TypeError(`timeoutMs: expected 1 to ${MAX_TIMEOUT_MS} milliseconds`);
     this.#base = new URL(url).href.replace(/\/+$/, '');
     this.#token = token;
     // Browsers reject fetch if it is called as a method of another object.

@@ -188,6 +188,10 @@ function serverEvents(
     failed: (server, reason, pauseMs) =>
       log(server, 'the Postgres server of a project has ended unexpectedly', { reason, pauseMs }),
     grew: (server, bytes) =>
-      log(server, 'the Postgres server of a project was stopped: it grew while the disk was nearly full', { bytes }),
+      log(
+        server,
+        'the Postgres server of a project was stopped: it grew while the disk was nearly full (setting disk-reserve-mib)',
+        { bytes },
+      ),
   };
 }

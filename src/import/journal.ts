@@ -72,6 +72,11 @@ export abstract class Journal<Header extends ImportHeader = ImportHeader> {
     return this.totals.inserted + this.totals.updated;
   }
 
+  /** Whether a batch has been sent. */
+  get hasBegun(): boolean {
+    return this.sentAt.size > 0 || this.doneBelow > 0 || this.done.size > 0;
+  }
+
   isDone(batch: number): boolean {
     return batch < this.doneBelow || this.done.has(batch);
   }

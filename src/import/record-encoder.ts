@@ -23,7 +23,7 @@ export interface EncodedRecord {
 }
 
 /** The member of such an object. No table has a column with this name, so it cannot be imported by mistake. */
-const AS_READ = '(fields as read)';
+export const AS_READ = '(fields as read)';
 
 export type Encoder = (record: FileRecord) => EncodedRecord;
 

@@ -70,6 +70,22 @@ const isOfStorage = ({ sqlstate, fields: { source } }: PostgresError): boolean =
 /** States whose hints are for the operator: settings to raise, a log to check. */
 const HINTS_FOR_THE_OPERATOR = new Set<string>([SQLSTATE.OUT_OF_MEMORY, SQLSTATE.DEADLOCK_DETECTED]);
 
+/** A refused or unknown extension. */
+const isOfExtension = ({ sqlstate, fields: { source, routine } }: PostgresError): boolean =>
+  source === 'extension.c' &&
+  (sqlstate === SQLSTATE.INSUFFICIENT_PRIVILEGE || routine === 'parse_extension_control_file');
+
+/** Postgres's hint, or ours where the caller cannot do what it says. */
+function hintOf(error: PostgresError): string | undefined {
+  const { sqlstate, fields } = error;
+  if (HINTS_FOR_THE_OPERATOR.has(sqlstate)) return undefined;
+  if (sqlstate === SQLSTATE.DISK_FULL)
+    return 'The disk of the Postgres server is full. DROP and TRUNCATE free space if they still work; otherwise ask the operator.';
+  if (isOfExtension(error))
+    return 'Only the operator can add extensions (setting extensions). Those you have: SELECT extname FROM pg_extension';
+  return fields.hint;
+}
+
 /**
  * Source files in which Postgres allocates shared memory, and in which PL/pgSQL raises an error for the project's code.
  */
@@ -118,7 +134,7 @@ export function detailsOf({ sqlstate, fields }: PostgresError): PostgresDetails 
 export function toEngineError(error: unknown): unknown {
   if (error instanceof PostgresError) {
     const code = errorCode(error);
-    const hint = HINTS_FOR_THE_OPERATOR.has(error.sqlstate) ? undefined : error.fields.hint;
+    const hint = hintOf(error);
     return new EngineError(code, messageOf(error, code), {
       postgres: detailsOf(error),
       cause: error,

@@ -130,6 +130,19 @@ describe('cdp login', () => {
     expect((await grace.run(['login', '--url', service.url], token)).code).toBe(0);
   });
 
+  it.each(['/console', '/console/tables/people', '/api/cdp/', '?page=1', '#tables'])(
+    'says which address it needs if there is %s after it',
+    async (rest) => {
+      const grace = await person();
+      const url = `${service.url}${rest}`;
+      const { code, stderr } = await grace.run(['login', '--url', url], 'any');
+      expect([code, stderr]).toEqual([
+        2,
+        `cdp: "${url.replace(/\/$/, '')}" has more than the address of the service\nUse ${service.url}\n`,
+      ]);
+    },
+  );
+
   it('does not keep a token that does not work', async () => {
     const grace = await person();
     const { code, stderr } = await grace.run(['login', '--url', service.url], 'cdp_wrong');
@@ -206,6 +219,18 @@ describe('messages and help of commands', () => {
       const { code, stderr } = await ada.run([...command, '--nothing']);
       expect([code, stderr]).toEqual([2, "cdp: unknown option '--nothing'\n(add --help for the options)\n"]);
     }
+  });
+
+  it.each([
+    [['import', 'a.csv', '--tabel', 'a'], "unknown option '--tabel'\n(Did you mean --table?)"],
+    [['export', 'SELECT 1', '--outptu', 'a.csv'], "unknown option '--outptu'\n(Did you mean --output?)"],
+    [['project', 'move', 'a', '--too', 'b'], "unknown option '--too'\n(Did you mean --to?)"],
+    [['import', 'a.csv'], "required option '--table <NAME>' not specified"],
+    [['export', 'SELECT 1'], "required option '-o, --output <FILE>' not specified"],
+    [['project', 'move', 'a'], "required option '--to <SERVER>' not specified"],
+  ])('name a misspelt option before a missing one: %j', async (command, message) => {
+    const { code, stderr } = await ada.run(command);
+    expect([code, stderr]).toEqual([2, `cdp: ${message}\n(add --help for the options)\n`]);
   });
 
   it('name commands that work as typed if npm runs the program', async () => {

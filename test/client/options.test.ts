@@ -1,6 +1,6 @@
 /** Misspelt options in JavaScript programs: they must not change what the caller only wanted to try. */
 import { expect, it } from 'vitest';
-import { CdpClient } from '../../src/client/index.js';
+import { CdpClient, type ClientOptions } from '../../src/client/index.js';
 
 let sent = 0;
 const cdp = new CdpClient({
@@ -21,6 +21,8 @@ const record = { email: 'a' };
 const dry = { dry_run: true };
 const said = (unknown: string, of: string, known: string) =>
   `Unknown option "${unknown}" of ${of}. Did you mean "${known}"?`;
+
+const NO_PARAMS = 'sql`…` has its values in it, and takes no params: query(sql`…`, options)';
 
 it.each<[string, unknown[], string]>([
   ['delete', ['t', [record], { by: 'email', ...dry }], said('dry_run', 'delete', 'dryRun')],
@@ -48,9 +50,17 @@ it.each<[string, unknown[], string]>([
   ['dropQuarantine', [{ all: true, ...dry }], said('dry_run', 'dropQuarantine', 'dryRun')],
   ['dropQuarantine', [{ all: true }, dry], said('dry_run', 'dropQuarantine', 'dryRun')],
   ['receipt', ['t', 'k', { Settle: true }], said('Settle', 'receipts', 'settle')],
+  [
+    'receipt',
+    ['t', 'k', { settle: true, dryRun: true }],
+    'Unknown option "dryRun" of receipts. Known are signal, settle',
+  ],
   ['receipts', ['t', ['k'], { Settle: true }], said('Settle', 'receipts', 'settle')],
   ['query', ['DELETE FROM t', [], dry], said('dry_run', 'a query', 'dryRun')],
   ['query', [cdp.sql`DELETE FROM t`, { maxRows: 1 }], said('maxRows', 'a query', 'max_rows')],
+  ['query', [cdp.sql`DELETE FROM t`, [], { dryRun: true }], NO_PARAMS],
+  ['query', [cdp.sql`DELETE FROM t`, undefined, { dryRun: true }], NO_PARAMS],
+  ['query', [cdp.sql`DELETE FROM t`, ['a']], NO_PARAMS],
   ['queryJson', ['DELETE FROM t', [], dry], said('dry_run', 'a query', 'dryRun')],
   ['sqlArrays', ['DELETE FROM t', [], { readOnly: true }], said('readOnly', 'a query', 'read_only')],
   ['tables', [{ colour: 1 }], 'Unknown option "colour" of a schema call. Known are signal, dryRun, return'],
@@ -86,4 +96,19 @@ it('dropQuarantine takes dryRun in either of its arguments', async () => {
   await client.dropQuarantine({ all: true, dryRun: true });
   await client.dropQuarantine({ all: true }, { dryRun: true });
   expect(urls).toEqual(Array(2).fill('http://localhost/api/cdp/quarantine?all=true&dry_run=true'));
+});
+
+it.each<[object, string]>([
+  [{ tokn: 'any' }, 'Unknown option "tokn" of CdpClient. Known are url, token, fetch, headers, maxRetries, timeoutMs'],
+  [{ timeout_ms: 1 }, said('timeout_ms', 'CdpClient', 'timeoutMs')],
+  [{ fetch: 'fetch' }, 'fetch: it is not a function'],
+  [{ headers: { traceparent: 'a' } }, 'headers: it is not a function'],
+  [{ maxRetries: '3' }, 'maxRetries: expected a number, 0 for none'],
+  [{ maxRetries: NaN }, 'maxRetries: expected a number, 0 for none'],
+  [{ maxRetries: -1 }, 'maxRetries: expected a number, 0 for none'],
+  [{ timeoutMs: '100' }, 'timeoutMs: expected 1 to 2147483647 milliseconds'],
+  [{ timeoutMs: Infinity }, 'timeoutMs: expected 1 to 2147483647 milliseconds'],
+])('a client with %j is rejected', (options, message) => {
+  const all = { url: 'http://localhost', token: 'any', ...options } as ClientOptions;
+  expect(() => new CdpClient(all)).toThrow(new TypeError(message));
 });

@@ -121,6 +121,15 @@ describe.each(TENANCIES)('on $where', ({ start }) => {
   });
 
   describe('refuses', () => {
+    it.each(['hstore', 'plperl', 'nonsense'])('the extension %s, and says who can add one', async (name) => {
+      await fresh();
+      const { status, body } = await sql(`CREATE EXTENSION ${name}`);
+      expect(status).toBeGreaterThanOrEqual(400);
+      expect(body).toMatchObject({
+        hint: 'Only the operator can add extensions (setting extensions). Those you have: SELECT extname FROM pg_extension',
+      });
+    });
+
     beforeAll(() => fresh());
     it.each(['_cdp2', 'extensions', '"With Space"', '"Capital"', '"DATA"', 'pg_mine', '_cdp', 'data', '"ü"'])(
       'a schema named %s',

@@ -30,6 +30,21 @@ describe('an I/O error below Postgres', () => {
   });
 });
 
+describe('the hint', () => {
+  const hintOf = (sqlstate: string, fields: PostgresError['fields']) =>
+    (toEngineError(new PostgresError('any', sqlstate, 'ERROR', fields)) as EngineError).hint;
+
+  it('says what is full, and what frees space', () => {
+    expect(hintOf('53100', { source: 'md.c', hint: 'Check free disk space.' })).toBe(
+      'The disk of the Postgres server is full. DROP and TRUNCATE free space if they still work; otherwise ask the operator.',
+    );
+  });
+
+  it('is that of Postgres otherwise', () => {
+    expect(hintOf('42501', { source: 'aclchk.c', hint: 'any' })).toBe('any');
+  });
+});
+
 describe('lack of memory', () => {
   it.each([
     ['out of shared memory', 'lock.c', 'overloaded'],

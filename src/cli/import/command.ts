@@ -7,6 +7,7 @@ import {
   collect,
   conflictOptions,
   list,
+  needsOption,
   pairs,
   remoteOptions,
   renames,
@@ -26,10 +27,10 @@ import { PROGRAM } from '../program-name.js';
 import { REQUESTED_TYPES, requestedType, type RequestedType } from '../../import/requested-types.js';
 
 export function importCommand(): Command {
-  const command = new Command('import')
+  const start = new Command('import')
     .description('Import CSV, TSV, NDJSON or JSON, optionally gzipped, Parquet or Excel workbooks into a table')
-    .argument('<FILE...>', '- reads standard input')
-    .requiredOption('--table <NAME>', 'Table to import into')
+    .argument('<FILE...>', '- reads standard input');
+  const command = needsOption(start, '--table <NAME>', 'Table to import into')
     .option('--create', 'Create the table if it does not exist')
     .option('--add-columns', 'Add missing columns to the table')
     .option(

@@ -16,7 +16,7 @@ import { missingColumns } from '../../import/field-mapping.js';
 import { requireUnchanged } from '../../import/batch-reader.js';
 import { settleOutdated } from '../../import/receipts.js';
 import type { Watch } from '../../import/scan.js';
-import { encoderFor } from '../../import/record-encoder.js';
+import { AS_READ, encoderFor } from '../../import/record-encoder.js';
 import { sizeOf, STDIN } from './open-input.js';
 import { JournalFile } from './journal-file.js';
 import { importFile } from './open-source.js';
@@ -170,6 +170,12 @@ async function addMissing(client: CdpClient, table: Table, plan: ImportPlan, add
   const missing = missingColumns(plan.files, table);
   if (missing.length > 0 && !addColumns) {
     const names = missing.map((column) => column.name);
+    const left = plan.files.flatMap(({ mappings }) => mappings).find(({ field }) => field === AS_READ);
+    if (left !== undefined && names.includes(left.column ?? ''))
+      throw new UsageError(
+        `A record is not corrected yet: it has "${AS_READ}"`,
+        `Put its values under the right names, and remove "${AS_READ}"`,
+      );
     throw new UsageError(
       `The table "${table.name}" has no ${names.length === 1 ? 'column' : 'columns'} ${names.join(', ')}`,
       `Add with --add-columns, leave out with --skip ${names.join(',')}, or rename: --rename Field=column`,

@@ -38,7 +38,10 @@ export interface ImportResult {
   seconds: number;
 }
 
-/** @param opened files that are already open */
+/**
+ * @param opened files that are already open
+ * @throws CdpError if the token may not store anything: there is nothing to resume
+ */
 export async function sendFiles(
   client: CdpClient,
   journal: JournalFile,
@@ -49,6 +52,7 @@ export async function sendFiles(
   const { totals, header } = journal;
   const { files, storing } = header.plan;
   const before = journal.stored;
+  const isNew = !journal.hasBegun;
   const reader = new BatchReader(
     header.plan,
     files.map(({ path }) => importFile(path)),
@@ -82,13 +86,19 @@ export async function sendFiles(
     refusedFile.close();
     reader.close();
   }
+  // After a retry, an earlier attempt may have stored the batch.
+  const hasDoneNothing =
+    isNew && isForbidden(error) && sender.retries === 0 && journal.stored === 0 && journal.refusedFile === null;
   if (outcome === 'complete') {
     journal.remove();
     await warnOfChanges(header.plan);
+  } else if (hasDoneNothing) {
+    journal.remove();
   } else {
     journal.close();
   }
   process.off('SIGINT', onSignal).off('SIGTERM', onSignal);
+  if (hasDoneNothing) throw error;
   return {
     outcome,
     error,
@@ -101,6 +111,8 @@ export async function sendFiles(
     seconds: (performance.now() - started) / 1_000,
   };
 }
+
+const isForbidden = (error: unknown): boolean => error instanceof CdpError && error.status === 403;
 
 /** Writes everything to disk before any part is sent. @param strict fail at the first refused record */
 function keepSplit(

@@ -143,12 +143,16 @@ export async function ownProject(
 /** So that paths can be appended, and equal addresses compared. */
 export const withoutSlash = (url: string): string => url.replace(/\/+$/, '');
 
-/** @throws UsageError if the address is not a URL */
+/** @throws UsageError if the address is not a URL, or that of a page of the service */
 export function requireUrl(url: string): void {
   if (!URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol)) {
     const isHost = /^[\w.-]+(?::\d+)?(?:\/|$)/.test(url);
     throw new UsageError(`"${url}" is not a URL`, isHost ? `Use http://${url} or https://${url}` : EXAMPLE);
   }
+  const { origin, pathname, search, hash } = new URL(url);
+  const path = pathname.replace(/\/(?:console|api|mcp)(?:\/.*)?$/, '');
+  if (path !== pathname || search !== '' || hash !== '')
+    throw new UsageError(`"${url}" has more than the address of the service`, `Use ${withoutSlash(origin + path)}`);
 }
 
 const EXAMPLE = 'Use a URL such as https://cdp.example';

@@ -6,7 +6,7 @@ import { NAME_PATTERN } from '../../contract/names.js';
 import { PROGRAM } from '../program-name.js';
 import { quoted } from '../terminal/text.js';
 import { connect } from './connection.js';
-import { collect, numbersOption, remoteOptions, whole } from './options.js';
+import { collect, needsOption, numbersOption, remoteOptions, whole } from './options.js';
 import { UsageError } from '../exit.js';
 import { countedRows, ProgressLine, speedOf } from '../terminal/progress.js';
 import { abortOnSignals } from '../signals.js';
@@ -31,13 +31,11 @@ interface Options {
 }
 
 export function exportCommand(): Command {
-  const command = new Command('export')
+  const start = new Command('export')
     .description('Write the rows of a query or a table to a file: CSV, NDJSON or JSON (optionally gzipped), or Parquet')
-    .argument('[SQL]', 'The query')
-    .requiredOption(
-      '-o, --output <FILE>',
-      'File to write: .csv, .ndjson, .jsonl or .json, plus .gz; .parquet; - for stdout',
-    )
+    .argument('[SQL]', 'The query');
+  const output = 'File to write: .csv, .ndjson, .jsonl or .json, plus .gz; .parquet; - for stdout';
+  const command = needsOption(start, '-o, --output <FILE>', output)
     .option('--table <NAME>', 'Export this whole table instead of a query')
     .option('--param <VALUE>', 'Value of $1, then $2, …, as text (repeatable)', collect)
     .addOption(new Option('--format <NAME>', 'Format (default: detected from the file name)').choices([...FORMATS]))

@@ -10,6 +10,15 @@ export const remoteOptions = (command: Command): Command =>
     `Profile of cdp login (default: ${ENVIRONMENT.profile}, or ${ENVIRONMENT.url} and ${ENVIRONMENT.token}, otherwise that of cdp use)`,
   );
 
+/** As `requiredOption`, but reports an unknown option first, which is often this one, misspelt. */
+export function needsOption(command: Command, flags: string, description: string): Command {
+  const option = new Option(flags, description);
+  return command.addOption(option).hook('preAction', () => {
+    if (command.getOptionValue(option.attributeName()) === undefined)
+      command.error(`error: required option '${flags}' not specified`);
+  });
+}
+
 export const numbersOption = (): Option =>
   new Option(
     '--numbers <FORM>',

@@ -107,6 +107,7 @@ function replay(): Command {
       ...errors.flatMap(({ id, errors: places }) => places.map(({ message }) => `  ${id}: ${message}`)),
     ]);
     if (refused > 0) process.exitCode = EXIT.someRefused;
+    else if (Object.keys(filter).length > 0) requireMatch(inserted + updated + ignored);
   });
 }
 
@@ -154,5 +155,11 @@ function drop(): Command {
     print(command, { deleted }, [
       `${countedRows(deleted)} deleted from the quarantine${dryRun ? `. ${ROLLED_BACK}` : ''}`,
     ]);
+    if (all === undefined) requireMatch(deleted);
   });
+}
+
+/** A misspelt filter must not look like work that is done. @throws ExitError */
+function requireMatch(records: number): void {
+  if (records === 0) throw new ExitError(EXIT.refused, 'The filter matches no record in the quarantine');
 }

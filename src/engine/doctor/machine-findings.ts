@@ -15,7 +15,10 @@ export async function examineDisk(folder: string): Promise<Finding> {
   const { bavail, blocks, bsize } = await statfs(folder);
   const [free, all] = [bavail * bsize, blocks * bsize];
   const found = `${roundedSize(free)} of ${roundedSize(all)} free`;
-  const advice = 'Free disk space, or limit projects (cdp project quota, or the setting project-quota).';
+  const advice =
+    `Free space on the disk of ${folder}: delete other files, projects, or their tables (DROP and TRUNCATE free space ` +
+    'at once). Or limit projects: cdp project quota, or the setting project-quota. If less than the setting ' +
+    'disk-reserve-mib is free, the servers of growing projects are stopped.';
   if (free < DISK.least) return problem('disk', found, advice);
   return free < DISK.bytes || free < all * DISK.share ? warning('disk', found, advice) : ok('disk', found);
 }

@@ -433,7 +433,9 @@ describe('an import with bad records', () => {
     ]);
     expect(await load('widths.csv.refused.ndjson', 'widths')).toMatchObject({
       code: 2,
-      stderr: expect.stringContaining('has no column fields_as_read') as string,
+      stderr: expect.stringContaining(
+        'cdp: A record is not corrected yet: it has "(fields as read)"\nPut its values under the right names',
+      ) as string,
     });
     const corrected = refused.replace(/,"\(fields as read\)":\[[^\]]*\]/g, '').replace('"at":"c"', '"at":"2026-02-01"');
     await ada.write('widths.csv.refused.ndjson', corrected.replace('31/31/2026', '2026-01-31'));
@@ -595,6 +597,16 @@ describe('an import with bad records', () => {
       stderr: expect.stringContaining('broken.csv, line 2') as string,
     });
   });
+});
+
+it('leaves nothing to resume if the token may not insert', async () => {
+  await project.table('forbidden', { n: 'INTEGER' });
+  const reader = await person({ CDP_URL: service.url, CDP_TOKEN: await project.tokenWith('schema:read', 'sql:read') });
+  await reader.write('forbidden.csv', 'n\n1\n');
+  const { code, stderr } = await reader.run(['import', 'forbidden.csv', '--table', 'forbidden']);
+  expect([code, stderr]).toEqual([1, expect.stringContaining('cdp: insufficient_scope')]);
+  expect(stderr).not.toContain('--resume');
+  expect(await readdir(join(reader.folder, 'state/cdp/imports'))).toEqual([]);
 });
 
 describe('an interrupted import', () => {

@@ -65,6 +65,18 @@ it('keeps refused records, and lists, shows, stores and deletes them', async () 
   expect(await ada.output('quarantine', 'drop', '--all')).toContain('0 rows deleted');
 });
 
+it('says if a filter matches nothing, and fails', async () => {
+  for (const [action, ...filter] of [
+    ['drop', '--table', 'poeple'],
+    ['replay', '--table', 'people', '--column', 'agee'],
+    ['replay', '--table', 'people', '--column', 'agee', '--dry-run'],
+  ]) {
+    const { code, stderr } = await ada.run(['quarantine', action ?? '', ...filter]);
+    expect({ code, stderr }).toEqual({ code: 1, stderr: 'cdp: The filter matches no record in the quarantine\n' });
+  }
+  expect(await ada.output('quarantine', 'replay', '--table', 'people')).toContain('0 rows inserted');
+});
+
 it.each([
   [['replay', '--set', 'age'], 'Expected COLUMN=VALUE.'],
   [['replay', '--set', '=1'], 'Expected COLUMN=VALUE.'],

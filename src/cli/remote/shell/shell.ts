@@ -131,6 +131,7 @@ class Shell {
     const [, name = 'q', argument = ''] = /^(?:\\(\S*)\s*)?(.*?)[\s;]*$/.exec(text) ?? [];
     switch (name) {
       case 'd':
+      case 'dt':
         return argument === '' ? this.list() : this.describe(argument.replace(/^"|"$/g, ''));
       case 'i':
         return this.execute(await readTextFile(argument));
