@@ -173,7 +173,7 @@ async function write(installation: Installation, options: BackupOptions, writing
 }
 
 async function controlRow(control: ControlDatabase, project: ProjectRow): Promise<Control['projects'][number]> {
-  const tokens = await control.storedTokens(project.id);
+  const tokens = await control.tokens.stored(project.id);
   return {
     name: project.name,
     status: project.status === 'inactive' ? 'inactive' : 'active',

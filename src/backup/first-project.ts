@@ -20,7 +20,7 @@ const HAS_RELATIONS = sql`SELECT EXISTS (SELECT FROM pg_catalog.pg_class c
 export async function untouchedFirstProject({ control, projects, servers }: Installation): Promise<ProjectRow | null> {
   const project = (await projects.list()).find(({ name }) => name === FIRST_PROJECT.name);
   if (project === undefined || !isReady(project)) return null;
-  const [token, ...others] = await control.tokens(project.id);
+  const [token, ...others] = await control.tokens.list(project.id);
   const isTokenUnused = token?.name === FIRST_PROJECT.token && token.lastUsedAt === null;
   if (!isTokenUnused || others.length > 0) return null;
   const server = servers.serverOf(project.placement);

@@ -6,11 +6,9 @@ import { ControlDatabase } from '../tenancy/control/control.js';
 import type { ProjectRow } from '../tenancy/control/control-rows.js';
 import { Credentials } from '../tenancy/credentials.js';
 import { readMigrations } from '../tenancy/migrations/migrate.js';
-import { MoveRows } from '../tenancy/control/move-rows.js';
 import type { Placement } from '../tenancy/placement.js';
 import { type Embedded, type FleetEvents, OwnServerTenancy } from '../tenancy/own-server-tenancy.js';
 import { ProjectDatabases } from '../tenancy/project-databases.js';
-import { ServerRows } from '../tenancy/control/server-rows.js';
 import { Servers } from '../tenancy/servers.js';
 import { POOL_SIZE, servicePool } from '../tenancy/service-pool.js';
 import { SharedTenancy } from '../tenancy/shared-tenancy.js';
@@ -77,7 +75,7 @@ export async function openEngine(settings: EngineSettings): Promise<Engine> {
   let servers: Servers | undefined;
   try {
     const parts = await openControl(settings, pool);
-    const { control, rows, databases, audit } = parts;
+    const { control, databases, audit } = parts;
     servers = parts.servers;
     const projects = new Projects(parts, settings.onUnclearedProject);
     await projects.unfinished.clear();
@@ -93,8 +91,7 @@ export async function openEngine(settings: EngineSettings): Promise<Engine> {
     return new Engine({
       control,
       servers,
-      serverRows: rows,
-      serverWatch: new ServerWatch(rows, servers, settings.onServerUnreachable),
+      serverWatch: new ServerWatch(control.servers, servers, settings.onServerUnreachable),
       databases,
       audit,
       projects,
@@ -117,26 +114,26 @@ export async function openEngine(settings: EngineSettings): Promise<Engine> {
 async function openControl(settings: EngineSettings, pool: Pool): Promise<ProjectParts> {
   const { address, embedded, idleStopMs, secret, secretPrevious } = settings;
   const audit = new Audit(new AuditLog(pool), settings);
-  const moves = new MoveRows(pool);
-  const isAtRest = (placement: Placement) => moves.isAtRest(placement);
-  const databases = new ProjectDatabases(readMigrations('project'), settings.extensions, isAtRest);
   // Roles of embedded servers have no passwords, so no setting is needed.
   const setting = new Credentials(embedded === null ? secret : '');
   const previous = secretPrevious === null ? null : new Credentials(secretPrevious);
   const credentials = new Credentials(secret);
-  const prepare = async (control: ControlDatabase): Promise<Servers> => {
+  const prepare = async (control: ControlDatabase): Promise<Pick<ProjectParts, 'servers' | 'databases'>> => {
+    const isAtRest = (placement: Placement) => control.moves.isAtRest(placement);
+    const databases = new ProjectDatabases(readMigrations('project'), settings.extensions, isAtRest);
     const parts = { databases, credentials, previous, template: `cdp_template_${control.instanceId}` };
     if (embedded !== null) {
       const events = serverEvents(control, audit, settings.onServerTrouble);
-      return new Servers(await OwnServerTenancy.open(embedded, databases, control, idleStopMs, events), parts);
+      const tenancy = await OwnServerTenancy.open(embedded, databases, control, idleStopMs, events);
+      return { servers: new Servers(tenancy, parts), databases };
     }
     const defaultTenancy = new SharedTenancy(address, parts);
     await defaultTenancy.prepare();
-    return new Servers(defaultTenancy, parts);
+    return { servers: new Servers(defaultTenancy, parts), databases };
   };
   const fingerprints = [setting.fingerprint(), previous?.fingerprint() ?? null] as const;
   const { control, prepared } = await ControlDatabase.open(address, pool, fingerprints, prepare);
-  return { control, rows: new ServerRows(pool), moves, servers: prepared, databases, audit };
+  return { control, ...prepared, audit };
 }
 
 /** Who may do what, and how often. */
@@ -178,7 +175,7 @@ function serverEvents(
   onTrouble: EngineSettings['onServerTrouble'],
 ): Omit<FleetEvents, 'beforeStop'> {
   const log = (server: string, trouble: string, details: object) => {
-    const known = control.projectBy('server', server).catch(() => null);
+    const known = control.projects.find('server', server).catch(() => null);
     void known.then((project) => {
       onTrouble(project?.name ?? server, trouble, details);
       audit.record(BY_ITSELF, { operation: 'project.crash', outcome: 'database_unavailable', project });

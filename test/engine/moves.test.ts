@@ -10,6 +10,7 @@ import { raiseFence } from '../../src/tenancy/fence.js';
 import pg from 'pg';
 import type { ProjectRow } from '../../src/tenancy/control/control-rows.js';
 import { dumpRole, type Placement } from '../../src/tenancy/placement.js';
+import { withProjectLock } from '../../src/tenancy/control/project-lock.js';
 import { type AddedServer, startAddedServer, variableWith } from '../support/added-server.js';
 import { connected } from '../support/postgres.js';
 import { eventually } from '../support/program.js';
@@ -325,10 +326,10 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
         .admit(asleep, null)
         .use('sql-write', WITHIN_A_MINUTE, ({ session }) => session.script(`INSERT INTO visits (page) VALUES ('x')`));
     // While the process that moves it lives, nobody settles it.
-    await engine.control.withProjectLock(project.id, async () => {
+    await withProjectLock(engine.control.address, project.id, async () => {
       const move = { id, projectId: asleep.id, source: asleep.placement, target: placement };
-      expect(await engine.moves.rows.insert(move)).toBeNull();
-      expect(await engine.moves.rows.fence(move.id)).toBe(true);
+      expect(await engine.control.moves.insert(move)).toBeNull();
+      expect(await engine.control.moves.fence(move.id)).toBe(true);
       await raiseFence(tenancy, asleep.placement, 'writer', isStill);
       await expect(write()).rejects.toMatchObject({ code: 'database_unavailable' });
       // Nor does what repairs a project's roles lower the fence.
@@ -362,7 +363,7 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
 
   /** A target, as a move makes it. */
   const made = async (of: ProjectRow): Promise<Placement> => {
-    const server = await service.engine.serverRows.get(of.placement.added === null ? 'eu-1' : 'default');
+    const server = await service.engine.control.servers.get(of.placement.added === null ? 'eu-1' : 'default');
     if (server === null) throw new Error('It is not there');
     const tenancy = service.engine.servers.tenancyOf({ server: server.name, added: addedServer(server) });
     const placement = await tenancy.newPlacement();
@@ -380,7 +381,7 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
   ])('a move whose process was killed at %s is %s by another instance', async (state, end) => {
     await begin();
     await insert([{ page: 'a', count: 1 }]);
-    const { engine, moves } = { engine: service.engine, moves: service.engine.moves.rows };
+    const { engine, moves } = { engine: service.engine, moves: service.engine.control.moves };
     const source = await row();
     const id = randomUUID();
     const target = await made(source);
@@ -388,7 +389,7 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
     // As far as the process came.
     const order: MoveState[] = ['preparing', 'fencing', 'copying', 'verifying'];
     const until = state === 'undoing' || state === 'switched' ? 'verifying' : state;
-    await engine.control.withProjectLock(project.id, async () => {
+    await withProjectLock(engine.control.address, project.id, async () => {
       expect(await moves.insert(entry)).toBeNull();
       if (state !== 'preparing') {
         await moves.fence(id);
@@ -437,12 +438,12 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
     });
     // What the plan refuses, made after it.
     const stuck = () => seen(move.id);
-    await engine.control.withProjectLock(project.id, async () => {
-      await engine.moves.rows.insert(move);
-      await engine.moves.rows.fence(move.id);
-      await engine.moves.rows.advance(move.id, 'fencing', 'copying');
-      await engine.moves.rows.advance(move.id, 'copying', 'verifying');
-      expect(await engine.moves.rows.switch(move, source.schemaVersion, null)).toBe(true);
+    await withProjectLock(engine.control.address, project.id, async () => {
+      await engine.control.moves.insert(move);
+      await engine.control.moves.fence(move.id);
+      await engine.control.moves.advance(move.id, 'fencing', 'copying');
+      await engine.control.moves.advance(move.id, 'copying', 'verifying');
+      expect(await engine.control.moves.switch(move, source.schemaVersion, null)).toBe(true);
       await client.connect();
       await client.query(`CREATE SUBSCRIPTION s CONNECTION 'dbname=none' PUBLICATION p WITH (connect = false)`);
     });
@@ -467,8 +468,8 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
     const source = await row();
     const target = await made(source);
     const id = randomUUID();
-    await service.engine.control.withProjectLock(project.id, () =>
-      service.engine.moves.rows.insert({ id, projectId: project.id, source: source.placement, target }),
+    await withProjectLock(service.engine.control.address, project.id, () =>
+      service.engine.control.moves.insert({ id, projectId: project.id, source: source.placement, target }),
     );
     await service.engine.deleteProject(project.name, BY_ITSELF);
     expect(await leftThere()).toEqual([]);

@@ -5,6 +5,7 @@ import type { MoveMode } from '../../contract/moves.js';
 import { serverName } from '../../contract/servers.js';
 import { isUuid } from '../../contract/uuid.js';
 import type { MoveRow, MoveRows } from '../../tenancy/control/move-rows.js';
+import { withProjectLock } from '../../tenancy/control/project-lock.js';
 import { addedServer } from '../../tenancy/control/server-rows.js';
 import { BY_ITSELF, type Origin } from '../audit/audit.js';
 import { noServer } from '../projects/choose-server.js';
@@ -57,14 +58,14 @@ export class Moves {
   /** The reasons why moves cannot be settled now, by id. */
   private readonly reported = new Map<string, string>();
   private recovering: NodeJS.Timeout | undefined;
-  readonly rows: MoveRows;
+  private readonly rows: MoveRows;
 
   constructor(
     private readonly parts: ProjectParts,
     private readonly projects: Projects,
     private readonly events: MoveEvents,
   ) {
-    this.rows = parts.moves;
+    this.rows = parts.control.moves;
   }
 
   /** Moves that run in this process. */
@@ -117,7 +118,7 @@ export class Moves {
       const signal = AbortSignal.any([options.signal, lost]);
       return { target: move.target, hasMoved: await this.carryOut(move, { ...options, signal }, by) };
     };
-    const done = await this.parts.control.withProjectLock(projectId, underLock, WAIT_MS);
+    const done = await withProjectLock(this.parts.control.address, projectId, underLock, WAIT_MS);
     if (done === null) throw inUseElsewhere(name);
     const { target, hasMoved } = done;
     // Requests run meanwhile. If this fails, autovacuum does it later.
@@ -198,16 +199,15 @@ export class Moves {
       const { id, projectId, project: name } = move;
       // A move that runs here is settled here, even if this process has lost the project's lock.
       if (this.running.has(id)) continue;
-      await this.parts.control
-        .withProjectLock(projectId, async () => {
-          const now = await this.rows.get(id);
-          if (now?.endedAt !== null && !this.unrecovered.has(id)) return;
-          await recover(this.parts, move, lost === null ? undefined : `The server ${lost} was lost`, lost);
-          this.unrecovered.delete(id);
-          this.reported.delete(id);
-          this.parts.audit.record(BY_ITSELF, { operation: 'repair', outcome: 'ok', project: { id: projectId, name } });
-          this.events.onEnd(projectId);
-        })
+      await withProjectLock(this.parts.control.address, projectId, async () => {
+        const now = await this.rows.get(id);
+        if (now?.endedAt !== null && !this.unrecovered.has(id)) return;
+        await recover(this.parts, move, lost === null ? undefined : `The server ${lost} was lost`, lost);
+        this.unrecovered.delete(id);
+        this.reported.delete(id);
+        this.parts.audit.record(BY_ITSELF, { operation: 'repair', outcome: 'ok', project: { id: projectId, name } });
+        this.events.onEnd(projectId);
+      })
         // A server that does not answer must not block the other moves; the next recovery tries it again.
         .catch((error: unknown) => this.noteFailure(move, error));
     }

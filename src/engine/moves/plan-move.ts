@@ -36,10 +36,10 @@ export async function planMove(
   server: string,
   mode: MoveMode = 'copy',
 ): Promise<MovePlan> {
-  const to = await serverNamed(parts.rows, server);
+  const to = await serverNamed(parts.control.servers, server);
   const { placement } = project;
   const from = serverName(placement);
-  const hasRoom = await parts.rows.hasRoom(to.name);
+  const hasRoom = await parts.control.servers.hasRoom(to.name);
   const known = [
     ...(['active', 'inactive'].includes(project.status) ? [] : [`it is ${project.status}`]),
     ...(from === to.name ? [`it lives on ${to.name} already`] : []),

@@ -9,8 +9,8 @@ import type { Offer, Situation } from './plan-rebalance.js';
 import { needsOf } from './project-needs.js';
 
 /** @throws EngineError database_unavailable of the control database */
-export async function situationOf({ control, rows, servers }: ProjectParts): Promise<Situation> {
-  const [all, projects] = [await rows.list(), await control.projects()];
+export async function situationOf({ control, servers }: ProjectParts): Promise<Situation> {
+  const [all, projects] = [await control.servers.list(), await control.projects.list()];
   const asked = await Promise.all(all.map(async (server) => [server.name, await offerOf(servers, server)] as const));
   const offers = new Map(asked.filter((entry): entry is [string, Offer] => entry[1] !== null));
   const isOpen = ({ name, status }: ServerRow) => status === 'active' && offers.get(name)?.mayOwnSchemas === false;

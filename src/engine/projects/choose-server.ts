@@ -44,7 +44,7 @@ export async function placementOn(server: ServerRow, installation: Installation)
 
 /** Bytes of all projects on a server. @throws EngineError database_unavailable */
 export async function bytesOn({ name }: ServerRow, { control, servers }: Installation): Promise<number> {
-  const projects = (await control.projects()).filter(({ placement }) => serverName(placement) === name);
+  const projects = (await control.projects.list()).filter(({ placement }) => serverName(placement) === name);
   return [...(await sizesOf(servers, projects)).values()].reduce((sum, bytes) => sum + bytes, 0);
 }
 

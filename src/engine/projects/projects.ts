@@ -6,6 +6,7 @@ import { EngineError } from '../../contract/errors.js';
 import { PROJECT_STATUSES } from '../../contract/projects.js';
 import { DEFAULT_SERVER } from '../../contract/servers.js';
 import type { ControlDatabase } from '../../tenancy/control/control.js';
+import { withProjectLock } from '../../tenancy/control/project-lock.js';
 import { drain } from '../../tenancy/drain.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import { rollBackPrepared } from '../../tenancy/prepared-transactions.js';
@@ -100,7 +101,7 @@ export class Projects {
    */
   async tenanciesAt(place: PlacementRequest): Promise<Tenancy[]> {
     const request = placeOfRestore(place);
-    const found = await candidates(this.parts.rows, request);
+    const found = await candidates(this.parts.control.servers, request);
     if (found.length === 0) throw noServer(request);
     return found.map((server) => {
       const at = { server: server.name, added: addedServer(server) };
@@ -127,12 +128,12 @@ export class Projects {
   }
 
   list(): Promise<ProjectRow[]> {
-    return this.control.projects();
+    return this.control.projects.list();
   }
 
   /** @throws EngineError not_found */
   async get(name: string): Promise<ProjectRow> {
-    const project = isProjectName(name) ? await this.control.projectBy('name', name) : null;
+    const project = isProjectName(name) ? await this.control.projects.find('name', name) : null;
     if (project === null || project.status === 'deleting') throw projectNotFound(name);
     return project;
   }
@@ -142,7 +143,7 @@ export class Projects {
    * token
    */
   async requireActive({ id }: ProjectRow): Promise<void> {
-    const project = await this.control.projectBy('id', id);
+    const project = await this.control.projects.find('id', id);
     if (project === null) throw new EngineError('unauthorized', 'The project of this token was deleted');
     if (project.status !== 'active') throw new EngineError('cdp_inactive', 'The CDP is inactive for this project');
   }
@@ -156,9 +157,9 @@ export class Projects {
     const { id } = await this.get(name);
     await this.unfinished.clearNamed(newName);
     const entry = this.audit.entryOfChange(by, { operation: 'project.rename', object: newName });
-    const project = await this.control.renameProject(id, newName, entry);
+    const project = await this.control.projects.rename(id, newName, entry);
     if (project !== null) return project;
-    if ((await this.control.projectBy('name', newName)) !== null) throw projectExists(newName);
+    if ((await this.control.projects.find('name', newName)) !== null) throw projectExists(newName);
     throw notReady(name);
   }
 
@@ -173,7 +174,7 @@ export class Projects {
     const status = active ? 'active' : 'inactive';
     const operation = active ? 'project.activate' : 'project.deactivate';
     const entry = this.audit.entryOfChange(by, { operation });
-    if (!(await this.control.setProjectStatus(project.id, ['active', 'inactive'], status, entry))) {
+    if (!(await this.control.projects.setStatus(project.id, ['active', 'inactive'], status, entry))) {
       throw notReady(name);
     }
     if (!active) {
@@ -193,11 +194,12 @@ export class Projects {
   async repair(name: string, by: Origin = BY_ITSELF): Promise<{ project: ProjectRow; repaired: string[] }> {
     const { id } = await this.get(name);
     const done = await this.inTurn(() =>
-      this.control.withProjectLock(
+      withProjectLock(
+        this.control.address,
         id,
         async () => {
           // A move may have just ended, or have been interrupted; it has to be cleaned up first.
-          if ((await this.parts.moves.open(id)).length > 0) return null;
+          if ((await this.parts.control.moves.open(id)).length > 0) return null;
           const project = await this.get(name);
           const tenancy = this.servers.tenancyOf(project.placement);
           const repaired = await serviceWork(() => this.databases.repair(tenancy, project.placement));
@@ -227,7 +229,7 @@ export class Projects {
   async setQuota(name: string, bytes: number | null, by: Origin = BY_ITSELF): Promise<ProjectRow> {
     const { id } = await this.get(name);
     const entry = this.audit.entryOfChange(by, { operation: 'project.quota' });
-    const project = await this.control.setProjectQuota(id, bytes, entry);
+    const project = await this.control.projects.setQuota(id, bytes, entry);
     if (project === null) throw notReady(name);
     return project;
   }
@@ -241,7 +243,7 @@ export class Projects {
     const tenancy = this.servers.tenancyOf(placement);
     if (allowed && !(await tenancy.mayOwnSchemas())) throw needsSuperuser();
     const entry = this.audit.entryOfChange(by, { operation: 'project.own_schemas' });
-    const project = await this.control.setOwnSchemas(id, allowed, entry);
+    const project = await this.control.projects.setOwnSchemas(id, allowed, entry);
     if (project === null) throw notReady(name);
     await serviceWork(() => this.databases.restoreRights(tenancy, project.placement));
     return project;
@@ -254,16 +256,17 @@ export class Projects {
    * @throws EngineError not_found, request_in_flight, overloaded, database_unavailable
    */
   async delete(name: string, by: Origin = BY_ITSELF, lost: string | null = null): Promise<ProjectRow> {
-    const project = isProjectName(name) ? await this.control.projectBy('name', name) : null;
+    const project = isProjectName(name) ? await this.control.projects.find('name', name) : null;
     if (project === null) throw projectNotFound(name);
     const { id } = project;
     const deleted = await this.inTurn(() =>
-      this.control.withProjectLock(
+      withProjectLock(
+        this.control.address,
         id,
         async () => {
           // From here on the deletion is final: after a crash, the next start completes it.
           const entry = this.audit.entryOfChange(by, { operation: 'project.delete' });
-          if (!(await this.control.setProjectStatus(id, PROJECT_STATUSES, 'deleting', entry)))
+          if (!(await this.control.projects.setStatus(id, PROJECT_STATUSES, 'deleting', entry)))
             throw projectNotFound(name);
           await this.unfinished.remove(project, null, lost);
           return project;
@@ -297,7 +300,7 @@ export class Projects {
     if (upgrade === undefined) {
       upgrade = serviceWork(() =>
         this.databases.upgrade(this.servers.tenancyOf(project.placement), project.placement),
-      ).then(() => this.control.setProjectVersion(project.id, schemaVersion));
+      ).then(() => this.control.projects.setVersion(project.id, schemaVersion));
       this.upgrades.set(project.id, upgrade);
       upgrade.catch(() => this.upgrades.delete(project.id));
     }

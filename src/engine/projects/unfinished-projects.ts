@@ -7,6 +7,7 @@ import { EngineError } from '../../contract/errors.js';
 import type { AuditRow } from '../../tenancy/control/audit-log.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import type { ControlDatabase } from '../../tenancy/control/control.js';
+import { withProjectLock } from '../../tenancy/control/project-lock.js';
 import { serverName } from '../../contract/servers.js';
 import { serviceWork } from '../../tenancy/service-work.js';
 import { BY_ITSELF } from '../audit/audit.js';
@@ -32,7 +33,7 @@ export class UnfinishedProjects {
   /** Removes all of them. If that fails for a project, it keeps its status for the next check. */
   async clear(onFailure = this.onUncleared): Promise<void> {
     const unreachable = new Set<string>();
-    for (const project of await this.control.projects()) {
+    for (const project of await this.control.projects.list()) {
       const { server } = project.placement;
       if (!UNFINISHED.includes(project.status) || unreachable.has(server)) continue;
       await this.clearOne(project).catch((error: unknown) => {
@@ -48,7 +49,7 @@ export class UnfinishedProjects {
    * @throws EngineError database_unavailable
    */
   async clearNamed(name: string): Promise<void> {
-    const project = await this.control.projectBy('name', name);
+    const project = await this.control.projects.find('name', name);
     if (project !== null && UNFINISHED.includes(project.status)) await this.clearOne(project);
   }
 
@@ -57,7 +58,7 @@ export class UnfinishedProjects {
    * only the response was lost.
    */
   async undoCreate({ id, placement }: Identified): Promise<void> {
-    await this.control.setProjectStatus(id, PROJECT_STATUSES, 'deleting', null);
+    await this.control.projects.setStatus(id, PROJECT_STATUSES, 'deleting', null);
     await this.remove({ id, placement }, null);
   }
 
@@ -66,11 +67,11 @@ export class UnfinishedProjects {
    * @param lost a server that will not come back
    */
   async remove({ id, placement }: Identified, entry: AuditRow | null, lost: string | null = null): Promise<void> {
-    const moves = await this.parts.moves.open(id);
+    const moves = await this.parts.control.moves.open(id);
     for (const place of [placement, ...moves.flatMap(({ source, target }) => [source, target])]) {
       if (serverName(place) !== lost) await serviceWork(() => this.parts.servers.tenancyOf(place).drop(place));
     }
-    await this.control.deleteProject(id, entry);
+    await this.control.projects.delete(id, entry);
   }
 
   /**
@@ -78,8 +79,8 @@ export class UnfinishedProjects {
    * lost the lock with its connection and does not know it.
    */
   private async clearOne(project: Identified): Promise<void> {
-    await this.control.withProjectLock(project.id, async () => {
-      if (!(await this.control.setProjectStatus(project.id, UNFINISHED, 'deleting', null))) return;
+    await withProjectLock(this.control.address, project.id, async () => {
+      if (!(await this.control.projects.setStatus(project.id, UNFINISHED, 'deleting', null))) return;
       await this.remove(project, this.parts.audit.entryOfChange(BY_ITSELF, { operation: 'repair' }));
     });
   }

@@ -44,7 +44,7 @@ export async function examineLeftBehind(engine: Engine, server: ServerRow): Prom
 
 /** Removes all that can be removed. @throws EngineError not_found, database_unavailable */
 export async function clearLeftBehind(engine: Engine, name: string): Promise<Cleared> {
-  const server = await serverNamed(engine.serverRows, name);
+  const server = await serverNamed(engine.control.servers, name);
   const removed: string[] = [];
   const kept: { what: string; reason: string }[] = [];
   for (const { what, inUse, remove } of (await leftBehind(engine, server)) ?? []) {
@@ -68,7 +68,7 @@ async function leftBehind(engine: Engine, server: ServerRow): Promise<LeftBehind
   // In this order: a row is stored before its database is created, so a marked database that is seen has its row by
   // then.
   const marked = await serviceWork(() => tenancy.marked());
-  const [projects, moves] = [await engine.control.projects(), await engine.moves.rows.open()];
+  const [projects, moves] = [await engine.control.projects.list(), await engine.control.moves.open()];
   const moving = moves.flatMap(({ source, target }) => [source, target]);
   const known = new Set(
     [...projects.map(({ placement }) => placement), ...moving].flatMap((one) => [one.database, ...rolesOf(one)]),

@@ -22,7 +22,7 @@ export async function removeLostServer(
   name: string,
   by: Origin,
 ): Promise<{ server: ServerRow; deleted: string[] }> {
-  const server = await serverNamed(engine.serverRows, name);
+  const server = await serverNamed(engine.control.servers, name);
   if (name !== DEFAULT_SERVER && (await checkNow(engine, server)).facts !== null) {
     throw new EngineError('invalid_request', `The server "${name}" answers, so it is not lost`, {
       hint: 'Move or delete its projects, then remove it without --lost.',

@@ -65,7 +65,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       if (added.status !== 201) throw new Error(added.text);
       const { placement } = await service.engine.projects.get('full');
       source = { tenancy: service.engine.servers.tenancyOf(placement), placement };
-      const row = await service.engine.serverRows.get('eu-1');
+      const row = await service.engine.control.servers.get('eu-1');
       if (row === null) throw new Error('It was added');
       const tenancy = service.engine.servers.tenancyOf({ server: 'eu-1', added: addedServer(row) });
       target = { tenancy, placement: await tenancy.newPlacement() };

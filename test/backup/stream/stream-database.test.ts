@@ -102,7 +102,7 @@ describe.each(testServers().map(({ major }) => ({ major })))('from Postgres $maj
     const body = { name: 'eu-1', url_reference: `env:${variableWith(other.url)}` };
     const added = await service.call('POST', '/api/cdp/admin/servers', { token: admin, body });
     if (added.status !== 201) throw new Error(added.text);
-    const row = await service.engine.serverRows.get('eu-1');
+    const row = await service.engine.control.servers.get('eu-1');
     if (row === null) throw new Error('It was added');
     const tenancy = service.engine.servers.tenancyOf({ server: 'eu-1', added: addedServer(row) });
     target = { tenancy, placement: await tenancy.newPlacement() };
