@@ -1,9 +1,9 @@
 /** Assembles the engine on top of its Postgres servers. */
+import type { Log } from '../log.js';
 import type { Pool, ServerAddress } from '../pg/index.js';
 import { AuditLog } from '../tenancy/control/audit-log.js';
 import { ProjectSessions } from '../tenancy/connections/project-session.js';
 import { ControlDatabase } from '../tenancy/control/control.js';
-import type { ProjectRow } from '../tenancy/control/control-rows.js';
 import { Credentials } from '../tenancy/credentials.js';
 import { readMigrations } from '../tenancy/migrations/migrate.js';
 import type { Placement } from '../tenancy/placement.js';
@@ -23,12 +23,12 @@ import { Engine } from './engine.js';
 import { SchemaCache } from './insert/schema-cache.js';
 import { EventLoopThrottle } from './limits/event-loop-throttle.js';
 import { type PoolSettings, ServerPools } from './database/server-pools.js';
-import { type MoveEvents, Moves } from './moves/moves.js';
+import { Moves } from './moves/moves.js';
 import type { SharedServices } from './project.js';
 import type { ProjectParts } from './projects/project-parts.js';
 import { Projects } from './projects/projects.js';
 import { Quotas } from './limits/quota.js';
-import { type OnServerUnreachable, ServerWatch } from '../tenancy/health/server-watch.js';
+import { ServerWatch } from '../tenancy/health/server-watch.js';
 import { Sessions, type SessionSettings } from './sessions/sessions.js';
 import { Splitter } from './parser/splitter.js';
 
@@ -56,14 +56,6 @@ export interface EngineSettings extends AuditSettings, PoolSettings {
   sessions: SessionSettings | null;
   /** Extensions that every project may use. */
   extensions: readonly string[];
-  /** Called for a project that a crash left half created or half deleted, and that cannot be removed now. */
-  onUnclearedProject: (project: ProjectRow, error: unknown) => void;
-  /** Called for a project whose server crashed, or was stopped because it filled the disk. */
-  onServerTrouble: (project: string, trouble: string, details: object) => void;
-  /** Called for a move that cannot be cleaned up now. */
-  onStuckMove: MoveEvents['onStuck'];
-  /** Called when an added server stops answering, or answers again. */
-  onServerUnreachable: OnServerUnreachable;
 }
 
 /**
@@ -77,7 +69,7 @@ export async function openEngine(settings: EngineSettings): Promise<Engine> {
     const parts = await openControl(settings, pool);
     const { control, databases, audit } = parts;
     servers = parts.servers;
-    const projects = new Projects(parts, settings.onUnclearedProject);
+    const projects = new Projects(parts);
     await projects.unfinished.clear();
     const access = await openAccess(settings, parts);
     const connections = new ProjectSessions(servers, databases);
@@ -91,11 +83,11 @@ export async function openEngine(settings: EngineSettings): Promise<Engine> {
     return new Engine({
       control,
       servers,
-      serverWatch: new ServerWatch(control.servers, servers, settings.onServerUnreachable),
+      serverWatch: new ServerWatch(control.servers, servers, settings.log),
       databases,
       audit,
       projects,
-      moves: new Moves(parts, projects, { onEnd, onStuck: settings.onStuckMove }),
+      moves: new Moves(parts, projects, onEnd),
       tokens: new Tokens(control, audit),
       ...access,
       sessions: settings.sessions === null ? null : new Sessions(ofSessions, settings.sessions),
@@ -123,7 +115,7 @@ async function openControl(settings: EngineSettings, pool: Pool): Promise<Projec
     const databases = new ProjectDatabases(readMigrations('project'), settings.extensions, isAtRest);
     const parts = { databases, credentials, previous, template: `cdp_template_${control.instanceId}` };
     if (embedded !== null) {
-      const events = serverEvents(control, audit, settings.onServerTrouble);
+      const events = serverEvents(control, audit, settings.log);
       const tenancy = await OwnServerTenancy.open(embedded, databases, control, idleStopMs, events);
       return { servers: new Servers(tenancy, parts), databases };
     }
@@ -133,7 +125,7 @@ async function openControl(settings: EngineSettings, pool: Pool): Promise<Projec
   };
   const fingerprints = [setting.fingerprint(), previous?.fingerprint() ?? null] as const;
   const { control, prepared } = await ControlDatabase.open(address, pool, fingerprints, prepare);
-  return { control, ...prepared, audit };
+  return { control, ...prepared, audit, log: settings.log };
 }
 
 /** Who may do what, and how often. */
@@ -169,23 +161,19 @@ function sharedServices(
 }
 
 /** Reports events of a project's server under the project's name, in the log and in the audit log. */
-function serverEvents(
-  control: ControlDatabase,
-  audit: Audit,
-  onTrouble: EngineSettings['onServerTrouble'],
-): Omit<FleetEvents, 'beforeStop'> {
-  const log = (server: string, trouble: string, details: object) => {
+function serverEvents(control: ControlDatabase, audit: Audit, log: Log): Omit<FleetEvents, 'beforeStop'> {
+  const report = (server: string, trouble: string, details: object) => {
     const known = control.projects.find('server', server).catch(() => null);
     void known.then((project) => {
-      onTrouble(project?.name ?? server, trouble, details);
+      log.error({ project: project?.name ?? server, ...details }, trouble);
       audit.record(BY_ITSELF, { operation: 'project.crash', outcome: 'database_unavailable', project });
     });
   };
   return {
     failed: (server, reason, pauseMs) =>
-      log(server, 'the Postgres server of a project has ended unexpectedly', { reason, pauseMs }),
+      report(server, 'the Postgres server of a project has ended unexpectedly', { reason, pauseMs }),
     grew: (server, bytes) =>
-      log(
+      report(
         server,
         'the Postgres server of a project was stopped: it grew while the disk was nearly full (setting disk-reserve-mib)',
         { bytes },

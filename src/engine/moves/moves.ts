@@ -31,13 +31,6 @@ const WAIT_MS = 5_000;
 /** The most concurrent moves in an instance: each keeps a processor busy. */
 const AT_ONCE = 4;
 
-export interface MoveEvents {
-  /** Called when a move has ended, with or without success. */
-  readonly onEnd: (projectId: string) => void;
-  /** Called if a move cannot be cleaned up, with the reason; it is retried again and again. */
-  readonly onStuck: (move: MoveRow, reason: string) => void;
-}
-
 /** A move that is not stored yet. */
 interface MoveRequest {
   readonly id: string;
@@ -60,10 +53,11 @@ export class Moves {
   private recovering: NodeJS.Timeout | undefined;
   private readonly rows: MoveRows;
 
+  /** @param onEnd called when a move has ended, with or without success */
   constructor(
     private readonly parts: ProjectParts,
     private readonly projects: Projects,
-    private readonly events: MoveEvents,
+    private readonly onEnd: (projectId: string) => void,
   ) {
     this.rows = parts.control.moves;
   }
@@ -160,7 +154,7 @@ export class Moves {
       const outcome = failure instanceof EngineError ? failure.code : 'internal';
       parts.audit.record(by, { operation: 'project.move', outcome, project: { id: projectId, name } });
     }
-    this.events.onEnd(projectId);
+    this.onEnd(projectId);
     return hasMoved;
   }
 
@@ -206,7 +200,7 @@ export class Moves {
         this.unrecovered.delete(id);
         this.reported.delete(id);
         this.parts.audit.record(BY_ITSELF, { operation: 'repair', outcome: 'ok', project: { id: projectId, name } });
-        this.events.onEnd(projectId);
+        this.onEnd(projectId);
       })
         // A server that does not answer must not block the other moves; the next recovery tries it again.
         .catch((error: unknown) => this.noteFailure(move, error));
@@ -216,10 +210,13 @@ export class Moves {
   /** Reports that a move cannot be cleaned up now. */
   private async noteFailure(move: MoveRow, error: unknown): Promise<void> {
     const reason = reasonOf(error) ?? '';
-    if (this.reported.get(move.id) !== reason) this.events.onStuck(move, reason);
-    this.reported.set(move.id, reason);
+    const { id, project, state } = move;
+    if (this.reported.get(id) !== reason) {
+      this.parts.log.warn({ move: id, project, state, reason }, 'cleanup after a move failed; it will be retried');
+    }
+    this.reported.set(id, reason);
     // If the control database does not answer, the next recovery stores it.
-    await this.rows.noteFailure(move.id, reason).catch(() => {});
+    await this.rows.noteFailure(id, reason).catch(() => {});
   }
 
   keepRecovering(): void {

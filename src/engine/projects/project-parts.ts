@@ -2,6 +2,7 @@
 import type { ControlDatabase } from '../../tenancy/control/control.js';
 import type { ProjectDatabases } from '../../tenancy/project-databases.js';
 import type { Servers } from '../../tenancy/servers.js';
+import type { Log } from '../../log.js';
 import type { Audit } from '../audit/audit.js';
 
 export interface ProjectParts {
@@ -9,4 +10,5 @@ export interface ProjectParts {
   readonly servers: Servers;
   readonly databases: ProjectDatabases;
   readonly audit: Audit;
+  readonly log: Log;
 }

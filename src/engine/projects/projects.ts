@@ -24,7 +24,7 @@ import { createProject, type Fill, type Make } from './create-project.js';
 import { projectExists, notReady, projectNotFound, needsSuperuser, inUseElsewhere } from './project-errors.js';
 import { isProjectName, requireName } from './project-name.js';
 import type { ProjectParts } from './project-parts.js';
-import { type OnUncleared, UnfinishedProjects } from './unfinished-projects.js';
+import { UnfinishedProjects } from './unfinished-projects.js';
 
 export type { ProjectRow } from '../../tenancy/control/control-rows.js';
 
@@ -68,12 +68,9 @@ export class Projects {
   private readonly databases: ProjectDatabases;
   private readonly audit: Audit;
 
-  constructor(
-    private readonly parts: ProjectParts,
-    onUncleared: OnUncleared,
-  ) {
+  constructor(private readonly parts: ProjectParts) {
     ({ control: this.control, servers: this.servers, databases: this.databases, audit: this.audit } = parts);
-    this.unfinished = new UnfinishedProjects(parts, onUncleared);
+    this.unfinished = new UnfinishedProjects(parts);
   }
 
   /**

@@ -15,23 +15,17 @@ import type { ProjectParts } from './project-parts.js';
 
 const UNFINISHED: readonly ProjectStatus[] = ['creating', 'deleting'];
 
-/** Called for a project that cannot be removed now. */
-export type OnUncleared = (project: ProjectRow, error: unknown) => void;
-
 type Identified = Pick<ProjectRow, 'id' | 'placement'>;
 
 export class UnfinishedProjects {
   private readonly control: ControlDatabase;
 
-  constructor(
-    private readonly parts: ProjectParts,
-    private readonly onUncleared: OnUncleared,
-  ) {
+  constructor(private readonly parts: ProjectParts) {
     this.control = parts.control;
   }
 
   /** Removes all of them. If that fails for a project, it keeps its status for the next check. */
-  async clear(onFailure = this.onUncleared): Promise<void> {
+  async clear(onFailure = this.report): Promise<void> {
     const unreachable = new Set<string>();
     for (const project of await this.control.projects.list()) {
       const { server } = project.placement;
@@ -43,6 +37,12 @@ export class UnfinishedProjects {
       });
     }
   }
+
+  private readonly report = ({ name, status }: ProjectRow, error: unknown): void => {
+    const cause = error instanceof EngineError ? (error.cause ?? error) : error;
+    const fields = { project: name, status, error: String(cause) };
+    this.parts.log.error(fields, 'a project is incomplete and cannot be cleaned up');
+  };
 
   /**
    * Removes an unfinished project of this name, so that the name can be used again.
