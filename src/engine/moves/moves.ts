@@ -12,6 +12,7 @@ import { noServer } from '../projects/choose-server.js';
 import { inUseElsewhere } from '../projects/project-errors.js';
 import type { ProjectParts } from '../projects/project-parts.js';
 import type { Projects } from '../projects/projects.js';
+import { underProjectLock } from '../projects/under-project-lock.js';
 import { analyze } from './analyze.js';
 import { type MoveOptions, moveProject } from './move-project.js';
 import { type MovePlan, planMove, requireNoObstacles } from './plan-move.js';
@@ -24,9 +25,6 @@ export type { MoveRow } from '../../tenancy/control/move-rows.js';
 
 /** How often to look for moves whose process has ended. */
 const RECOVER_EVERY_MS = 5_000;
-
-/** How long to wait until the project is no longer being created, repaired or deleted. */
-const WAIT_MS = 5_000;
 
 /** The most concurrent moves in an instance: each keeps a processor busy. */
 const AT_ONCE = 4;
@@ -112,9 +110,7 @@ export class Moves {
       const signal = AbortSignal.any([options.signal, lost]);
       return { target: move.target, hasMoved: await this.carryOut(move, { ...options, signal }, by) };
     };
-    const done = await withProjectLock(this.parts.control.address, projectId, underLock, WAIT_MS);
-    if (done === null) throw inUseElsewhere(name);
-    const { target, hasMoved } = done;
+    const { target, hasMoved } = await underProjectLock(this.parts.control, { id: projectId, name }, underLock);
     // Requests run meanwhile. If this fails, autovacuum does it later.
     if (hasMoved) await analyze(this.parts.servers.tenancyOf(target), target, options.signal).catch(() => {});
   }

@@ -6,7 +6,6 @@ import { EngineError } from '../../contract/errors.js';
 import { PROJECT_STATUSES } from '../../contract/projects.js';
 import { DEFAULT_SERVER } from '../../contract/servers.js';
 import type { ControlDatabase } from '../../tenancy/control/control.js';
-import { withProjectLock } from '../../tenancy/control/project-lock.js';
 import { drain } from '../../tenancy/drain.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import { rollBackPrepared } from '../../tenancy/prepared-transactions.js';
@@ -24,6 +23,7 @@ import { createProject, type Fill, type Make } from './create-project.js';
 import { projectExists, notReady, projectNotFound, needsSuperuser, inUseElsewhere } from './project-errors.js';
 import { isProjectName, requireName } from './project-name.js';
 import type { ProjectParts } from './project-parts.js';
+import { underProjectLock } from './under-project-lock.js';
 import { UnfinishedProjects } from './unfinished-projects.js';
 
 export type { ProjectRow } from '../../tenancy/control/control-rows.js';
@@ -34,8 +34,8 @@ const AT_ONCE = 4;
 /** How often to check for projects that a crash has left half created or half deleted. */
 const CLEAR_EVERY_MS = 60_000;
 
-/** How long to wait for a turn, or for another process that is creating or deleting the same project. */
-const WAIT_MS = 5_000;
+/** How long to wait for a turn. */
+const TURN_MS = 5_000;
 
 /** The parts of a project that come from a backup. */
 interface Restored {
@@ -109,7 +109,7 @@ export class Projects {
 
   /** @throws EngineError overloaded; what `work` throws */
   private async inTurn<T>(work: () => Promise<T>): Promise<T> {
-    if (!this.tryTakeTurn()) await this.queue.wait('', null, new WaitBudget(WAIT_MS), NEVER);
+    if (!this.tryTakeTurn()) await this.queue.wait('', null, new WaitBudget(TURN_MS), NEVER);
     try {
       return await work();
     } finally {
@@ -191,21 +191,15 @@ export class Projects {
   async repair(name: string, by: Origin = BY_ITSELF): Promise<{ project: ProjectRow; repaired: string[] }> {
     const { id } = await this.get(name);
     const done = await this.inTurn(() =>
-      withProjectLock(
-        this.control.address,
-        id,
-        async () => {
-          // A move may have just ended, or have been interrupted; it has to be cleaned up first.
-          if ((await this.parts.control.moves.open(id)).length > 0) return null;
-          const project = await this.get(name);
-          const tenancy = this.servers.tenancyOf(project.placement);
-          const repaired = await serviceWork(() => this.databases.repair(tenancy, project.placement));
-          return { project, repaired };
-        },
-        WAIT_MS,
-      ),
+      underProjectLock(this.control, { id, name }, async () => {
+        // A move may have just ended, or have been interrupted; it has to be cleaned up first.
+        if ((await this.control.moves.open(id)).length > 0) throw inUseElsewhere(name);
+        const project = await this.get(name);
+        const tenancy = this.servers.tenancyOf(project.placement);
+        const repaired = await serviceWork(() => this.databases.repair(tenancy, project.placement));
+        return { project, repaired };
+      }),
     );
-    if (done === null) throw inUseElsewhere(name);
     this.audit.record(by, { operation: 'project.repair', outcome: 'ok', project: done.project });
     return done;
   }
@@ -255,24 +249,16 @@ export class Projects {
   async delete(name: string, by: Origin = BY_ITSELF, lost: string | null = null): Promise<ProjectRow> {
     const project = isProjectName(name) ? await this.control.projects.find('name', name) : null;
     if (project === null) throw projectNotFound(name);
-    const { id } = project;
-    const deleted = await this.inTurn(() =>
-      withProjectLock(
-        this.control.address,
-        id,
-        async () => {
-          // From here on the deletion is final: after a crash, the next start completes it.
-          const entry = this.audit.entryOfChange(by, { operation: 'project.delete' });
-          if (!(await this.control.projects.setStatus(id, PROJECT_STATUSES, 'deleting', entry)))
-            throw projectNotFound(name);
-          await this.unfinished.remove(project, null, lost);
-          return project;
-        },
-        WAIT_MS,
-      ),
+    return this.inTurn(() =>
+      underProjectLock(this.control, project, async () => {
+        // From here on the deletion is final: after a crash, the next start completes it.
+        const entry = this.audit.entryOfChange(by, { operation: 'project.delete' });
+        if (!(await this.control.projects.setStatus(project.id, PROJECT_STATUSES, 'deleting', entry)))
+          throw projectNotFound(name);
+        await this.unfinished.remove(project, null, lost);
+        return project;
+      }),
     );
-    if (deleted === null) throw inUseElsewhere(name);
-    return deleted;
   }
 
   /** From now on, removes every minute the projects that another process, or a lost Postgres, has left incomplete. */
