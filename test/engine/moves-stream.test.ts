@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { clearSource, PUBLICATION, restartForStream, slotOf } from '../../src/backup/stream/stream-source.js';
 import type { Move } from '../../src/contract/wire/moves.js';
-import { addedServer } from '../../src/tenancy/control/server-rows.js';
+import { placeOf } from '../../src/tenancy/control/server-rows.js';
 import { withProjectLock } from '../../src/tenancy/control/project-lock.js';
 import { type AddedServer, startAddedServer, variableWith } from '../support/added-server.js';
 import { connected } from '../support/postgres.js';
@@ -176,7 +176,7 @@ describe('from servers of their own', () => {
     const placement = await placed();
     const row = await engine.control.servers.get('eu-1');
     if (row === null) throw new Error('It was added');
-    const target = await engine.servers.tenancyOf({ server: 'eu-1', added: addedServer(row) }).newPlacement();
+    const target = await engine.servers.tenancyOf(placeOf(row)).newPlacement();
     const source = { tenancy: engine.servers.tenancyOf(placement), placement };
     const id = randomUUID();
     await withProjectLock(engine.control.address, project.id, async () => {

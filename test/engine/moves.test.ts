@@ -5,7 +5,7 @@ import { NEVER, queryTimeout } from '../../src/engine/limits/deadline.js';
 import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 import type { EngineError } from '../../src/contract/errors.js';
 import type { MoveState } from '../../src/contract/moves.js';
-import { addedServer } from '../../src/tenancy/control/server-rows.js';
+import { placeOf } from '../../src/tenancy/control/server-rows.js';
 import { raiseFence } from '../../src/tenancy/fence.js';
 import pg from 'pg';
 import type { ProjectRow } from '../../src/tenancy/control/control-rows.js';
@@ -300,7 +300,7 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
 
   it('a fifth is refused, even if all are started at the same moment', async () => {
     await begin();
-    const options = { verify: 'counts', maxPauseMs: null } as const;
+    const options = { mode: 'copy', verify: 'counts', maxPauseMs: null } as const;
     const starts = Array.from({ length: 5 }, () =>
       service.engine.moves.start(project.name, 'eu-1', options, BY_ITSELF),
     );
@@ -327,7 +327,7 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
         .use('sql-write', WITHIN_A_MINUTE, ({ session }) => session.script(`INSERT INTO visits (page) VALUES ('x')`));
     // While the process that moves it lives, nobody settles it.
     await withProjectLock(engine.control.address, project.id, async () => {
-      const move = { id, projectId: asleep.id, source: asleep.placement, target: placement };
+      const move = { id, projectId: asleep.id, source: asleep.placement, target: placement, mode: 'copy' as const };
       expect(await engine.control.moves.insert(move)).toBeNull();
       expect(await engine.control.moves.fence(move.id)).toBe(true);
       await raiseFence(tenancy, asleep.placement, 'writer', isStill);
@@ -365,7 +365,7 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
   const made = async (of: ProjectRow): Promise<Placement> => {
     const server = await service.engine.control.servers.get(of.placement.added === null ? 'eu-1' : 'default');
     if (server === null) throw new Error('It is not there');
-    const tenancy = service.engine.servers.tenancyOf({ server: server.name, added: addedServer(server) });
+    const tenancy = service.engine.servers.tenancyOf(placeOf(server));
     const placement = await tenancy.newPlacement();
     await tenancy.create(placement);
     return placement;
@@ -385,7 +385,7 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
     const source = await row();
     const id = randomUUID();
     const target = await made(source);
-    const entry = { id, projectId: project.id, source: source.placement, target };
+    const entry = { id, projectId: project.id, source: source.placement, target, mode: 'copy' as const };
     // As far as the process came.
     const order: MoveState[] = ['preparing', 'fencing', 'copying', 'verifying'];
     const until = state === 'undoing' || state === 'switched' ? 'verifying' : state;
@@ -431,7 +431,7 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
     const source = await row();
     const { engine } = service;
     const target = await made(source);
-    const move = { id: randomUUID(), projectId: project.id, source: source.placement, target };
+    const move = { id: randomUUID(), projectId: project.id, source: source.placement, target, mode: 'copy' as const };
     const client = new pg.Client({
       ...engine.servers.serverOf(source.placement).address,
       database: source.placement.database,
@@ -469,7 +469,13 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
     const target = await made(source);
     const id = randomUUID();
     await withProjectLock(service.engine.control.address, project.id, () =>
-      service.engine.control.moves.insert({ id, projectId: project.id, source: source.placement, target }),
+      service.engine.control.moves.insert({
+        id,
+        projectId: project.id,
+        source: source.placement,
+        target,
+        mode: 'copy',
+      }),
     );
     await service.engine.deleteProject(project.name, BY_ITSELF);
     expect(await leftThere()).toEqual([]);

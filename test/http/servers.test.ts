@@ -265,7 +265,7 @@ describe.each(Object.entries(HOMES))('added next to %s', (_name, start) => {
     const target = await engine.servers.tenancyOf(placement).newPlacement();
     // A move there, whose process has ended.
     await withProjectLock(engine.control.address, leaving.id, async () => {
-      const move = { id: randomUUID(), projectId: leaving.id, source, target };
+      const move = { id: randomUUID(), projectId: leaving.id, source, target, mode: 'copy' as const };
       expect(await engine.control.moves.insert(move)).toBeNull();
       expect(await engine.control.moves.fence(move.id)).toBe(true);
     });

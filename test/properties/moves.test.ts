@@ -12,7 +12,7 @@ import { recover } from '../../src/engine/moves/recover.js';
 import type { ProjectParts } from '../../src/engine/projects/project-parts.js';
 import type { ControlDatabase } from '../../src/tenancy/control/control.js';
 import type { MoveRow, MoveRows } from '../../src/tenancy/control/move-rows.js';
-import { addedServer } from '../../src/tenancy/control/server-rows.js';
+import { placeOf } from '../../src/tenancy/control/server-rows.js';
 import { withProjectLock } from '../../src/tenancy/control/project-lock.js';
 import { type AddedServer, startAddedServer, variableWith } from '../support/added-server.js';
 import { connected } from '../support/postgres.js';
@@ -121,10 +121,8 @@ async function begin(): Promise<Mover | null> {
   const { placement } = await service.engine.projects.get('shop');
   const server = await service.engine.control.servers.get(placement.added === null ? 'eu-1' : 'default');
   if (server === null) throw new Error('It was added');
-  const target = await service.engine.servers
-    .tenancyOf({ server: server.name, added: addedServer(server) })
-    .newPlacement();
-  const move = { id: randomUUID(), projectId: project.id, source: placement, target };
+  const target = await service.engine.servers.tenancyOf(placeOf(server)).newPlacement();
+  const move = { id: randomUUID(), projectId: project.id, source: placement, target, mode: 'copy' as const };
   if ((await parts.control.moves.insert(move)) !== null) return null;
   const row = await parts.control.moves.get(move.id);
   return row && new Mover(row);

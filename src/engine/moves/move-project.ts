@@ -4,7 +4,7 @@
  */
 import type { CopyOptions, CopyProgress, ProjectDatabase } from '../../backup/copy/copy-database.js';
 import { EngineError } from '../../contract/errors.js';
-import type { MoveMode, MoveState, Verification } from '../../contract/moves.js';
+import type { MoveState, Verification } from '../../contract/moves.js';
 import { drain } from '../../tenancy/drain.js';
 import { raiseFence } from '../../tenancy/fence.js';
 import { serverName } from '../../contract/servers.js';
@@ -23,8 +23,6 @@ const DRAIN_MS = 10_000;
 const STREAM_DRAIN_MS = 500;
 
 export interface MoveOptions {
-  /** Default: copy. */
-  readonly mode?: MoveMode;
   readonly verify: Verification;
   /** Milliseconds for which writes may be refused; null: no limit. */
   readonly maxPauseMs: number | null;
@@ -67,7 +65,7 @@ class ProjectMove {
     await this.prepare();
     this.notes.begin();
     try {
-      if (this.options.mode !== 'stream' || !(await this.stream())) await this.copyBehindFence();
+      if (this.move.mode !== 'stream' || !(await this.stream())) await this.copyBehindFence();
     } finally {
       await this.notes.end();
       this.signal.throwIfAborted();

@@ -6,7 +6,7 @@ import { serverName } from '../../contract/servers.js';
 import { isUuid } from '../../contract/uuid.js';
 import type { MoveRow, MoveRows } from '../../tenancy/control/move-rows.js';
 import { withProjectLock } from '../../tenancy/control/project-lock.js';
-import { addedServer } from '../../tenancy/control/server-rows.js';
+import { placeOf } from '../../tenancy/control/server-rows.js';
 import { BY_ITSELF, type Origin } from '../audit/audit.js';
 import { noServer } from '../projects/choose-server.js';
 import { inUseElsewhere } from '../projects/project-errors.js';
@@ -36,6 +36,7 @@ interface MoveRequest {
   readonly name: string;
   /** The name of the server. */
   readonly to: string;
+  readonly mode: MoveMode;
 }
 
 export class Moves {
@@ -66,7 +67,7 @@ export class Moves {
   }
 
   /** @throws EngineError not_found, database_unavailable */
-  async plan(name: string, to: string, mode: MoveMode = 'copy'): Promise<MovePlan> {
+  async plan(name: string, to: string, mode: MoveMode): Promise<MovePlan> {
     return planMove(this.parts, await this.projects.get(name), to, mode);
   }
 
@@ -80,13 +81,18 @@ export class Moves {
    * @throws EngineError not_found, invalid_request naming all obstacles, request_in_flight, overloaded,
    * database_unavailable
    */
-  async start(name: string, to: string, options: Omit<MoveOptions, 'signal'>, by: Origin): Promise<MoveRow> {
+  async start(
+    name: string,
+    to: string,
+    { mode, ...options }: Omit<MoveOptions, 'signal'> & Pick<MoveRequest, 'mode'>,
+    by: Origin,
+  ): Promise<MoveRow> {
     if (this.running.size >= AT_ONCE)
       throw new EngineError('overloaded', `${AT_ONCE} moves are already running on this instance`);
     const id = randomUUID();
     const abort = new AbortController();
     return new Promise((begun, refused) => {
-      const work = this.run({ id, name, to }, { ...options, signal: abort.signal }, by, begun)
+      const work = this.run({ id, name, to, mode }, { ...options, signal: abort.signal }, by, begun)
         // Once the move has begun, its row holds the failure, or the next recovery settles it.
         .catch(refused)
         .finally(() => this.running.delete(id));
@@ -105,7 +111,7 @@ export class Moves {
     const { id: projectId } = await this.projects.get(name);
     if ((await this.rows.open(projectId)).length > 0) throw inUseElsewhere(name);
     const underLock = async (lost: AbortSignal) => {
-      const move = await this.insert(request, options.mode);
+      const move = await this.insert(request);
       begun(move);
       const signal = AbortSignal.any([options.signal, lost]);
       return { target: move.target, hasMoved: await this.carryOut(move, { ...options, signal }, by) };
@@ -116,13 +122,14 @@ export class Moves {
   }
 
   /** Checks again under the lock, and stores the move. */
-  private async insert({ id, name, to }: MoveRequest, mode?: MoveMode): Promise<MoveRow> {
-    const plan = await this.plan(name, to);
+  private async insert({ id, name, to, mode }: MoveRequest): Promise<MoveRow> {
+    // What is in the way of a stream only makes it a copy.
+    const plan = await this.plan(name, to, 'copy');
     requireNoObstacles(plan);
     const { project, to: server } = plan;
     const { servers } = this.parts;
-    const target = await servers.tenancyOf({ server: server.name, added: addedServer(server) }).newPlacement();
-    const move = { id, projectId: project.id, source: project.placement, target, mode: mode ?? 'copy' };
+    const target = await servers.tenancyOf(placeOf(server)).newPlacement();
+    const move = { id, projectId: project.id, source: project.placement, target, mode };
     const obstacle = await this.rows.insert(move);
     if (obstacle === 'moving') throw inUseElsewhere(name);
     if (obstacle === 'server') throw noServer({ server: to });

@@ -1,7 +1,7 @@
 /** Collects the facts about servers and projects that `cdp rebalance` needs. */
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import { serverName } from '../../contract/servers.js';
-import { addedServer, type ServerRow } from '../../tenancy/control/server-rows.js';
+import { placeOf, type ServerRow } from '../../tenancy/control/server-rows.js';
 import type { Servers } from '../../tenancy/servers.js';
 import type { ProjectParts } from '../projects/project-parts.js';
 import { sizesOf } from '../projects/sizes.js';
@@ -21,7 +21,7 @@ export async function situationOf({ control, servers }: ProjectParts): Promise<S
 /** null: the server does not answer. */
 async function offerOf(servers: Servers, row: ServerRow): Promise<Offer | null> {
   try {
-    const place = { server: row.name, added: addedServer(row) };
+    const place = placeOf(row);
     servers.requireUp(place);
     const tenancy = servers.tenancyOf(place);
     return {

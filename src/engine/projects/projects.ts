@@ -11,7 +11,7 @@ import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import { rollBackPrepared } from '../../tenancy/prepared-transactions.js';
 import type { ProjectDatabases } from '../../tenancy/project-databases.js';
 import { serviceWork } from '../../tenancy/service-work.js';
-import { addedServer } from '../../tenancy/control/server-rows.js';
+import { placeOf } from '../../tenancy/control/server-rows.js';
 import type { Servers } from '../../tenancy/servers.js';
 import { NEVER } from '../limits/deadline.js';
 import { FairQueue } from '../limits/fair-queue.js';
@@ -101,7 +101,7 @@ export class Projects {
     const found = await candidates(this.parts.control.servers, request);
     if (found.length === 0) throw noServer(request);
     return found.map((server) => {
-      const at = { server: server.name, added: addedServer(server) };
+      const at = placeOf(server);
       this.servers.requireUp(at);
       return this.servers.tenancyOf(at);
     });

@@ -4,7 +4,7 @@ import { PROJECT_NAME_IN_WORDS } from '../../contract/names.js';
 import { DEFAULT_SERVER, serverName } from '../../contract/servers.js';
 import type { Finding } from '../../contract/wire/operator.js';
 import type { ServerAddress } from '../../pg/index.js';
-import { addedServer, type NewServer, type ServerChange, type ServerRow } from '../../tenancy/control/server-rows.js';
+import { placeOf, type NewServer, type ServerChange, type ServerRow } from '../../tenancy/control/server-rows.js';
 import { databasesAt, startedAt } from '../../tenancy/server-probe.js';
 import { addressAt } from '../../tenancy/server-url.js';
 import type { Origin } from '../audit/audit.js';
@@ -68,7 +68,7 @@ export async function checkAgain(engine: Engine, name: string): Promise<CheckedS
 /** Checks a server. A failure is a finding. */
 export async function checkNow(engine: Engine, server: ServerRow): Promise<ServerCheck> {
   const { urlReference, replicas } = server;
-  const connections = engine.connectionsTo(addedServer(server));
+  const connections = engine.connectionsTo(placeOf(server).added);
   const source = urlReference ?? 'DATABASE_URL';
   let address: ServerAddress;
   try {

@@ -10,7 +10,7 @@ import { serverName } from '../../contract/servers.js';
 import type { Finding } from '../../contract/wire/operator.js';
 import { sql } from '../../pg/index.js';
 import { dumpRole, type Placement } from '../../tenancy/placement.js';
-import { addedServer, type ServerRow } from '../../tenancy/control/server-rows.js';
+import { placeOf, type ServerRow } from '../../tenancy/control/server-rows.js';
 import { withServiceSession } from '../../tenancy/service-pool.js';
 import { serviceWork } from '../../tenancy/service-work.js';
 import { SharedTenancy } from '../../tenancy/shared-tenancy.js';
@@ -61,7 +61,7 @@ export async function clearLeftBehind(engine: Engine, name: string): Promise<Cle
 
 /** Databases come before the roles that own their objects. @returns null for embedded servers and Citus */
 async function leftBehind(engine: Engine, server: ServerRow): Promise<LeftBehind[] | null> {
-  const place = { server: server.name, added: addedServer(server) };
+  const place = placeOf(server);
   engine.servers.requireUp(place);
   const tenancy = engine.servers.tenancyOf(place);
   if (!(tenancy instanceof SharedTenancy)) return null;

@@ -38,7 +38,7 @@ export interface MoveRow {
   endedAt: Date | null;
 }
 
-export type NewMove = Pick<MoveRow, 'id' | 'projectId' | 'source' | 'target'> & Partial<Pick<MoveRow, 'mode'>>;
+export type NewMove = Pick<MoveRow, 'id' | 'projectId' | 'source' | 'target' | 'mode'>;
 
 /** The states before `switched`, in which a move can be undone. */
 const UNDECIDED: readonly MoveState[] = ['preparing', 'streaming', 'fencing', 'copying', 'verifying'];
@@ -61,7 +61,7 @@ export class MoveRows {
    * Stores a new move, which from now on counts as a project on the target's server.
    * @returns null if it is stored; otherwise the obstacle: `moving` for another move of the project, or `server`
    */
-  async insert({ id, projectId, source, target, mode = 'copy' }: NewMove): Promise<'moving' | 'server' | null> {
+  async insert({ id, projectId, source, target, mode }: NewMove): Promise<'moving' | 'server' | null> {
     const server = serverName(target);
     const results = await this.pool.run([
       BEGIN,

@@ -2,7 +2,7 @@
 import type { Consistency, ServerEngine, ServerStatus, ServerTenancy } from '../../contract/servers.js';
 import { type AuditRow, withEntry } from './audit-log.js';
 import { BEGIN, COMMIT, type Fragment, ident, join, type Row, sql, trusted } from '../../pg/index.js';
-import type { AddedServer } from '../placement.js';
+import type { AddedServer, Placement } from '../placement.js';
 import type { ControlPool } from './control-pool.js';
 
 export interface ServerRow {
@@ -78,8 +78,14 @@ const serverRow = ([, json]: Row): ServerRow => {
   return { ...row, createdAt: new Date(row.createdAt) };
 };
 
-export const addedServer = ({ urlReference, createdAt, engine, maxConnections }: ServerRow): AddedServer | null =>
+const addedServer = ({ urlReference, createdAt, engine, maxConnections }: ServerRow): AddedServer | null =>
   urlReference === null ? null : { urlReference, addedAt: createdAt.getTime(), engine, maxConnections };
+
+/** The server as a project's placement names it. */
+export const placeOf = (row: ServerRow): Pick<Placement, 'server' | 'added'> => ({
+  server: row.name,
+  added: addedServer(row),
+});
 
 export class ServerRows {
   constructor(private readonly pool: ControlPool) {}

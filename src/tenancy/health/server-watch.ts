@@ -2,7 +2,7 @@
 import { messageOf } from '../../contract/operator-message.js';
 import type { Log } from '../../log.js';
 import type { Pool } from '../../pg/index.js';
-import { addedServer, type ServerRow, type ServerRows } from '../control/server-rows.js';
+import { placeOf, type ServerRow, type ServerRows } from '../control/server-rows.js';
 import type { Servers } from '../servers.js';
 import type { Server } from '../tenancy.js';
 import { HealthCheck } from './health-check.js';
@@ -60,7 +60,7 @@ export class ServerWatch {
     for (const name of this.watched.keys()) {
       if (!rows.some((row) => row.name === name)) this.forget(name);
     }
-    this.servers.keep(rows.map((row) => ({ server: row.name, added: addedServer(row) })));
+    this.servers.keep(rows.map(placeOf));
     for (const row of rows) if (row.urlReference !== null) this.watch(row);
     this.servers.replicas.keep(
       rows.flatMap(({ replicas }) => replicas),
@@ -91,7 +91,7 @@ export class ServerWatch {
 
   private serverOf(row: ServerRow): Server | null {
     try {
-      return this.servers.serverOf({ server: row.name, added: addedServer(row) });
+      return this.servers.serverOf(placeOf(row));
     } catch {
       return null;
     }

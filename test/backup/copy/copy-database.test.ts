@@ -6,7 +6,7 @@ import type { Session } from '../../../src/pg/index.js';
 import { withServiceSession } from '../../../src/tenancy/service-pool.js';
 import { copyDatabase, CopyDiffers, type CopyProgress } from '../../../src/backup/copy/copy-database.js';
 import { entriesOf } from '../../../src/backup/copy/schema-text.js';
-import { addedServer } from '../../../src/tenancy/control/server-rows.js';
+import { placeOf } from '../../../src/tenancy/control/server-rows.js';
 import { NEVER } from '../../../src/engine/limits/deadline.js';
 import type { Placement } from '../../../src/tenancy/placement.js';
 import type { Tenancy } from '../../../src/tenancy/tenancy.js';
@@ -67,7 +67,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       source = { tenancy: service.engine.servers.tenancyOf(placement), placement };
       const row = await service.engine.control.servers.get('eu-1');
       if (row === null) throw new Error('It was added');
-      const tenancy = service.engine.servers.tenancyOf({ server: 'eu-1', added: addedServer(row) });
+      const tenancy = service.engine.servers.tenancyOf(placeOf(row));
       target = { tenancy, placement: await tenancy.newPlacement() };
     });
     afterAll(() => service.close());

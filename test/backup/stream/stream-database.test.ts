@@ -10,7 +10,7 @@ import { NotStreamable, streamDatabase, visibleIn } from '../../../src/backup/st
 import { NEVER } from '../../../src/engine/limits/deadline.js';
 import type { Placement } from '../../../src/tenancy/placement.js';
 import { withServiceSession } from '../../../src/tenancy/service-pool.js';
-import { addedServer } from '../../../src/tenancy/control/server-rows.js';
+import { placeOf } from '../../../src/tenancy/control/server-rows.js';
 import type { Tenancy } from '../../../src/tenancy/tenancy.js';
 import { type AddedServer, startAddedServer, variableWith } from '../../support/added-server.js';
 import { connected, testServers } from '../../support/postgres.js';
@@ -104,7 +104,7 @@ describe.each(testServers().map(({ major }) => ({ major })))('from Postgres $maj
     if (added.status !== 201) throw new Error(added.text);
     const row = await service.engine.control.servers.get('eu-1');
     if (row === null) throw new Error('It was added');
-    const tenancy = service.engine.servers.tenancyOf({ server: 'eu-1', added: addedServer(row) });
+    const tenancy = service.engine.servers.tenancyOf(placeOf(row));
     target = { tenancy, placement: await tenancy.newPlacement() };
   });
   afterAll(async () => {
