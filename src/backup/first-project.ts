@@ -2,12 +2,12 @@
  * Finds the project that the first start of a service created, if nobody has used it. A restore of all projects
  * replaces it.
  */
-import { FIRST_PROJECT } from '../contract/projects.js';
+import { FIRST_PROJECT, isReady } from '../contract/projects.js';
 import { sql } from '../pg/index.js';
 import type { ProjectRow } from '../tenancy/control/control-rows.js';
 import { withServiceSession } from '../tenancy/service-pool.js';
 import { withServer } from '../tenancy/tenancy.js';
-import { type Installation, isReady } from './installation.js';
+import type { Installation } from './installation.js';
 
 /** Whether the project has relations, in `data` or its own schemas, not counting those of extensions. */
 const HAS_RELATIONS = sql`SELECT EXISTS (SELECT FROM pg_catalog.pg_class c

@@ -4,14 +4,14 @@
  */
 import { EngineError } from '../contract/errors.js';
 import { PROJECT_NAME_PATTERN } from '../contract/names.js';
-import { FIRST_PROJECT } from '../contract/projects.js';
+import { FIRST_PROJECT, isReady } from '../contract/projects.js';
 import { messageOf } from '../contract/operator-message.js';
 import { described, type RestoreDone } from '../contract/wire/operator.js';
 import type { ProjectRow, StoredToken } from '../tenancy/control/control-rows.js';
 import { type Tenancy, withServer } from '../tenancy/tenancy.js';
 import { BackupFile } from './backup-file.js';
 import { untouchedFirstProject } from './first-project.js';
-import { type Contents, type Installation, isReady, type NewProject, type RestorePlace } from './installation.js';
+import type { Contents, Installation, NewProject, RestorePlace } from './installation.js';
 import type { ProgramPlaces } from './logical/client-programs.js';
 import { loadDump, programsFor } from './logical/load.js';
 import { type Control, CONTROL, dataOf, dumpOf, listOfDump, type SavedProject } from './manifest.js';

@@ -4,6 +4,7 @@ import { EngineError } from '../../contract/errors.js';
 import type { MoveMode } from '../../contract/moves.js';
 import { sql } from '../../pg/index.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
+import { isReady } from '../../contract/projects.js';
 import { serverName } from '../../contract/servers.js';
 import { placeOf, type ServerRow } from '../../tenancy/control/server-rows.js';
 import { serviceWork } from '../../tenancy/service-work.js';
@@ -41,7 +42,7 @@ export async function planMove(
   const from = serverName(placement);
   const hasRoom = await parts.control.servers.hasRoom(to.name);
   const known = [
-    ...(['active', 'inactive'].includes(project.status) ? [] : [`it is ${project.status}`]),
+    ...(isReady(project) ? [] : [`it is ${project.status}`]),
     ...(from === to.name ? [`it lives on ${to.name} already`] : []),
     ...(to.status === 'active' ? [] : [`the server ${to.name} is ${to.status}`]),
     ...(hasRoom || from === to.name ? [] : [`the server ${to.name} has reached its limit of projects`]),

@@ -1,7 +1,7 @@
 /** Chooses the server for a new project. */
 import { EngineError } from '../../contract/errors.js';
 import type { ControlDatabase } from '../../tenancy/control/control.js';
-import { serverName } from '../../contract/servers.js';
+import { isOn } from '../../contract/servers.js';
 import type { Placement } from '../../tenancy/placement.js';
 import { placeOf, type ServerRow, type ServerRows } from '../../tenancy/control/server-rows.js';
 import type { Servers } from '../../tenancy/servers.js';
@@ -44,7 +44,7 @@ export async function placementOn(server: ServerRow, installation: Installation)
 
 /** Bytes of all projects on a server. @throws EngineError database_unavailable */
 export async function bytesOn({ name }: ServerRow, { control, servers }: Installation): Promise<number> {
-  const projects = (await control.projects.list()).filter(({ placement }) => serverName(placement) === name);
+  const projects = (await control.projects.list()).filter(isOn(name));
   return [...(await sizesOf(servers, projects)).values()].reduce((sum, bytes) => sum + bytes, 0);
 }
 

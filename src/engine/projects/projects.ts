@@ -3,7 +3,7 @@
  * step the next start, or the next attempt, can clean up.
  */
 import { EngineError } from '../../contract/errors.js';
-import { PROJECT_STATUSES } from '../../contract/projects.js';
+import { PROJECT_STATUSES, READY_STATUSES } from '../../contract/projects.js';
 import { DEFAULT_SERVER } from '../../contract/servers.js';
 import type { ControlDatabase } from '../../tenancy/control/control.js';
 import { drain } from '../../tenancy/drain.js';
@@ -171,7 +171,7 @@ export class Projects {
     const status = active ? 'active' : 'inactive';
     const operation = active ? 'project.activate' : 'project.deactivate';
     const entry = this.audit.entryOfChange(by, { operation });
-    if (!(await this.control.projects.setStatus(project.id, ['active', 'inactive'], status, entry))) {
+    if (!(await this.control.projects.setStatus(project.id, READY_STATUSES, status, entry))) {
       throw notReady(name);
     }
     if (!active) {

@@ -1,7 +1,8 @@
 /** Adds, checks, changes and removes Postgres servers for an operator. */
 import { EngineError } from '../../contract/errors.js';
 import { PROJECT_NAME_IN_WORDS } from '../../contract/names.js';
-import { DEFAULT_SERVER, serverName } from '../../contract/servers.js';
+import { isReady } from '../../contract/projects.js';
+import { DEFAULT_SERVER, isOn } from '../../contract/servers.js';
 import type { Finding } from '../../contract/wire/operator.js';
 import type { ServerAddress } from '../../pg/index.js';
 import { placeOf, type NewServer, type ServerChange, type ServerRow } from '../../tenancy/control/server-rows.js';
@@ -135,11 +136,9 @@ async function requireSame(engine: Engine, server: ServerRow, urlReference: stri
 
 /** A finding that names projects of the server whose databases are not at the address. */
 async function missingProjects(engine: Engine, server: string, address: ServerAddress): Promise<Finding[]> {
-  const projects = (await engine.projects.list()).filter(({ placement }) => serverName(placement) === server);
+  const projects = (await engine.projects.list()).filter(isOn(server));
   const there = await databasesAt(address);
-  const missing = projects.filter(({ status, placement: { database } }) => {
-    return ['active', 'inactive'].includes(status) && !there.has(database);
-  });
+  const missing = projects.filter((project) => isReady(project) && !there.has(project.placement.database));
   if (missing.length === 0) return [];
   const found = `it does not have the databases of ${named(missing.map(({ name }) => name))}`;
   return [
@@ -161,9 +160,7 @@ export async function removeServer(engine: Engine, name: string, by: Origin): Pr
 }
 
 const projectsOn = async (engine: Engine, server: string): Promise<string[]> =>
-  (await engine.projects.list())
-    .filter(({ placement }) => serverName(placement) === server)
-    .map((project) => project.name);
+  (await engine.projects.list()).filter(isOn(server)).map((project) => project.name);
 
 const SET_IT = 'Set it for every instance of the service, or add the server again with a file.';
 
