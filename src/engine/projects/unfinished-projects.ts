@@ -6,7 +6,6 @@ import { PROJECT_STATUSES, type ProjectStatus } from '../../contract/projects.js
 import { EngineError } from '../../contract/errors.js';
 import type { AuditRow } from '../../tenancy/control/audit-log.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
-import type { ControlDatabase } from '../../tenancy/control/control.js';
 import { withProjectLock } from '../../tenancy/control/project-lock.js';
 import { serverName } from '../../contract/servers.js';
 import { serviceWork } from '../../tenancy/service-work.js';
@@ -18,16 +17,12 @@ const UNFINISHED: readonly ProjectStatus[] = ['creating', 'deleting'];
 type Identified = Pick<ProjectRow, 'id' | 'placement'>;
 
 export class UnfinishedProjects {
-  private readonly control: ControlDatabase;
-
-  constructor(private readonly parts: ProjectParts) {
-    this.control = parts.control;
-  }
+  constructor(private readonly parts: ProjectParts) {}
 
   /** Removes all of them. If that fails for a project, it keeps its status for the next check. */
   async clear(onFailure = this.report): Promise<void> {
     const unreachable = new Set<string>();
-    for (const project of await this.control.projects.list()) {
+    for (const project of await this.parts.control.projects.list()) {
       const { server } = project.placement;
       if (!UNFINISHED.includes(project.status) || unreachable.has(server)) continue;
       await this.clearOne(project).catch((error: unknown) => {
@@ -49,7 +44,7 @@ export class UnfinishedProjects {
    * @throws EngineError database_unavailable
    */
   async clearNamed(name: string): Promise<void> {
-    const project = await this.control.projects.find('name', name);
+    const project = await this.parts.control.projects.find('name', name);
     if (project !== null && UNFINISHED.includes(project.status)) await this.clearOne(project);
   }
 
@@ -58,7 +53,7 @@ export class UnfinishedProjects {
    * only the response was lost.
    */
   async undoCreate({ id, placement }: Identified): Promise<void> {
-    await this.control.projects.setStatus(id, PROJECT_STATUSES, 'deleting', null);
+    await this.parts.control.projects.setStatus(id, PROJECT_STATUSES, 'deleting', null);
     await this.remove({ id, placement }, null);
   }
 
@@ -71,7 +66,7 @@ export class UnfinishedProjects {
     for (const place of [placement, ...moves.flatMap(({ source, target }) => [source, target])]) {
       if (serverName(place) !== lost) await serviceWork(() => this.parts.servers.tenancyOf(place).drop(place));
     }
-    await this.control.projects.delete(id, entry);
+    await this.parts.control.projects.delete(id, entry);
   }
 
   /**
@@ -79,8 +74,8 @@ export class UnfinishedProjects {
    * lost the lock with its connection and does not know it.
    */
   private async clearOne(project: Identified): Promise<void> {
-    await withProjectLock(this.control.address, project.id, async () => {
-      if (!(await this.control.projects.setStatus(project.id, UNFINISHED, 'deleting', null))) return;
+    await withProjectLock(this.parts.control.address, project.id, async () => {
+      if (!(await this.parts.control.projects.setStatus(project.id, UNFINISHED, 'deleting', null))) return;
       await this.remove(project, this.parts.audit.entryOfChange(BY_ITSELF, { operation: 'repair' }));
     });
   }
