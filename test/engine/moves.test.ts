@@ -323,7 +323,7 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
     const write = () =>
       engine
         .admit(asleep, null)
-        .use('sql-write', WITHIN_A_MINUTE, ({ session }) => session.script(`INSERT INTO visits (page) VALUES ('x')`));
+        .use({ pool: 'sql-write', deadline: WITHIN_A_MINUTE }, ({ session }) => session.script(`INSERT INTO visits (page) VALUES ('x')`));
     // While the process that moves it lives, nobody settles it.
     await engine.control.withProjectLock(project.id, async () => {
       const move = { id, projectId: asleep.id, source: asleep.placement, target: placement };
