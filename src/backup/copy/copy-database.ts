@@ -8,6 +8,7 @@ import type { TableRows } from '../../contract/wire/operator.js';
 import { ident, type LoginOptions, type Session, sql, withSession } from '../../pg/index.js';
 import { EXTENSIONS_SCHEMA } from '../../tenancy/extensions.js';
 import { isOnCitus, type Placement } from '../../tenancy/placement.js';
+import { roleLogin } from '../../tenancy/role-login.js';
 import type { Tenancy } from '../../tenancy/tenancy.js';
 import { distributeAgain, distributedTables } from '../distributed-tables.js';
 import { LOCK_WAIT_MS, withDumpRole } from '../logical/dump-role.js';
@@ -149,18 +150,10 @@ export function writing<T>(
   signal: AbortSignal,
   work: (session: Session) => Promise<T>,
 ): Promise<T> {
-  const { database, schema, writer } = placement;
-  const { address } = tenancy.serverOf(placement);
-  const login = {
-    ...address,
-    database,
-    user: writer,
-    password: tenancy.password(writer),
-    application_name: 'cdp copy',
-  };
+  const settings = { search_path: `${placement.schema}, ${EXTENSIONS_SCHEMA}` };
+  const login = roleLogin(tenancy, placement, placement.writer, settings, 'cdp copy');
   const inSession = async (session: Session): Promise<T> => {
     await set(session, 'writing');
-    await session.query(sql`SELECT pg_catalog.set_config('search_path', ${`${schema}, ${EXTENSIONS_SCHEMA}`}, false)`);
     return work(session);
   };
   return withSession(login, inSession, signal);

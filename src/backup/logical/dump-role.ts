@@ -12,12 +12,12 @@ import {
   type LoginOptions,
   type Session,
   sql,
-  startupOptions,
   trusted,
 } from '../../pg/index.js';
 import { ADVISORY_LOCKS } from '../../tenancy/advisory-locks.js';
 import { retryOnContention } from '../../tenancy/contention.js';
 import { dumpRole, isOnCitus, type Placement, SHARD_BY_SHARD } from '../../tenancy/placement.js';
+import { roleLogin } from '../../tenancy/role-login.js';
 import { withServiceSession } from '../../tenancy/service-pool.js';
 import { type Tenancy, withServer } from '../../tenancy/tenancy.js';
 
@@ -68,15 +68,7 @@ export async function withDumpRole<T>(
       // A worker may have missed the end of a committed transaction; its rows would be invisible.
       if (isOnCitus(placement)) await session.query(sql`SELECT recover_prepared_transactions()`);
       await transact(session, () => make(session, role, tenancy.roleOptions(role), placement));
-      const options = startupOptions(SETTINGS);
-      return await work({
-        ...address,
-        database: placement.database,
-        user: role,
-        password: tenancy.password(role),
-        application_name: 'cdp backup',
-        options,
-      });
+      return await work(roleLogin(tenancy, placement, role, SETTINGS, 'cdp backup'));
     } finally {
       // If this fails, the next dump drops the role.
       await drop(session, role).catch(() => {});

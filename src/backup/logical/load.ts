@@ -5,9 +5,10 @@ import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import type { TableRows } from '../../contract/wire/operator.js';
 import { withPrivateFolder } from '../../files.js';
-import { ident, type LoginOptions, PostgresError, sql, startupOptions, withSession } from '../../pg/index.js';
+import { ident, PostgresError, sql, withSession } from '../../pg/index.js';
 import { EXTENSIONS_SCHEMA } from '../../tenancy/extensions.js';
 import { isOnCitus, type Placement } from '../../tenancy/placement.js';
+import { roleLogin } from '../../tenancy/role-login.js';
 import type { Tenancy } from '../../tenancy/tenancy.js';
 import type { BackupFile } from '../backup-file.js';
 import { distributeAgain } from '../distributed-tables.js';
@@ -67,14 +68,8 @@ interface LoadOptions {
 export async function loadDump(options: LoadOptions): Promise<{ tables: TableRows[]; left_out: string[] }> {
   const { tenancy, placement, dumped, file, programs, signal } = options;
   const searchPath = `${placement.schema}, ${EXTENSIONS_SCHEMA}`;
-  const login: LoginOptions = {
-    ...tenancy.serverOf(placement).address,
-    database: placement.database,
-    user: placement.writer,
-    password: tenancy.password(placement.writer),
-    application_name: 'cdp restore',
-    options: startupOptions({ search_path: searchPath, jit: 'off', client_connection_check_interval: '1s' }),
-  };
+  const settings = { search_path: searchPath, jit: 'off', client_connection_check_interval: '1s' };
+  const login = roleLogin(tenancy, placement, placement.writer, settings, 'cdp restore');
   const entries = chooseEntries(
     (await file.content(listOfDump(dumped.name))).toString(),
     placement.schema,
