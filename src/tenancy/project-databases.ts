@@ -22,8 +22,7 @@ import {
 } from './project-rights.js';
 import { takeRepairLock } from './repair-lock.js';
 import { type Logins, roleLogin } from './role-login.js';
-import { withServiceSession } from './service-pool.js';
-import { type Tenancy, withServer } from './tenancy.js';
+import { inDatabase, type Tenancy } from './tenancy.js';
 
 /** The time limit for a statement of a repair, which may have to wait for locks of the project. */
 const REPAIR_STATEMENT_MS = 5_000;
@@ -128,16 +127,8 @@ export class ProjectDatabases {
 
   /** @param work runs again if another session conflicted with it */
   private asService<T>(tenancy: Tenancy, placement: Placement, work: (session: Session) => Promise<T>): Promise<T> {
-    const server = tenancy.serverOf(placement);
-    return withServer(server, () =>
-      server.breaker.during((signal) =>
-        withServiceSession(
-          server.address,
-          placement.database,
-          (session) => retryOnContention(() => work(session)),
-          signal,
-        ),
-      ),
-    );
+    const repeated = (session: Session) => retryOnContention(() => work(session));
+    const { breaker } = tenancy.serverOf(placement);
+    return breaker.during((signal) => inDatabase(tenancy, placement, repeated, signal));
   }
 }

@@ -18,8 +18,7 @@ import { ADVISORY_LOCKS } from '../../tenancy/advisory-locks.js';
 import { retryOnContention } from '../../tenancy/contention.js';
 import { dumpRole, isOnCitus, type Placement, SHARD_BY_SHARD } from '../../tenancy/placement.js';
 import { roleLogin } from '../../tenancy/role-login.js';
-import { withServiceSession } from '../../tenancy/service-pool.js';
-import { type Tenancy, withServer } from '../../tenancy/tenancy.js';
+import { inDatabase, type Tenancy } from '../../tenancy/tenancy.js';
 
 /** Requests of a project hold locks for at most 60 s. */
 export const LOCK_WAIT_MS = 90_000;
@@ -59,8 +58,7 @@ export async function withDumpRole<T>(
   work: (login: LoginOptions) => Promise<T>,
 ): Promise<T> {
   const role = dumpRole(placement);
-  const { address } = tenancy.serverOf(placement);
-  return withServiceSession(address, placement.database, async (session) => {
+  return inDatabase(tenancy, placement, async (session) => {
     await session.query(LOCK_TIMEOUT);
     while (!(await tryLock(session))) await sleep(100, undefined, { signal });
     try {
@@ -81,18 +79,15 @@ export async function withDumpRole<T>(
  * @throws PostgresError, ConnectionLost
  */
 export function dropDumpRole(tenancy: Tenancy, placement: Placement): Promise<void> {
-  const server = tenancy.serverOf(placement);
-  return withServer(server, () =>
-    withServiceSession(server.address, placement.database, async (session) => {
-      // The session of a killed process may take a moment to end.
-      const until = performance.now() + END_MS;
-      while (!(await tryLock(session))) {
-        if (performance.now() > until) return;
-        await sleep(100);
-      }
-      await drop(session, dumpRole(placement));
-    }),
-  );
+  return inDatabase(tenancy, placement, async (session) => {
+    // The session of a killed process may take a moment to end.
+    const until = performance.now() + END_MS;
+    while (!(await tryLock(session))) {
+      if (performance.now() > until) return;
+      await sleep(100);
+    }
+    await drop(session, dumpRole(placement));
+  });
 }
 
 /** Only one dump of a database runs at a time. */
