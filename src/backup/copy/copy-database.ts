@@ -12,11 +12,11 @@ import { roleLogin } from '../../tenancy/role-login.js';
 import type { Tenancy } from '../../tenancy/tenancy.js';
 import { distributeAgain, distributedTables } from '../distributed-tables.js';
 import { LOCK_WAIT_MS, withDumpRole } from '../logical/dump-role.js';
-import { executeEach, renamed, statementsOf } from '../logical/dump-statements.js';
+import { entriesOf, type Entry, ownEntries } from '../logical/dump-entries.js';
+import { executeEach, statementsOf } from '../logical/dump-statements.js';
 import { withSnapshot } from '../logical/snapshot.js';
 import { copyLargeObjects } from './large-objects.js';
 import { pgDump } from './pg-dump.js';
-import { entriesOf, type Entry, isRight, ownEntries } from './schema-text.js';
 import { set } from './session-settings.js';
 import { copySequences, differentOthers, othersOf } from './others.js';
 import { copyTable, type CopiedTable, tablesOf } from './tables.js';
@@ -194,20 +194,13 @@ async function schemaOf(
 
 /** @returns messages about rights of roles that do not exist here */
 async function execute(session: Session, entries: readonly Entry[], from: Placement, to: Placement): Promise<string[]> {
-  const roles = new Map([
-    [from.writer, to.writer],
-    [from.reader, to.reader],
-  ]);
   const leftOut: string[] = [];
   for (const entry of entries) {
-    // In other entries, a word such as `writer` is a name that the project chose.
-    const text = isRight(entry) ? renamed(entry.text, roles) : entry.text;
-    const statements = statementsOf(entry.kind, text).map((each) => ({ text: each, isRight: isRight(entry) }));
     const failed = (error: unknown) =>
       new Error(`${entry.schema}.${entry.name} (${entry.kind}) cannot be made: ${(error as Error).message}`, {
         cause: error,
       });
-    leftOut.push(...(await executeEach(session, statements, failed)));
+    leftOut.push(...(await executeEach(session, statementsOf(entry, from, to), failed)));
   }
   return leftOut;
 }

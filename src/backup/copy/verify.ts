@@ -4,7 +4,7 @@ import { createHash } from 'node:crypto';
 import type { Session } from '../../pg/index.js';
 import { countIn } from '../logical/snapshot.js';
 import type { Placement } from '../../tenancy/placement.js';
-import type { Entry } from './schema-text.js';
+import type { Entry } from '../logical/dump-entries.js';
 import { type CopiedTable, rowsOf } from './tables.js';
 
 /** A summary of a table's rows. */

@@ -13,7 +13,7 @@ import type { Tenancy } from '../../tenancy/tenancy.js';
 import type { BackupFile } from '../backup-file.js';
 import { distributeAgain } from '../distributed-tables.js';
 import { dumpOf, listOfDump, type LogicalProject } from '../manifest.js';
-import { chooseEntries, setSearchPath, statementsIn } from './archive-entries.js';
+import { chooseEntries, setSearchPath } from './archive-entries.js';
 import {
   type ClientPrograms,
   findPrograms,
@@ -23,7 +23,8 @@ import {
   run,
 } from './client-programs.js';
 import { countRows } from './dump.js';
-import { executeEach } from './dump-statements.js';
+import { entriesOf } from './dump-entries.js';
+import { executeEach, statementsOf } from './dump-statements.js';
 
 /** From this version on, pg_restore sets `transaction_timeout`, which earlier servers do not have. */
 const TRANSACTION_TIMEOUT = 17;
@@ -98,8 +99,8 @@ export async function loadDump(options: LoadOptions): Promise<{ tables: TableRow
     await pgRestore(entries.contents, database, '--section=pre-data');
     if (isDistributed) await withSession(login, (session) => distributeAgain(session, placement, distributed), signal);
     await pgRestore(entries.contents, database, '--section=data', '--section=post-data');
-    const roles = new Map((['database', 'writer', 'reader'] as const).map((role) => [dumped[role], placement[role]]));
-    const statements = statementsIn(await pgRestore(entries.statements, '--file=-'), roles);
+    const rest = entriesOf(await pgRestore(entries.statements, '--file=-'));
+    const statements = rest.flatMap((entry) => statementsOf(entry, dumped, placement));
     return withSession(login, (session) => executeEach(session, statements, asProgramFailed), signal);
   });
   const tables = await countRows(tenancy, placement, signal);

@@ -5,7 +5,7 @@ import { differentOthers, othersOf } from '../../../src/backup/copy/others.js';
 import type { Session } from '../../../src/pg/index.js';
 import { withServiceSession } from '../../../src/tenancy/service-pool.js';
 import { copyDatabase, CopyDiffers, type CopyProgress } from '../../../src/backup/copy/copy-database.js';
-import { entriesOf } from '../../../src/backup/copy/schema-text.js';
+import { entriesOf } from '../../../src/backup/logical/dump-entries.js';
 import { addedServer } from '../../../src/tenancy/control/server-rows.js';
 import { NEVER } from '../../../src/engine/limits/deadline.js';
 import type { Placement } from '../../../src/tenancy/placement.js';
