@@ -64,6 +64,8 @@ export interface EngineSettings extends AuditSettings, PoolSettings {
   onServerTrouble: (project: string, trouble: string, details: object) => void;
   /** Called for a move that cannot be cleaned up now. */
   onStuckMove: MoveEvents['onStuck'];
+  /** Called for a project that a move has left without some rights. */
+  onLeftOut: MoveEvents['onLeftOut'];
   /** Called when an added server stops answering, or answers again. */
   onServerUnreachable: OnServerUnreachable;
 }
@@ -98,7 +100,7 @@ export async function openEngine(settings: EngineSettings): Promise<Engine> {
       databases,
       audit,
       projects,
-      moves: new Moves(parts, projects, { onEnd, onStuck: settings.onStuckMove }),
+      moves: new Moves(parts, projects, { onEnd, onStuck: settings.onStuckMove, onLeftOut: settings.onLeftOut }),
       tokens: new Tokens(control, audit),
       ...access,
       sessions: settings.sessions === null ? null : new Sessions(ofSessions, settings.sessions),

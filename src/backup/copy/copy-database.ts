@@ -4,7 +4,6 @@
  * (docs/decisions/0046-copying-between-servers.md).
  */
 import type { Verification } from '../../contract/moves.js';
-import type { TableRows } from '../../contract/wire/operator.js';
 import { ident, type LoginOptions, type Session, sql, withSession } from '../../pg/index.js';
 import { EXTENSIONS_SCHEMA } from '../../tenancy/extensions.js';
 import { isOnCitus, type Placement } from '../../tenancy/placement.js';
@@ -20,7 +19,7 @@ import { pgDump } from './pg-dump.js';
 import { set } from './session-settings.js';
 import { copySequences, differentOthers, othersOf } from './others.js';
 import { copyTable, type CopiedTable, tablesOf } from './tables.js';
-import { contentsOf, countsOf, type Contents, differentEntries, differentTables, tableRows } from './verify.js';
+import { contentsOf, countsOf, type Contents, differentEntries, differentTables } from './verify.js';
 
 /** A project's database, on a running server. */
 export interface ProjectDatabase {
@@ -52,7 +51,6 @@ export interface CopyProgress {
 }
 
 export interface CopyResult {
-  readonly tables: TableRows[];
   /** Messages about rights of roles that the target does not have. */
   readonly leftOut: string[];
   /** The schema of the source. */
@@ -113,7 +111,7 @@ export async function copyDatabase(options: CopyOptions): Promise<CopyResult> {
     ...(options.isWritten ? [] : differentOthers(copied.others, copied.othersWritten)),
   ];
   if (differences.length > 0) throw new CopyDiffers(differences);
-  return { tables: tableRows(contents), leftOut, schema, snapshot: copied.visible };
+  return { leftOut, schema, snapshot: copied.visible };
 }
 
 /**

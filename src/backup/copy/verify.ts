@@ -1,5 +1,4 @@
 /** Compares a copy with its source: the schema, the rows. */
-import type { TableRows } from '../../contract/wire/operator.js';
 import { createHash } from 'node:crypto';
 import type { Session } from '../../pg/index.js';
 import { countIn } from '../logical/snapshot.js';
@@ -72,7 +71,3 @@ export function differentEntries(
   const differing = [...old].filter((one) => !copied.has(one)).concat([...copied].filter((one) => !old.has(one)));
   return [...new Set(differing.map((one) => one.split('\0')[0] ?? ''))].map((what) => `${what}: is not the same`);
 }
-
-/** The tables in order, for the list in a backup. */
-export const tableRows = (contents: ReadonlyMap<string, Contents>): TableRows[] =>
-  Array.from(contents, ([name, { rows }]) => ({ name, rows }));
