@@ -66,8 +66,7 @@ async function hashed(session: Session, table: CopiedTable): Promise<Rows> {
 function differentTables(before: ReadonlyMap<string, Rows>, after: ReadonlyMap<string, Rows>): string[] {
   return [...new Set([...before.keys(), ...after.keys()])].flatMap((name) => {
     const [from, to] = [before.get(name), after.get(name)];
-    if (from === undefined || to === undefined)
-      return [`${name}: is there ${from ? 'before' : 'after'} the copy alone`];
+    if (from === undefined || to === undefined) return [`${name}: exists only ${from ? 'before' : 'after'} the copy`];
     if (from.rows !== to.rows) return [`${name}: ${from.rows} rows before, and ${to.rows} after`];
     return from.hash === to.hash ? [] : [`${name}: the contents of its rows differ`];
   });
@@ -97,5 +96,5 @@ export function differentEntries(
     );
   const [old, copied] = [described(before, from), described(after, to)];
   const differing = [...old].filter((one) => !copied.has(one)).concat([...copied].filter((one) => !old.has(one)));
-  return [...new Set(differing.map((one) => one.split('\0')[0] ?? ''))].map((what) => `${what}: is not the same`);
+  return [...new Set(differing.map((one) => one.split('\0')[0] ?? ''))].map((what) => `${what}: differs`);
 }

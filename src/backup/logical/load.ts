@@ -112,7 +112,7 @@ export async function loadDump(options: LoadOptions): Promise<{ tables: TableRow
   }
   if (distributed.length > 0 && !isDistributed) {
     leftOut.push(
-      `how tables are distributed, as this server is no Citus cluster: ${distributed.map(({ table }) => table).join(', ')}`,
+      `how tables are distributed, because this server is not a Citus cluster: ${distributed.map(({ table }) => table).join(', ')}`,
     );
   }
   return { tables, left_out: leftOut };

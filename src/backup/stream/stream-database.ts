@@ -235,7 +235,7 @@ function schemaCheck(
     const changes =
       (await columnsOf(session, placement)) === columns
         ? differentEntries(copied.schema, await readSchema(source, signal), placement, placement, true)
-        : ['the columns of its tables are others'];
+        : ['columns of its tables have changed'];
     const obstacles = await ofContents(session, placement);
     if (changes.length + obstacles.length > 0) {
       throw new NotStreamable(`its schema was changed meanwhile: ${[...changes, ...obstacles].slice(0, 5).join('; ')}`);

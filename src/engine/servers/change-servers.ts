@@ -188,7 +188,7 @@ async function alreadyThere(engine: Engine, address: ServerAddress, except?: str
     if (server.name === except) continue;
     // A server that does not answer is not the one that just did.
     if (await isSame(server).catch(() => false)) {
-      const advice = 'Add another server: two names for one server would count its room twice.';
+      const advice = 'Add another server: under two names, its space would be counted twice.';
       return [problem('Postgres', `it is the server "${server.name}"`, advice)];
     }
   }
