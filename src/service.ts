@@ -255,8 +255,13 @@ export async function openEngine(config: Config, database: Database, logger: Log
   };
   const onStuckMove: EngineSettings['onStuckMove'] = ({ id, project, state }, reason) =>
     logger.warn({ move: id, project, state, reason }, 'cleanup after a move failed; it will be retried');
+  const onLeftOut: EngineSettings['onLeftOut'] = ({ id, project }, leftOut) =>
+    logger.warn(
+      { move: id, project, left_out: leftOut },
+      'a moved project lacks rights of roles that do not exist there',
+    );
   const sessions = config.pgPort === null ? null : sessionSettings(config);
-  const handlers = { onUnclearedProject, onAuditTrouble, onServerTrouble, onServerUnreachable, onStuckMove };
+  const handlers = { onUnclearedProject, onAuditTrouble, onServerTrouble, onServerUnreachable, onStuckMove, onLeftOut };
   const secretPrevious = embedded === null ? config.secretPrevious : null;
   return engine.openEngine({
     ...config,

@@ -135,7 +135,7 @@ async function untilEnded(admin: AdminClient, begun: Move, signal: AbortSignal):
     reporter.report(move);
     if (signal.aborted && move.state === 'switched') {
       // The service keeps trying, for days if necessary.
-      warn(`${move.project}: it lives on ${move.to} already; it is still to be dropped on ${move.from}`);
+      warn(`${move.project}: it lives on ${move.to} already; its old copy on ${move.from} is not dropped yet`);
       return move;
     }
     if (signal.aborted && !isCanceled) {

@@ -12,7 +12,7 @@ import { type Embedded, type FleetEvents, OwnServerTenancy } from '../tenancy/ow
 import { ProjectDatabases } from '../tenancy/project-databases.js';
 import { ServerRows } from '../tenancy/control/server-rows.js';
 import { Servers } from '../tenancy/servers.js';
-import { POOL_SIZE, servicePool } from '../tenancy/service-pool.js';
+import { SERVICE_POOL_SIZE, servicePool } from '../tenancy/service-pool.js';
 import { SharedTenancy } from '../tenancy/shared-tenancy.js';
 import { Authenticator } from './access/authenticate.js';
 import type { JwtSettings } from './access/jwt.js';
@@ -64,6 +64,8 @@ export interface EngineSettings extends AuditSettings, PoolSettings {
   onServerTrouble: (project: string, trouble: string, details: object) => void;
   /** Called for a move that cannot be cleaned up now. */
   onStuckMove: MoveEvents['onStuck'];
+  /** Called for a project that a move has left without some rights. */
+  onLeftOut: MoveEvents['onLeftOut'];
   /** Called when an added server stops answering, or answers again. */
   onServerUnreachable: OnServerUnreachable;
 }
@@ -73,7 +75,7 @@ export interface EngineSettings extends AuditSettings, PoolSettings {
  * @throws Error with advice if the server cannot be reached or used
  */
 export async function openEngine(settings: EngineSettings): Promise<Engine> {
-  const pool = servicePool(settings.address, POOL_SIZE);
+  const pool = servicePool(settings.address, SERVICE_POOL_SIZE);
   let servers: Servers | undefined;
   try {
     const parts = await openControl(settings, pool);
@@ -98,7 +100,7 @@ export async function openEngine(settings: EngineSettings): Promise<Engine> {
       databases,
       audit,
       projects,
-      moves: new Moves(parts, projects, { onEnd, onStuck: settings.onStuckMove }),
+      moves: new Moves(parts, projects, { onEnd, onStuck: settings.onStuckMove, onLeftOut: settings.onLeftOut }),
       tokens: new Tokens(control, audit),
       ...access,
       sessions: settings.sessions === null ? null : new Sessions(ofSessions, settings.sessions),

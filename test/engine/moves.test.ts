@@ -1,6 +1,6 @@
 /** Moves of projects between two servers with everything that they have, and what happens to a move that fails. */
 import { randomUUID } from 'node:crypto';
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { NEVER, queryTimeout } from '../../src/engine/limits/deadline.js';
 import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 import type { EngineError } from '../../src/contract/errors.js';
@@ -199,6 +199,22 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
     await set({ max_projects: null });
     await service.engine.deleteProject(neighbour);
     expect(await obstacles()).toEqual([]);
+  });
+
+  it('rights of a role that the target does not have are left out, and reported', async () => {
+    const report = vi.spyOn(service.engine.moves['events'], 'onLeftOut');
+    project = await service.project(undefined, 'eu-1');
+    await connected(other.connection, (client) => client.query('CREATE ROLE cdp_test_stranger'));
+    await project.rows('CREATE TABLE t (a int); GRANT SELECT ON t TO cdp_test_stranger');
+    expect(await moved('default')).toMatchObject({ state: 'done' });
+    await connected(other.connection, (client) => client.query('DROP ROLE cdp_test_stranger'));
+    expect(report.mock.calls).toEqual([
+      [
+        expect.objectContaining({ project: project.name }),
+        [expect.stringMatching(/"cdp_test_stranger" does not exist: GRANT SELECT/)],
+      ],
+    ]);
+    expect((await project.rows('SELECT count(*)::int AS n FROM t'))[0]).toEqual({ n: 0 });
   });
 
   it('reads continue until the switch', async () => {

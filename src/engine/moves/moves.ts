@@ -35,6 +35,8 @@ export interface MoveEvents {
   readonly onEnd: (projectId: string) => void;
   /** Called if a move cannot be cleaned up, with the reason; it is retried again and again. */
   readonly onStuck: (move: MoveRow, reason: string) => void;
+  /** Called if rights are missing after a move, because the target does not have their roles. */
+  readonly onLeftOut: (move: MoveRow, leftOut: readonly string[]) => void;
 }
 
 /** A move that is not stored yet. */
@@ -143,7 +145,10 @@ export class Moves {
     const { parts } = this;
     const { projectId, project: name } = move;
     const failure: unknown = await moveProject(parts, move, options, by).then(
-      () => null,
+      (leftOut) => {
+        if (leftOut.length > 0) this.events.onLeftOut(move, leftOut);
+        return null;
+      },
       (error: unknown) => error,
     );
     let hasMoved = failure === null;

@@ -38,7 +38,7 @@ export async function addServer(engine: Engine, wanted: NewServer, by: Origin): 
   const rows = engine.serverRows;
   if ((await rows.get(name)) !== null) throw nameTaken(name);
   const address = resolved(urlReference);
-  const connections = engine.connectionsTo({ maxConnections });
+  const connections = engine.connectionLimit({ maxConnections });
   const checked = await checkServer({ address, engine: wanted.engine, source: urlReference, connections });
   const fitness = [
     ...checked.fitness,
@@ -68,7 +68,7 @@ export async function checkAgain(engine: Engine, name: string): Promise<CheckedS
 /** Checks a server. A failure is a finding. */
 export async function checkNow(engine: Engine, server: ServerRow): Promise<ServerCheck> {
   const { urlReference, replicas } = server;
-  const connections = engine.connectionsTo(addedServer(server));
+  const connections = engine.connectionLimit(addedServer(server));
   const source = urlReference ?? 'DATABASE_URL';
   let address: ServerAddress;
   try {
@@ -119,7 +119,7 @@ async function requireSame(engine: Engine, server: ServerRow, urlReference: stri
     });
   }
   const address = resolved(urlReference);
-  const connections = engine.connectionsTo(server);
+  const connections = engine.connectionLimit(server);
   const checked = await checkServer({ address, engine: server.engine, source: urlReference, connections });
   const found =
     checked.facts === null
@@ -188,7 +188,7 @@ async function alreadyThere(engine: Engine, address: ServerAddress, except?: str
     if (server.name === except) continue;
     // A server that does not answer is not the one that just did.
     if (await isSame(server).catch(() => false)) {
-      const advice = 'Add another server: two names for one server would count its room twice.';
+      const advice = 'Add another server: under two names, its space would be counted twice.';
       return [problem('Postgres', `it is the server "${server.name}"`, advice)];
     }
   }
