@@ -69,7 +69,7 @@ export async function openDatabase(
     dataDir: config.dataDir,
     owner,
     starting,
-    log: (message, fields = {}) => logger.info(fields, message),
+    log: logger,
     size: sizeOf(config),
     backendMib: config.backendMemoryMib ?? defaultBackendMemory(),
     maxServers: Math.min(config.maxServers ?? Infinity, capacity.servers),

@@ -7,12 +7,9 @@ import type { FastifyInstance } from 'fastify';
 import { type DestinationStream, type Logger, pino } from 'pino';
 import { type AdminSocket, openAdminSocket } from './admin-socket.js';
 import type { Config } from './settings.js';
-import { EngineError } from './contract/errors.js';
-import { messageOf } from './contract/operator-message.js';
 import { CONNECTIONS_ELSEWHERE, type Database, openDatabase, SERVICE } from './database.js';
 import { LogLines } from './http/observability/log-lines.js';
 import type { Engine } from './engine/engine.js';
-import type { EngineSettings } from './engine/open-engine.js';
 import type { SessionSettings } from './engine/sessions/sessions.js';
 import { bootstrap } from './engine/bootstrap.js';
 import { hasCode } from './files.js';
@@ -241,27 +238,7 @@ export async function openEngine(config: Config, database: Database, logger: Log
     jwtIssuer === null || jwtAudience === null || jwtJwksUrl === null
       ? null
       : { issuer: jwtIssuer, audience: jwtAudience, jwksUrl: new URL(jwtJwksUrl) };
-  const onUnclearedProject: EngineSettings['onUnclearedProject'] = ({ name, status }, error) => {
-    const cause = error instanceof EngineError ? (error.cause ?? error) : error;
-    logger.error({ project: name, status, error: String(cause) }, 'a project is incomplete and cannot be cleaned up');
-  };
-  const onAuditTrouble: EngineSettings['onAuditTrouble'] = (message, details) =>
-    logger[details.lost === 0 ? 'info' : 'error'](details, message);
-  const onServerTrouble: EngineSettings['onServerTrouble'] = (project, trouble, details) =>
-    logger.error({ project, ...details }, trouble);
-  const onServerUnreachable: EngineSettings['onServerUnreachable'] = (server, failure) => {
-    if (failure === null) logger.info({ server }, 'a Postgres server answers again');
-    else logger.warn({ server, cause: messageOf(failure) }, 'a Postgres server does not answer');
-  };
-  const onStuckMove: EngineSettings['onStuckMove'] = ({ id, project, state }, reason) =>
-    logger.warn({ move: id, project, state, reason }, 'cleanup after a move failed; it will be retried');
-  const onLeftOut: EngineSettings['onLeftOut'] = ({ id, project }, leftOut) =>
-    logger.warn(
-      { move: id, project, left_out: leftOut },
-      'a moved project lacks rights of roles that do not exist there',
-    );
   const sessions = config.pgPort === null ? null : sessionSettings(config);
-  const handlers = { onUnclearedProject, onAuditTrouble, onServerTrouble, onServerUnreachable, onStuckMove, onLeftOut };
   const secretPrevious = embedded === null ? config.secretPrevious : null;
   return engine.openEngine({
     ...config,
@@ -273,7 +250,7 @@ export async function openEngine(config: Config, database: Database, logger: Log
     secretPrevious,
     jwt,
     sessions,
-    ...handlers,
+    log: logger,
   });
 }
 

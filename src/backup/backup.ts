@@ -6,13 +6,14 @@ import { randomBytes } from 'node:crypto';
 import { type FileHandle, lstat, open, rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { EngineError } from '../contract/errors.js';
+import { isReady } from '../contract/projects.js';
 import { messageOf } from '../contract/operator-message.js';
 import { contentOf } from '../contract/wire/operator.js';
 import { withPrivateFolder } from '../files.js';
 import type { ControlDatabase } from '../tenancy/control/control.js';
 import type { ProjectRow } from '../tenancy/control/control-rows.js';
 import { OwnServerTenancy } from '../tenancy/own-server-tenancy.js';
-import { type Installation, isReady } from './installation.js';
+import type { Installation } from './installation.js';
 import { findPrograms, type ProgramPlaces } from './logical/client-programs.js';
 import { saveDump } from './logical/dump.js';
 import {
@@ -173,7 +174,7 @@ async function write(installation: Installation, options: BackupOptions, writing
 }
 
 async function controlRow(control: ControlDatabase, project: ProjectRow): Promise<Control['projects'][number]> {
-  const tokens = await control.storedTokens(project.id);
+  const tokens = await control.tokens.stored(project.id);
   return {
     name: project.name,
     status: project.status === 'inactive' ? 'inactive' : 'active',

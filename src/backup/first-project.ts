@@ -2,11 +2,11 @@
  * Finds the project that the first start of a service created, if nobody has used it. A restore of all projects
  * replaces it.
  */
-import { FIRST_PROJECT } from '../contract/projects.js';
+import { FIRST_PROJECT, isReady } from '../contract/projects.js';
 import { sql } from '../pg/index.js';
 import type { ProjectRow } from '../tenancy/control/control-rows.js';
 import { inDatabase } from '../tenancy/tenancy.js';
-import { type Installation, isReady } from './installation.js';
+import type { Installation } from './installation.js';
 
 /** Whether the project has relations, in `data` or its own schemas, not counting those of extensions. */
 const HAS_RELATIONS = sql`SELECT EXISTS (SELECT FROM pg_catalog.pg_class c
@@ -19,7 +19,7 @@ const HAS_RELATIONS = sql`SELECT EXISTS (SELECT FROM pg_catalog.pg_class c
 export async function untouchedFirstProject({ control, projects, servers }: Installation): Promise<ProjectRow | null> {
   const project = (await projects.list()).find(({ name }) => name === FIRST_PROJECT.name);
   if (project === undefined || !isReady(project)) return null;
-  const [token, ...others] = await control.tokens(project.id);
+  const [token, ...others] = await control.tokens.list(project.id);
   const isTokenUnused = token?.name === FIRST_PROJECT.token && token.lastUsedAt === null;
   if (!isTokenUnused || others.length > 0) return null;
   const { placement } = project;

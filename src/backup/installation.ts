@@ -59,7 +59,3 @@ interface ProjectsOfInstallation {
   ): Promise<unknown>;
   delete(name: string): Promise<unknown>;
 }
-
-/** Projects that a crash left partly created or deleted have nothing to save, and a restore ignores them. */
-export const isReady = ({ status }: Pick<ProjectRow, 'status'>): boolean =>
-  status === 'active' || status === 'inactive';

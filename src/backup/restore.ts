@@ -4,14 +4,14 @@
  */
 import { EngineError } from '../contract/errors.js';
 import { PROJECT_NAME_PATTERN } from '../contract/names.js';
-import { FIRST_PROJECT } from '../contract/projects.js';
+import { FIRST_PROJECT, isReady } from '../contract/projects.js';
 import { messageOf } from '../contract/operator-message.js';
 import { described, type RestoreDone } from '../contract/wire/operator.js';
 import type { ProjectRow, StoredToken } from '../tenancy/control/control-rows.js';
 import { type Tenancy, withServer } from '../tenancy/tenancy.js';
 import { BackupFile } from './backup-file.js';
 import { untouchedFirstProject } from './first-project.js';
-import { type Contents, type Installation, isReady, type NewProject, type RestorePlace } from './installation.js';
+import type { Contents, Installation, NewProject, RestorePlace } from './installation.js';
 import type { ProgramPlaces } from './logical/client-programs.js';
 import { loadDump, programsFor } from './logical/load.js';
 import { type Control, CONTROL, dataOf, dumpOf, listOfDump, type SavedProject } from './manifest.js';
@@ -134,7 +134,7 @@ async function replacedProject(
   const first = await untouchedFirstProject(installation);
   if (first === null || !missing) return first;
   const tokens = wanted.filter(({ name }) => name === first.name).flatMap((one) => one.tokens);
-  return (await installation.control.knownTokens(tokens)).length > 0 ? null : first;
+  return (await installation.control.tokens.known(tokens)).length > 0 ? null : first;
 }
 
 /** @param except a project that the restore removes first */
@@ -170,7 +170,7 @@ function requireFreeNames(existing: ReadonlySet<string>, chosen: readonly Chosen
 }
 
 async function requireFreeTokens({ control }: Installation, chosen: readonly Chosen[]): Promise<void> {
-  const taken = await control.knownTokens(chosen.flatMap(({ tokens }) => tokens));
+  const taken = await control.tokens.known(chosen.flatMap(({ tokens }) => tokens));
   if (taken.length === 0) return;
   throw new EngineError('unique_violation', `Tokens of the backup belong to a project here: ${taken.join(', ')}`, {
     hint: 'Nothing was restored. A copy under another name comes without tokens: --project NAME --as NEWNAME',
@@ -265,7 +265,7 @@ async function restoreProject(
   const restored = async ({ id, placement }: NewProject) => {
     filled = await withServer(servers.serverOf(placement), () => fill(placement));
     signal.throwIfAborted();
-    await control.adoptHistory(id, chosen, tokens);
+    await control.projects.adoptHistory(id, chosen, tokens);
     return status;
   };
   await projects.restore(name, place, restored, make);

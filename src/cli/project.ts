@@ -3,6 +3,7 @@ import { Argument, Command } from 'commander';
 import { roundedSize } from '../contract/disk-size.js';
 import { counted } from '../contract/message-text.js';
 import { messageOf } from '../contract/operator-message.js';
+import { isReady } from '../contract/projects.js';
 import type { Project, ProjectResponse, ProjectsResponse, RepairResponse } from '../contract/wire/projects.js';
 import type { Placement } from '../contract/wire/operator.js';
 import { list as listOf } from './terminal/grid.js';
@@ -158,7 +159,7 @@ const REPAIRS_AT_ONCE = 4;
 /** If a project cannot be repaired, goes on and names it at the end. */
 async function repairAll(command: Command, admin: AdminClient): Promise<void> {
   const { projects } = await admin.call<ProjectsResponse>('GET', 'admin/projects');
-  const ready = projects.filter(({ status }) => status === 'active' || status === 'inactive');
+  const ready = projects.filter(isReady);
   const repaired: { name: string; repaired: string[] }[] = [];
   const failed: { name: string; reason: string }[] = [];
   const waiting = ready.values();

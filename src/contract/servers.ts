@@ -10,6 +10,12 @@ export const DEFAULT_SERVER = 'default';
 export const serverName = ({ server, added }: { server: string; added: object | null }): string =>
   added === null ? DEFAULT_SERVER : server;
 
+/** Whether a project is on the server of this name, see {@link serverName}. */
+export const isOn =
+  (name: string) =>
+  ({ placement }: { placement: Parameters<typeof serverName>[0] }): boolean =>
+    serverName(placement) === name;
+
 /**
  * A `closed` server accepts no new projects. Neither does a `draining` one, and a rebalance moves its projects away.
  */

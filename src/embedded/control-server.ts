@@ -10,7 +10,7 @@ import type { ServerFolder } from './server-folder.js';
 import { findPostmaster } from './lock-file.js';
 import { OtherPostmaster, startPostmaster } from './postmaster.js';
 import { stopPostmaster } from './processes.js';
-import type { Log } from './data-folder.js';
+import type { Log } from '../log.js';
 
 /** The database that initdb creates. */
 const DATABASE = 'postgres';
@@ -108,13 +108,13 @@ export class ControlServer {
   }
 
   private async restart(): Promise<void> {
-    this.log('the Postgres server of the control database has ended unexpectedly and is being restarted', {});
+    this.log.info({}, 'the Postgres server of the control database has ended unexpectedly and is being restarted');
     while (!this.closing) {
       try {
         this.owned = await own(this.folder, this.binaries, this.durable, this.owner);
         return this.watch();
       } catch (error) {
-        this.log('the Postgres server of the control database could not be started', { error: String(error) });
+        this.log.info({ error: String(error) }, 'the Postgres server of the control database could not be started');
         await sleep(1_000);
       }
     }

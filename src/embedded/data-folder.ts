@@ -6,9 +6,8 @@ import { createHash, randomBytes } from 'node:crypto';
 import { chmod, chown, lstat, mkdir, realpath, rmdir, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { exists, hasCode, makeFolder, SOCKET_PATH_BYTES } from '../files.js';
+import type { Log } from '../log.js';
 import { type Account, accountFor, calledByRoot, caller, canEnter } from './accounts.js';
-
-export type Log = (message: string, fields?: object) => void;
 
 export interface DataFolder {
   /** Absolute, without links. */
@@ -82,7 +81,7 @@ async function linkElsewhere(place: string, log: Log): Promise<void> {
   await ownFolder(folder, folderMode(), caller());
   try {
     await symlink(folder, place);
-    log('Postgres cannot reach the data folder, so the databases are kept elsewhere', { link: place, folder });
+    log.info({ link: place, folder }, 'Postgres cannot reach the data folder, so the databases are kept elsewhere');
   } catch (error) {
     await rmdir(folder);
     if (!hasCode(error, 'EEXIST')) throw error; // another process has just created it

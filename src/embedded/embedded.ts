@@ -10,7 +10,8 @@ import { ControlServer } from './control-server.js';
 import { Fleet, type FleetEvents, type FleetSettings, type Socket } from './fleet.js';
 import { buildFolder, CONTROL, makeServerFolder, serverFolder } from './server-folder.js';
 import { startPostmaster } from './postmaster.js';
-import { findDataFolder, type Log, type DataFolder } from './data-folder.js';
+import { findDataFolder, type DataFolder } from './data-folder.js';
+import type { Log } from '../log.js';
 
 interface EmbeddedOptions extends FleetSettings {
   /** Created if it is missing. */
@@ -50,7 +51,7 @@ export async function openEmbedded(options: EmbeddedOptions): Promise<Embedded> 
   const binaries = await findBinaries(root);
   const folder = serverFolder(root, CONTROL);
   if (!(await exists(folder.data))) {
-    log('creating the control database');
+    log.info({}, 'creating the control database');
     await makeServerFolder(folder);
     await buildFolder(folder.data, (data) => initializeCluster(data, root.account, binaries, size.durable));
   }

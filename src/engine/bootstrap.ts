@@ -9,7 +9,7 @@ import type { Engine } from './engine.js';
  */
 export async function bootstrap({ control, projects, tokens }: Engine): Promise<string | null> {
   if (!(await control.isFirstStart())) return null;
-  const existing = await control.projectBy('name', FIRST_PROJECT.name);
+  const existing = await control.projects.find('name', FIRST_PROJECT.name);
   const project = existing ?? (await projects.create(FIRST_PROJECT.name));
   const { token } = await tokens.create(project.id, { name: FIRST_PROJECT.token });
   await control.endFirstStart();

@@ -4,7 +4,6 @@ import type { AddedServer } from '../tenancy/placement.js';
 import type { ProjectRow } from '../tenancy/control/control-rows.js';
 import type { ControlDatabase } from '../tenancy/control/control.js';
 import type { ProjectDatabases } from '../tenancy/project-databases.js';
-import type { ServerRows } from '../tenancy/control/server-rows.js';
 import type { Servers } from '../tenancy/servers.js';
 import type { Authenticator } from './access/authenticate.js';
 import type { TokenRate } from './access/token-rate.js';
@@ -26,7 +25,6 @@ import type { RequestTrace } from './database/trace.js';
 interface EngineParts {
   readonly control: ControlDatabase;
   readonly servers: Servers;
-  readonly serverRows: ServerRows;
   readonly serverWatch: ServerWatch;
   readonly databases: ProjectDatabases;
   readonly audit: Audit;
@@ -56,7 +54,6 @@ interface EngineLoad {
 export class Engine implements Omit<EngineParts, 'shared'> {
   declare readonly control: ControlDatabase;
   declare readonly servers: Servers;
-  declare readonly serverRows: ServerRows;
   declare readonly serverWatch: ServerWatch;
   declare readonly databases: ProjectDatabases;
   declare readonly audit: Audit;

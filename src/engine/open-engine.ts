@@ -1,16 +1,14 @@
 /** Assembles the engine on top of its Postgres servers. */
+import type { Log } from '../log.js';
 import type { Pool, ServerAddress } from '../pg/index.js';
 import { AuditLog } from '../tenancy/control/audit-log.js';
 import { ProjectSessions } from '../tenancy/connections/project-session.js';
 import { ControlDatabase } from '../tenancy/control/control.js';
-import type { ProjectRow } from '../tenancy/control/control-rows.js';
 import { Credentials } from '../tenancy/credentials.js';
 import { readMigrations } from '../tenancy/migrations/migrate.js';
-import { MoveRows } from '../tenancy/control/move-rows.js';
 import type { Placement } from '../tenancy/placement.js';
 import { type Embedded, type FleetEvents, OwnServerTenancy } from '../tenancy/own-server-tenancy.js';
 import { ProjectDatabases } from '../tenancy/project-databases.js';
-import { ServerRows } from '../tenancy/control/server-rows.js';
 import { Servers } from '../tenancy/servers.js';
 import { SERVICE_POOL_SIZE, servicePool } from '../tenancy/service-pool.js';
 import { SharedTenancy } from '../tenancy/shared-tenancy.js';
@@ -25,12 +23,12 @@ import { Engine } from './engine.js';
 import { SchemaCache } from './insert/schema-cache.js';
 import { EventLoopThrottle } from './limits/event-loop-throttle.js';
 import { type PoolSettings, ServerPools } from './database/server-pools.js';
-import { type MoveEvents, Moves } from './moves/moves.js';
+import { Moves } from './moves/moves.js';
 import type { SharedServices } from './project.js';
 import type { ProjectParts } from './projects/project-parts.js';
 import { Projects } from './projects/projects.js';
 import { Quotas } from './limits/quota.js';
-import { type OnServerUnreachable, ServerWatch } from '../tenancy/health/server-watch.js';
+import { ServerWatch } from '../tenancy/health/server-watch.js';
 import { Sessions, type SessionSettings } from './sessions/sessions.js';
 import { Splitter } from './parser/splitter.js';
 
@@ -58,16 +56,6 @@ export interface EngineSettings extends AuditSettings, PoolSettings {
   sessions: SessionSettings | null;
   /** Extensions that every project may use. */
   extensions: readonly string[];
-  /** Called for a project that a crash left half created or half deleted, and that cannot be removed now. */
-  onUnclearedProject: (project: ProjectRow, error: unknown) => void;
-  /** Called for a project whose server crashed, or was stopped because it filled the disk. */
-  onServerTrouble: (project: string, trouble: string, details: object) => void;
-  /** Called for a move that cannot be cleaned up now. */
-  onStuckMove: MoveEvents['onStuck'];
-  /** Called for a project that a move has left without some rights. */
-  onLeftOut: MoveEvents['onLeftOut'];
-  /** Called when an added server stops answering, or answers again. */
-  onServerUnreachable: OnServerUnreachable;
 }
 
 /**
@@ -79,9 +67,9 @@ export async function openEngine(settings: EngineSettings): Promise<Engine> {
   let servers: Servers | undefined;
   try {
     const parts = await openControl(settings, pool);
-    const { control, rows, databases, audit } = parts;
+    const { control, databases, audit } = parts;
     servers = parts.servers;
-    const projects = new Projects(parts, settings.onUnclearedProject);
+    const projects = new Projects(parts);
     await projects.unfinished.clear();
     const access = await openAccess(settings, parts);
     const connections = new ProjectSessions(servers, databases);
@@ -95,12 +83,11 @@ export async function openEngine(settings: EngineSettings): Promise<Engine> {
     return new Engine({
       control,
       servers,
-      serverRows: rows,
-      serverWatch: new ServerWatch(rows, servers, settings.onServerUnreachable),
+      serverWatch: new ServerWatch(control.servers, servers, settings.log),
       databases,
       audit,
       projects,
-      moves: new Moves(parts, projects, { onEnd, onStuck: settings.onStuckMove, onLeftOut: settings.onLeftOut }),
+      moves: new Moves(parts, projects, onEnd),
       tokens: new Tokens(control, audit),
       ...access,
       sessions: settings.sessions === null ? null : new Sessions(ofSessions, settings.sessions),
@@ -119,26 +106,26 @@ export async function openEngine(settings: EngineSettings): Promise<Engine> {
 async function openControl(settings: EngineSettings, pool: Pool): Promise<ProjectParts> {
   const { address, embedded, idleStopMs, secret, secretPrevious } = settings;
   const audit = new Audit(new AuditLog(pool), settings);
-  const moves = new MoveRows(pool);
-  const isAtRest = (placement: Placement) => moves.isAtRest(placement);
-  const databases = new ProjectDatabases(readMigrations('project'), settings.extensions, isAtRest);
   // Roles of embedded servers have no passwords, so no setting is needed.
   const setting = new Credentials(embedded === null ? secret : '');
   const previous = secretPrevious === null ? null : new Credentials(secretPrevious);
   const credentials = new Credentials(secret);
-  const prepare = async (control: ControlDatabase): Promise<Servers> => {
+  const prepare = async (control: ControlDatabase): Promise<Pick<ProjectParts, 'servers' | 'databases'>> => {
+    const isAtRest = (placement: Placement) => control.moves.isAtRest(placement);
+    const databases = new ProjectDatabases(readMigrations('project'), settings.extensions, isAtRest);
     const parts = { databases, credentials, previous, template: `cdp_template_${control.instanceId}` };
     if (embedded !== null) {
-      const events = serverEvents(control, audit, settings.onServerTrouble);
-      return new Servers(await OwnServerTenancy.open(embedded, databases, control, idleStopMs, events), parts);
+      const events = serverEvents(control, audit, settings.log);
+      const tenancy = await OwnServerTenancy.open(embedded, databases, control, idleStopMs, events);
+      return { servers: new Servers(tenancy, parts), databases };
     }
     const defaultTenancy = new SharedTenancy(address, parts);
     await defaultTenancy.prepare();
-    return new Servers(defaultTenancy, parts);
+    return { servers: new Servers(defaultTenancy, parts), databases };
   };
   const fingerprints = [setting.fingerprint(), previous?.fingerprint() ?? null] as const;
   const { control, prepared } = await ControlDatabase.open(address, pool, fingerprints, prepare);
-  return { control, rows: new ServerRows(pool), moves, servers: prepared, databases, audit };
+  return { control, ...prepared, audit, log: settings.log };
 }
 
 /** Who may do what, and how often. */
@@ -174,23 +161,19 @@ function sharedServices(
 }
 
 /** Reports events of a project's server under the project's name, in the log and in the audit log. */
-function serverEvents(
-  control: ControlDatabase,
-  audit: Audit,
-  onTrouble: EngineSettings['onServerTrouble'],
-): Omit<FleetEvents, 'beforeStop'> {
-  const log = (server: string, trouble: string, details: object) => {
-    const known = control.projectBy('server', server).catch(() => null);
+function serverEvents(control: ControlDatabase, audit: Audit, log: Log): Omit<FleetEvents, 'beforeStop'> {
+  const report = (server: string, trouble: string, details: object) => {
+    const known = control.projects.find('server', server).catch(() => null);
     void known.then((project) => {
-      onTrouble(project?.name ?? server, trouble, details);
+      log.error({ project: project?.name ?? server, ...details }, trouble);
       audit.record(BY_ITSELF, { operation: 'project.crash', outcome: 'database_unavailable', project });
     });
   };
   return {
     failed: (server, reason, pauseMs) =>
-      log(server, 'the Postgres server of a project has ended unexpectedly', { reason, pauseMs }),
+      report(server, 'the Postgres server of a project has ended unexpectedly', { reason, pauseMs }),
     grew: (server, bytes) =>
-      log(
+      report(
         server,
         'the Postgres server of a project was stopped: it grew while the disk was nearly full (setting disk-reserve-mib)',
         { bytes },

@@ -113,7 +113,7 @@ export class OwnServerTenancy implements Tenancy {
   }
 
   async create({ server }: Placement): Promise<void> {
-    await this.control.setProjectSize(server, await this.fleet.create(server));
+    await this.control.projects.setSize(server, await this.fleet.create(server));
   }
 
   async drop({ server: id }: Placement): Promise<void> {
@@ -166,7 +166,7 @@ export class OwnServerTenancy implements Tenancy {
     const [size, isBusy] = await withServiceSession(address, PLACEMENT.database, (session) =>
       session.row(sql`SELECT pg_database_size(current_database()), ${AUTOVACUUM_HAS_WORK}`),
     );
-    await this.control.setProjectSize(id, Number(size));
+    await this.control.projects.setSize(id, Number(size));
     return isBusy !== 't' || idleMs >= LONGEST_GRACE * this.idleStopMs;
   }
 }

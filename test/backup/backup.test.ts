@@ -297,8 +297,8 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
         await load(service, 'all.cdp', { project: 'small' });
         await service.engine.deleteProject('small');
         const { id } = await service.engine.projects.create('other');
-        const [token] = (await source.engine.control.storedTokens(small.id)) as [never];
-        await service.engine.control.insertToken({ ...(token as object), projectId: id } as never, null);
+        const [token] = (await source.engine.control.tokens.stored(small.id)) as [never];
+        await service.engine.control.tokens.insert({ ...(token as object), projectId: id } as never, null);
         await refused(() => load(service, 'all.cdp', { project: 'small' }), /Tokens of the backup belong/, service);
       } finally {
         await service.close();

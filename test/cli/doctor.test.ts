@@ -167,7 +167,7 @@ describe('on the Postgres of a URL', () => {
     const bounds = { labels: {}, weight: 1, maxProjects: null, maxBytes: null, maxConnections: 7 };
     try {
       process.env[name] = url;
-      expect(await engine.serverRows.add({ ...row, ...bounds }, null)).toBe(true);
+      expect(await engine.control.servers.add({ ...row, ...bounds }, null)).toBe(true);
       const projects = [await service.project(undefined, 'second'), await service.project(undefined, 'second')];
       const { findings } = await doctor({ [name]: url });
       const about = (subject: string) => findings.filter((finding) => finding.subject === `second: ${subject}`);
@@ -178,7 +178,7 @@ describe('on the Postgres of a URL', () => {
       expect(about('settings').map(({ found }) => found)).toContainEqual(
         expect.stringContaining('log_min_error_statement is error'),
       );
-      await engine.serverRows.set('second', { status: 'closed' }, null);
+      await engine.control.servers.set('second', { status: 'closed' }, null);
       const closed = (await doctor({ [name]: url })).findings.at(-1);
       const found = 'not tried: The server "second" accepts no more projects';
       expect(closed).toMatchObject({ subject: 'second: trial', health: 'ok', found });
@@ -196,7 +196,7 @@ describe('on the Postgres of a URL', () => {
         Promise.resolve(engine.serverWatch.states.every(({ isUp }) => isUp)),
       );
       for (const project of projects) await engine.deleteProject(project.name);
-      expect(await engine.serverRows.remove('second', null)).toBe(true);
+      expect(await engine.control.servers.remove('second', null)).toBe(true);
     } finally {
       await server.close();
     }

@@ -127,7 +127,7 @@ describe('on a Postgres given by URL', () => {
     const added = await runProgram(['server', 'add', 'eu-1', '--url-env', 'EU_URL', '--dedicated'], { env });
     expect([added.code, added.stderr]).toEqual([0, '']);
     expect(added.stdout).toContain('Every instance of the service needs the variable EU_URL');
-    expect((await service.engine.serverRows.list()).map(({ name, tenancy }) => [name, tenancy])).toEqual([
+    expect((await service.engine.control.servers.list()).map(({ name, tenancy }) => [name, tenancy])).toEqual([
       ['default', 'shared'],
       ['eu-1', 'dedicated'],
     ]);

@@ -16,7 +16,9 @@ let server: ThrowawayServer;
 let pool: Pool;
 let log: AuditLog;
 let audit: Audit;
-let troubles: [string, Record<string, unknown>][];
+let troubles: [string, object][];
+
+const note = (details: object, message: string) => void troubles.push([message, details]);
 
 const start = () => startThrowaway(join(folder, 'server'));
 
@@ -32,7 +34,7 @@ beforeEach(async () => {
     audit: 'all',
     auditStatements: 'text',
     auditDays: 90,
-    onAuditTrouble: (message, details) => troubles.push([message, details]),
+    log: { info: note, warn: note, error: note },
   });
 });
 

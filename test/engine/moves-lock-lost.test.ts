@@ -112,7 +112,7 @@ it.each<[MoveState]>([['preparing'], ['fencing'], ['copying'], ['verifying']])(
     const { moves } = service.engine;
     const isEarly = state === 'preparing' || state === 'fencing';
     const held = isEarly ? await HOLD[state]?.() : undefined;
-    const options = { verify: 'counts', maxPauseMs: null } as const;
+    const options = { mode: 'copy', verify: 'counts', maxPauseMs: null } as const;
     const { id } = await moves.start('shop', 'eu-1', options, BY_ITSELF);
     const release = held ?? (await HOLD[state]?.());
     await eventually(`it is ${state}`, async () => (await stateOf()) === state);

@@ -4,7 +4,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { clearSource, PUBLICATION, restartForStream, slotOf } from '../../src/backup/stream/stream-source.js';
 import type { Move } from '../../src/contract/wire/moves.js';
-import { addedServer } from '../../src/tenancy/control/server-rows.js';
+import { placeOf } from '../../src/tenancy/control/server-rows.js';
+import { withProjectLock } from '../../src/tenancy/control/project-lock.js';
 import { type AddedServer, startAddedServer, variableWith } from '../support/added-server.js';
 import { connected } from '../support/postgres.js';
 import { eventually } from '../support/program.js';
@@ -173,15 +174,15 @@ describe('from servers of their own', () => {
     await begin();
     const { engine } = service;
     const placement = await placed();
-    const row = await engine.serverRows.get('eu-1');
+    const row = await engine.control.servers.get('eu-1');
     if (row === null) throw new Error('It was added');
-    const target = await engine.servers.tenancyOf({ server: 'eu-1', added: addedServer(row) }).newPlacement();
+    const target = await engine.servers.tenancyOf(placeOf(row)).newPlacement();
     const source = { tenancy: engine.servers.tenancyOf(placement), placement };
     const id = randomUUID();
-    await engine.control.withProjectLock(project.id, async () => {
+    await withProjectLock(engine.control.address, project.id, async () => {
       const entry = { id, projectId: project.id, source: placement, target, mode: 'stream' as const };
-      expect(await engine.moves.rows.insert(entry)).toBeNull();
-      await engine.moves.rows.advance(id, 'preparing', 'streaming');
+      expect(await engine.control.moves.insert(entry)).toBeNull();
+      await engine.control.moves.advance(id, 'preparing', 'streaming');
       await restartForStream(source);
       await eventually('it answers', async () => (await insert('a', 'a')).status === 201);
       await inProject(service, placement, (client) =>

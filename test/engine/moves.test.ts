@@ -5,11 +5,12 @@ import { NEVER, queryTimeout } from '../../src/engine/limits/deadline.js';
 import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 import type { EngineError } from '../../src/contract/errors.js';
 import type { MoveState } from '../../src/contract/moves.js';
-import { addedServer } from '../../src/tenancy/control/server-rows.js';
+import { placeOf } from '../../src/tenancy/control/server-rows.js';
 import { raiseFence } from '../../src/tenancy/fence.js';
 import pg from 'pg';
 import type { ProjectRow } from '../../src/tenancy/control/control-rows.js';
 import { dumpRole, type Placement } from '../../src/tenancy/placement.js';
+import { withProjectLock } from '../../src/tenancy/control/project-lock.js';
 import { type AddedServer, startAddedServer, variableWith } from '../support/added-server.js';
 import { connected } from '../support/postgres.js';
 import { eventually } from '../support/program.js';
@@ -202,7 +203,7 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
   });
 
   it('rights of a role that the target does not have are left out, and reported', async () => {
-    const report = vi.spyOn(service.engine.moves['events'], 'onLeftOut');
+    const report = vi.spyOn(service.engine.moves['parts'].log, 'warn');
     project = await service.project(undefined, 'eu-1');
     await connected(other.connection, (client) => client.query('CREATE ROLE cdp_test_stranger'));
     await project.rows('CREATE TABLE t (a int); GRANT SELECT ON t TO cdp_test_stranger');
@@ -210,8 +211,11 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
     await connected(other.connection, (client) => client.query('DROP ROLE cdp_test_stranger'));
     expect(report.mock.calls).toEqual([
       [
-        expect.objectContaining({ project: project.name }),
-        [expect.stringMatching(/"cdp_test_stranger" does not exist: GRANT SELECT/)],
+        expect.objectContaining({
+          project: project.name,
+          left_out: [expect.stringMatching(/"cdp_test_stranger" does not exist: GRANT SELECT/)],
+        }),
+        'a moved project lacks rights of roles that do not exist there',
       ],
     ]);
     expect((await project.rows('SELECT count(*)::int AS n FROM t'))[0]).toEqual({ n: 0 });
@@ -315,7 +319,7 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
 
   it('a fifth is refused, even if all are started at the same moment', async () => {
     await begin();
-    const options = { verify: 'counts', maxPauseMs: null } as const;
+    const options = { mode: 'copy', verify: 'counts', maxPauseMs: null } as const;
     const starts = Array.from({ length: 5 }, () =>
       service.engine.moves.start(project.name, 'eu-1', options, BY_ITSELF),
     );
@@ -339,12 +343,14 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
     const write = () =>
       engine
         .admit(asleep, null)
-        .use({ pool: 'sql-write', deadline: WITHIN_A_MINUTE }, ({ session }) => session.script(`INSERT INTO visits (page) VALUES ('x')`));
+        .use({ pool: 'sql-write', deadline: WITHIN_A_MINUTE }, ({ session }) =>
+          session.script(`INSERT INTO visits (page) VALUES ('x')`),
+        );
     // While the process that moves it lives, nobody settles it.
-    await engine.control.withProjectLock(project.id, async () => {
-      const move = { id, projectId: asleep.id, source: asleep.placement, target: placement };
-      expect(await engine.moves.rows.insert(move)).toBeNull();
-      expect(await engine.moves.rows.fence(move.id)).toBe(true);
+    await withProjectLock(engine.control.address, project.id, async () => {
+      const move = { id, projectId: asleep.id, source: asleep.placement, target: placement, mode: 'copy' as const };
+      expect(await engine.control.moves.insert(move)).toBeNull();
+      expect(await engine.control.moves.fence(move.id)).toBe(true);
       await raiseFence(tenancy, asleep.placement, 'writer', isStill);
       await expect(write()).rejects.toMatchObject({ code: 'database_unavailable' });
       // Nor does what repairs a project's roles lower the fence.
@@ -378,9 +384,9 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
 
   /** A target, as a move makes it. */
   const made = async (of: ProjectRow): Promise<Placement> => {
-    const server = await service.engine.serverRows.get(of.placement.added === null ? 'eu-1' : 'default');
+    const server = await service.engine.control.servers.get(of.placement.added === null ? 'eu-1' : 'default');
     if (server === null) throw new Error('It is not there');
-    const tenancy = service.engine.servers.tenancyOf({ server: server.name, added: addedServer(server) });
+    const tenancy = service.engine.servers.tenancyOf(placeOf(server));
     const placement = await tenancy.newPlacement();
     await tenancy.create(placement);
     return placement;
@@ -396,15 +402,15 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
   ])('a move whose process was killed at %s is %s by another instance', async (state, end) => {
     await begin();
     await insert([{ page: 'a', count: 1 }]);
-    const { engine, moves } = { engine: service.engine, moves: service.engine.moves.rows };
+    const { engine, moves } = { engine: service.engine, moves: service.engine.control.moves };
     const source = await row();
     const id = randomUUID();
     const target = await made(source);
-    const entry = { id, projectId: project.id, source: source.placement, target };
+    const entry = { id, projectId: project.id, source: source.placement, target, mode: 'copy' as const };
     // As far as the process came.
     const order: MoveState[] = ['preparing', 'fencing', 'copying', 'verifying'];
     const until = state === 'undoing' || state === 'switched' ? 'verifying' : state;
-    await engine.control.withProjectLock(project.id, async () => {
+    await withProjectLock(engine.control.address, project.id, async () => {
       expect(await moves.insert(entry)).toBeNull();
       if (state !== 'preparing') {
         await moves.fence(id);
@@ -446,19 +452,19 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
     const source = await row();
     const { engine } = service;
     const target = await made(source);
-    const move = { id: randomUUID(), projectId: project.id, source: source.placement, target };
+    const move = { id: randomUUID(), projectId: project.id, source: source.placement, target, mode: 'copy' as const };
     const client = new pg.Client({
       ...engine.servers.serverOf(source.placement).address,
       database: source.placement.database,
     });
     // What the plan refuses, made after it.
     const stuck = () => seen(move.id);
-    await engine.control.withProjectLock(project.id, async () => {
-      await engine.moves.rows.insert(move);
-      await engine.moves.rows.fence(move.id);
-      await engine.moves.rows.advance(move.id, 'fencing', 'copying');
-      await engine.moves.rows.advance(move.id, 'copying', 'verifying');
-      expect(await engine.moves.rows.switch(move, source.schemaVersion, null)).toBe(true);
+    await withProjectLock(engine.control.address, project.id, async () => {
+      await engine.control.moves.insert(move);
+      await engine.control.moves.fence(move.id);
+      await engine.control.moves.advance(move.id, 'fencing', 'copying');
+      await engine.control.moves.advance(move.id, 'copying', 'verifying');
+      expect(await engine.control.moves.switch(move, source.schemaVersion, null)).toBe(true);
       await client.connect();
       await client.query(`CREATE SUBSCRIPTION s CONNECTION 'dbname=none' PUBLICATION p WITH (connect = false)`);
     });
@@ -483,8 +489,14 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
     const source = await row();
     const target = await made(source);
     const id = randomUUID();
-    await service.engine.control.withProjectLock(project.id, () =>
-      service.engine.moves.rows.insert({ id, projectId: project.id, source: source.placement, target }),
+    await withProjectLock(service.engine.control.address, project.id, () =>
+      service.engine.control.moves.insert({
+        id,
+        projectId: project.id,
+        source: source.placement,
+        target,
+        mode: 'copy',
+      }),
     );
     await service.engine.deleteProject(project.name, BY_ITSELF);
     expect(await leftThere()).toEqual([]);

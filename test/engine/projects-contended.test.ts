@@ -66,7 +66,7 @@ async function deleteAgainst(meet: (client: pg.Client, placement: Placement) => 
     }
     await deleting;
     expect((await left(placement, client)).rows).toEqual([]);
-    expect(await service.engine.control.projectBy('name', name)).toBe(null);
+    expect(await service.engine.control.projects.find('name', name)).toBe(null);
     return hasMet;
   });
 }
@@ -121,9 +121,9 @@ it('a running service clears away what another process has left half done', asyn
   vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
   try {
     service.engine.projects.keepClearing();
-    await service.engine.control.setProjectStatus(id, ['active'], 'deleting', null);
+    await service.engine.control.projects.setStatus(id, ['active'], 'deleting', null);
     vi.advanceTimersByTime(60_000);
-    await until(async () => (await service.engine.control.projectBy('name', name)) === null, LONG_MS);
+    await until(async () => (await service.engine.control.projects.find('name', name)) === null, LONG_MS);
     await onServer(service.server, async (client) => expect((await left(placement, client)).rows).toEqual([]));
     service.engine.projects.close();
   } finally {

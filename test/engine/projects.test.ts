@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { ProjectStatus } from '../../src/contract/projects.js';
 import { ProjectSessions } from '../../src/tenancy/connections/project-session.js';
 import type { Placement } from '../../src/tenancy/placement.js';
+import { withProjectLock } from '../../src/tenancy/control/project-lock.js';
 import { failure, onServer, runningRequests, startTestService, type TestService } from '../support/service.js';
 import { until } from '../support/stream.js';
 
@@ -30,13 +31,13 @@ const remains = ({ database, writer, reader }: Placement): Promise<string[]> =>
     return rows.map(({ name }) => name);
   });
 
-const rowOf = (name: string) => service.engine.control.projectBy('name', name);
+const rowOf = (name: string) => service.engine.control.projects.find('name', name);
 
 /** Leaves behind what a crash would: a row in a status, and as many steps of creation as were done. */
 async function leave(name: string, status: ProjectStatus, steps: number): Promise<Placement> {
   const placement = await service.engine.servers.defaultTenancy.newPlacement();
   const { database, writer, reader } = placement;
-  await service.engine.serverRows.insertProject({ id: randomUUID(), name, status, placement, schemaVersion: 1 });
+  await service.engine.control.projects.insert({ id: randomUUID(), name, status, placement, schemaVersion: 1 });
   const all = [
     `CREATE ROLE ${writer} LOGIN`,
     `CREATE ROLE ${reader} LOGIN`,
@@ -91,7 +92,7 @@ describe('a crash', () => {
   it('is distinguished from a creation or deletion in progress', async () => {
     const placement = await leave('busy', 'creating', 3);
     const id = (await rowOf('busy'))?.id ?? '';
-    await service.engine.control.withProjectLock(id, async () => {
+    await withProjectLock(service.engine.control.address, id, async () => {
       await reconcile();
       expect((await remains(placement)).length).toBe(3);
       await expect(projects().create('busy')).rejects.toMatchObject({ code: 'unique_violation' });

@@ -105,10 +105,10 @@ describe.each(Object.entries(HOMES))('added next to %s', (_name, start) => {
         [here.name, 'second'],
         [there.name, 'default'],
       ] as const) {
-        const { obstacles, bytes } = await moves.plan(project, to);
+        const { obstacles, bytes } = await moves.plan(project, to, 'copy');
         expect(obstacles).toContain('the server second does not answer');
         expect(bytes === null).toBe(project === there.name);
-        const options = { verify: 'counts', maxPauseMs: null } as const;
+        const options = { mode: 'copy', verify: 'counts', maxPauseMs: null } as const;
         await expect(moves.start(project, to, options, BY_ITSELF)).rejects.toMatchObject({
           code: 'database_unavailable',
         });

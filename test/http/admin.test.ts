@@ -159,7 +159,7 @@ describe('projects', () => {
 
   it('have their own database, which is dropped with them and their roles', async () => {
     const { name } = await newProject();
-    const placement = (await service.engine.control.projectBy('name', name))?.placement;
+    const placement = (await service.engine.control.projects.find('name', name))?.placement;
     const there = () =>
       onServer(service.server, async (client) => {
         const { rows } = await client.query<{ count: string }>(
@@ -176,7 +176,7 @@ describe('projects', () => {
 
   it('do not reveal the name of a database, schema or role', async () => {
     const { name } = await newProject();
-    const placement = (await service.engine.control.projectBy('name', name))?.placement;
+    const placement = (await service.engine.control.projects.find('name', name))?.placement;
     const texts = [(await send('GET', '')).text, (await send('POST', `/${name}/deactivate`)).text];
     for (const text of texts) {
       for (const inner of [placement?.database, placement?.writer, placement?.reader])

@@ -168,7 +168,7 @@ describe('works:', () => {
   it('clearing away the remains of a crash records an entry', async () => {
     const placement = await service.engine.servers.defaultTenancy.newPlacement();
     const id = randomUUID();
-    await service.engine.serverRows.insertProject({
+    await service.engine.control.projects.insert({
       id,
       name: 'half-made',
       status: 'creating',
@@ -235,7 +235,7 @@ describe('works:', () => {
     // A batch that waits for its table: whether it was cancelled in time or not, the one entry says what happened.
     const id = randomUUID();
     const leaving = new AbortController();
-    const lock = await service.engine.control.projectBy('name', 'shop');
+    const lock = await service.engine.control.projects.find('name', 'shop');
     await onServer(
       service.server,
       async (client) => {
@@ -531,7 +531,7 @@ describe('protects:', () => {
       await own.call('GET', '/api/cdp/admin/projects', { token });
       const wrong = `cdp_${'q'.repeat(49)}`;
       await own.call('GET', '/api/cdp/schema', { token: wrong });
-      const placement = (await own.engine.control.projectBy('name', mine.name))?.placement;
+      const placement = (await own.engine.control.projects.find('name', mine.name))?.placement;
       const everything = JSON.stringify(await auditRows(own));
       const password = new Credentials(own.config.secret ?? '').password(placement?.writer ?? '');
       for (const hidden of [secret, mine.token, token, wrong, password, placement?.writer, placement?.database]) {
@@ -646,7 +646,7 @@ describe('protects:', () => {
       expect((await project.call('POST', '/api/cdp/sql', { body: { sql } })).status).toBeGreaterThanOrEqual(400);
     }
     const credentials = new Credentials(service.config.secret ?? '');
-    const placement = (await service.engine.control.projectBy('name', 'shop'))?.placement;
+    const placement = (await service.engine.control.projects.find('name', 'shop'))?.placement;
     for (const user of [placement?.writer ?? '', placement?.reader ?? '']) {
       const login = { ...service.server.connection, user, password: credentials.password(user) };
       const own = new pg.Client({ ...login, database: placement?.database ?? '' });

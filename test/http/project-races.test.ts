@@ -2,6 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { QueryResult, QueryResultRow } from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { withProjectLock } from '../../src/tenancy/control/project-lock.js';
 import { embeddedServer } from '../support/postgres.js';
 import { failure, onServer, startTestService, type TestResponse, type TestService } from '../support/service.js';
 
@@ -64,7 +65,7 @@ describe('a project that is deleted while it is being created', () => {
       database = rows[0]?.database_name;
     }
     failure(await creating, 404, 'not_found');
-    expect(await service.engine.control.projectBy('name', 'snatched')).toBe(null);
+    expect(await service.engine.control.projects.find('name', 'snatched')).toBe(null);
     const remains = await inControl(
       `SELECT FROM pg_database WHERE datname = '${database}' UNION ALL SELECT FROM pg_roles WHERE rolname = '${database}'`,
     );
@@ -73,7 +74,7 @@ describe('a project that is deleted while it is being created', () => {
 
   it('is refused with 409 and stays if another process works on it for long', async () => {
     const { id, name } = await service.project();
-    await service.engine.control.withProjectLock(id, async () => {
+    await withProjectLock(service.engine.control.address, id, async () => {
       const { message } = failure(await send('DELETE', `/${name}?confirm=${name}`), 409, 'request_in_flight');
       expect(message).toBe(`Project "${name}" is being created, moved, repaired or deleted by another request`);
     });
@@ -84,7 +85,7 @@ describe('a project that is deleted while it is being created', () => {
     const { name } = await service.project();
     await inControl(`UPDATE cdp.projects SET status = 'deleting' WHERE name = '${name}'`);
     expect((await send('DELETE', `/${name}?confirm=${name}`)).status).toBe(200);
-    expect(await service.engine.control.projectBy('name', name)).toBe(null);
+    expect(await service.engine.control.projects.find('name', name)).toBe(null);
   });
 
   it('gets no more tokens', async () => {

@@ -6,6 +6,7 @@ import { randomUUID } from 'node:crypto';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { withProjectLock } from '../../src/tenancy/control/project-lock.js';
 import { type AddedServer, startAddedServer, variableWith } from '../support/added-server.js';
 import { entriesOf } from '../support/audit.js';
 import { connected } from '../support/postgres.js';
@@ -43,7 +44,7 @@ describe.each(Object.entries(HOMES))('added next to %s', (_name, start) => {
   afterAll(() => service.close());
   afterEach(async () => {
     for (const { name } of await service.engine.projects.list()) await service.engine.deleteProject(name);
-    for (const { name } of await service.engine.serverRows.list()) await send('DELETE', `/${name}`);
+    for (const { name } of await service.engine.control.servers.list()) await send('DELETE', `/${name}`);
     await send('PUT', '/default', { status: 'active', labels: {}, weight: 1, max_projects: null, max_bytes: null });
   });
 
@@ -263,10 +264,10 @@ describe.each(Object.entries(HOMES))('added next to %s', (_name, start) => {
     const source = (await engine.projects.get('leaving')).placement;
     const target = await engine.servers.tenancyOf(placement).newPlacement();
     // A move there, whose process has ended.
-    await engine.control.withProjectLock(leaving.id, async () => {
-      const move = { id: randomUUID(), projectId: leaving.id, source, target };
-      expect(await engine.moves.rows.insert(move)).toBeNull();
-      expect(await engine.moves.rows.fence(move.id)).toBe(true);
+    await withProjectLock(engine.control.address, leaving.id, async () => {
+      const move = { id: randomUUID(), projectId: leaving.id, source, target, mode: 'copy' as const };
+      expect(await engine.control.moves.insert(move)).toBeNull();
+      expect(await engine.control.moves.fence(move.id)).toBe(true);
     });
     failure(await send('DELETE', '/eu-1?lost=eu-2'), 400, 'invalid_request');
     expect(failure(await send('DELETE', '/eu-1?lost=eu-1'), 400, 'invalid_request').message).toContain('answers');
@@ -312,7 +313,7 @@ describe('refuses', () => {
   const refusalOf = async (url: string, more: object = {}): Promise<string> => {
     const response = await send('POST', '', { name: 'eu-1', url_reference: `env:${variableWith(url)}`, ...more });
     const { message, hint = '' } = failure(response, 400, 'invalid_request');
-    expect((await service.engine.serverRows.list()).map(({ name }) => name)).toEqual(['default']);
+    expect((await service.engine.control.servers.list()).map(({ name }) => name)).toEqual(['default']);
     expect(response.text).not.toContain(PASSWORD);
     return `${message}\n${hint}`;
   };

@@ -37,7 +37,7 @@ let addresses = 1;
 beforeAll(async () => {
   service = await startTestService({ 'wrong-tokens': String(LIMIT) });
   project = await service.project();
-  questions = vi.spyOn(service.engine.control, 'tokenByHash');
+  questions = vi.spyOn(service.engine.control.tokens, 'byHash');
 });
 afterAll(() => service.close());
 beforeEach(() => {

@@ -10,8 +10,10 @@ import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 import { moveProject } from '../../src/engine/moves/move-project.js';
 import { recover } from '../../src/engine/moves/recover.js';
 import type { ProjectParts } from '../../src/engine/projects/project-parts.js';
+import type { ControlDatabase } from '../../src/tenancy/control/control.js';
 import type { MoveRow, MoveRows } from '../../src/tenancy/control/move-rows.js';
-import { addedServer } from '../../src/tenancy/control/server-rows.js';
+import { placeOf } from '../../src/tenancy/control/server-rows.js';
+import { withProjectLock } from '../../src/tenancy/control/project-lock.js';
 import { type AddedServer, startAddedServer, variableWith } from '../support/added-server.js';
 import { connected } from '../support/postgres.js';
 import { startTestService, type TestProject, type TestService } from '../support/service.js';
@@ -54,7 +56,8 @@ class Mover {
 
   constructor(readonly move: MoveRow) {
     const lost = new Promise<void>((resolve) => (this.loseLock = resolve));
-    const mine = { ...parts, moves: this.stepwise(parts.moves) };
+    const moves = { value: this.stepwise(parts.control.moves) };
+    const mine = { ...parts, control: Object.create(parts.control, { moves }) as ControlDatabase };
     const options = { verify: 'counts', maxPauseMs: null, signal: new AbortController().signal } as const;
     // As `Moves` does it: it settles what it leaves, if it can.
     this.ended = this.turn()
@@ -66,7 +69,7 @@ class Mover {
         this.hasEnded = true;
         this.loseLock();
       });
-    void parts.control.withProjectLock(project.id, () => lost, 5_000);
+    void withProjectLock(parts.control.address, project.id, () => lost, 5_000);
   }
 
   private turn(): Promise<void> {
@@ -116,14 +119,12 @@ class Mover {
 
 async function begin(): Promise<Mover | null> {
   const { placement } = await service.engine.projects.get('shop');
-  const server = await service.engine.serverRows.get(placement.added === null ? 'eu-1' : 'default');
+  const server = await service.engine.control.servers.get(placement.added === null ? 'eu-1' : 'default');
   if (server === null) throw new Error('It was added');
-  const target = await service.engine.servers
-    .tenancyOf({ server: server.name, added: addedServer(server) })
-    .newPlacement();
-  const move = { id: randomUUID(), projectId: project.id, source: placement, target };
-  if ((await parts.moves.insert(move)) !== null) return null;
-  const row = await parts.moves.get(move.id);
+  const target = await service.engine.servers.tenancyOf(placeOf(server)).newPlacement();
+  const move = { id: randomUUID(), projectId: project.id, source: placement, target, mode: 'copy' as const };
+  if ((await parts.control.moves.insert(move)) !== null) return null;
+  const row = await parts.control.moves.get(move.id);
   return row && new Mover(row);
 }
 
@@ -184,7 +185,7 @@ it('the project lives in one place, and nothing is left elsewhere', async () => 
       lose();
       for (const one of lost) await one.run();
       await service.engine.moves.recover();
-      expect(await parts.moves.open()).toEqual([]);
+      expect(await parts.control.moves.open()).toEqual([]);
       expect(await leftBehind()).toEqual([]);
       await vi.waitFor(
         async () => {

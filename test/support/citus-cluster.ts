@@ -131,7 +131,7 @@ export async function citusServer(service: TestService, cluster: CitusCluster): 
   process.env[variable] = `postgres://${user}:${password}@/${database}?host=${encodeURIComponent(host)}&port=${port}`;
   const bounds = { labels: {}, weight: 1, maxProjects: null, maxBytes: null, maxConnections: null };
   const server = { name, urlReference: `env:${variable}`, engine: 'citus', tenancy: 'dedicated', ...bounds } as const;
-  await service.engine.serverRows.add(server, null);
+  await service.engine.control.servers.add(server, null);
   return name;
 }
 

@@ -71,7 +71,7 @@ export async function inDatabase<T>(
   { name }: TestProject,
   work: Parameters<typeof onServer<T>>[1],
 ): Promise<T> {
-  const project = await engine.control.projectBy('name', name);
+  const project = await engine.control.projects.find('name', name);
   return onServer(server, work, project?.placement.database);
 }
 

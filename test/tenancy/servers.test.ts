@@ -47,8 +47,8 @@ describe.each(Object.entries(HOMES))('added next to %s', (_name, start) => {
     const server = testServers().at(-1);
     added = await createDatabase(server);
     process.env[VARIABLE] = urlOf(added);
-    expect(await service.engine.serverRows.add(NEW, null)).toBe(true);
-    expect(await service.engine.serverRows.add(NEW, null)).toBe(false);
+    expect(await service.engine.control.servers.add(NEW, null)).toBe(true);
+    expect(await service.engine.control.servers.add(NEW, null)).toBe(false);
     const row = await service.engine.projects.create('abroad', BY_ITSELF, { server: 'second' });
     expect(row.placement.server).toBe('second');
     const { token } = await service.engine.tokens.create(row.id);
@@ -71,7 +71,7 @@ describe.each(Object.entries(HOMES))('added next to %s', (_name, start) => {
     const home = await service.project();
     added = await createDatabase();
     process.env[VARIABLE] = urlOf(added);
-    await service.engine.serverRows.add({ ...NEW, maxConnections: 3 }, null);
+    await service.engine.control.servers.add({ ...NEW, maxConnections: 3 }, null);
     const { id } = await service.engine.projects.create('abroad', BY_ITSELF, { server: 'second' });
     const { token } = await service.engine.tokens.create(id);
     const body = { sql: 'SELECT pg_sleep(120)' };

@@ -102,7 +102,7 @@ async function recoveryTo(
   signal: AbortSignal,
 ): Promise<Recovery> {
   const archive = join(servers.fleet.archives, saved.server_id);
-  const living = await control.projectBy('server', saved.server_id);
+  const living = await control.projects.find('server', saved.server_id);
   if (living !== null && (await servers.archivesWal(living.placement))) {
     const server = servers.serverOf(living.placement);
     await withServer(server, () => archiveAll(archive, server.address, signal));

@@ -78,7 +78,7 @@ export class Authenticator {
   async ended(): Promise<ReadonlySet<string>> {
     const changes = await this.changesNow();
     if (this.endedTokens.changes !== changes) {
-      this.endedTokens = { changes, ids: new Set(await this.control.endedTokens()) };
+      this.endedTokens = { changes, ids: new Set(await this.control.tokens.ended()) };
     }
     return this.endedTokens.ids;
   }
@@ -124,7 +124,7 @@ export class Authenticator {
   }
 
   private async lookUp(hash: string, changes: string): Promise<Caller> {
-    const found = await this.control.tokenByHash(hash);
+    const found = await this.control.tokens.byHash(hash);
     if (found === null || found.token.revokedAt !== null) throw unauthorized();
     const { token, project } = found;
     if (isOver(token)) throw new EngineError('token_expired', `The token expired at ${token.expiresAt?.toISOString()}`);
@@ -141,7 +141,7 @@ export class Authenticator {
     if (now - (this.touched.get(id) ?? -Infinity) < TOUCH_EVERY_MS) return;
     this.touched.set(id, now);
     // The last use only informs the operator; if it cannot be stored, the request still succeeds.
-    this.control.touchTokens([id]).catch(() => this.touched.delete(id));
+    this.control.tokens.touch([id]).catch(() => this.touched.delete(id));
   }
 }
 

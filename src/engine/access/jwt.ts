@@ -92,7 +92,7 @@ export class JwtVerifier {
     const now = performance.now();
     const known = this.projects.get(name);
     if (known !== undefined && now - known.at < FRESH_MS) return known.row;
-    const found = { row: this.control.projectBy('name', name), at: now };
+    const found = { row: this.control.projects.find('name', name), at: now };
     this.projects.set(name, found);
     // A failed query must not be reused.
     found.row.catch(() => {

@@ -62,14 +62,14 @@ export class Tokens {
       lastUsedAt: null,
     };
     const entry = this.audit.entryOfChange(by, { operation: 'token.create', object: details.id });
-    if (!(await this.control.insertToken({ ...details, sha256: sha256(token) }, entry))) {
+    if (!(await this.control.tokens.insert({ ...details, sha256: sha256(token) }, entry))) {
       throw new EngineError('not_found', 'The project of this token was deleted');
     }
     return { token, details };
   }
 
   list(projectId: string | null): Promise<TokenRow[]> {
-    return this.control.tokens(projectId);
+    return this.control.tokens.list(projectId);
   }
 
   /**
@@ -83,7 +83,7 @@ export class Tokens {
     by: Origin = BY_ITSELF,
   ): Promise<TokenRow> {
     const entry = this.audit.entryOfChange(by, { operation: 'token.revoke', object: id.toLowerCase() });
-    const revoked = isUuid(id) ? await this.control.revokeToken(id, projectId, now, entry) : null;
+    const revoked = isUuid(id) ? await this.control.tokens.revoke(id, projectId, now, entry) : null;
     if (revoked === null) throw new EngineError('not_found', 'There is no token with this id');
     return revoked;
   }

@@ -3,6 +3,7 @@
  * not fit in memory are lost; one later entry says how many.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { Log } from '../../log.js';
 import { type AuditLog, type AuditRow, isRefusedEntry } from '../../tenancy/control/audit-log.js';
 
 /** How long an entry waits for others. */
@@ -21,9 +22,6 @@ const RETRY_MS = 1_000;
 /** How long a shutdown waits for the last entries. */
 const CLOSE_MS = 5_000;
 
-/** Called when writing starts to fail, when it works again, and when entries are lost. */
-export type OnAuditTrouble = (message: string, details: Record<string, unknown>) => void;
-
 export class AuditWriter {
   /** Entries lost since the start. */
   lost = 0;
@@ -37,8 +35,8 @@ export class AuditWriter {
 
   /** @param entryOfLoss makes the entry that says how many were lost */
   constructor(
-    private readonly log: AuditLog,
-    private readonly onTrouble: OnAuditTrouble,
+    private readonly table: AuditLog,
+    private readonly log: Log,
     private readonly entryOfLoss: (count: number) => AuditRow,
   ) {}
 
@@ -78,7 +76,7 @@ export class AuditWriter {
 
   private lose(count: number): void {
     this.lost += count;
-    if (this.unnotedLosses === 0 || this.closed) this.onTrouble('audit entries are lost', { lost: count });
+    if (this.unnotedLosses === 0 || this.closed) this.log.error({ lost: count }, 'audit entries are lost');
     this.unnotedLosses += count;
   }
 
@@ -116,7 +114,7 @@ export class AuditWriter {
       try {
         await this.writeGroup(group);
       } catch (error) {
-        if (!this.failing) this.onTrouble('audit entries cannot be written', { error: String(error) });
+        if (!this.failing) this.log.error({ error: String(error) }, 'audit entries cannot be written');
         this.failing = true;
         this.stopTimer();
         if (!this.closed) this.writeIn(RETRY_MS);
@@ -133,7 +131,7 @@ export class AuditWriter {
   /** An entry that Postgres will never accept must not hold up the others. */
   private async writeGroup(group: readonly AuditRow[]): Promise<void> {
     try {
-      await this.log.write(group);
+      await this.table.write(group);
     } catch (error) {
       if (!isRefusedEntry(error)) throw error;
       if (group.length === 1) return this.lose(1);
@@ -149,7 +147,7 @@ export class AuditWriter {
     this.unnotedLosses = 0;
     if (count > 0) this.add(this.entryOfLoss(count));
     if (this.failing || count > 0) {
-      this.onTrouble('audit entries can be written again', { lost: count });
+      this.log[count === 0 ? 'info' : 'error']({ lost: count }, 'audit entries can be written again');
     }
     this.failing = false;
   }

@@ -8,8 +8,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { AuditActor, AuditMode, AuditOperation, AuditStatements } from '../../contract/audit.js';
 import { LIMITS } from '../../contract/limits.js';
 import { roundedMs } from '../../contract/rounded-ms.js';
+import type { Log } from '../../log.js';
 import type { AuditFilter, AuditLog, AuditRow } from '../../tenancy/control/audit-log.js';
-import { AuditWriter, type OnAuditTrouble } from './audit-writer.js';
+import { AuditWriter } from './audit-writer.js';
 import { RefusalCounter } from './refusal-counter.js';
 
 export type { AuditRow } from '../../tenancy/control/audit-log.js';
@@ -19,7 +20,7 @@ export interface AuditSettings {
   auditStatements: AuditStatements;
   /** How long entries are kept, in days. */
   auditDays: number;
-  onAuditTrouble: OnAuditTrouble;
+  log: Log;
 }
 
 /** The author of an operation, and the request that asked for it. */
@@ -123,10 +124,10 @@ export class Audit {
   private nextId = randomInt(2 ** 47) * 2 ** 5;
 
   constructor(
-    private readonly log: AuditLog,
+    private readonly table: AuditLog,
     private readonly settings: AuditSettings,
   ) {
-    this.writer = new AuditWriter(log, settings.onAuditTrouble, (count) =>
+    this.writer = new AuditWriter(table, settings.log, (count) =>
       this.entry(BY_ITSELF, { operation: 'audit.lost', outcome: 'internal', count }),
     );
   }
@@ -162,14 +163,14 @@ export class Audit {
 
   /** @throws EngineError query_timeout, database_unavailable */
   read(filter: AuditFilter): Promise<AuditRow[]> {
-    return this.log.read(filter);
+    return this.table.read(filter);
   }
 
   /** Starts to remove old entries at regular intervals. */
   keepRemovingOld(): void {
     const remove = () => {
       this.removeOld().catch((error: unknown) =>
-        this.settings.onAuditTrouble('old audit entries cannot be removed', { error: String(error) }),
+        this.settings.log.error({ error: String(error) }, 'old audit entries cannot be removed'),
       );
     };
     this.removalTimer = setInterval(remove, REMOVE_EVERY_MS).unref();
@@ -177,7 +178,7 @@ export class Audit {
   }
 
   removeOld(): Promise<number> {
-    return this.log.removeOlderThan(this.settings.auditDays);
+    return this.table.removeOlderThan(this.settings.auditDays);
   }
 
   /** Writes the buffered entries, if the database accepts them. */

@@ -11,7 +11,7 @@ interface AddedServers {
 
 /** In parallel: each server that does not answer takes some seconds. */
 export async function examineAddedServers(engine: Engine): Promise<AddedServers> {
-  const servers = (await engine.serverRows.list()).filter(({ urlReference }) => urlReference !== null);
+  const servers = (await engine.control.servers.list()).filter(({ urlReference }) => urlReference !== null);
   const checked = await Promise.all(
     servers.map(async (server) => ({ server: server.name, ...(await checkNow(engine, server)) })),
   );

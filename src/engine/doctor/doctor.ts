@@ -64,7 +64,7 @@ async function examineInstallation({ engine: open }: DoctorTarget, by: Origin): 
   const { findings, unreachable } = await examineAddedServers(engine);
   const projects = await examineProjects(engine, unreachable).catch((error: unknown) => [failed('projects')(error)]);
   const trials = [];
-  for (const { name, engine: kind } of await engine.serverRows.list()) {
+  for (const { name, engine: kind } of await engine.control.servers.list()) {
     // The operator has to prepare a Citus cluster for its single project.
     if (unreachable.has(name) || kind === 'citus') continue;
     const trial = await tryEverything(engine, name, by).catch(failed('trial'));

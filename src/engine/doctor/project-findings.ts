@@ -1,4 +1,5 @@
 /** The findings of `cdp doctor` about projects: whether the roles and privileges of each are intact. */
+import { isReady } from '../../contract/projects.js';
 import { messageOf } from '../../contract/operator-message.js';
 import type { Finding } from '../../contract/wire/operator.js';
 import type { Engine } from '../engine.js';
@@ -18,7 +19,7 @@ export async function examineProjects({ projects }: Engine, unreachable: Readonl
   let stopped = 0;
   for (const project of all) {
     const { name, status } = project;
-    if (status === 'creating' || status === 'deleting') {
+    if (!isReady(project)) {
       add(interrupted, `interrupted while ${status}`, name);
     } else if (unreachable.has(project.placement.server)) {
       add(unreached, project.placement.server, name);

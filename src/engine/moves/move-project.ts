@@ -4,7 +4,7 @@
  */
 import type { CopyOptions, CopyProgress, CopyResult, ProjectDatabase } from '../../backup/copy/copy-database.js';
 import { EngineError } from '../../contract/errors.js';
-import type { MoveMode, MoveState, Verification } from '../../contract/moves.js';
+import type { MoveState, Verification } from '../../contract/moves.js';
 import { drain } from '../../tenancy/drain.js';
 import { raiseFence } from '../../tenancy/fence.js';
 import { serverName } from '../../contract/servers.js';
@@ -23,8 +23,6 @@ const DRAIN_MS = 10_000;
 const STREAM_DRAIN_MS = 500;
 
 export interface MoveOptions {
-  /** Default: copy. */
-  readonly mode?: MoveMode;
   readonly verify: Verification;
   /** Milliseconds for which writes may be refused; null: no limit. */
   readonly maxPauseMs: number | null;
@@ -65,7 +63,7 @@ class ProjectMove {
     const { source, target } = move;
     this.source = { tenancy: parts.servers.tenancyOf(source), placement: source };
     this.target = { tenancy: parts.servers.tenancyOf(target), placement: target };
-    this.notes = new ProgressNotes(parts.moves, move.id);
+    this.notes = new ProgressNotes(parts.control.moves, move.id);
     this.signal = AbortSignal.any([options.signal, this.pause.signal, this.notes.canceled]);
   }
 
@@ -74,7 +72,7 @@ class ProjectMove {
     this.notes.begin();
     let copied: CopyResult | null;
     try {
-      copied = this.options.mode === 'stream' ? await this.stream() : null;
+      copied = this.move.mode === 'stream' ? await this.stream() : null;
       copied ??= await this.copyBehindFence();
     } finally {
       await this.notes.end();
@@ -123,7 +121,7 @@ class ProjectMove {
     const { source, target } = this;
     const bytes = await source.tenancy.sizeOf({ placement: source.placement, sizeBytes: null });
     const why = inWords(reasonOf(error) ?? '', bytes);
-    if (!(await this.parts.moves.fallBack(this.move.id, why))) throw taken();
+    if (!(await this.parts.control.moves.fallBack(this.move.id, why))) throw taken();
     await serviceWork(() => target.tenancy.drop(target.placement));
     await this.createTarget();
   }
@@ -153,7 +151,7 @@ class ProjectMove {
    * @param longestMs a write that takes longer is canceled
    */
   private async endWrites(longestMs: number): Promise<void> {
-    if (!(await this.parts.moves.fence(this.move.id))) throw taken();
+    if (!(await this.parts.control.moves.fence(this.move.id))) throw taken();
     this.limitPause();
     const { tenancy, placement } = this.source;
     await drain(tenancy, placement, { roles: ['writer'], longestMs, signal: this.signal });
@@ -172,21 +170,21 @@ class ProjectMove {
   private async fence(role: 'writer' | 'reader', during: MoveState): Promise<void> {
     this.signal.throwIfAborted();
     const { tenancy, placement } = this.source;
-    const isStill = () => this.parts.moves.isAt(this.move.id, during);
+    const isStill = () => this.parts.control.moves.isAt(this.move.id, during);
     if (!(await serviceWork(() => raiseFence(tenancy, placement, role, isStill)))) throw taken();
   }
 
   private async advance(before: MoveState, after: MoveState): Promise<void> {
     this.signal.throwIfAborted();
-    if (!(await this.parts.moves.advance(this.move.id, before, after))) throw taken();
+    if (!(await this.parts.control.moves.advance(this.move.id, before, after))) throw taken();
   }
 
   /** From now on the project lives on the target. */
   private async switch(): Promise<void> {
     this.signal.throwIfAborted();
-    const { audit, moves, databases } = this.parts;
+    const { audit, control, databases } = this.parts;
     const entry = audit.entryOfChange(this.by, { operation: 'project.move', object: serverName(this.move.target) });
-    if (!(await moves.switch(this.move, databases.schemaVersion, entry))) throw taken();
+    if (!(await control.moves.switch(this.move, databases.schemaVersion, entry))) throw taken();
   }
 }
 

@@ -5,12 +5,14 @@ import type { MoveMode } from '../../contract/moves.js';
 import { serverName } from '../../contract/servers.js';
 import { isUuid } from '../../contract/uuid.js';
 import type { MoveRow, MoveRows } from '../../tenancy/control/move-rows.js';
-import { addedServer } from '../../tenancy/control/server-rows.js';
+import { withProjectLock } from '../../tenancy/control/project-lock.js';
+import { placeOf } from '../../tenancy/control/server-rows.js';
 import { BY_ITSELF, type Origin } from '../audit/audit.js';
 import { noServer } from '../projects/choose-server.js';
 import { inUseElsewhere } from '../projects/project-errors.js';
 import type { ProjectParts } from '../projects/project-parts.js';
 import type { Projects } from '../projects/projects.js';
+import { underProjectLock } from '../projects/under-project-lock.js';
 import { analyze } from './analyze.js';
 import { type MoveOptions, moveProject } from './move-project.js';
 import { type MovePlan, planMove, requireNoObstacles } from './plan-move.js';
@@ -24,20 +26,8 @@ export type { MoveRow } from '../../tenancy/control/move-rows.js';
 /** How often to look for moves whose process has ended. */
 const RECOVER_EVERY_MS = 5_000;
 
-/** How long to wait until the project is no longer being created, repaired or deleted. */
-const WAIT_MS = 5_000;
-
 /** The most concurrent moves in an instance: each keeps a processor busy. */
 const AT_ONCE = 4;
-
-export interface MoveEvents {
-  /** Called when a move has ended, with or without success. */
-  readonly onEnd: (projectId: string) => void;
-  /** Called if a move cannot be cleaned up, with the reason; it is retried again and again. */
-  readonly onStuck: (move: MoveRow, reason: string) => void;
-  /** Called if rights are missing after a move, because the target does not have their roles. */
-  readonly onLeftOut: (move: MoveRow, leftOut: readonly string[]) => void;
-}
 
 /** A move that is not stored yet. */
 interface MoveRequest {
@@ -46,6 +36,7 @@ interface MoveRequest {
   readonly name: string;
   /** The name of the server. */
   readonly to: string;
+  readonly mode: MoveMode;
 }
 
 export class Moves {
@@ -59,14 +50,15 @@ export class Moves {
   /** The reasons why moves cannot be settled now, by id. */
   private readonly reported = new Map<string, string>();
   private recovering: NodeJS.Timeout | undefined;
-  readonly rows: MoveRows;
+  private readonly rows: MoveRows;
 
+  /** @param onEnd called when a move has ended, with or without success */
   constructor(
     private readonly parts: ProjectParts,
     private readonly projects: Projects,
-    private readonly events: MoveEvents,
+    private readonly onEnd: (projectId: string) => void,
   ) {
-    this.rows = parts.moves;
+    this.rows = parts.control.moves;
   }
 
   /** Moves that run in this process. */
@@ -75,7 +67,7 @@ export class Moves {
   }
 
   /** @throws EngineError not_found, database_unavailable */
-  async plan(name: string, to: string, mode: MoveMode = 'copy'): Promise<MovePlan> {
+  async plan(name: string, to: string, mode: MoveMode): Promise<MovePlan> {
     return planMove(this.parts, await this.projects.get(name), to, mode);
   }
 
@@ -89,13 +81,18 @@ export class Moves {
    * @throws EngineError not_found, invalid_request naming all obstacles, request_in_flight, overloaded,
    * database_unavailable
    */
-  async start(name: string, to: string, options: Omit<MoveOptions, 'signal'>, by: Origin): Promise<MoveRow> {
+  async start(
+    name: string,
+    to: string,
+    { mode, ...options }: Omit<MoveOptions, 'signal'> & Pick<MoveRequest, 'mode'>,
+    by: Origin,
+  ): Promise<MoveRow> {
     if (this.running.size >= AT_ONCE)
       throw new EngineError('overloaded', `${AT_ONCE} moves are already running on this instance`);
     const id = randomUUID();
     const abort = new AbortController();
     return new Promise((begun, refused) => {
-      const work = this.run({ id, name, to }, { ...options, signal: abort.signal }, by, begun)
+      const work = this.run({ id, name, to, mode }, { ...options, signal: abort.signal }, by, begun)
         // Once the move has begun, its row holds the failure, or the next recovery settles it.
         .catch(refused)
         .finally(() => this.running.delete(id));
@@ -114,26 +111,25 @@ export class Moves {
     const { id: projectId } = await this.projects.get(name);
     if ((await this.rows.open(projectId)).length > 0) throw inUseElsewhere(name);
     const underLock = async (lost: AbortSignal) => {
-      const move = await this.insert(request, options.mode);
+      const move = await this.insert(request);
       begun(move);
       const signal = AbortSignal.any([options.signal, lost]);
       return { target: move.target, hasMoved: await this.carryOut(move, { ...options, signal }, by) };
     };
-    const done = await this.parts.control.withProjectLock(projectId, underLock, WAIT_MS);
-    if (done === null) throw inUseElsewhere(name);
-    const { target, hasMoved } = done;
+    const { target, hasMoved } = await underProjectLock(this.parts.control, { id: projectId, name }, underLock);
     // Requests run meanwhile. If this fails, autovacuum does it later.
     if (hasMoved) await analyze(this.parts.servers.tenancyOf(target), target, options.signal).catch(() => {});
   }
 
   /** Checks again under the lock, and stores the move. */
-  private async insert({ id, name, to }: MoveRequest, mode?: MoveMode): Promise<MoveRow> {
-    const plan = await this.plan(name, to);
+  private async insert({ id, name, to, mode }: MoveRequest): Promise<MoveRow> {
+    // What is in the way of a stream only makes it a copy.
+    const plan = await this.plan(name, to, 'copy');
     requireNoObstacles(plan);
     const { project, to: server } = plan;
     const { servers } = this.parts;
-    const target = await servers.tenancyOf({ server: server.name, added: addedServer(server) }).newPlacement();
-    const move = { id, projectId: project.id, source: project.placement, target, mode: mode ?? 'copy' };
+    const target = await servers.tenancyOf(placeOf(server)).newPlacement();
+    const move = { id, projectId: project.id, source: project.placement, target, mode };
     const obstacle = await this.rows.insert(move);
     if (obstacle === 'moving') throw inUseElsewhere(name);
     if (obstacle === 'server') throw noServer({ server: to });
@@ -146,7 +142,8 @@ export class Moves {
     const { projectId, project: name } = move;
     const failure: unknown = await moveProject(parts, move, options, by).then(
       (leftOut) => {
-        if (leftOut.length > 0) this.events.onLeftOut(move, leftOut);
+        const fields = { move: move.id, project: name, left_out: leftOut };
+        if (leftOut.length > 0) parts.log.warn(fields, 'a moved project lacks rights of roles that do not exist there');
         return null;
       },
       (error: unknown) => error,
@@ -164,7 +161,7 @@ export class Moves {
       const outcome = failure instanceof EngineError ? failure.code : 'internal';
       parts.audit.record(by, { operation: 'project.move', outcome, project: { id: projectId, name } });
     }
-    this.events.onEnd(projectId);
+    this.onEnd(projectId);
     return hasMoved;
   }
 
@@ -203,16 +200,15 @@ export class Moves {
       const { id, projectId, project: name } = move;
       // A move that runs here is settled here, even if this process has lost the project's lock.
       if (this.running.has(id)) continue;
-      await this.parts.control
-        .withProjectLock(projectId, async () => {
-          const now = await this.rows.get(id);
-          if (now?.endedAt !== null && !this.unrecovered.has(id)) return;
-          await recover(this.parts, move, lost === null ? undefined : `The server ${lost} was lost`, lost);
-          this.unrecovered.delete(id);
-          this.reported.delete(id);
-          this.parts.audit.record(BY_ITSELF, { operation: 'repair', outcome: 'ok', project: { id: projectId, name } });
-          this.events.onEnd(projectId);
-        })
+      await withProjectLock(this.parts.control.address, projectId, async () => {
+        const now = await this.rows.get(id);
+        if (now?.endedAt !== null && !this.unrecovered.has(id)) return;
+        await recover(this.parts, move, lost === null ? undefined : `The server ${lost} was lost`, lost);
+        this.unrecovered.delete(id);
+        this.reported.delete(id);
+        this.parts.audit.record(BY_ITSELF, { operation: 'repair', outcome: 'ok', project: { id: projectId, name } });
+        this.onEnd(projectId);
+      })
         // A server that does not answer must not block the other moves; the next recovery tries it again.
         .catch((error: unknown) => this.noteFailure(move, error));
     }
@@ -221,10 +217,13 @@ export class Moves {
   /** Reports that a move cannot be cleaned up now. */
   private async noteFailure(move: MoveRow, error: unknown): Promise<void> {
     const reason = reasonOf(error) ?? '';
-    if (this.reported.get(move.id) !== reason) this.events.onStuck(move, reason);
-    this.reported.set(move.id, reason);
+    const { id, project, state } = move;
+    if (this.reported.get(id) !== reason) {
+      this.parts.log.warn({ move: id, project, state, reason }, 'cleanup after a move failed; it will be retried');
+    }
+    this.reported.set(id, reason);
     // If the control database does not answer, the next recovery stores it.
-    await this.rows.noteFailure(move.id, reason).catch(() => {});
+    await this.rows.noteFailure(id, reason).catch(() => {});
   }
 
   keepRecovering(): void {

@@ -4,8 +4,9 @@ import { EngineError } from '../../contract/errors.js';
 import type { MoveMode } from '../../contract/moves.js';
 import { sql } from '../../pg/index.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
+import { isReady } from '../../contract/projects.js';
 import { serverName } from '../../contract/servers.js';
-import { addedServer, type ServerRow } from '../../tenancy/control/server-rows.js';
+import { placeOf, type ServerRow } from '../../tenancy/control/server-rows.js';
 import { serviceWork } from '../../tenancy/service-work.js';
 import type { Tenancy } from '../../tenancy/tenancy.js';
 import { OwnServerTenancy } from '../../tenancy/own-server-tenancy.js';
@@ -34,21 +35,21 @@ export async function planMove(
   parts: ProjectParts,
   project: ProjectRow,
   server: string,
-  mode: MoveMode = 'copy',
+  mode: MoveMode,
 ): Promise<MovePlan> {
-  const to = await serverNamed(parts.rows, server);
+  const to = await serverNamed(parts.control.servers, server);
   const { placement } = project;
   const from = serverName(placement);
-  const hasRoom = await parts.rows.hasRoom(to.name);
+  const hasRoom = await parts.control.servers.hasRoom(to.name);
   const known = [
-    ...(['active', 'inactive'].includes(project.status) ? [] : [`it is ${project.status}`]),
+    ...(isReady(project) ? [] : [`it is ${project.status}`]),
     ...(from === to.name ? [`it lives on ${to.name} already`] : []),
     ...(to.status === 'active' ? [] : [`the server ${to.name} is ${to.status}`]),
     ...(hasRoom || from === to.name ? [] : [`the server ${to.name} has reached its limit of projects`]),
   ];
   const source = await ask(from, () => sourceOf(parts, project));
   const target = await ask(to.name, async () => {
-    const tenancy = parts.servers.tenancyOf({ server: to.name, added: addedServer(to) });
+    const tenancy = parts.servers.tenancyOf(placeOf(to));
     const isFull = (await placementOn(to, parts)) === null;
     const full = isFull ? [`the projects on ${to.name} have reached its size limit`] : [];
     return [...full, ...(source.found === null ? [] : await missing(source.found, tenancy, to))];
@@ -77,7 +78,7 @@ export async function planMove(
 
 const notStreamable = ({ servers }: ProjectParts, { placement }: ProjectRow, to: ServerRow): Promise<string[]> =>
   serviceWork(() => {
-    const target = { server: to.name, added: addedServer(to) };
+    const target = placeOf(to);
     return streamObstacles(servers.tenancyOf(placement), placement, servers.tenancyOf(target), target);
   });
 

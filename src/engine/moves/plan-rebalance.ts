@@ -1,6 +1,7 @@
 /** Plans moves of projects: off servers that are draining, and from full servers to empty ones. Changes nothing. */
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
-import { serverName } from '../../contract/servers.js';
+import { isReady } from '../../contract/projects.js';
+import { isOn } from '../../contract/servers.js';
 import type { ServerRow } from '../../tenancy/control/server-rows.js';
 
 export interface PlannedMove {
@@ -52,12 +53,12 @@ interface PlacedProject {
 export function planRebalance(situation: Situation): PlannedMove[] {
   const { servers, projects, offers, sizes, withSchemas } = situation;
   const places = servers.map((server): Place => {
-    const here = projects.filter(({ placement }) => serverName(placement) === server.name);
+    const here = projects.filter(isOn(server.name));
     return {
       server,
       offer: offers.get(server.name),
       projects: here
-        .filter(({ status }) => status === 'active' || status === 'inactive')
+        .filter(isReady)
         .map(({ id, name }) => ({ name, bytes: sizes.get(id) ?? 0, hasSchemas: withSchemas.has(id) })),
       bytes: here.reduce((sum, { id }) => sum + (sizes.get(id) ?? 0), 0),
     };

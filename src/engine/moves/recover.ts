@@ -25,7 +25,8 @@ export async function recover(
   reason = INTERRUPTED,
   lost: string | null = null,
 ): Promise<boolean> {
-  const { moves, servers } = parts;
+  const { servers } = parts;
+  const { moves } = parts.control;
   const { id, source, target } = move;
   const drop = async (place: Placement): Promise<void> => {
     if (serverName(place) !== lost) await serviceWork(() => servers.tenancyOf(place).drop(place));
@@ -48,7 +49,7 @@ export async function recover(
 
 /** First the project accepts writes again, since the target's server may not answer. */
 async function undo(
-  { moves, servers }: ProjectParts,
+  { control: { moves }, servers }: ProjectParts,
   { id, source, target, mode }: MoveRow,
   drop: (place: Placement) => Promise<void>,
 ): Promise<void> {

@@ -1,7 +1,7 @@
 /** Collects the facts about servers and projects that `cdp rebalance` needs. */
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import { serverName } from '../../contract/servers.js';
-import { addedServer, type ServerRow } from '../../tenancy/control/server-rows.js';
+import { placeOf, type ServerRow } from '../../tenancy/control/server-rows.js';
 import type { Servers } from '../../tenancy/servers.js';
 import type { ProjectParts } from '../projects/project-parts.js';
 import { sizesOf } from '../projects/sizes.js';
@@ -9,8 +9,8 @@ import type { Offer, Situation } from './plan-rebalance.js';
 import { needsOf } from './project-needs.js';
 
 /** @throws EngineError database_unavailable of the control database */
-export async function situationOf({ control, rows, servers }: ProjectParts): Promise<Situation> {
-  const [all, projects] = [await rows.list(), await control.projects()];
+export async function situationOf({ control, servers }: ProjectParts): Promise<Situation> {
+  const [all, projects] = [await control.servers.list(), await control.projects.list()];
   const asked = await Promise.all(all.map(async (server) => [server.name, await offerOf(servers, server)] as const));
   const offers = new Map(asked.filter((entry): entry is [string, Offer] => entry[1] !== null));
   const isOpen = ({ name, status }: ServerRow) => status === 'active' && offers.get(name)?.mayOwnSchemas === false;
@@ -21,7 +21,7 @@ export async function situationOf({ control, rows, servers }: ProjectParts): Pro
 /** null: the server does not answer. */
 async function offerOf(servers: Servers, row: ServerRow): Promise<Offer | null> {
   try {
-    const place = { server: row.name, added: addedServer(row) };
+    const place = placeOf(row);
     servers.requireUp(place);
     const tenancy = servers.tenancyOf(place);
     return {

@@ -1,9 +1,9 @@
 /** Chooses the server for a new project. */
 import { EngineError } from '../../contract/errors.js';
 import type { ControlDatabase } from '../../tenancy/control/control.js';
-import { serverName } from '../../contract/servers.js';
+import { isOn } from '../../contract/servers.js';
 import type { Placement } from '../../tenancy/placement.js';
-import { addedServer, type ServerRow, type ServerRows } from '../../tenancy/control/server-rows.js';
+import { placeOf, type ServerRow, type ServerRows } from '../../tenancy/control/server-rows.js';
 import type { Servers } from '../../tenancy/servers.js';
 import { isProjectName as isServerName } from './project-name.js';
 import { sizesOf } from './sizes.js';
@@ -36,7 +36,7 @@ interface Installation {
 /** Names for a new project on the server; null if it is full. @throws EngineError database_unavailable */
 export async function placementOn(server: ServerRow, installation: Installation): Promise<Placement | null> {
   const { servers } = installation;
-  const place = { server: server.name, added: addedServer(server) };
+  const place = placeOf(server);
   servers.requireUp(place);
   if (server.maxBytes !== null && (await bytesOn(server, installation)) >= server.maxBytes) return null;
   return servers.tenancyOf(place).newPlacement();
@@ -44,7 +44,7 @@ export async function placementOn(server: ServerRow, installation: Installation)
 
 /** Bytes of all projects on a server. @throws EngineError database_unavailable */
 export async function bytesOn({ name }: ServerRow, { control, servers }: Installation): Promise<number> {
-  const projects = (await control.projects()).filter(({ placement }) => serverName(placement) === name);
+  const projects = (await control.projects.list()).filter(isOn(name));
   return [...(await sizesOf(servers, projects)).values()].reduce((sum, bytes) => sum + bytes, 0);
 }
 

@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto';
 import type { NewProject } from '../../backup/installation.js';
 import { EngineError } from '../../contract/errors.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
+import { withProjectLock } from '../../tenancy/control/project-lock.js';
 import { unavailable } from '../../tenancy/engine-error.js';
 import type { Placement } from '../../tenancy/placement.js';
 import { serviceWork } from '../../tenancy/service-work.js';
@@ -40,9 +41,9 @@ export async function createProject(
   requireName(name);
   await unfinished.clearNamed(name);
   const id = randomUUID();
-  const created = await parts.control.withProjectLock(id, async () => {
+  const created = await withProjectLock(parts.control.address, id, async () => {
     await build(parts, unfinished, await insert(parts, { id, name }, request), wanted);
-    return parts.control.projectBy('id', id);
+    return parts.control.projects.find('id', id);
   });
   if (created === null) throw deletedMeanwhile(name);
   return created;
@@ -56,14 +57,14 @@ async function insert(
 ): Promise<NewProject> {
   const { schemaVersion } = parts.databases;
   let unreachable: EngineError | null = null;
-  for (const server of await candidates(parts.rows, request)) {
+  for (const server of await candidates(parts.control.servers, request)) {
     const placement = await placementOn(server, parts).catch((error: unknown) => {
       if (!(error instanceof EngineError) || error.code !== 'database_unavailable') throw error;
       unreachable = error;
       return null;
     });
     if (placement === null) continue;
-    const obstacle = await parts.rows.insertProject({ ...project, status: 'creating', placement, schemaVersion });
+    const obstacle = await parts.control.projects.insert({ ...project, status: 'creating', placement, schemaVersion });
     if (obstacle === 'name') throw projectExists(project.name);
     if (obstacle === null) return { ...project, placement };
   }
@@ -82,7 +83,7 @@ async function build(
     await serviceWork(() => make(placement));
     const status = fill === null ? 'active' : await fill(project);
     const entry = audit.entryOfChange(by, { operation: fill === null ? 'project.create' : 'project.restore' });
-    if (!(await control.setProjectStatus(id, ['creating'], status, entry))) throw deletedMeanwhile(name);
+    if (!(await control.projects.setStatus(id, ['creating'], status, entry))) throw deletedMeanwhile(name);
   } catch (error) {
     // The unfinished project is removed now if possible, otherwise by the next check.
     const isGone = await unfinished.undoCreate(project).then(

@@ -3,27 +3,25 @@
  * step the next start, or the next attempt, can clean up.
  */
 import { EngineError } from '../../contract/errors.js';
-import { PROJECT_STATUSES } from '../../contract/projects.js';
+import { PROJECT_STATUSES, READY_STATUSES } from '../../contract/projects.js';
 import { DEFAULT_SERVER } from '../../contract/servers.js';
-import type { ControlDatabase } from '../../tenancy/control/control.js';
 import { drain } from '../../tenancy/drain.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import { rollBackPrepared } from '../../tenancy/prepared-transactions.js';
-import type { ProjectDatabases } from '../../tenancy/project-databases.js';
 import { serviceWork } from '../../tenancy/service-work.js';
-import { addedServer } from '../../tenancy/control/server-rows.js';
-import type { Servers } from '../../tenancy/servers.js';
+import { placeOf } from '../../tenancy/control/server-rows.js';
 import { NEVER } from '../limits/deadline.js';
 import { FairQueue } from '../limits/fair-queue.js';
 import { WaitBudget } from '../limits/wait-budget.js';
 import type { Tenancy } from '../../tenancy/tenancy.js';
-import { type Audit, BY_ITSELF, type Origin } from '../audit/audit.js';
+import { BY_ITSELF, type Origin } from '../audit/audit.js';
 import { candidates, noServer, type PlacementRequest } from './choose-server.js';
 import { createProject, type Fill, type Make } from './create-project.js';
 import { projectExists, notReady, projectNotFound, needsSuperuser, inUseElsewhere } from './project-errors.js';
 import { isProjectName, requireName } from './project-name.js';
 import type { ProjectParts } from './project-parts.js';
-import { type OnUncleared, UnfinishedProjects } from './unfinished-projects.js';
+import { underProjectLock } from './under-project-lock.js';
+import { UnfinishedProjects } from './unfinished-projects.js';
 
 export type { ProjectRow } from '../../tenancy/control/control-rows.js';
 
@@ -33,8 +31,8 @@ const AT_ONCE = 4;
 /** How often to check for projects that a crash has left half created or half deleted. */
 const CLEAR_EVERY_MS = 60_000;
 
-/** How long to wait for a turn, or for another process that is creating or deleting the same project. */
-const WAIT_MS = 5_000;
+/** How long to wait for a turn. */
+const TURN_MS = 5_000;
 
 /** The parts of a project that come from a backup. */
 interface Restored {
@@ -62,17 +60,8 @@ export class Projects {
     late: 'Too many projects are being created, repaired or deleted',
   });
 
-  private readonly control: ControlDatabase;
-  private readonly servers: Servers;
-  private readonly databases: ProjectDatabases;
-  private readonly audit: Audit;
-
-  constructor(
-    private readonly parts: ProjectParts,
-    onUncleared: OnUncleared,
-  ) {
-    ({ control: this.control, servers: this.servers, databases: this.databases, audit: this.audit } = parts);
-    this.unfinished = new UnfinishedProjects(parts, onUncleared);
+  constructor(private readonly parts: ProjectParts) {
+    this.unfinished = new UnfinishedProjects(parts);
   }
 
   /**
@@ -100,18 +89,18 @@ export class Projects {
    */
   async tenanciesAt(place: PlacementRequest): Promise<Tenancy[]> {
     const request = placeOfRestore(place);
-    const found = await candidates(this.parts.rows, request);
+    const found = await candidates(this.parts.control.servers, request);
     if (found.length === 0) throw noServer(request);
     return found.map((server) => {
-      const at = { server: server.name, added: addedServer(server) };
-      this.servers.requireUp(at);
-      return this.servers.tenancyOf(at);
+      const at = placeOf(server);
+      this.parts.servers.requireUp(at);
+      return this.parts.servers.tenancyOf(at);
     });
   }
 
   /** @throws EngineError overloaded; what `work` throws */
   private async inTurn<T>(work: () => Promise<T>): Promise<T> {
-    if (!this.tryTakeTurn()) await this.queue.wait('', null, new WaitBudget(WAIT_MS), NEVER);
+    if (!this.tryTakeTurn()) await this.queue.wait('', null, new WaitBudget(TURN_MS), NEVER);
     try {
       return await work();
     } finally {
@@ -127,12 +116,12 @@ export class Projects {
   }
 
   list(): Promise<ProjectRow[]> {
-    return this.control.projects();
+    return this.parts.control.projects.list();
   }
 
   /** @throws EngineError not_found */
   async get(name: string): Promise<ProjectRow> {
-    const project = isProjectName(name) ? await this.control.projectBy('name', name) : null;
+    const project = isProjectName(name) ? await this.parts.control.projects.find('name', name) : null;
     if (project === null || project.status === 'deleting') throw projectNotFound(name);
     return project;
   }
@@ -142,7 +131,7 @@ export class Projects {
    * token
    */
   async requireActive({ id }: ProjectRow): Promise<void> {
-    const project = await this.control.projectBy('id', id);
+    const project = await this.parts.control.projects.find('id', id);
     if (project === null) throw new EngineError('unauthorized', 'The project of this token was deleted');
     if (project.status !== 'active') throw new EngineError('cdp_inactive', 'The CDP is inactive for this project');
   }
@@ -155,10 +144,10 @@ export class Projects {
     requireName(newName);
     const { id } = await this.get(name);
     await this.unfinished.clearNamed(newName);
-    const entry = this.audit.entryOfChange(by, { operation: 'project.rename', object: newName });
-    const project = await this.control.renameProject(id, newName, entry);
+    const entry = this.parts.audit.entryOfChange(by, { operation: 'project.rename', object: newName });
+    const project = await this.parts.control.projects.rename(id, newName, entry);
     if (project !== null) return project;
-    if ((await this.control.projectBy('name', newName)) !== null) throw projectExists(newName);
+    if ((await this.parts.control.projects.find('name', newName)) !== null) throw projectExists(newName);
     throw notReady(name);
   }
 
@@ -172,12 +161,12 @@ export class Projects {
     const project = await this.get(name);
     const status = active ? 'active' : 'inactive';
     const operation = active ? 'project.activate' : 'project.deactivate';
-    const entry = this.audit.entryOfChange(by, { operation });
-    if (!(await this.control.setProjectStatus(project.id, ['active', 'inactive'], status, entry))) {
+    const entry = this.parts.audit.entryOfChange(by, { operation });
+    if (!(await this.parts.control.projects.setStatus(project.id, READY_STATUSES, status, entry))) {
       throw notReady(name);
     }
     if (!active) {
-      const tenancy = this.servers.tenancyOf(project.placement);
+      const tenancy = this.parts.servers.tenancyOf(project.placement);
       await drain(tenancy, project.placement, now ? { longestMs: 0 } : {});
       await rollBackPrepared(tenancy, [project.placement]);
     }
@@ -193,31 +182,26 @@ export class Projects {
   async repair(name: string, by: Origin = BY_ITSELF): Promise<{ project: ProjectRow; repaired: string[] }> {
     const { id } = await this.get(name);
     const done = await this.inTurn(() =>
-      this.control.withProjectLock(
-        id,
-        async () => {
-          // A move may have just ended, or have been interrupted; it has to be cleaned up first.
-          if ((await this.parts.moves.open(id)).length > 0) return null;
-          const project = await this.get(name);
-          const tenancy = this.servers.tenancyOf(project.placement);
-          const repaired = await serviceWork(() => this.databases.repair(tenancy, project.placement));
-          return { project, repaired };
-        },
-        WAIT_MS,
-      ),
+      underProjectLock(this.parts.control, { id, name }, async () => {
+        // A move may have just ended, or have been interrupted; it has to be cleaned up first.
+        if ((await this.parts.control.moves.open(id)).length > 0) throw inUseElsewhere(name);
+        const project = await this.get(name);
+        const tenancy = this.parts.servers.tenancyOf(project.placement);
+        const repaired = await serviceWork(() => this.parts.databases.repair(tenancy, project.placement));
+        return { project, repaired };
+      }),
     );
-    if (done === null) throw inUseElsewhere(name);
-    this.audit.record(by, { operation: 'project.repair', outcome: 'ok', project: done.project });
+    this.parts.audit.record(by, { operation: 'project.repair', outcome: 'ok', project: done.project });
     return done;
   }
 
   runs({ placement }: ProjectRow): boolean {
-    return this.servers.tenancyOf(placement).runs(placement);
+    return this.parts.servers.tenancyOf(placement).runs(placement);
   }
 
   /** The faults that {@link repair} would repair, as text. @throws EngineError database_unavailable */
   examine({ placement }: ProjectRow): Promise<string[]> {
-    return serviceWork(() => this.databases.examine(this.servers.tenancyOf(placement), placement));
+    return serviceWork(() => this.parts.databases.examine(this.parts.servers.tenancyOf(placement), placement));
   }
 
   /**
@@ -226,8 +210,8 @@ export class Projects {
    */
   async setQuota(name: string, bytes: number | null, by: Origin = BY_ITSELF): Promise<ProjectRow> {
     const { id } = await this.get(name);
-    const entry = this.audit.entryOfChange(by, { operation: 'project.quota' });
-    const project = await this.control.setProjectQuota(id, bytes, entry);
+    const entry = this.parts.audit.entryOfChange(by, { operation: 'project.quota' });
+    const project = await this.parts.control.projects.setQuota(id, bytes, entry);
     if (project === null) throw notReady(name);
     return project;
   }
@@ -238,12 +222,12 @@ export class Projects {
    */
   async setOwnSchemas(name: string, allowed: boolean, by: Origin = BY_ITSELF): Promise<ProjectRow> {
     const { id, placement } = await this.get(name);
-    const tenancy = this.servers.tenancyOf(placement);
+    const tenancy = this.parts.servers.tenancyOf(placement);
     if (allowed && !(await tenancy.mayOwnSchemas())) throw needsSuperuser();
-    const entry = this.audit.entryOfChange(by, { operation: 'project.own_schemas' });
-    const project = await this.control.setOwnSchemas(id, allowed, entry);
+    const entry = this.parts.audit.entryOfChange(by, { operation: 'project.own_schemas' });
+    const project = await this.parts.control.projects.setOwnSchemas(id, allowed, entry);
     if (project === null) throw notReady(name);
-    await serviceWork(() => this.databases.restoreRights(tenancy, project.placement));
+    await serviceWork(() => this.parts.databases.restoreRights(tenancy, project.placement));
     return project;
   }
 
@@ -254,25 +238,18 @@ export class Projects {
    * @throws EngineError not_found, request_in_flight, overloaded, database_unavailable
    */
   async delete(name: string, by: Origin = BY_ITSELF, lost: string | null = null): Promise<ProjectRow> {
-    const project = isProjectName(name) ? await this.control.projectBy('name', name) : null;
+    const project = isProjectName(name) ? await this.parts.control.projects.find('name', name) : null;
     if (project === null) throw projectNotFound(name);
-    const { id } = project;
-    const deleted = await this.inTurn(() =>
-      this.control.withProjectLock(
-        id,
-        async () => {
-          // From here on the deletion is final: after a crash, the next start completes it.
-          const entry = this.audit.entryOfChange(by, { operation: 'project.delete' });
-          if (!(await this.control.setProjectStatus(id, PROJECT_STATUSES, 'deleting', entry)))
-            throw projectNotFound(name);
-          await this.unfinished.remove(project, null, lost);
-          return project;
-        },
-        WAIT_MS,
-      ),
+    return this.inTurn(() =>
+      underProjectLock(this.parts.control, project, async () => {
+        // From here on the deletion is final: after a crash, the next start completes it.
+        const entry = this.parts.audit.entryOfChange(by, { operation: 'project.delete' });
+        if (!(await this.parts.control.projects.setStatus(project.id, PROJECT_STATUSES, 'deleting', entry)))
+          throw projectNotFound(name);
+        await this.unfinished.remove(project, null, lost);
+        return project;
+      }),
     );
-    if (deleted === null) throw inUseElsewhere(name);
-    return deleted;
   }
 
   /** From now on, removes every minute the projects that another process, or a lost Postgres, has left incomplete. */
@@ -291,13 +268,13 @@ export class Projects {
    * @returns undefined if it is up to date, as it nearly always is
    */
   upgraded(project: ProjectRow): Promise<void> | undefined {
-    const { schemaVersion } = this.databases;
+    const { schemaVersion } = this.parts.databases;
     if (project.schemaVersion >= schemaVersion) return undefined;
     let upgrade = this.upgrades.get(project.id);
     if (upgrade === undefined) {
       upgrade = serviceWork(() =>
-        this.databases.upgrade(this.servers.tenancyOf(project.placement), project.placement),
-      ).then(() => this.control.setProjectVersion(project.id, schemaVersion));
+        this.parts.databases.upgrade(this.parts.servers.tenancyOf(project.placement), project.placement),
+      ).then(() => this.parts.control.projects.setVersion(project.id, schemaVersion));
       this.upgrades.set(project.id, upgrade);
       upgrade.catch(() => this.upgrades.delete(project.id));
     }

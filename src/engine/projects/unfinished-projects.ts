@@ -6,7 +6,7 @@ import { PROJECT_STATUSES, type ProjectStatus } from '../../contract/projects.js
 import { EngineError } from '../../contract/errors.js';
 import type { AuditRow } from '../../tenancy/control/audit-log.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
-import type { ControlDatabase } from '../../tenancy/control/control.js';
+import { withProjectLock } from '../../tenancy/control/project-lock.js';
 import { serverName } from '../../contract/servers.js';
 import { serviceWork } from '../../tenancy/service-work.js';
 import { BY_ITSELF } from '../audit/audit.js';
@@ -14,25 +14,15 @@ import type { ProjectParts } from './project-parts.js';
 
 const UNFINISHED: readonly ProjectStatus[] = ['creating', 'deleting'];
 
-/** Called for a project that cannot be removed now. */
-export type OnUncleared = (project: ProjectRow, error: unknown) => void;
-
 type Identified = Pick<ProjectRow, 'id' | 'placement'>;
 
 export class UnfinishedProjects {
-  private readonly control: ControlDatabase;
-
-  constructor(
-    private readonly parts: ProjectParts,
-    private readonly onUncleared: OnUncleared,
-  ) {
-    this.control = parts.control;
-  }
+  constructor(private readonly parts: ProjectParts) {}
 
   /** Removes all of them. If that fails for a project, it keeps its status for the next check. */
-  async clear(onFailure = this.onUncleared): Promise<void> {
+  async clear(onFailure = this.report): Promise<void> {
     const unreachable = new Set<string>();
-    for (const project of await this.control.projects()) {
+    for (const project of await this.parts.control.projects.list()) {
       const { server } = project.placement;
       if (!UNFINISHED.includes(project.status) || unreachable.has(server)) continue;
       await this.clearOne(project).catch((error: unknown) => {
@@ -43,12 +33,18 @@ export class UnfinishedProjects {
     }
   }
 
+  private readonly report = ({ name, status }: ProjectRow, error: unknown): void => {
+    const cause = error instanceof EngineError ? (error.cause ?? error) : error;
+    const fields = { project: name, status, error: String(cause) };
+    this.parts.log.error(fields, 'a project is incomplete and cannot be cleaned up');
+  };
+
   /**
    * Removes an unfinished project of this name, so that the name can be used again.
    * @throws EngineError database_unavailable
    */
   async clearNamed(name: string): Promise<void> {
-    const project = await this.control.projectBy('name', name);
+    const project = await this.parts.control.projects.find('name', name);
     if (project !== null && UNFINISHED.includes(project.status)) await this.clearOne(project);
   }
 
@@ -57,7 +53,7 @@ export class UnfinishedProjects {
    * only the response was lost.
    */
   async undoCreate({ id, placement }: Identified): Promise<void> {
-    await this.control.setProjectStatus(id, PROJECT_STATUSES, 'deleting', null);
+    await this.parts.control.projects.setStatus(id, PROJECT_STATUSES, 'deleting', null);
     await this.remove({ id, placement }, null);
   }
 
@@ -66,11 +62,11 @@ export class UnfinishedProjects {
    * @param lost a server that will not come back
    */
   async remove({ id, placement }: Identified, entry: AuditRow | null, lost: string | null = null): Promise<void> {
-    const moves = await this.parts.moves.open(id);
+    const moves = await this.parts.control.moves.open(id);
     for (const place of [placement, ...moves.flatMap(({ source, target }) => [source, target])]) {
       if (serverName(place) !== lost) await serviceWork(() => this.parts.servers.tenancyOf(place).drop(place));
     }
-    await this.control.deleteProject(id, entry);
+    await this.parts.control.projects.delete(id, entry);
   }
 
   /**
@@ -78,8 +74,8 @@ export class UnfinishedProjects {
    * lost the lock with its connection and does not know it.
    */
   private async clearOne(project: Identified): Promise<void> {
-    await this.control.withProjectLock(project.id, async () => {
-      if (!(await this.control.setProjectStatus(project.id, UNFINISHED, 'deleting', null))) return;
+    await withProjectLock(this.parts.control.address, project.id, async () => {
+      if (!(await this.parts.control.projects.setStatus(project.id, UNFINISHED, 'deleting', null))) return;
       await this.remove(project, this.parts.audit.entryOfChange(BY_ITSELF, { operation: 'repair' }));
     });
   }

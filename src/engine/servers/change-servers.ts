@@ -1,10 +1,11 @@
 /** Adds, checks, changes and removes Postgres servers for an operator. */
 import { EngineError } from '../../contract/errors.js';
 import { PROJECT_NAME_IN_WORDS } from '../../contract/names.js';
-import { DEFAULT_SERVER, serverName } from '../../contract/servers.js';
+import { isReady } from '../../contract/projects.js';
+import { DEFAULT_SERVER, isOn } from '../../contract/servers.js';
 import type { Finding } from '../../contract/wire/operator.js';
 import type { ServerAddress } from '../../pg/index.js';
-import { addedServer, type NewServer, type ServerChange, type ServerRow } from '../../tenancy/control/server-rows.js';
+import { placeOf, type NewServer, type ServerChange, type ServerRow } from '../../tenancy/control/server-rows.js';
 import { databasesAt, startedAt } from '../../tenancy/server-probe.js';
 import { addressAt } from '../../tenancy/server-url.js';
 import type { Origin } from '../audit/audit.js';
@@ -35,7 +36,7 @@ export async function addServer(engine: Engine, wanted: NewServer, by: Origin): 
   if (!isServerName(name)) {
     throw new EngineError('invalid_name', `A server's name must be ${PROJECT_NAME_IN_WORDS}`);
   }
-  const rows = engine.serverRows;
+  const rows = engine.control.servers;
   if ((await rows.get(name)) !== null) throw nameTaken(name);
   const address = resolved(urlReference);
   const connections = engine.connectionLimit({ maxConnections });
@@ -56,19 +57,19 @@ export async function addServer(engine: Engine, wanted: NewServer, by: Origin): 
 
 /** Checks a server and stores its facts. @throws EngineError not_found, database_unavailable */
 export async function checkAgain(engine: Engine, name: string): Promise<CheckedServer> {
-  const server = await serverNamed(engine.serverRows, name);
+  const server = await serverNamed(engine.control.servers, name);
   const { fitness, condition, facts } = await checkNow(engine, server);
   const found = [...fitness, ...condition];
   if (facts === null) return { server, findings: found };
   const findings = [...found, ...(await examineLeftBehind(engine, server))];
-  await engine.serverRows.setFacts(name, { ...facts, bytes: await bytesOn(server, engine) });
-  return { server: await serverNamed(engine.serverRows, name), findings };
+  await engine.control.servers.setFacts(name, { ...facts, bytes: await bytesOn(server, engine) });
+  return { server: await serverNamed(engine.control.servers, name), findings };
 }
 
 /** Checks a server. A failure is a finding. */
 export async function checkNow(engine: Engine, server: ServerRow): Promise<ServerCheck> {
   const { urlReference, replicas } = server;
-  const connections = engine.connectionLimit(addedServer(server));
+  const connections = engine.connectionLimit(placeOf(server).added);
   const source = urlReference ?? 'DATABASE_URL';
   let address: ServerAddress;
   try {
@@ -82,7 +83,7 @@ export async function checkNow(engine: Engine, server: ServerRow): Promise<Serve
 
 /** @throws EngineError not_found, invalid_request, database_unavailable, outcome_unknown */
 export async function setServer(engine: Engine, name: string, change: ServerChange, by: Origin): Promise<ServerRow> {
-  const server = await serverNamed(engine.serverRows, name);
+  const server = await serverNamed(engine.control.servers, name);
   const { name: known, urlReference } = server;
   const { replicas = [] } = change;
   refuseReplicas(engine, server, replicas);
@@ -103,8 +104,8 @@ export async function setServer(engine: Engine, name: string, change: ServerChan
     );
   }
   const entry = engine.audit.entryOfChange(by, { operation: 'server.set', object: name });
-  const changed = await engine.serverRows.set(name, change, entry);
-  return changed ?? serverNamed(engine.serverRows, name);
+  const changed = await engine.control.servers.set(name, change, entry);
+  return changed ?? serverNamed(engine.control.servers, name);
 }
 
 /**
@@ -135,11 +136,9 @@ async function requireSame(engine: Engine, server: ServerRow, urlReference: stri
 
 /** A finding that names projects of the server whose databases are not at the address. */
 async function missingProjects(engine: Engine, server: string, address: ServerAddress): Promise<Finding[]> {
-  const projects = (await engine.projects.list()).filter(({ placement }) => serverName(placement) === server);
+  const projects = (await engine.projects.list()).filter(isOn(server));
   const there = await databasesAt(address);
-  const missing = projects.filter(({ status, placement: { database } }) => {
-    return ['active', 'inactive'].includes(status) && !there.has(database);
-  });
+  const missing = projects.filter((project) => isReady(project) && !there.has(project.placement.database));
   if (missing.length === 0) return [];
   const found = `it does not have the databases of ${named(missing.map(({ name }) => name))}`;
   return [
@@ -149,21 +148,19 @@ async function missingProjects(engine: Engine, server: string, address: ServerAd
 
 /** @throws EngineError not_found, invalid_request, dependent_objects, database_unavailable, outcome_unknown */
 export async function removeServer(engine: Engine, name: string, by: Origin): Promise<ServerRow> {
-  const server = await serverNamed(engine.serverRows, name);
+  const server = await serverNamed(engine.control.servers, name);
   if (name === DEFAULT_SERVER) {
     throw new EngineError('invalid_request', `"${name}" is the default server and cannot be removed`);
   }
   const entry = engine.audit.entryOfChange(by, { operation: 'server.remove', object: name });
-  if (await engine.serverRows.remove(name, entry)) return server;
+  if (await engine.control.servers.remove(name, entry)) return server;
   // Someone else may have removed it.
-  await serverNamed(engine.serverRows, name);
+  await serverNamed(engine.control.servers, name);
   throw inUse(name, await projectsOn(engine, name));
 }
 
 const projectsOn = async (engine: Engine, server: string): Promise<string[]> =>
-  (await engine.projects.list())
-    .filter(({ placement }) => serverName(placement) === server)
-    .map((project) => project.name);
+  (await engine.projects.list()).filter(isOn(server)).map((project) => project.name);
 
 const SET_IT = 'Set it for every instance of the service, or add the server again with a file.';
 
@@ -184,7 +181,7 @@ async function alreadyThere(engine: Engine, address: ServerAddress, except?: str
   const started = await startedAt(address);
   const isSame = async ({ urlReference }: ServerRow): Promise<boolean> =>
     started === (await startedAt(urlReference === null ? engine.control.address : addressAt(urlReference)));
-  for (const server of await engine.serverRows.list()) {
+  for (const server of await engine.control.servers.list()) {
     if (server.name === except) continue;
     // A server that does not answer is not the one that just did.
     if (await isSame(server).catch(() => false)) {

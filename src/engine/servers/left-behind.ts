@@ -10,7 +10,7 @@ import { serverName } from '../../contract/servers.js';
 import type { Finding } from '../../contract/wire/operator.js';
 import { sql } from '../../pg/index.js';
 import { dumpRole, type Placement } from '../../tenancy/placement.js';
-import { addedServer, type ServerRow } from '../../tenancy/control/server-rows.js';
+import { placeOf, type ServerRow } from '../../tenancy/control/server-rows.js';
 import { withServiceSession } from '../../tenancy/service-pool.js';
 import { serviceWork } from '../../tenancy/service-work.js';
 import { SharedTenancy } from '../../tenancy/shared-tenancy.js';
@@ -44,7 +44,7 @@ export async function examineLeftBehind(engine: Engine, server: ServerRow): Prom
 
 /** Removes all that can be removed. @throws EngineError not_found, database_unavailable */
 export async function clearLeftBehind(engine: Engine, name: string): Promise<Cleared> {
-  const server = await serverNamed(engine.serverRows, name);
+  const server = await serverNamed(engine.control.servers, name);
   const removed: string[] = [];
   const kept: { what: string; reason: string }[] = [];
   for (const { what, inUse, remove } of (await leftBehind(engine, server)) ?? []) {
@@ -61,14 +61,14 @@ export async function clearLeftBehind(engine: Engine, name: string): Promise<Cle
 
 /** Databases come before the roles that own their objects. @returns null for embedded servers and Citus */
 async function leftBehind(engine: Engine, server: ServerRow): Promise<LeftBehind[] | null> {
-  const place = { server: server.name, added: addedServer(server) };
+  const place = placeOf(server);
   engine.servers.requireUp(place);
   const tenancy = engine.servers.tenancyOf(place);
   if (!(tenancy instanceof SharedTenancy)) return null;
   // In this order: a row is stored before its database is created, so a marked database that is seen has its row by
   // then.
   const marked = await serviceWork(() => tenancy.marked());
-  const [projects, moves] = [await engine.control.projects(), await engine.moves.rows.open()];
+  const [projects, moves] = [await engine.control.projects.list(), await engine.control.moves.open()];
   const moving = moves.flatMap(({ source, target }) => [source, target]);
   const known = new Set(
     [...projects.map(({ placement }) => placement), ...moving].flatMap((one) => [one.database, ...rolesOf(one)]),

@@ -3,7 +3,7 @@
  * database.
  */
 import { EngineError } from '../../contract/errors.js';
-import { DEFAULT_SERVER, serverName } from '../../contract/servers.js';
+import { DEFAULT_SERVER, isOn } from '../../contract/servers.js';
 import type { ServerRow } from '../../tenancy/control/server-rows.js';
 import type { Origin } from '../audit/audit.js';
 import { serverNamed } from '../projects/choose-server.js';
@@ -22,7 +22,7 @@ export async function removeLostServer(
   name: string,
   by: Origin,
 ): Promise<{ server: ServerRow; deleted: string[] }> {
-  const server = await serverNamed(engine.serverRows, name);
+  const server = await serverNamed(engine.control.servers, name);
   if (name !== DEFAULT_SERVER && (await checkNow(engine, server)).facts !== null) {
     throw new EngineError('invalid_request', `The server "${name}" answers, so it is not lost`, {
       hint: 'Move or delete its projects, then remove it without --lost.',
@@ -32,8 +32,7 @@ export async function removeLostServer(
   if (name !== DEFAULT_SERVER) {
     // No new project may be placed there meanwhile.
     await setServer(engine, name, { status: 'closed' }, by);
-    for (const { name: project, placement } of await engine.projects.list()) {
-      if (serverName(placement) !== name) continue;
+    for (const { name: project } of (await engine.projects.list()).filter(isOn(name))) {
       await engine.deleteProject(project, by, name);
       deleted.push(project);
     }

@@ -60,7 +60,7 @@ export const LIST_SERVERS: Operation = {
   success: succeeds(200, wire.ServersResponse, '1 server', { servers: [EXAMPLE] }),
   errors: [],
   async handle({ engine }) {
-    const servers = await engine.serverRows.list();
+    const servers = await engine.control.servers.list();
     const message = counted(servers.length, 'server');
     return { body: { success: true, message, servers: servers.map(shownServer) } };
   },
@@ -111,7 +111,7 @@ export const READ_SERVER: Operation = {
   success: succeeds(200, wire.ServerResponse, 'server', { server: EXAMPLE }),
   errors: ['not_found'],
   async handle(call) {
-    return { body: serverResponse('server', await serverNamed(call.engine.serverRows, serverInPath(call))) };
+    return { body: serverResponse('server', await serverNamed(call.engine.control.servers, serverInPath(call))) };
   },
 };
 

@@ -50,7 +50,7 @@ export function serverMetrics(engine: Engine, registers: Registry[]): void {
     registers,
     async collect() {
       this.reset();
-      const open = await engine.moves.rows.countOpen().catch(() => null);
+      const open = await engine.control.moves.countOpen().catch(() => null);
       if (open !== null) for (const state of OPEN_STATES) this.set({ state }, open.get(state) ?? 0);
     },
   });

@@ -66,9 +66,11 @@ const REMOVED_AT_ONCE = 5_000;
  * Combines a change and its entry in one statement, so that neither exists without the other. If nothing changes, there
  * is no entry.
  * @param change of one row; must return its `project_id`, from which the entry gets the project's id and name
+ * @param entry null: none
  * @returns a statement whose rows are those of the change
  */
-export function withEntry(change: Fragment, entry: AuditRow): Statement {
+export function withEntry(change: Fragment, entry: AuditRow | null): Statement {
+  if (entry === null) return change;
   const columns = columnsOf(entry);
   return sql`WITH changed AS (${change}), noted AS (
       INSERT INTO cdp.audit (${columns}) SELECT ${columns} FROM (

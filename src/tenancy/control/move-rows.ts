@@ -3,13 +3,13 @@
  * after a crash.
  */
 import type { MoveMode, MoveState } from '../../contract/moves.js';
-import { BEGIN, COMMIT, type Fragment, type Pool, type Row, sql, trusted } from '../../pg/index.js';
+import { BEGIN, COMMIT, type Fragment, type Row, sql, trusted } from '../../pg/index.js';
 import { type AuditRow, withEntry } from './audit-log.js';
+import type { ControlPool } from './control-pool.js';
 import { serverName } from '../../contract/servers.js';
 import { addedServerJson, withDates } from './control-rows.js';
 import type { Placement } from '../placement.js';
 import { HAS_ROOM } from './server-rows.js';
-import { serviceChange, serviceWork } from '../service-work.js';
 
 export interface MoveRow {
   id: string;
@@ -38,7 +38,7 @@ export interface MoveRow {
   endedAt: Date | null;
 }
 
-export type NewMove = Pick<MoveRow, 'id' | 'projectId' | 'source' | 'target'> & Partial<Pick<MoveRow, 'mode'>>;
+export type NewMove = Pick<MoveRow, 'id' | 'projectId' | 'source' | 'target' | 'mode'>;
 
 /** The states before `switched`, in which a move can be undone. */
 const UNDECIDED: readonly MoveState[] = ['preparing', 'streaming', 'fencing', 'copying', 'verifying'];
@@ -55,26 +55,24 @@ const MOVE_JSON = trusted(`jsonb_build_object('id', moves.id, 'projectId', proje
 const moveRow = ([json]: Row): MoveRow => JSON.parse(json ?? '', withDates) as MoveRow;
 
 export class MoveRows {
-  constructor(private readonly pool: Pool) {}
+  constructor(private readonly pool: ControlPool) {}
 
   /**
    * Stores a new move, which from now on counts as a project on the target's server.
    * @returns null if it is stored; otherwise the obstacle: `moving` for another move of the project, or `server`
    */
-  async insert({ id, projectId, source, target, mode = 'copy' }: NewMove): Promise<'moving' | 'server' | null> {
+  async insert({ id, projectId, source, target, mode }: NewMove): Promise<'moving' | 'server' | null> {
     const server = serverName(target);
-    const results = await serviceWork(() =>
-      this.pool.run([
-        BEGIN,
-        sql`SELECT FROM cdp.servers WHERE name = ${server} FOR UPDATE`,
-        sql`SELECT FROM cdp.servers WHERE name = ${server} AND status = 'active' AND ${HAS_ROOM}`,
-        sql`INSERT INTO cdp.moves (id, project_id, state, from_server, to_server, source, target, mode)
+    const results = await this.pool.run([
+      BEGIN,
+      sql`SELECT FROM cdp.servers WHERE name = ${server} FOR UPDATE`,
+      sql`SELECT FROM cdp.servers WHERE name = ${server} AND status = 'active' AND ${HAS_ROOM}`,
+      sql`INSERT INTO cdp.moves (id, project_id, state, from_server, to_server, source, target, mode)
           SELECT ${id}, ${projectId}, 'preparing', ${serverName(source)}, ${server}, ${stored(source)}::jsonb, ${stored(target)}::jsonb, ${mode}
           WHERE EXISTS (SELECT FROM cdp.servers WHERE name = ${server} AND status = 'active' AND ${HAS_ROOM})
           ON CONFLICT DO NOTHING RETURNING id`,
-        COMMIT,
-      ]),
-    );
+      COMMIT,
+    ]);
     if (results[3]?.rows.length === 1) return null;
     return results[2]?.rows.length === 1 ? 'moving' : 'server';
   }
@@ -97,19 +95,17 @@ export class MoveRows {
   }
 
   async isAt(id: string, state: MoveState): Promise<boolean> {
-    const rows = await serviceWork(() =>
-      this.pool.query(sql`SELECT FROM cdp.moves WHERE id = ${id} AND state = ${state} AND ended_at IS NULL`),
+    const rows = await this.pool.query(
+      sql`SELECT FROM cdp.moves WHERE id = ${id} AND state = ${state} AND ended_at IS NULL`,
     );
     return rows.length === 1;
   }
 
   /** Whether a project lives there and has no open move. */
   async isAtRest({ server, database }: Placement): Promise<boolean> {
-    const rows = await serviceWork(() =>
-      this.pool
-        .query(sql`SELECT FROM cdp.projects WHERE server = ${server} AND database_name = ${database} AND NOT is_fenced
-        AND NOT EXISTS (SELECT FROM cdp.moves WHERE project_id = projects.id AND ended_at IS NULL)`),
-    );
+    const rows = await this.pool
+      .query(sql`SELECT FROM cdp.projects WHERE server = ${server} AND database_name = ${database} AND NOT is_fenced
+        AND NOT EXISTS (SELECT FROM cdp.moves WHERE project_id = projects.id AND ended_at IS NULL)`);
     return rows.length === 1;
   }
 
@@ -136,12 +132,10 @@ export class MoveRows {
 
   /** Stores the progress. @returns whether to go on */
   async note(id: string, { rows, bytes }: Pick<MoveRow, 'rows' | 'bytes'>): Promise<boolean> {
-    const [row] = await serviceWork(() =>
-      this.pool.query(
-        sql`UPDATE cdp.moves SET rows = ${rows}, bytes = ${bytes} WHERE id = ${id} AND state = ANY (${UNDECIDED}) RETURNING is_canceled`,
-      ),
+    const [isCanceled] = await this.pool.row(
+      sql`UPDATE cdp.moves SET rows = ${rows}, bytes = ${bytes} WHERE id = ${id} AND state = ANY (${UNDECIDED}) RETURNING is_canceled`,
     );
-    return row?.[0] === 'f';
+    return isCanceled === 'f';
   }
 
   /**
@@ -158,16 +152,14 @@ export class MoveRows {
     const change = sql`UPDATE cdp.projects SET ${place}, schema_version = ${schemaVersion}, size_bytes = NULL, is_fenced = false
       WHERE id = ${projectId} AND EXISTS (SELECT FROM cdp.moves WHERE moves.id = ${id} AND state = 'switched')
       RETURNING id AS project_id`;
-    const results = await serviceWork(() =>
-      this.pool.run([
-        BEGIN,
-        sql`UPDATE cdp.moves SET state = 'switched', opened_at = clock_timestamp() WHERE id = ${id} AND state = 'verifying'
+    const results = await this.pool.run([
+      BEGIN,
+      sql`UPDATE cdp.moves SET state = 'switched', opened_at = clock_timestamp() WHERE id = ${id} AND state = 'verifying'
           AND EXISTS (SELECT FROM cdp.projects WHERE projects.id = ${projectId}
             AND server = ${source.server} AND database_name = ${source.database})`,
-        entry === null ? change : withEntry(change, entry),
-        COMMIT,
-      ]),
-    );
+      withEntry(change, entry),
+      COMMIT,
+    ]);
     return results[2]?.rows.length === 1;
   }
 
@@ -193,8 +185,8 @@ export class MoveRows {
 
   /** Open moves by state. */
   async countOpen(): Promise<Map<MoveState, number>> {
-    const rows = await serviceWork(() =>
-      this.pool.query(sql`SELECT state, count(*) FROM cdp.moves WHERE ended_at IS NULL GROUP BY state`),
+    const rows = await this.pool.query(
+      sql`SELECT state, count(*) FROM cdp.moves WHERE ended_at IS NULL GROUP BY state`,
     );
     return new Map(rows.map(([state, count]) => [state as MoveState, Number(count)]));
   }
@@ -214,14 +206,12 @@ export class MoveRows {
   }
 
   private async changes(change: Fragment): Promise<boolean> {
-    return (await serviceChange(this.pool, change)).length === 1;
+    return (await this.pool.change(change, null)).length === 1;
   }
 
   private async select(which: Fragment): Promise<MoveRow[]> {
-    const rows = await serviceWork(() =>
-      this.pool.query(
-        sql`SELECT ${MOVE_JSON} FROM cdp.moves JOIN cdp.projects ON projects.id = moves.project_id ${which}`,
-      ),
+    const rows = await this.pool.query(
+      sql`SELECT ${MOVE_JSON} FROM cdp.moves JOIN cdp.projects ON projects.id = moves.project_id ${which}`,
     );
     return rows.map(moveRow);
   }

@@ -1,11 +1,14 @@
-/** The lock of a project in the control database, held while the project is created, moved, repaired or deleted. */
+/**
+ * The lock of a project in the control database, held while the project is created, moved, repaired or deleted. It
+ * excludes other instances and commands, and ends with the process.
+ */
 import { EngineError } from '../../contract/errors.js';
 import { PostgresError, type ServerAddress, sql, SQLSTATE } from '../../pg/index.js';
 import { withServiceSession } from '../service-pool.js';
 import { serviceWork } from '../service-work.js';
 
 /**
- * Runs `work` while a separate session holds the lock, which ends with that session.
+ * Runs `work` while a separate session holds the lock, since `work` needs those of the pool.
  * @param address of the control database
  * @param work gets a signal that is aborted if the session ends: from then on another process may hold the lock
  * @param waitMs how long to wait for the holder, at least 1
@@ -15,7 +18,7 @@ export function withProjectLock<T>(
   address: ServerAddress,
   id: string,
   work: (lost: AbortSignal) => Promise<T>,
-  waitMs: number,
+  waitMs = 1,
 ): Promise<T | null> {
   return serviceWork(() =>
     withServiceSession(address, address.database, async (session) => {

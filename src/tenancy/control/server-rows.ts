@@ -1,22 +1,9 @@
 /** The table `cdp.servers` of the control database, and the choice of servers with room for a project. */
 import type { Consistency, ServerEngine, ServerStatus, ServerTenancy } from '../../contract/servers.js';
 import { type AuditRow, withEntry } from './audit-log.js';
-import {
-  BEGIN,
-  COMMIT,
-  type Fragment,
-  ident,
-  join,
-  type Pool,
-  type Row,
-  sql,
-  type Statement,
-  trusted,
-} from '../../pg/index.js';
-import type { ProjectRow } from './control-rows.js';
-import { serverName } from '../../contract/servers.js';
-import type { AddedServer } from '../placement.js';
-import { serviceChange, serviceWork } from '../service-work.js';
+import { BEGIN, COMMIT, type Fragment, ident, join, type Row, sql, trusted } from '../../pg/index.js';
+import type { AddedServer, Placement } from '../placement.js';
+import type { ControlPool } from './control-pool.js';
 
 export interface ServerRow {
   name: string;
@@ -91,11 +78,17 @@ const serverRow = ([, json]: Row): ServerRow => {
   return { ...row, createdAt: new Date(row.createdAt) };
 };
 
-export const addedServer = ({ urlReference, createdAt, engine, maxConnections }: ServerRow): AddedServer | null =>
+const addedServer = ({ urlReference, createdAt, engine, maxConnections }: ServerRow): AddedServer | null =>
   urlReference === null ? null : { urlReference, addedAt: createdAt.getTime(), engine, maxConnections };
 
+/** The server as a project's placement names it. */
+export const placeOf = (row: ServerRow): Pick<Placement, 'server' | 'added'> => ({
+  server: row.name,
+  added: addedServer(row),
+});
+
 export class ServerRows {
-  constructor(private readonly pool: Pool) {}
+  constructor(private readonly pool: ControlPool) {}
 
   /** The default server first, the others by name. @throws EngineError database_unavailable */
   list(): Promise<ServerRow[]> {
@@ -123,38 +116,11 @@ export class ServerRows {
       ORDER BY (${PROJECTS} + ${MOVING}) / weight, url_reference IS NOT NULL, name`);
   }
 
-  /**
-   * Projects are counted and added one at a time per server, so that none exceeds its limit.
-   * @returns null if it is inserted; otherwise the obstacle: a project of that name, in any status, or the server
-   */
-  async insertProject(
-    project: Omit<ProjectRow, 'replicas' | 'quotaBytes' | 'sizeBytes' | 'isFenced' | 'createdAt'>,
-  ): Promise<'name' | 'server' | null> {
-    const { id, name, status, schemaVersion } = project;
-    const { server, database, schema, writer, reader, ownSchemas } = project.placement;
-    const onServer = serverName(project.placement);
-    const results = await serviceWork(() =>
-      this.pool.run([
-        BEGIN,
-        sql`SELECT FROM cdp.servers WHERE name = ${onServer} FOR UPDATE`,
-        sql`SELECT FROM cdp.servers WHERE name = ${onServer} AND ${HAS_ROOM}`,
-        sql`INSERT INTO cdp.projects
-            (id, name, status, server, database_name, schema_name, writer_role, reader_role, own_schemas, schema_version)
-          SELECT ${id}, ${name}, ${status}, ${server}, ${database}, ${schema}, ${writer}, ${reader}, ${ownSchemas}::boolean, ${schemaVersion}::integer
-          WHERE EXISTS (SELECT FROM cdp.servers WHERE name = ${onServer} AND ${HAS_ROOM})
-          ON CONFLICT (name) DO NOTHING RETURNING id`,
-        COMMIT,
-      ]),
-    );
-    if (results[3]?.rows.length === 1) return null;
-    return results[2]?.rows.length === 1 ? 'name' : 'server';
-  }
-
   /** @returns false if there is a server of that name, or an embedded server in a folder of that name */
   async add(server: NewServer, entry: AuditRow | null): Promise<boolean> {
     const { name, urlReference, engine, tenancy, labels, weight, maxProjects, maxBytes, maxConnections } = server;
     const { replicas = [], consistency = 'strong' } = server;
-    const rows = await this.change(
+    const rows = await this.pool.change(
       sql`INSERT INTO cdp.servers
             (name, url_reference, engine, tenancy, labels, weight, max_projects, max_bytes, max_connections, replicas, consistency)
           SELECT ${name}, ${urlReference}, ${engine}, ${tenancy}, ${JSON.stringify(labels)}::jsonb, ${weight}::real,
@@ -173,7 +139,7 @@ export class ServerRows {
       const stored = typeof value === 'object' && value !== null ? JSON.stringify(value) : (value ?? null);
       return sql`${ident(COLUMNS[key as keyof ServerChange])} = ${stored}`;
     });
-    const [row] = await this.change(
+    const [row] = await this.pool.change(
       sql`UPDATE cdp.servers SET ${join(sets)} WHERE name = ${name} RETURNING NULL::uuid AS project_id, ${SERVER_JSON}`,
       entry,
     );
@@ -182,36 +148,25 @@ export class ServerRows {
 
   /** Stores the facts from a check. */
   async setFacts(name: string, facts: object): Promise<void> {
-    await serviceWork(() =>
-      this.pool.query(sql`UPDATE cdp.servers SET facts = ${JSON.stringify(facts)}::jsonb WHERE name = ${name}`),
-    );
+    await this.pool.query(sql`UPDATE cdp.servers SET facts = ${JSON.stringify(facts)}::jsonb WHERE name = ${name}`);
   }
 
   /** @returns false unless an added server of that name exists and has no projects */
   async remove(name: string, entry: AuditRow | null): Promise<boolean> {
     const change = sql`DELETE FROM cdp.servers WHERE name = ${name} AND url_reference IS NOT NULL
       AND NOT EXISTS (SELECT FROM cdp.projects WHERE server = ${name}) AND ${MOVING} = 0 RETURNING NULL::uuid AS project_id`;
-    const [, , removed] = await serviceWork(() =>
-      this.pool.run([
-        BEGIN,
-        // Waits for a project that is being placed there, so that it is counted.
-        sql`SELECT FROM cdp.servers WHERE name = ${name} FOR UPDATE`,
-        noted(change, entry),
-        COMMIT,
-      ]),
-    );
+    const [, , removed] = await this.pool.run([
+      BEGIN,
+      // Waits for a project that is being placed there, so that it is counted.
+      sql`SELECT FROM cdp.servers WHERE name = ${name} FOR UPDATE`,
+      withEntry(change, entry),
+      COMMIT,
+    ]);
     return removed?.rows.length === 1;
   }
 
   private async select(which: Fragment): Promise<ServerRow[]> {
-    const rows = await serviceWork(() => this.pool.query(sql`SELECT NULL, ${SERVER_JSON} FROM cdp.servers ${which}`));
+    const rows = await this.pool.query(sql`SELECT NULL, ${SERVER_JSON} FROM cdp.servers ${which}`);
     return rows.map(serverRow);
   }
-
-  private change(change: Fragment, entry: AuditRow | null): Promise<Row[]> {
-    return serviceChange(this.pool, noted(change, entry));
-  }
 }
-
-const noted = (change: Fragment, entry: AuditRow | null): Statement =>
-  entry === null ? change : withEntry(change, entry);

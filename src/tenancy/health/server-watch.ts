@@ -1,15 +1,14 @@
 /** Checks at intervals whether added servers and replicas answer, while they belong to the installation. */
+import { messageOf } from '../../contract/operator-message.js';
+import type { Log } from '../../log.js';
 import type { Pool } from '../../pg/index.js';
-import { addedServer, type ServerRow, type ServerRows } from '../control/server-rows.js';
+import { placeOf, type ServerRow, type ServerRows } from '../control/server-rows.js';
 import type { Servers } from '../servers.js';
 import type { Server } from '../tenancy.js';
 import { HealthCheck } from './health-check.js';
 
 /** Other instances and commands also add and remove servers. */
 const REFRESH_EVERY_MS = 5_000;
-
-/** Called with the reason if a server does not answer, and with null when it answers again. */
-export type OnServerUnreachable = (server: string, failure: Error | null) => void;
 
 interface ServerState {
   readonly server: string;
@@ -31,7 +30,7 @@ export class ServerWatch {
   constructor(
     private readonly rows: ServerRows,
     private readonly servers: Servers,
-    private readonly onUnreachable: OnServerUnreachable,
+    private readonly log: Log,
   ) {}
 
   keepWatching(): void {
@@ -61,11 +60,11 @@ export class ServerWatch {
     for (const name of this.watched.keys()) {
       if (!rows.some((row) => row.name === name)) this.forget(name);
     }
-    this.servers.keep(rows.map((row) => ({ server: row.name, added: addedServer(row) })));
+    this.servers.keep(rows.map(placeOf));
     for (const row of rows) if (row.urlReference !== null) this.watch(row);
     this.servers.replicas.keep(
       rows.flatMap(({ replicas }) => replicas),
-      this.onUnreachable,
+      this.report,
     );
   }
 
@@ -76,9 +75,14 @@ export class ServerWatch {
     // Its URL may have changed, or another server may have taken the name.
     if (known !== undefined && known?.server === server) return;
     this.forget(name);
-    const check = server && new HealthCheck(name, server, (failure) => this.onUnreachable(name, failure));
+    const check = server && new HealthCheck(name, server, (failure) => this.report(name, failure));
     this.watched.set(name, check && { server, check });
   }
+
+  private readonly report = (server: string, failure: Error | null): void => {
+    if (failure === null) this.log.info({ server }, 'a Postgres server answers again');
+    else this.log.warn({ server, cause: messageOf(failure) }, 'a Postgres server does not answer');
+  };
 
   private forget(name: string): void {
     this.watched.get(name)?.check.close();
@@ -87,7 +91,7 @@ export class ServerWatch {
 
   private serverOf(row: ServerRow): Server | null {
     try {
-      return this.servers.serverOf({ server: row.name, added: addedServer(row) });
+      return this.servers.serverOf(placeOf(row));
     } catch {
       return null;
     }

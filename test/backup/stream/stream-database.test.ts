@@ -10,7 +10,7 @@ import { NotStreamable, streamDatabase, visibleIn } from '../../../src/backup/st
 import { NEVER } from '../../../src/engine/limits/deadline.js';
 import type { Placement } from '../../../src/tenancy/placement.js';
 import { withServiceSession } from '../../../src/tenancy/service-pool.js';
-import { addedServer } from '../../../src/tenancy/control/server-rows.js';
+import { placeOf } from '../../../src/tenancy/control/server-rows.js';
 import type { Tenancy } from '../../../src/tenancy/tenancy.js';
 import { type AddedServer, startAddedServer, variableWith } from '../../support/added-server.js';
 import { connected, testServers } from '../../support/postgres.js';
@@ -102,9 +102,9 @@ describe.each(testServers().map(({ major }) => ({ major })))('from Postgres $maj
     const body = { name: 'eu-1', url_reference: `env:${variableWith(other.url)}` };
     const added = await service.call('POST', '/api/cdp/admin/servers', { token: admin, body });
     if (added.status !== 201) throw new Error(added.text);
-    const row = await service.engine.serverRows.get('eu-1');
+    const row = await service.engine.control.servers.get('eu-1');
     if (row === null) throw new Error('It was added');
-    const tenancy = service.engine.servers.tenancyOf({ server: 'eu-1', added: addedServer(row) });
+    const tenancy = service.engine.servers.tenancyOf(placeOf(row));
     target = { tenancy, placement: await tenancy.newPlacement() };
   });
   afterAll(async () => {

@@ -1,0 +1,102 @@
+/** The table `cdp.tokens` of the control database. The rules of tokens are in `engine/access`. */
+import { sql } from '../../pg/index.js';
+import type { AuditRow } from './audit-log.js';
+import type { ControlPool } from './control-pool.js';
+import {
+  PROJECT_JSON,
+  projectRow,
+  type ProjectRow,
+  type StoredToken,
+  TOKEN_JSON,
+  tokenRow,
+  type TokenRow,
+} from './control-rows.js';
+
+export class TokenRows {
+  constructor(private readonly pool: ControlPool) {}
+
+  /** @returns false if its project is no longer there */
+  async insert(
+    token: Omit<StoredToken, 'createdAt' | 'revokedAt' | 'lastUsedAt'>,
+    entry: AuditRow | null,
+  ): Promise<boolean> {
+    const { id, projectId, name, scopes, sha256, expiresAt } = token;
+    const rows = await this.pool.change(
+      sql`INSERT INTO cdp.tokens (id, project_id, name, scopes, sha256, expires_at)
+          SELECT ${id}::uuid, ${projectId}::uuid, ${name}, ${scopes}::text[], decode(${sha256}, 'hex'), ${expiresAt}::timestamptz
+          WHERE ${projectId}::uuid IS NULL
+            OR EXISTS (SELECT FROM cdp.projects WHERE id = ${projectId}::uuid FOR KEY SHARE)
+          RETURNING project_id`,
+      entry,
+    );
+    return rows.length === 1;
+  }
+
+  /** The token of that hash with its project. */
+  async byHash(sha256: string): Promise<{ token: TokenRow; project: ProjectRow | null } | null> {
+    const [token, project] = await this.pool.row(
+      sql`SELECT ${TOKEN_JSON}, CASE WHEN projects.id IS NOT NULL THEN ${PROJECT_JSON} END FROM cdp.tokens
+          LEFT JOIN cdp.projects ON projects.id = tokens.project_id WHERE sha256 = decode(${sha256}, 'hex')`,
+    );
+    return token == null ? null : { token: tokenRow(token), project: project == null ? null : projectRow(project) };
+  }
+
+  /** Tokens of a project, or the admin tokens if `projectId` is null. */
+  async list(projectId: string | null): Promise<TokenRow[]> {
+    const rows = await this.pool.query(
+      sql`SELECT ${TOKEN_JSON} FROM cdp.tokens
+          WHERE project_id IS NOT DISTINCT FROM ${projectId} ORDER BY created_at, id`,
+    );
+    return rows.map(([json]) => tokenRow(json ?? ''));
+  }
+
+  /**
+   * @param projectId only a token of that project; undefined: any token
+   * @param isEnd also end running requests that use it
+   * @returns the token, null if none is found
+   */
+  async revoke(
+    id: string,
+    projectId: string | null | undefined,
+    isEnd: boolean,
+    entry: AuditRow | null,
+  ): Promise<TokenRow | null> {
+    const ofProject = projectId === undefined ? sql`` : sql`AND project_id IS NOT DISTINCT FROM ${projectId}`;
+    const [row] = await this.pool.change(
+      sql`UPDATE cdp.tokens SET revoked_at = coalesce(revoked_at, now()), ended_at = CASE WHEN ${isEnd} THEN now() ELSE ended_at END
+          WHERE id = ${id} ${ofProject}
+          RETURNING project_id, ${TOKEN_JSON}`,
+      entry,
+    );
+    return row?.[1] == null ? null : tokenRow(row[1]);
+  }
+
+  /** Ids of tokens that were revoked with their requests in the last minutes. */
+  async ended(): Promise<string[]> {
+    const rows = await this.pool.query(sql`SELECT id FROM cdp.tokens WHERE ended_at > now() - interval '5 minutes'`);
+    return rows.map(([id]) => id ?? '');
+  }
+
+  /** Tokens of a project with their hashes, for a backup. */
+  async stored(projectId: string): Promise<StoredToken[]> {
+    const rows = await this.pool.query(
+      sql`SELECT ${TOKEN_JSON}, encode(sha256, 'hex') FROM cdp.tokens WHERE project_id = ${projectId}
+          ORDER BY created_at, id`,
+    );
+    return rows.map(([json, sha256]) => ({ ...tokenRow(json ?? ''), sha256: sha256 ?? '' }));
+  }
+
+  /** The ids of those tokens that already exist, by id or by hash. */
+  async known(tokens: readonly Pick<StoredToken, 'id' | 'sha256'>[]): Promise<string[]> {
+    const rows = await this.pool.query(
+      sql`SELECT id FROM cdp.tokens
+          WHERE id = ANY (${tokens.map(({ id }) => id)})
+            OR encode(sha256, 'hex') = ANY (${tokens.map(({ sha256 }) => sha256)})`,
+    );
+    return rows.map(([id]) => id ?? '');
+  }
+
+  async touch(ids: readonly string[]): Promise<void> {
+    await this.pool.query(sql`UPDATE cdp.tokens SET last_used_at = now() WHERE id = ANY (${ids})`);
+  }
+}
