@@ -37,7 +37,7 @@ export interface Source {
   /** A name for each cell; undefined if the records are JSON. */
   readonly header: readonly string[] | undefined;
   /** The type of each field, if the file declares it; undefined if the values determine it. */
-  readonly types?: ReadonlyMap<string, ColumnType | undefined>;
+  readonly types?: ReadonlyMap<string, ColumnType | undefined> | undefined;
   readonly records: AsyncGenerator<FileRecord, void>;
 }
 
@@ -80,7 +80,7 @@ async function sourceOf(input: TextInput, options: ReadOptions): Promise<Source>
   const delimiter = options.delimiter ?? declared?.[1];
   const format = await detectFormat(input.name, head, isAll, {
     ...options,
-    ...(delimiter === undefined ? {} : { delimiter }),
+    delimiter,
   });
   if (format.kind !== 'delimited') {
     const items = format.kind === 'json' ? jsonItems(text, label) : jsonLines(text, label);
@@ -91,7 +91,7 @@ async function sourceOf(input: TextInput, options: ReadOptions): Promise<Source>
       input,
       format,
       header: undefined,
-      ...(types === undefined ? {} : { types }),
+      types,
       records: options.flatten ? flattened(records, label) : records,
     };
   }
@@ -102,7 +102,7 @@ async function sourceOf(input: TextInput, options: ReadOptions): Promise<Source>
       delimiter: format.delimiter,
       hasQuotes,
       firstLine: skipLines + declaredLines + 1,
-      ...(escape === undefined ? {} : { escape }),
+      escape,
     },
     label,
   );
