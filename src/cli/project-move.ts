@@ -9,7 +9,7 @@ import { UsageError } from './exit.js';
 import { managementOptions, operatorAction, parseDuration, withAdmin } from './management.js';
 import { needsOption } from './remote/options.js';
 import { abortOnSignals } from './signals.js';
-import { list as listOf } from './terminal/grid.js';
+import { tableLines } from './terminal/grid.js';
 import { print, warn } from './terminal/output.js';
 import { countedRows } from './terminal/progress.js';
 
@@ -180,7 +180,11 @@ export function movesCommand(): Command {
   return operatorAction(command, async (admin, name: string | undefined) => {
     const query = name === undefined ? '' : `?project=${encodeURIComponent(name)}`;
     const { moves } = await admin.call<MovesResponse>('GET', `admin/moves${query}`);
-    print(command, moves, listOf(['PROJECT', 'FROM', 'TO', 'STATE', 'ROWS', 'STARTED', 'REASON'], moves.map(cellsOf)));
+    print(
+      command,
+      moves,
+      tableLines(['PROJECT', 'FROM', 'TO', 'STATE', 'ROWS', 'STARTED', 'REASON'], moves.map(cellsOf)),
+    );
   });
 }
 

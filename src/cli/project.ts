@@ -5,7 +5,7 @@ import { counted } from '../contract/message-text.js';
 import { messageOf } from '../contract/operator-message.js';
 import type { Project, ProjectResponse, ProjectsResponse, RepairResponse } from '../contract/wire/projects.js';
 import type { Placement } from '../contract/wire/operator.js';
-import { list as listOf } from './terminal/grid.js';
+import { tableLines } from './terminal/grid.js';
 import { printable } from './terminal/text.js';
 import type { AdminClient } from './admin-client.js';
 import { confirm } from './confirm.js';
@@ -77,7 +77,7 @@ function list(): Command {
     print(
       command,
       listed,
-      listOf(['NAME', 'STATUS', 'SIZE', 'QUOTA', 'CREATED', 'SERVER', 'DATABASE'], listed.map(cellsOf)),
+      tableLines(['NAME', 'STATUS', 'SIZE', 'QUOTA', 'CREATED', 'SERVER', 'DATABASE'], listed.map(cellsOf)),
     );
   });
 }

@@ -20,7 +20,7 @@ import { confirm } from './confirm.js';
 import { type Labels, labelOption } from './label-option.js';
 import { managementOptions, operatorAction, withAdmin } from './management.js';
 import { type ReplicaOptions, replicaOptions, replicasOf } from './replica-options.js';
-import { list as listOf } from './terminal/grid.js';
+import { tableLines } from './terminal/grid.js';
 import { print, writeLines } from './terminal/output.js';
 
 export function serverCommand(): Command {
@@ -115,7 +115,7 @@ function list(): Command {
   return operatorAction(command, async (admin) => {
     const { servers } = await admin.call<ServersResponse>('GET', 'admin/servers');
     const header = ['NAME', 'STATUS', 'PROJECTS', 'WEIGHT', 'BOUNDS', 'LABELS', 'POSTGRES', 'SIZE', 'URL'];
-    print(command, servers, listOf(header, servers.map(cellsOf)));
+    print(command, servers, tableLines(header, servers.map(cellsOf)));
   });
 }
 
@@ -199,7 +199,7 @@ function set(): Command {
       ...(options.labels ? {} : { labels: {} }),
       ...(options.replicas ? {} : { replicas: [] }),
     };
-    if (Object.keys(change).length === 0) throw new UsageError('Say what to change, such as --weight 2');
+    if (Object.keys(change).length === 0) throw new UsageError('Specify a change, such as --weight 2');
     return apply(command, name, change, 'changed');
   });
 }

@@ -10,7 +10,7 @@ import type {
   TokenResponse,
   TokensResponse,
 } from '../contract/wire/tokens.js';
-import { list as listOf } from './terminal/grid.js';
+import { tableLines } from './terminal/grid.js';
 import type { AdminClient } from './admin-client.js';
 import { UsageError } from './exit.js';
 import { managementOptions, nowQuery, operatorAction, parseDuration, withAdmin } from './management.js';
@@ -75,7 +75,7 @@ function list(): Command {
     const path = pathIn(command, '--project NAME, --admin or --all');
     await withAdmin(command, async (admin) => {
       const tokens = await tokensIn(admin, path);
-      print(command, tokens, listOf(HEADS, tokens.map(cellsOf)));
+      print(command, tokens, tableLines(HEADS, tokens.map(cellsOf)));
     });
   });
 }
@@ -95,7 +95,7 @@ async function allTokens(admin: AdminClient): Promise<(Token & { project: string
 async function listAll(command: Command, admin: AdminClient): Promise<void> {
   const tokens = await allTokens(admin);
   const rows = tokens.map((token) => [token.project ?? '-', ...cellsOf(token)]);
-  print(command, tokens, listOf(['PROJECT', ...HEADS], rows));
+  print(command, tokens, tableLines(['PROJECT', ...HEADS], rows));
 }
 
 const tokensIn = async (admin: AdminClient, path: string): Promise<Token[]> =>
