@@ -178,10 +178,13 @@ async function* withNulls(
 /** The beginning of a file of refused records (`refused-record.ts`), in any JSON formatting. */
 const REFUSED_FILE = /^\s*\{\s*"file"\s*:\s*"(?:[^"\\]|\\.)*"\s*,\s*"line"\s*:\s*\d+\s*,\s*"record"\s*:/;
 
-/** Reads only `record` of each line. An object without it was added by the user, and is itself a record. */
+/**
+ * Reads only `record` of each line; in quotes, it is the text of a line that was not JSON. An object without it was added
+ * by the user, and is itself a record.
+ */
 async function* correctedRecords(refused: AsyncIterable<JsonRecord>): AsyncGenerator<JsonRecord, void> {
   for await (const { line, text } of refused) {
-    const record = membersOf(text)?.find(([name]) => name === 'record');
-    yield { line, text: record?.[1] ?? text };
+    const [, record = text] = membersOf(text)?.find(([name]) => name === 'record') ?? [];
+    yield { line, text: record.startsWith('"') ? (JSON.parse(record) as string) : record };
   }
 }
