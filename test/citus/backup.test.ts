@@ -47,7 +47,6 @@ describe.runIf(hasCitus())('a project on Citus', () => {
       project: project.name,
       form: null,
       jobs: 1,
-      version: '0.0.0',
     });
 
   const load = (name: string, as: string, server: string) =>
