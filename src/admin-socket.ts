@@ -10,7 +10,6 @@ import type { Database } from './database.js';
 import type { Engine } from './engine/engine.js';
 import { isMissing, SOCKET_PATH_BYTES } from './files.js';
 import type { Config } from './settings.js';
-import { VERSION } from './version.js';
 
 export interface AdminSocket {
   /** Lets running requests finish, and aborts them after `ms`. */
@@ -46,7 +45,7 @@ export async function openAdminSocket(
   ]);
   const own = embedded && { folder: config.dataDir, postmaster: () => embedded.control.pid };
   const server = { address, connections, embedded: own };
-  const app = adminListener({ ...server, engine, version: VERSION }, config, logger);
+  const app = adminListener({ ...server, engine }, config, logger);
   const path = socketPath(folder);
   try {
     await remove(path);

@@ -13,6 +13,7 @@ import { withPrivateFolder } from '../files.js';
 import type { ControlDatabase } from '../tenancy/control/control.js';
 import type { ProjectRow } from '../tenancy/control/control-rows.js';
 import { OwnServerTenancy } from '../tenancy/own-server-tenancy.js';
+import { VERSION } from '../version.js';
 import type { Installation } from './installation.js';
 import { findPrograms, type ProgramPlaces } from './logical/client-programs.js';
 import { saveDump } from './logical/dump.js';
@@ -40,8 +41,6 @@ interface BackupOptions {
   readonly form: 'physical' | 'logical' | null;
   /** The number of projects that are saved at once. */
   readonly jobs: number;
-  /** The version of this program. */
-  readonly version: string;
   /** If aborted, the backup ends and its file is removed. */
   readonly signal: AbortSignal;
   /** Receives a line for each step. */
@@ -131,7 +130,7 @@ interface Writing {
 }
 
 async function write(installation: Installation, options: BackupOptions, writing: Writing): Promise<Manifest> {
-  const { progress, version, signal, jobs } = options;
+  const { progress, signal, jobs } = options;
   const { handle, projects, save, draft } = writing;
   const createdAt = new Date();
   const tar = new TarWriter(handle, createdAt);
@@ -159,7 +158,7 @@ async function write(installation: Installation, options: BackupOptions, writing
   const manifest: Manifest = {
     format: 'cdp-backup',
     format_version: FORMAT_VERSION,
-    program_version: version,
+    program_version: VERSION,
     schema_version: installation.databases.schemaVersion,
     created_at: createdAt.toISOString(),
     projects: saved,

@@ -5,8 +5,7 @@
 import { FIRST_PROJECT, isReady } from '../contract/projects.js';
 import { sql } from '../pg/index.js';
 import type { ProjectRow } from '../tenancy/control/control-rows.js';
-import { withServiceSession } from '../tenancy/service-pool.js';
-import { withServer } from '../tenancy/tenancy.js';
+import { inDatabase } from '../tenancy/tenancy.js';
 import type { Installation } from './installation.js';
 
 /** Whether the project has relations, in `data` or its own schemas, not counting those of extensions. */
@@ -23,9 +22,9 @@ export async function untouchedFirstProject({ control, projects, servers }: Inst
   const [token, ...others] = await control.tokens.list(project.id);
   const isTokenUnused = token?.name === FIRST_PROJECT.token && token.lastUsedAt === null;
   if (!isTokenUnused || others.length > 0) return null;
-  const server = servers.serverOf(project.placement);
-  const [hasRelations] = await withServer(server, () =>
-    withServiceSession(server.address, project.placement.database, (session) => session.row(HAS_RELATIONS)),
+  const { placement } = project;
+  const [hasRelations] = await inDatabase(servers.tenancyOf(placement), placement, (session) =>
+    session.row(HAS_RELATIONS),
   );
   return hasRelations === 'f' ? project : null;
 }

@@ -98,7 +98,7 @@ async function* linesOf(response: IncomingMessage): AsyncGenerator<string> {
 }
 
 const engineError = ({ error, message, hint, errors }: ErrorBody): EngineError =>
-  new EngineError(error, message, { ...(hint === undefined ? {} : { hint }), ...(errors && { errors }) });
+  new EngineError(error, message, { hint, errors });
 
 /** The connection broke after the request had been sent. */
 const isLost = (error: unknown): boolean => hasCode(error, 'ECONNRESET', 'EPIPE');

@@ -3,7 +3,7 @@ import { Command } from 'commander';
 import { AUDIT_OPERATIONS } from '../contract/audit.js';
 import type { AuditResponse, AuditEntry, AuditQuery } from '../contract/wire/audit.js';
 import type { AdminClient } from './admin-client.js';
-import { list } from './terminal/grid.js';
+import { tableLines } from './terminal/grid.js';
 import { printableJson } from './terminal/text.js';
 import { UsageError } from './exit.js';
 import { parseDuration, withAdmin } from './management.js';
@@ -107,7 +107,7 @@ function table(entries: readonly AuditEntry[]): string[] {
     entry.outcome,
     entry.address ?? '-',
   ]);
-  return list(['TIME', 'PROJECT', 'WHO', 'OPERATION', 'OBJECT', 'ROWS', 'OUTCOME', 'FROM'], lines);
+  return tableLines(['TIME', 'PROJECT', 'WHO', 'OPERATION', 'OBJECT', 'ROWS', 'OUTCOME', 'FROM'], lines);
 }
 
 /** `importer (5f3f2b8e)`: the name of the token, and the beginning of its id. */

@@ -2,7 +2,7 @@
 import { Command } from 'commander';
 import type { Shown } from '../setting-kinds.js';
 import { type SettingName, SETTINGS } from '../settings.js';
-import { list } from './terminal/grid.js';
+import { tableLines } from './terminal/grid.js';
 import { print } from './terminal/output.js';
 import { addSettings, ALL_SETTINGS, readSettings } from './setting-flags.js';
 
@@ -18,6 +18,6 @@ export function configCommand(): Command {
         return { name: flag, env, value: secret && value !== null ? '(secret)' : value, source: sources[name] };
       });
       const lines = rows.map(({ name, env, value, source }) => [name, env, String(value ?? '') || '-', source]);
-      print(command, { settings: rows }, list(['SETTING', 'ENVIRONMENT', 'VALUE', 'FROM'], lines));
+      print(command, { settings: rows }, tableLines(['SETTING', 'ENVIRONMENT', 'VALUE', 'FROM'], lines));
     });
 }

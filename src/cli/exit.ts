@@ -68,8 +68,8 @@ export function inOptions(error: unknown, options: readonly Pick<Option, 'long'>
     });
   const { code, message, hint, errors } = error;
   return new EngineError(code, inWords(message), {
-    ...(hint === undefined ? {} : { hint }),
-    ...(errors && { errors: errors.map((place) => ({ ...place, message: inWords(place.message) })) }),
+    hint,
+    errors: errors?.map((place) => ({ ...place, message: inWords(place.message) })),
   });
 }
 

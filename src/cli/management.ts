@@ -53,6 +53,12 @@ export async function withAdmin<T>(command: Command, work: Work<T>, { opensLate 
   }
 }
 
+/** Sets the action of a command that neither checks nor asks anything before it calls the service. */
+export const operatorAction = <Args extends unknown[]>(
+  command: Command,
+  work: (admin: AdminClient, ...args: Args) => Promise<void>,
+): Command => managementOptions(command).action((...args: Args) => withAdmin(command, (admin) => work(admin, ...args)));
+
 /** The full name, such as `cdp project create`. */
 const nameOf = (command: Command): string =>
   command.parent === null ? command.name() : `${nameOf(command.parent)} ${command.name()}`;

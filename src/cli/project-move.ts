@@ -6,10 +6,10 @@ import { MOVE_MODES, type MoveMode, VERIFICATIONS, type Verification } from '../
 import type { Move, MoveResponse, MovePlanResponse, MoveProjectBody, MovesResponse } from '../contract/wire/moves.js';
 import type { AdminClient } from './admin-client.js';
 import { UsageError } from './exit.js';
-import { managementOptions, parseDuration, withAdmin } from './management.js';
+import { managementOptions, operatorAction, parseDuration, withAdmin } from './management.js';
 import { needsOption } from './remote/options.js';
 import { abortOnSignals } from './signals.js';
-import { list as listOf } from './terminal/grid.js';
+import { tableLines } from './terminal/grid.js';
 import { print, warn } from './terminal/output.js';
 import { countedRows } from './terminal/progress.js';
 
@@ -135,7 +135,7 @@ async function untilEnded(admin: AdminClient, begun: Move, signal: AbortSignal):
     reporter.report(move);
     if (signal.aborted && move.state === 'switched') {
       // The service keeps trying, for days if necessary.
-      warn(`${move.project}: it lives on ${move.to} already; it is still to be dropped on ${move.from}`);
+      warn(`${move.project}: it lives on ${move.to} already; its old copy on ${move.from} is not dropped yet`);
       return move;
     }
     if (signal.aborted && !isCanceled) {
@@ -177,17 +177,15 @@ class Reporter {
 
 export function movesCommand(): Command {
   const command = new Command('moves').description('List the latest moves of projects').argument('[NAME]');
-  return managementOptions(command).action((name: string | undefined) =>
-    withAdmin(command, async (admin) => {
-      const query = name === undefined ? '' : `?project=${encodeURIComponent(name)}`;
-      const { moves } = await admin.call<MovesResponse>('GET', `admin/moves${query}`);
-      print(
-        command,
-        moves,
-        listOf(['PROJECT', 'FROM', 'TO', 'STATE', 'ROWS', 'STARTED', 'REASON'], moves.map(cellsOf)),
-      );
-    }),
-  );
+  return operatorAction(command, async (admin, name: string | undefined) => {
+    const query = name === undefined ? '' : `?project=${encodeURIComponent(name)}`;
+    const { moves } = await admin.call<MovesResponse>('GET', `admin/moves${query}`);
+    print(
+      command,
+      moves,
+      tableLines(['PROJECT', 'FROM', 'TO', 'STATE', 'ROWS', 'STARTED', 'REASON'], moves.map(cellsOf)),
+    );
+  });
 }
 
 function cellsOf({ project, from, to, state, rows, started_at: started, reason }: Move): string[] {

@@ -6,13 +6,13 @@ import { messageOf } from '../contract/operator-message.js';
 import { isReady } from '../contract/projects.js';
 import type { Project, ProjectResponse, ProjectsResponse, RepairResponse } from '../contract/wire/projects.js';
 import type { Placement } from '../contract/wire/operator.js';
-import { list as listOf } from './terminal/grid.js';
+import { tableLines } from './terminal/grid.js';
 import { printable } from './terminal/text.js';
 import type { AdminClient } from './admin-client.js';
 import { confirm } from './confirm.js';
 import { UsageError } from './exit.js';
 import { type Labels, labelOption } from './label-option.js';
-import { managementOptions, nowQuery, withAdmin } from './management.js';
+import { managementOptions, nowQuery, operatorAction, withAdmin } from './management.js';
 import { moveCommand, movesCommand } from './project-move.js';
 import { print, warn } from './terminal/output.js';
 
@@ -54,12 +54,10 @@ function simple(
   work: (admin: AdminClient, name: string, command: Command) => Promise<ProjectResponse>,
 ): Command {
   const command = new Command(verb).description(description).argument('<NAME>');
-  return managementOptions(command).action((name: string) =>
-    withAdmin(command, async (admin) => {
-      const { project } = await work(admin, name, command);
-      print(command, project, [`Project ${project.name} ${outcome}`]);
-    }),
-  );
+  return operatorAction(command, async (admin, name: string) => {
+    const { project } = await work(admin, name, command);
+    print(command, project, [`Project ${project.name} ${outcome}`]);
+  });
 }
 
 function create(): Command {
@@ -73,18 +71,16 @@ function create(): Command {
 
 function list(): Command {
   const command = new Command('list').description('List all projects');
-  return managementOptions(command).action(() =>
-    withAdmin(command, async (admin) => {
-      const { projects } = await admin.call<ProjectsResponse>('GET', 'admin/projects');
-      const { placements } = await admin.call<{ placements: Placement[] }>('GET', 'local/placements');
-      const listed = projects.map((project) => ({ ...project, ...placements.find(({ id }) => id === project.id) }));
-      print(
-        command,
-        listed,
-        listOf(['NAME', 'STATUS', 'SIZE', 'QUOTA', 'CREATED', 'SERVER', 'DATABASE'], listed.map(cellsOf)),
-      );
-    }),
-  );
+  return operatorAction(command, async (admin) => {
+    const { projects } = await admin.call<ProjectsResponse>('GET', 'admin/projects');
+    const { placements } = await admin.call<{ placements: Placement[] }>('GET', 'local/placements');
+    const listed = projects.map((project) => ({ ...project, ...placements.find(({ id }) => id === project.id) }));
+    print(
+      command,
+      listed,
+      tableLines(['NAME', 'STATUS', 'SIZE', 'QUOTA', 'CREATED', 'SERVER', 'DATABASE'], listed.map(cellsOf)),
+    );
+  });
 }
 
 type Listed = Project & Partial<Placement>;
@@ -113,12 +109,10 @@ function rename(): Command {
     .description('Rename a project; its tokens and data stay as they are')
     .argument('<NAME>')
     .argument('<NEWNAME>');
-  return managementOptions(command).action((name: string, newName: string) =>
-    withAdmin(command, async (admin) => {
-      const { project } = await admin.call<ProjectResponse>('PUT', `${pathOf(name)}/name`, { name: newName });
-      print(command, project, [`Project ${name} is now ${project.name}`]);
-    }),
-  );
+  return operatorAction(command, async (admin, name: string, newName: string) => {
+    const { project } = await admin.call<ProjectResponse>('PUT', `${pathOf(name)}/name`, { name: newName });
+    print(command, project, [`Project ${name} is now ${project.name}`]);
+  });
 }
 
 function archive(): Command {
@@ -126,13 +120,11 @@ function archive(): Command {
     .description("Archive a project's write-ahead log, so that a backup can be restored to any later time")
     .argument('<NAME>')
     .addArgument(new Argument('<on|off>').choices(['on', 'off']));
-  return managementOptions(command).action((name: string, state: string) =>
-    withAdmin(command, async (admin) => {
-      const on = state === 'on';
-      await admin.call('POST', 'local/archive', { project: name, on });
-      print(command, { name, archive: on }, [`WAL archiving of project ${name} is ${state}`]);
-    }),
-  );
+  return operatorAction(command, async (admin, name: string, state: string) => {
+    const on = state === 'on';
+    await admin.call('POST', 'local/archive', { project: name, on });
+    print(command, { name, archive: on }, [`WAL archiving of project ${name} is ${state}`]);
+  });
 }
 
 function repair(): Command {
@@ -186,12 +178,10 @@ function quota(): Command {
     .description('Set the disk quota of a project: a size such as 10GB, "default" or "none"')
     .argument('<NAME>')
     .argument('<SIZE>');
-  return managementOptions(command).action((name: string, size: string) =>
-    withAdmin(command, async (admin) => {
-      const { project } = await admin.call<ProjectResponse>('PUT', `${pathOf(name)}/quota`, { quota: size });
-      print(command, project, [`Project ${project.name} has the quota ${project.quota}`]);
-    }),
-  );
+  return operatorAction(command, async (admin, name: string, size: string) => {
+    const { project } = await admin.call<ProjectResponse>('PUT', `${pathOf(name)}/quota`, { quota: size });
+    print(command, project, [`Project ${project.name} has the quota ${project.quota}`]);
+  });
 }
 
 function ownSchemas(): Command {
@@ -199,13 +189,11 @@ function ownSchemas(): Command {
     .description('Allow or forbid a project to create schemas other than "data"; existing ones stay')
     .argument('<NAME>')
     .addArgument(new Argument('<on|off>').choices(['on', 'off']));
-  return managementOptions(command).action((name: string, state: string) =>
-    withAdmin(command, async (admin) => {
-      const body = { own_schemas: state === 'on' };
-      const { project } = await admin.call<ProjectResponse>('PUT', `${pathOf(name)}/own-schemas`, body);
-      print(command, project, [`Project ${project.name}: schemas other than "data" are ${state}`]);
-    }),
-  );
+  return operatorAction(command, async (admin, name: string, state: string) => {
+    const body = { own_schemas: state === 'on' };
+    const { project } = await admin.call<ProjectResponse>('PUT', `${pathOf(name)}/own-schemas`, body);
+    print(command, project, [`Project ${project.name}: schemas other than "data" are ${state}`]);
+  });
 }
 
 function remove(): Command {

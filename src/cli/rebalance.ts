@@ -6,7 +6,7 @@ import type { PlannedMove, RebalanceResponse } from '../contract/wire/moves.js';
 import { managementOptions, withAdmin } from './management.js';
 import { moveAndWait, type MoveOptions, moveOptions, wayOf } from './project-move.js';
 import { abortOnSignals } from './signals.js';
-import { list as listOf } from './terminal/grid.js';
+import { tableLines } from './terminal/grid.js';
 import { print, warn } from './terminal/output.js';
 
 export function rebalanceCommand(): Command {
@@ -47,7 +47,7 @@ export function rebalanceCommand(): Command {
 }
 
 const tableOf = (moves: readonly PlannedMove[]): string[] =>
-  listOf(
+  tableLines(
     ['PROJECT', 'FROM', 'TO'],
     moves.map(({ project, from, to, obstacles }) => [project, from, to ?? whyNot(obstacles)]),
   );

@@ -18,9 +18,9 @@ import { UsageError } from './exit.js';
 import { countOf, findingLines } from './findings.js';
 import { confirm } from './confirm.js';
 import { type Labels, labelOption } from './label-option.js';
-import { managementOptions, withAdmin } from './management.js';
+import { managementOptions, operatorAction, withAdmin } from './management.js';
 import { type ReplicaOptions, replicaOptions, replicasOf } from './replica-options.js';
-import { list as listOf } from './terminal/grid.js';
+import { tableLines } from './terminal/grid.js';
 import { print, writeLines } from './terminal/output.js';
 
 export function serverCommand(): Command {
@@ -112,13 +112,11 @@ function add(): Command {
 
 function list(): Command {
   const command = new Command('list').description('List the Postgres servers');
-  return managementOptions(command).action(() =>
-    withAdmin(command, async (admin) => {
-      const { servers } = await admin.call<ServersResponse>('GET', 'admin/servers');
-      const header = ['NAME', 'STATUS', 'PROJECTS', 'WEIGHT', 'BOUNDS', 'LABELS', 'POSTGRES', 'SIZE', 'URL'];
-      print(command, servers, listOf(header, servers.map(cellsOf)));
-    }),
-  );
+  return operatorAction(command, async (admin) => {
+    const { servers } = await admin.call<ServersResponse>('GET', 'admin/servers');
+    const header = ['NAME', 'STATUS', 'PROJECTS', 'WEIGHT', 'BOUNDS', 'LABELS', 'POSTGRES', 'SIZE', 'URL'];
+    print(command, servers, tableLines(header, servers.map(cellsOf)));
+  });
 }
 
 const cellsOf = (server: Server): string[] => {
@@ -201,7 +199,7 @@ function set(): Command {
       ...(options.labels ? {} : { labels: {} }),
       ...(options.replicas ? {} : { replicas: [] }),
     };
-    if (Object.keys(change).length === 0) throw new UsageError('Say what to change, such as --weight 2');
+    if (Object.keys(change).length === 0) throw new UsageError('Specify a change, such as --weight 2');
     return apply(command, name, change, 'changed');
   });
 }

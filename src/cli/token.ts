@@ -10,10 +10,10 @@ import type {
   TokenResponse,
   TokensResponse,
 } from '../contract/wire/tokens.js';
-import { list as listOf } from './terminal/grid.js';
+import { tableLines } from './terminal/grid.js';
 import type { AdminClient } from './admin-client.js';
 import { UsageError } from './exit.js';
-import { managementOptions, nowQuery, parseDuration, withAdmin } from './management.js';
+import { managementOptions, nowQuery, operatorAction, parseDuration, withAdmin } from './management.js';
 import { print } from './terminal/output.js';
 
 /** The path for admin tokens; tokens of all kinds are revoked there. */
@@ -75,7 +75,7 @@ function list(): Command {
     const path = pathIn(command, '--project NAME, --admin or --all');
     await withAdmin(command, async (admin) => {
       const tokens = await tokensIn(admin, path);
-      print(command, tokens, listOf(HEADS, tokens.map(cellsOf)));
+      print(command, tokens, tableLines(HEADS, tokens.map(cellsOf)));
     });
   });
 }
@@ -95,7 +95,7 @@ async function allTokens(admin: AdminClient): Promise<(Token & { project: string
 async function listAll(command: Command, admin: AdminClient): Promise<void> {
   const tokens = await allTokens(admin);
   const rows = tokens.map((token) => [token.project ?? '-', ...cellsOf(token)]);
-  print(command, tokens, listOf(['PROJECT', ...HEADS], rows));
+  print(command, tokens, tableLines(['PROJECT', ...HEADS], rows));
 }
 
 const tokensIn = async (admin: AdminClient, path: string): Promise<Token[]> =>
@@ -117,14 +117,12 @@ function revoke(): Command {
     .description('Revoke a token; it stops working within a second')
     .argument('<TOKEN>', 'Its ID, as in cdp token list; or its name, if no other valid token has it')
     .option('--now', 'Also end requests that are still running');
-  return managementOptions(command).action((idOrName: string) =>
-    withAdmin(command, async (admin) => {
-      const id = isUuid(idOrName) ? idOrName : await idOf(admin, idOrName);
-      const path = `${EVERY_TOKEN}/${encodeURIComponent(id)}${nowQuery(command)}`;
-      const { details } = await admin.call<TokenResponse>('DELETE', path);
-      print(command, details, [`Token ${details.id} revoked`]);
-    }),
-  );
+  return operatorAction(command, async (admin, idOrName: string) => {
+    const id = isUuid(idOrName) ? idOrName : await idOf(admin, idOrName);
+    const path = `${EVERY_TOKEN}/${encodeURIComponent(id)}${nowQuery(command)}`;
+    const { details } = await admin.call<TokenResponse>('DELETE', path);
+    print(command, details, [`Token ${details.id} revoked`]);
+  });
 }
 
 /** @throws UsageError unless exactly one valid token has the name */

@@ -170,7 +170,7 @@ const sendBatch = (
     headers: options.dryRun ? {} : { 'idempotency-key': idempotencyKey },
     idempotent: true,
     signal,
-    ...(onRetry === undefined ? {} : { onRetry }),
+    onRetry,
   });
 
 /**
@@ -240,18 +240,11 @@ class Insert<Item extends object> {
   }
 
   async send(batch: readonly IndexedRecord<Item>[]): Promise<void> {
-    const { signal, onProgress, return: wanted, onConflict, resolution, onError, dryRun } = this.#options;
     const { result } = this;
+    const options = { ...this.#options, onRetry: () => void result.retries++ };
     try {
-      const response = await sendBatch(this.#transport, this.#path, `[${batch.map(({ json }) => json).join(',')}]`, {
-        ...(wanted === undefined ? {} : { return: wanted }),
-        ...(onConflict === undefined ? {} : { onConflict }),
-        ...(resolution === undefined ? {} : { resolution }),
-        ...(onError === undefined ? {} : { onError }),
-        ...(dryRun === undefined ? {} : { dryRun }),
-        ...(signal === undefined ? {} : { signal }),
-        onRetry: () => void result.retries++,
-      });
+      const body = `[${batch.map(({ json }) => json).join(',')}]`;
+      const response = await sendBatch(this.#transport, this.#path, body, options);
       result.inserted += response.inserted_rows;
       if (response.updated_rows !== undefined) result.updated = (result.updated ?? 0) + response.updated_rows;
       if (response.ignored_rows !== undefined) result.ignored = (result.ignored ?? 0) + response.ignored_rows;
@@ -267,7 +260,7 @@ class Insert<Item extends object> {
       if (!(error instanceof CdpError)) throw error;
       return this.#sendGood(error, batch);
     }
-    onProgress?.({ ...result });
+    this.#options.onProgress?.({ ...result });
   }
 
   /**

@@ -6,7 +6,7 @@ export interface CallOptions {
   dryRun?: true;
 }
 
-/** The compiler checks that no name is missing and none is too much. */
+/** The compiler checks that these are exactly the names of the options. */
 export type Names<Options> = Readonly<Record<keyof Options, true>>;
 
 export const CALL_NAMES: Names<CallOptions> = { signal: true, dryRun: true };

@@ -33,7 +33,7 @@ export type StreamOptions = Omit<QueryOptions, 'integers' | 'max_rows' | 'dryRun
 /** For rows as lines of JSON text. `columns: true`: the first line has their names, and types without modifiers. */
 export type LineOptions = AsText<StreamOptions> & Pick<SqlBody, 'columns'>;
 
-/** Of all kinds of queries: the service rejects what does not fit. */
+/** The options of every kind of query: the service rejects those that do not fit. */
 type AnyOptions = AsText<QueryOptions> & Pick<SqlBody, 'columns'>;
 
 const NAMES: Names<AnyOptions> = {

@@ -42,7 +42,7 @@ export interface Call {
   /** Whether a second execution changes nothing: a read, or an insert with an idempotency key. */
   idempotent: boolean;
   signal?: AbortSignal | undefined;
-  onRetry?: () => void;
+  onRetry?: (() => void) | undefined;
 }
 
 /** The service has done nothing, so any call can be retried. */

@@ -283,17 +283,17 @@ export interface PostgresDetails {
 export type Dependency = 'database' | `server ${string}` | 'identity provider';
 
 export interface EngineErrorOptions {
-  errors?: ErrorDetail[];
+  errors?: ErrorDetail[] | undefined;
   /** The number of all errors, if `errors` lists only the first. */
-  errorCount?: number;
-  hint?: string;
-  postgres?: PostgresDetails;
-  unconvertible?: UnconvertibleRows;
-  values?: ValueCount[];
+  errorCount?: number | undefined;
+  hint?: string | undefined;
+  postgres?: PostgresDetails | undefined;
+  unconvertible?: UnconvertibleRows | undefined;
+  values?: ValueCount[] | undefined;
   /** Seconds after which to retry; undefined: the default of the error exit; null: unknown. */
-  retryAfter?: number | null;
+  retryAfter?: number | null | undefined;
   /** What is unavailable, for a `database_unavailable`; default: the database; null: nothing, a retry is enough. */
-  dependency?: Dependency | null;
+  dependency?: Dependency | null | undefined;
   cause?: unknown;
 }
 

@@ -112,7 +112,7 @@ export class Engine implements Omit<EngineParts, 'shared'> {
   }
 
   /** The limit of connections to the projects of a server. @param added null: the default server */
-  connectionsTo(added: Pick<AddedServer, 'maxConnections'> | null): number {
+  connectionLimit(added: Pick<AddedServer, 'maxConnections'> | null): number {
     return this.shared.database.serverPools.boundOf(added);
   }
 

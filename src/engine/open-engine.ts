@@ -10,7 +10,7 @@ import type { Placement } from '../tenancy/placement.js';
 import { type Embedded, type FleetEvents, OwnServerTenancy } from '../tenancy/own-server-tenancy.js';
 import { ProjectDatabases } from '../tenancy/project-databases.js';
 import { Servers } from '../tenancy/servers.js';
-import { POOL_SIZE, servicePool } from '../tenancy/service-pool.js';
+import { SERVICE_POOL_SIZE, servicePool } from '../tenancy/service-pool.js';
 import { SharedTenancy } from '../tenancy/shared-tenancy.js';
 import { Authenticator } from './access/authenticate.js';
 import type { JwtSettings } from './access/jwt.js';
@@ -63,7 +63,7 @@ export interface EngineSettings extends AuditSettings, PoolSettings {
  * @throws Error with advice if the server cannot be reached or used
  */
 export async function openEngine(settings: EngineSettings): Promise<Engine> {
-  const pool = servicePool(settings.address, POOL_SIZE);
+  const pool = servicePool(settings.address, SERVICE_POOL_SIZE);
   let servers: Servers | undefined;
   try {
     const parts = await openControl(settings, pool);

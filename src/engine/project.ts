@@ -29,6 +29,16 @@ export interface SharedServices {
   readonly quarantineDays: number;
 }
 
+/** How a request uses the project's database. */
+interface ProjectUse {
+  readonly pool: PoolName;
+  readonly deadline: Deadline;
+  /** The effect that the work may have on the size of the project. */
+  readonly impact?: QuotaImpact | undefined;
+  /** By default that of the request. */
+  readonly trace?: RequestTrace | null | undefined;
+}
+
 export class Project {
   /** null: the request's changes are kept. */
   dryRun: DryRun | null = null;
@@ -146,17 +156,8 @@ export class Project {
     return this.shared.quotas.overQuota(this.row);
   }
 
-  /**
-   * Runs `work` on a connection, see {@link DatabaseAccess.use}.
-   * @param impact the effect that the work may have on the size of the project
-   */
-  use<T>(
-    pool: PoolName,
-    deadline: Deadline,
-    work: Work<T>,
-    impact: QuotaImpact = 'writes',
-    trace: RequestTrace | null = this.trace,
-  ): Promise<T> {
+  /** Runs `work` on a connection, see {@link DatabaseAccess.use}. */
+  use<T>({ pool, deadline, impact = 'writes', trace = this.trace }: ProjectUse, work: Work<T>): Promise<T> {
     const { dryRun, waitBudget } = this;
     const { at = null, position } = this.replica ?? {};
     const run: Work<T> =

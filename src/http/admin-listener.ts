@@ -6,9 +6,10 @@ import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
 import { ACCOUNT_HEADER } from '../contract/wire/operator.js';
 import type { Caller } from '../engine/access/tokens.js';
+import type { DoctorTarget } from '../engine/doctor/doctor.js';
 import { ErrorExit } from './response/error-exit.js';
 import { forOperator } from './response/progress-response.js';
-import { LOCAL_ROUTES, type Operated } from './api/local-routes.js';
+import { LOCAL_ROUTES } from './api/local-routes.js';
 import type { RouteSettings } from './api/route.js';
 import { type ListenerSettings, createListener, defineRoutes } from './listener.js';
 import { inputOf } from './serve-route.js';
@@ -17,7 +18,7 @@ const OPERATOR: Caller = { id: 'operator', name: null, expiresAt: null, scopes: 
 
 /** Returns a server that is not listening yet. Its `close` also waits for work whose client has disconnected. */
 export function adminListener(
-  operated: Operated,
+  operated: DoctorTarget,
   settings: ListenerSettings & RouteSettings,
   logger: Logger,
 ): FastifyInstance {

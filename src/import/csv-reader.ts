@@ -29,7 +29,7 @@ export interface CsvOptions {
   /** Whether quotes enclose fields; otherwise they are text. */
   hasQuotes: boolean;
   /** Escapes a quote or itself within quotes. A doubled quote always does, too. */
-  escape?: string;
+  escape?: string | undefined;
   /** The line number of the first record in the file. */
   firstLine: number;
 }

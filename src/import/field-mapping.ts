@@ -19,9 +19,9 @@ export interface Mapping {
   /** Whether FLOAT would hold its integers, too. */
   readonly fitsDouble?: boolean;
   /** Set if the field's dates are valid in only one order. */
-  readonly dates?: DateOrder;
+  readonly dates?: DateOrder | undefined;
   /** Set if the field's numbers are times. */
-  readonly epoch?: EpochDigits;
+  readonly epoch?: EpochDigits | undefined;
   /** The reason for this column and type. */
   readonly reason?: string;
 }
@@ -92,8 +92,8 @@ export function mapFields(
       type: actual ?? (column === 'id' ? 'uuid' : (requested ?? inferred)),
       fitsDouble,
       ...(column === automatic ? {} : { automatic }),
-      ...(dates === undefined ? {} : { dates }),
-      ...(epoch === undefined ? {} : { epoch }),
+      dates,
+      epoch,
       ...(reason === '' ? {} : { reason }),
     };
   });

@@ -21,9 +21,9 @@ export const hasCells = (kind: Format['kind']): boolean => kind === 'delimited' 
 /** Options for the format. */
 export interface FormatOptions {
   format?: FileFormat;
-  delimiter?: string;
+  delimiter?: string | undefined;
   quotes: boolean;
-  escape?: string;
+  escape?: string | undefined;
 }
 
 const TAB = '\t';
@@ -79,7 +79,7 @@ async function firstRows(
   delimiter: string,
   { quotes: hasQuotes, escape }: FormatOptions,
 ): Promise<(readonly Cell[])[]> {
-  const csv = { delimiter, hasQuotes, firstLine: 1, ...(escape === undefined ? {} : { escape }) };
+  const csv = { delimiter, hasQuotes, firstLine: 1, escape };
   const rows: (readonly Cell[])[] = [];
   try {
     for await (const { cells } of csvRecords([head], csv, '')) {

@@ -31,14 +31,14 @@ export const encoderFor = (kind: Format['kind'], mappings: readonly Mapping[], n
   hasCells(kind) ? cellEncoders(mappings, notation) : jsonEncoder(mappings);
 
 function cellEncoders(mappings: readonly Mapping[], notation: Notation): Encoder {
-  const columns = mappings.map(({ column, type, dates = notation.dates, epoch }) => ({
+  const columns = mappings.map(({ column, type, dates = notation.dates, epoch = notation.epoch }) => ({
     column,
     isJsonb: type === 'JSONB',
     key: `${JSON.stringify(column)}:`,
     toJson: cellEncoder(type ?? 'TEXT', {
       ...notation,
-      ...(dates === undefined ? {} : { dates }),
-      ...(epoch === undefined ? {} : { epoch }),
+      dates,
+      epoch,
     }),
   }));
   return ({ line, cells = [] }) => {

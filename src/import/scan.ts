@@ -10,7 +10,7 @@ import { TypeInference } from './type-inference.js';
 export interface Field {
   readonly name: string;
   /** Set if the file declares it. */
-  readonly type?: ColumnType;
+  readonly type?: ColumnType | undefined;
   readonly inference: TypeInference;
 }
 
@@ -142,6 +142,6 @@ class FieldProfile {
   }
 
   private newField(name: string, type?: ColumnType): Field {
-    return { name, ...(type === undefined ? {} : { type }), inference: new TypeInference(this.candidates) };
+    return { name, type, inference: new TypeInference(this.candidates) };
   }
 }

@@ -37,7 +37,7 @@ export interface Source {
   /** A name for each cell; undefined if the records are JSON. */
   readonly header: readonly string[] | undefined;
   /** The type of each field, if the file declares it; undefined if the values determine it. */
-  readonly types?: ReadonlyMap<string, ColumnType | undefined>;
+  readonly types?: ReadonlyMap<string, ColumnType | undefined> | undefined;
   readonly records: AsyncGenerator<FileRecord, void>;
 }
 
@@ -80,7 +80,7 @@ async function sourceOf(input: TextInput, options: ReadOptions): Promise<Source>
   const delimiter = options.delimiter ?? declared?.[1];
   const format = await detectFormat(input.name, head, isAll, {
     ...options,
-    ...(delimiter === undefined ? {} : { delimiter }),
+    delimiter,
   });
   if (format.kind !== 'delimited') {
     const items = format.kind === 'json' ? jsonItems(text, label) : jsonLines(text, label);
@@ -91,7 +91,7 @@ async function sourceOf(input: TextInput, options: ReadOptions): Promise<Source>
       input,
       format,
       header: undefined,
-      ...(types === undefined ? {} : { types }),
+      types,
       records: options.flatten ? flattened(records, label) : records,
     };
   }
@@ -102,7 +102,7 @@ async function sourceOf(input: TextInput, options: ReadOptions): Promise<Source>
       delimiter: format.delimiter,
       hasQuotes,
       firstLine: skipLines + declaredLines + 1,
-      ...(escape === undefined ? {} : { escape }),
+      escape,
     },
     label,
   );
@@ -178,10 +178,13 @@ async function* withNulls(
 /** The beginning of a file of refused records (`refused-record.ts`), in any JSON formatting. */
 const REFUSED_FILE = /^\s*\{\s*"file"\s*:\s*"(?:[^"\\]|\\.)*"\s*,\s*"line"\s*:\s*\d+\s*,\s*"record"\s*:/;
 
-/** Reads only `record` of each line. An object without it was added by the user, and is itself a record. */
+/**
+ * Reads only `record` of each line; in quotes, it is the text of a line that was not JSON. An object without it was added
+ * by the user, and is itself a record.
+ */
 async function* correctedRecords(refused: AsyncIterable<JsonRecord>): AsyncGenerator<JsonRecord, void> {
   for await (const { line, text } of refused) {
-    const record = membersOf(text)?.find(([name]) => name === 'record');
-    yield { line, text: record?.[1] ?? text };
+    const [, record = text] = membersOf(text)?.find(([name]) => name === 'record') ?? [];
+    yield { line, text: record.startsWith('"') ? (JSON.parse(record) as string) : record };
   }
 }

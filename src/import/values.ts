@@ -7,9 +7,9 @@ import { type DateOrder, epochTimestamp, parseTimestamp } from './timestamps.js'
 /** How a file writes numbers and dates. */
 export interface Notation extends NumberNotation {
   /** Default: only unambiguous dates are dates. */
-  dates?: DateOrder;
+  dates?: DateOrder | undefined;
   /** Numbers are times. */
-  epoch?: EpochDigits;
+  epoch?: EpochDigits | undefined;
 }
 
 export interface NumberNotation {

@@ -7,8 +7,7 @@ import { EngineError } from '../contract/errors.js';
 import { ident, type Session, sql } from '../pg/index.js';
 import type { Placement } from './placement.js';
 import { takeRepairLock } from './repair-lock.js';
-import { withServiceSession } from './service-pool.js';
-import { type Tenancy, withServer } from './tenancy.js';
+import { inDatabase, type Tenancy } from './tenancy.js';
 
 type Role = 'writer' | 'reader';
 
@@ -93,14 +92,10 @@ const locked = (
   placement: Placement,
   isStill: IsStill,
   work: (session: Session) => Promise<void>,
-): Promise<boolean> => {
-  const server = tenancy.serverOf(placement);
-  return withServer(server, () =>
-    withServiceSession(server.address, placement.database, async (session) => {
-      await takeRepairLock(session);
-      if (!(await isStill())) return false;
-      await work(session);
-      return true;
-    }),
-  );
-};
+): Promise<boolean> =>
+  inDatabase(tenancy, placement, async (session) => {
+    await takeRepairLock(session);
+    if (!(await isStill())) return false;
+    await work(session);
+    return true;
+  });

@@ -41,7 +41,7 @@ const RIGHTS = 2;
 const SERVICE_DATABASE = 'template1';
 
 /** The service's own connections to a server: for the watchdog, and to read sizes. */
-const POOL_SIZE = 2;
+const OWN_SERVER_POOL_SIZE = 2;
 
 /** An idle server on which autovacuum has work keeps running for at most this many times the setting. */
 const LONGEST_GRACE = 3;
@@ -99,7 +99,7 @@ export class OwnServerTenancy implements Tenancy {
     const { fleet } = this;
     const niceness = new Niceness(async (pid) => fleet.isPostmaster(await parentOf(pid)));
     const server: Server = {
-      ...connectionsTo(addressOf(fleet.socket(id)), POOL_SIZE, niceness),
+      ...connectionsTo(addressOf(fleet.socket(id)), OWN_SERVER_POOL_SIZE, niceness),
       acquire: () => fleet.acquire(id),
       release: () => fleet.release(id),
     };

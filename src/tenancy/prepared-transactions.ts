@@ -2,9 +2,10 @@
  * Rolls back transactions prepared for two-phase commit. They outlive their session with all locks, and keep a database
  * from being dropped. There are none unless the operator has set max_prepared_transactions.
  */
-import { literal, PostgresError, type Session, sql, startupOptions, withSession, SQLSTATE } from '../pg/index.js';
+import { literal, PostgresError, type Session, sql, withSession, SQLSTATE } from '../pg/index.js';
 import type { Placement } from './placement.js';
 import { resetRoles } from './project-rights.js';
+import { roleLogin } from './role-login.js';
 import { withServiceSession } from './service-pool.js';
 import { serviceWork } from './service-work.js';
 import type { Tenancy } from './tenancy.js';
@@ -57,8 +58,7 @@ async function rollBack(tenancy: Tenancy, placement: Placement, owner: string, g
     await withServiceSession(address, database, (session) =>
       resetRoles(session, placement, (role) => tenancy.roleOptions(role)),
     );
-    const options = startupOptions({ search_path: 'pg_catalog' });
-    await withSession({ ...address, database, user: owner, password: tenancy.password(owner), options }, roll);
+    await withSession(roleLogin(tenancy, placement, owner, { search_path: 'pg_catalog' }), roll);
   }
 }
 

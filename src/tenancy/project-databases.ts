@@ -2,7 +2,7 @@
  * Sets up the service's part of a project's database, in every tenancy: migrations, extensions, rights. It is repaired
  * if the project, a half restored backup or an older program has changed it.
  */
-import { type Session, sql, startupOptions, trusted, withSession } from '../pg/index.js';
+import { type Session, sql, trusted, withSession } from '../pg/index.js';
 import { retryOnContention } from './contention.js';
 import { isFenced, moving } from './fence.js';
 import { installedExtensions, installExtensions } from './extensions.js';
@@ -21,18 +21,12 @@ import {
   resetRoles,
 } from './project-rights.js';
 import { takeRepairLock } from './repair-lock.js';
-import { withServiceSession } from './service-pool.js';
-import { type Server, type Tenancy, withServer } from './tenancy.js';
+import { type Logins, roleLogin } from './role-login.js';
+import { inDatabase, type Tenancy } from './tenancy.js';
 
 /** The time limit for a statement of a repair, which may have to wait for locks of the project. */
 const REPAIR_STATEMENT_MS = 5_000;
 const LIMIT_STATEMENTS = sql`SET statement_timeout = ${trusted(String(REPAIR_STATEMENT_MS))}`;
-
-/** The credentials of a project's roles. */
-interface Logins {
-  password(role: string): string;
-  serverOf(placement: Placement): Pick<Server, 'address'>;
-}
 
 export class ProjectDatabases {
   constructor(
@@ -127,25 +121,14 @@ export class ProjectDatabases {
 
   /** Runs `work` as the writer: only the writer itself, or a superuser, may set the rights of its objects. */
   private asWriter<T>(tenancy: Logins, placement: Placement, work: (session: Session) => Promise<T>): Promise<T> {
-    const { database, writer } = placement;
     const settings = { search_path: 'pg_catalog', statement_timeout: String(REPAIR_STATEMENT_MS), ...SHARD_BY_SHARD };
-    const options = startupOptions(settings);
-    const { address } = tenancy.serverOf(placement);
-    return withSession({ ...address, database, user: writer, password: tenancy.password(writer), options }, work);
+    return withSession(roleLogin(tenancy, placement, placement.writer, settings), work);
   }
 
   /** @param work runs again if another session conflicted with it */
   private asService<T>(tenancy: Tenancy, placement: Placement, work: (session: Session) => Promise<T>): Promise<T> {
-    const server = tenancy.serverOf(placement);
-    return withServer(server, () =>
-      server.breaker.during((signal) =>
-        withServiceSession(
-          server.address,
-          placement.database,
-          (session) => retryOnContention(() => work(session)),
-          signal,
-        ),
-      ),
-    );
+    const repeated = (session: Session) => retryOnContention(() => work(session));
+    const { breaker } = tenancy.serverOf(placement);
+    return breaker.during((signal) => inDatabase(tenancy, placement, repeated, signal));
   }
 }

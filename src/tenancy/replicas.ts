@@ -4,7 +4,7 @@ import { connectionsTo, type Server } from './tenancy.js';
 import { hasOtherUrl, urlAt } from './server-url.js';
 
 /** Connections of the service's own role, for the watchdog. */
-const POOL_SIZE = 2;
+const REPLICA_POOL_SIZE = 2;
 
 export interface Replica {
   /** For logs and metrics. */
@@ -53,7 +53,7 @@ export class Replicas {
     const name = `replica ${reference}`;
     try {
       const { url, address } = urlAt(reference);
-      const connections = connectionsTo({ ...address, needsPrimary: false }, POOL_SIZE, null);
+      const connections = connectionsTo({ ...address, needsPrimary: false }, REPLICA_POOL_SIZE, null);
       // The operator starts and stops replicas.
       const server = { ...connections, acquire: () => undefined, release: () => {} };
       return { name, url, server, check: new HealthCheck(name, server, (failure) => onChange(name, failure)) };

@@ -3,13 +3,13 @@ import { type LoginOptions, Pool, type ServerAddress, Session, startupOptions, w
 import { CircuitBreaker } from './health/circuit-breaker.js';
 
 /** The most connections of a pool, of which there is one for the control database and one for each server by address. */
-export const POOL_SIZE = 6;
+export const SERVICE_POOL_SIZE = 6;
 
 /**
  * Connections that an instance needs in addition to those to projects' databases (docs/servers.md): for both pools, if
  * the server has the control database, too, and sometimes to create, move or repair projects.
  */
-export const SERVICE_CONNECTIONS = 2 * POOL_SIZE + 4;
+export const SERVICE_CONNECTIONS = 2 * SERVICE_POOL_SIZE + 4;
 
 /**
  * A network that drops packets breaks no connection: without a time limit, a query would wait forever. The first limit

@@ -11,7 +11,7 @@ import type { Credentials } from './credentials.js';
 import type { AddedServer, Placement } from './placement.js';
 import type { ProjectDatabases } from './project-databases.js';
 import { serverMajor } from './server-facts.js';
-import { POOL_SIZE, withServiceSession } from './service-pool.js';
+import { SERVICE_POOL_SIZE, withServiceSession } from './service-pool.js';
 import { connectionsTo, type Server, type Tenancy } from './tenancy.js';
 
 /** The parts that all servers of an installation share. */
@@ -37,7 +37,7 @@ export abstract class TenancyByAddress implements Tenancy {
     private readonly name: string = DEFAULT_SERVER,
     private readonly added: AddedServer | null = null,
   ) {
-    this.server = { ...connectionsTo(address, POOL_SIZE, null), acquire: () => undefined, release: () => {} };
+    this.server = { ...connectionsTo(address, SERVICE_POOL_SIZE, null), acquire: () => undefined, release: () => {} };
   }
 
   abstract newPlacement(): Promise<Placement>;

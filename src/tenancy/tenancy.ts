@@ -8,7 +8,7 @@ import { CircuitBreaker } from './health/circuit-breaker.js';
 import { StaleConnections } from './health/stale-connections.js';
 import { Watchdog } from './connections/watchdog.js';
 import type { Placement } from './placement.js';
-import { servicePool } from './service-pool.js';
+import { servicePool, withServiceSession } from './service-pool.js';
 import type { Niceness } from '../embedded/niceness.js';
 import type { Fragment, Pool, ServerAddress, Session } from '../pg/index.js';
 
@@ -91,3 +91,18 @@ export async function withServer<T>(server: Server, work: () => Promise<T>): Pro
     server.release();
   }
 }
+
+/**
+ * Runs `work` in the project's database as the service's own role, while its server runs.
+ * @param signal if aborted, the session ends with its reason
+ * @throws PostgresError, ConnectionLost; EngineError database_unavailable if the server does not start
+ */
+export const inDatabase = <T>(
+  tenancy: Tenancy,
+  placement: Placement,
+  work: (session: Session) => Promise<T>,
+  signal?: AbortSignal,
+): Promise<T> => {
+  const server = tenancy.serverOf(placement);
+  return withServer(server, () => withServiceSession(server.address, placement.database, work, signal));
+};

@@ -33,7 +33,6 @@ const save = (service: TestService, name: string, more: SaveOptions = {}) =>
     places,
     form: null,
     jobs: 1,
-    version: '0.0.0',
     signal,
     progress: silent,
     ...more,

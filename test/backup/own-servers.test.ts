@@ -42,7 +42,6 @@ const save = (
     project,
     form: null,
     jobs: 1,
-    version: '0',
     ...more,
   });
 

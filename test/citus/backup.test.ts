@@ -47,7 +47,6 @@ describe.runIf(hasCitus())('a project on Citus', () => {
       project: project.name,
       form: null,
       jobs: 1,
-      version: '0.0.0',
     });
 
   const load = (name: string, as: string, server: string) =>
@@ -127,7 +126,7 @@ describe.runIf(hasCitus())('a project on Citus', () => {
   it('is restored with ordinary tables on a server without Citus, and the command says so', async () => {
     const { projects } = await load('all.cdp', 'ordinary', 'default');
     expect(projects[0]?.left_out).toEqual([
-      'how tables are distributed, as this server is no Citus cluster: customers, orders, countries',
+      'how tables are distributed, because this server is not a Citus cluster: customers, orders, countries',
     ]);
     await isWhole(await service.found('ordinary'));
   });

@@ -93,7 +93,7 @@ it('Ctrl-C undoes the move before the switch; after it, the command says that th
   await connected({ ...other.connection, database: 'cdp' }, async (client) => {
     await client.query('SELECT pg_advisory_lock(hashtextextended($1, $2))', [datname, ADVISORY_LOCKS.database]);
     const { code, stdout, stderr } = await interrupted('switched', 'default');
-    expect(stderr).toContain('shop: it lives on default already; it is still to be dropped on eu-1\n');
+    expect(stderr).toContain('shop: it lives on default already; its old copy on eu-1 is not dropped yet\n');
     expect([code, stdout]).toEqual([0, expect.stringMatching(/^Project shop lives on default \(1,000 rows, /)]);
   });
   await eventually('it is gone there', async () => (await moves()).every(({ state }) => state !== 'switched'));

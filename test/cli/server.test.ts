@@ -105,7 +105,7 @@ describe('with a running service', () => {
     ['a size without a unit', ['set', 'default', '--max-bytes', '5'], '--max-bytes must be a whole number with MB'],
     ['clearing all servers', ['check', '--clear', '--yes'], '--clear takes the name of one server'],
     ['clearing unasked', ['check', 'default', '--clear'], 'cannot be undone. Without a terminal it needs --yes'],
-    ['nothing to change', ['set', 'default'], 'Say what to change'],
+    ['nothing to change', ['set', 'default'], 'Specify a change'],
     ['a name that cannot be', ['add', 'No Name', '--url-env', 'A'], "A server's name must be 1 to 63 lowercase"],
     ['another engine', ['add', 'x', '--url-env', 'A', '--engine', 'mysql'], 'Allowed choices are postgres, citus'],
   ])('refuses %s', async (_what, args, message) => {

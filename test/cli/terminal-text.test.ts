@@ -1,7 +1,7 @@
 /** Text on a terminal: aligned columns, carets below the right character, and no control characters. */
 import { describe, expect, it } from 'vitest';
 import { errorPlace } from '../../src/cli/exit.js';
-import { fitting, grid, list, records } from '../../src/cli/terminal/grid.js';
+import { fitting, grid, records, tableLines } from '../../src/cli/terminal/grid.js';
 import { printable, printableJson, printableLines, widthOf } from '../../src/cli/terminal/text.js';
 
 it.each([
@@ -52,8 +52,8 @@ it('lists one value to a line if a row is wider than the terminal', () => {
   const folded = ['-[ 1 ]', 'a | 1', `b | ${'x'.repeat(10)}`];
   expect(fitting(columns, rows, 14)).toEqual(grid(columns, rows));
   expect(fitting(columns, rows, 13)).toEqual(folded);
-  expect(list(['a', 'b'], rows, 13)).toEqual(['a  b', `1  ${'x'.repeat(10)}`]);
-  expect(list(['a', 'b'], rows, 12)).toEqual(folded);
+  expect(tableLines(['a', 'b'], rows, 13)).toEqual(['a  b', `1  ${'x'.repeat(10)}`]);
+  expect(tableLines(['a', 'b'], rows, 12)).toEqual(folded);
 });
 
 describe('the position of an error', () => {

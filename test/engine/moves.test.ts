@@ -1,6 +1,6 @@
 /** Moves of projects between two servers with everything that they have, and what happens to a move that fails. */
 import { randomUUID } from 'node:crypto';
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { NEVER, queryTimeout } from '../../src/engine/limits/deadline.js';
 import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 import type { EngineError } from '../../src/contract/errors.js';
@@ -202,6 +202,25 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
     expect(await obstacles()).toEqual([]);
   });
 
+  it('rights of a role that the target does not have are left out, and reported', async () => {
+    const report = vi.spyOn(service.engine.moves['parts'].log, 'warn');
+    project = await service.project(undefined, 'eu-1');
+    await connected(other.connection, (client) => client.query('CREATE ROLE cdp_test_stranger'));
+    await project.rows('CREATE TABLE t (a int); GRANT SELECT ON t TO cdp_test_stranger');
+    expect(await moved('default')).toMatchObject({ state: 'done' });
+    await connected(other.connection, (client) => client.query('DROP ROLE cdp_test_stranger'));
+    expect(report.mock.calls).toEqual([
+      [
+        expect.objectContaining({
+          project: project.name,
+          left_out: [expect.stringMatching(/"cdp_test_stranger" does not exist: GRANT SELECT/)],
+        }),
+        'a moved project lacks rights of roles that do not exist there',
+      ],
+    ]);
+    expect((await project.rows('SELECT count(*)::int AS n FROM t'))[0]).toEqual({ n: 0 });
+  });
+
   it('reads continue until the switch', async () => {
     await begin();
     await project.table('held', { a: 'TEXT' });
@@ -324,7 +343,9 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
     const write = () =>
       engine
         .admit(asleep, null)
-        .use('sql-write', WITHIN_A_MINUTE, ({ session }) => session.script(`INSERT INTO visits (page) VALUES ('x')`));
+        .use({ pool: 'sql-write', deadline: WITHIN_A_MINUTE }, ({ session }) =>
+          session.script(`INSERT INTO visits (page) VALUES ('x')`),
+        );
     // While the process that moves it lives, nobody settles it.
     await withProjectLock(engine.control.address, project.id, async () => {
       const move = { id, projectId: asleep.id, source: asleep.placement, target: placement, mode: 'copy' as const };

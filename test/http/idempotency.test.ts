@@ -4,16 +4,15 @@ import type pg from 'pg';
 import { pino } from 'pino';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { startService } from '../../src/service.js';
-import { testServers } from '../support/postgres.js';
 import { call, failure, onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
 
-describe.each(testServers())('on Postgres $major', (server) => {
+describe('on Postgres', () => {
   let service: TestService;
   let project: TestProject;
   let neighbour: TestProject;
   let database: string;
   beforeAll(async () => {
-    service = await startTestService({}, server);
+    service = await startTestService();
     [project, neighbour] = await Promise.all([service.project(), service.project()]);
     for (const each of [project, neighbour]) await each.table('events', { n: 'INTEGER' });
     await project.table('others', { n: 'INTEGER' });
@@ -30,7 +29,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
   const insert = (key: string, body: unknown = BATCH, path = PATH) =>
     project.call('POST', path, { body, headers: { 'idempotency-key': key } });
   const stored = async (table = 'events') => Number((await project.rows(`SELECT count(*) AS n FROM ${table}`))[0]?.n);
-  const inDatabase = <T>(work: (client: pg.Client) => Promise<T>) => onServer(server, work, database);
+  const inDatabase = <T>(work: (client: pg.Client) => Promise<T>) => onServer(service.server, work, database);
 
   /** Pids of the project's insert connections that wait: for a lock, or asleep in a trigger. */
   const waiting = async (client: pg.Client): Promise<number[]> => {

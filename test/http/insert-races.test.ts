@@ -6,7 +6,6 @@ import { createHash, randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { testServers } from '../support/postgres.js';
 import {
   failure,
   onServer,
@@ -19,19 +18,19 @@ import {
 const RACE_MS = 1_200;
 const INSERTERS = 4;
 
-describe.each(testServers())('on Postgres $major', (server) => {
+describe('inserts', () => {
   let service: TestService;
   let project: TestProject;
   let database: string;
   beforeAll(async () => {
-    service = await startTestService({}, server);
+    service = await startTestService();
     project = await service.project();
     database = (await service.engine.projects.list())[0]?.placement.database ?? '';
   });
   afterAll(() => service.close());
 
   const insert = (table: string, body: unknown) => project.call('POST', `/api/cdp/data/${table}`, { body });
-  const inDatabase = <T>(work: (client: pg.Client) => Promise<T>) => onServer(server, work, database);
+  const inDatabase = <T>(work: (client: pg.Client) => Promise<T>) => onServer(service.server, work, database);
   const killInserters = (client: pg.Client) =>
     client.query(
       `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1 AND application_name = 'cdp typed'`,

@@ -25,7 +25,6 @@ beforeAll(async () => {
     connections: 8,
     embedded: null,
     engine: () => Promise.resolve(engine),
-    version: '0.0.0',
   };
   app = adminListener(operated, config, pino({ level: 'silent' }));
   // Over TCP for these tests alone, which fetch can reach.

@@ -7,16 +7,15 @@ import type pg from 'pg';
 import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { startService } from '../../src/service.js';
-import { testServers } from '../support/postgres.js';
 import { call, failure, onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
 
-describe.each(testServers())('on Postgres $major', (server) => {
+describe('on Postgres', () => {
   let service: TestService;
   let project: TestProject;
   let neighbour: TestProject;
   let database: string;
   beforeAll(async () => {
-    service = await startTestService({ 'receipt-days': '2' }, server);
+    service = await startTestService({ 'receipt-days': '2' });
     [project, neighbour] = await Promise.all([service.project(), service.project()]);
     for (const table of ['events', 'others']) await project.table(table, { n: 'INTEGER' });
     await project.rows('CREATE UNIQUE INDEX ON events (n)');
@@ -25,7 +24,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
   });
   afterAll(() => service.close());
 
-  const inDatabase = <T>(work: (client: pg.Client) => Promise<T>) => onServer(server, work, database);
+  const inDatabase = <T>(work: (client: pg.Client) => Promise<T>) => onServer(service.server, work, database);
   let count = 0;
   const newKey = () => `key-${++count}`;
   /** Different ones each time: the table has a unique index. */

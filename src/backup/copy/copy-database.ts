@@ -4,22 +4,22 @@
  * (docs/decisions/0046-copying-between-servers.md).
  */
 import type { Verification } from '../../contract/moves.js';
-import type { TableRows } from '../../contract/wire/operator.js';
-import { ident, type LoginOptions, type Session, sql, withSession } from '../../pg/index.js';
+import { ident, type Session, sql, withSession } from '../../pg/index.js';
 import { EXTENSIONS_SCHEMA } from '../../tenancy/extensions.js';
 import { isOnCitus, type Placement } from '../../tenancy/placement.js';
+import { roleLogin } from '../../tenancy/role-login.js';
 import type { Tenancy } from '../../tenancy/tenancy.js';
 import { distributeAgain, distributedTables } from '../distributed-tables.js';
 import { LOCK_WAIT_MS, withDumpRole } from '../logical/dump-role.js';
-import { executeEach, renamed, statementsOf } from '../logical/dump-statements.js';
+import { entriesOf, type Entry, ownEntries } from '../logical/dump-entries.js';
+import { executeEach, statementsOf } from '../logical/dump-statements.js';
 import { withSnapshot } from '../logical/snapshot.js';
 import { copyLargeObjects } from './large-objects.js';
 import { pgDump } from './pg-dump.js';
-import { entriesOf, type Entry, isRight, ownEntries } from './schema-text.js';
 import { set } from './session-settings.js';
-import { copySequences, differentOthers, othersOf } from './others.js';
-import { copyTable, type CopiedTable, tablesOf } from './tables.js';
-import { contentsOf, countsOf, type Contents, differentEntries, differentTables, tableRows } from './verify.js';
+import { copySequences } from './others.js';
+import { copyTable, tablesOf } from './tables.js';
+import { type Contents, contentsOf, differentContents, differentEntries } from './verify.js';
 
 /** A project's database, on a running server. */
 export interface ProjectDatabase {
@@ -51,7 +51,6 @@ export interface CopyProgress {
 }
 
 export interface CopyResult {
-  readonly tables: TableRows[];
   /** Messages about rights of roles that the target does not have. */
   readonly leftOut: string[];
   /** The schema of the source. */
@@ -75,44 +74,47 @@ export class CopyDiffers extends Error {
 export async function copyDatabase(options: CopyOptions): Promise<CopyResult> {
   const { source, target, signal } = options;
   const [from, to] = [source.placement, target.placement];
-  const copied = await reading(source, signal, async (session, login, snapshot) => {
-    const [visible] = await session.row(sql`SELECT pg_current_snapshot()`);
-    const schema = await schemaOf(session, login, from, snapshot, signal);
-    const tables = await tablesOf(session, from);
-    const written = await writing(target, signal, async (writer) => {
-      for (const name of schema.own) await writer.query(sql`CREATE SCHEMA ${ident(name)}`);
-      const leftOut = await execute(writer, schema.beforeData, from, to);
-      if (isOnCitus(to)) await distributeAgain(writer, to, await distributedTables(session, from));
-      for (const table of tables) {
-        const report = (rows: number, bytes: number) => options.onProgress?.({ table: table.shown, rows, bytes });
-        await copyTable(session, writer, table, report);
-      }
-      await copySequences(session, writer, from);
-      await copyLargeObjects(session, writer, from, to);
-      // Read before the policies are created, which may hide rows from a role that is not a superuser.
-      const contents = await allContents(writer, await tablesOf(writer, to), options);
-      const others = await othersOf(writer, to, options.verify);
-      leftOut.push(...(await execute(writer, schema.afterData, from, to)));
-      return { written: contents, othersWritten: others, leftOut };
-    });
-    const others = await othersOf(session, from, options.verify);
+  const { schema, snapshot, leftOut, before, after } = await reading(source, signal, async (reader, dump) => {
+    const parts = await schemaOf(reader, from, dump);
+    const copied = await writing(target, signal, (writer) => copyInto(writer, reader, parts, options));
+    const [snapshot] = await reader.row(sql`SELECT pg_current_snapshot()`);
     return {
-      ...written,
-      schema: entriesIn(schema),
-      contents: await allContents(session, tables, options),
-      others,
-      visible: visible ?? '',
+      ...copied,
+      schema: entriesIn(parts),
+      snapshot: snapshot ?? '',
+      before: await contentsOf(reader, from, options),
     };
   });
-  const { schema, contents, leftOut } = copied;
   const isSameMajor = (await source.tenancy.major()) === (await target.tenancy.major());
   const differences = [
     ...differentEntries(schema, await readSchema(target, signal), from, to, isSameMajor && leftOut.length === 0),
-    ...differentTables(contents, copied.written),
-    ...(options.isWritten ? [] : differentOthers(copied.others, copied.othersWritten)),
+    ...differentContents(before, after),
   ];
   if (differences.length > 0) throw new CopyDiffers(differences);
-  return { tables: tableRows(contents), leftOut, schema, snapshot: copied.visible };
+  return { leftOut, schema, snapshot };
+}
+
+/** @returns what the target contains then */
+async function copyInto(
+  writer: Session,
+  reader: Session,
+  { own, beforeData, afterData }: Schema,
+  options: CopyOptions,
+): Promise<{ leftOut: string[]; after: Contents }> {
+  const [from, to] = [options.source.placement, options.target.placement];
+  for (const name of own) await writer.query(sql`CREATE SCHEMA ${ident(name)}`);
+  const leftOut = await execute(writer, beforeData, from, to);
+  if (isOnCitus(to)) await distributeAgain(writer, to, await distributedTables(reader, from));
+  for (const table of await tablesOf(reader, from)) {
+    const report = (rows: number, bytes: number) => options.onProgress?.({ table: table.shown, rows, bytes });
+    await copyTable(reader, writer, table, report);
+  }
+  await copySequences(reader, writer, from);
+  await copyLargeObjects(reader, writer, from, to);
+  // Read before the policies are created, which may hide rows from a role that is not a superuser.
+  const after = await contentsOf(writer, to, options);
+  leftOut.push(...(await execute(writer, afterData, from, to)));
+  return { leftOut, after };
 }
 
 /**
@@ -120,9 +122,15 @@ export async function copyDatabase(options: CopyOptions): Promise<CopyResult> {
  * @throws as {@link copyDatabase}
  */
 export const readSchema = (place: ProjectDatabase, signal: AbortSignal): Promise<Entry[]> =>
-  reading(place, signal, async (session, login, snapshot) =>
-    entriesIn(await schemaOf(session, login, place.placement, snapshot, signal)),
-  );
+  reading(place, signal, async (session, dump) => entriesIn(await schemaOf(session, place.placement, dump)));
+
+const OPTIONS = [
+  ...['--no-owner', '--no-tablespaces', '--no-table-access-method', '--no-security-labels'],
+  ...['--no-publications', '--no-subscriptions', `--lock-wait-timeout=${LOCK_WAIT_MS}`],
+];
+
+/** Writes a section of the schema in pg_dump's format. */
+type Dump = (section: 'pre-data' | 'post-data') => Promise<string>;
 
 /**
  * Runs `work` as a role that can read the whole project, in one snapshot, with all tables locked against changes of
@@ -131,12 +139,14 @@ export const readSchema = (place: ProjectDatabase, signal: AbortSignal): Promise
 const reading = <T>(
   { tenancy, placement }: ProjectDatabase,
   signal: AbortSignal,
-  work: (session: Session, login: LoginOptions, snapshot: string) => Promise<T>,
+  work: (session: Session, dump: Dump) => Promise<T>,
 ): Promise<T> =>
   withDumpRole(tenancy, placement, signal, (login) =>
     withSnapshot(login, placement, signal, async (session, snapshot) => {
       await set(session, 'reading');
-      return work(session, login, snapshot);
+      return work(session, (section) =>
+        pgDump(login, [...OPTIONS, `--section=${section}`, `--snapshot=${snapshot}`], signal),
+      );
     }),
   );
 
@@ -149,18 +159,10 @@ export function writing<T>(
   signal: AbortSignal,
   work: (session: Session) => Promise<T>,
 ): Promise<T> {
-  const { database, schema, writer } = placement;
-  const { address } = tenancy.serverOf(placement);
-  const login = {
-    ...address,
-    database,
-    user: writer,
-    password: tenancy.password(writer),
-    application_name: 'cdp copy',
-  };
+  const settings = { search_path: `${placement.schema}, ${EXTENSIONS_SCHEMA}` };
+  const login = roleLogin(tenancy, placement, placement.writer, settings, 'cdp copy');
   const inSession = async (session: Session): Promise<T> => {
     await set(session, 'writing');
-    await session.query(sql`SELECT pg_catalog.set_config('search_path', ${`${schema}, ${EXTENSIONS_SCHEMA}`}, false)`);
     return work(session);
   };
   return withSession(login, inSession, signal);
@@ -176,56 +178,24 @@ interface Schema {
 
 const entriesIn = ({ beforeData, afterData }: Schema): Entry[] => [...beforeData, ...afterData];
 
-const OPTIONS = [
-  ...['--no-owner', '--no-tablespaces', '--no-table-access-method', '--no-security-labels'],
-  ...['--no-publications', '--no-subscriptions', `--lock-wait-timeout=${LOCK_WAIT_MS}`],
-];
-
-async function schemaOf(
-  session: Session,
-  login: LoginOptions,
-  { schema, writer }: Placement,
-  snapshot: string,
-  signal: AbortSignal,
-): Promise<Schema> {
+async function schemaOf(session: Session, { schema, writer }: Placement, dump: Dump): Promise<Schema> {
   const rows = await session.query(
     sql`SELECT nspname FROM pg_namespace WHERE nspowner = ${writer}::regrole AND nspname <> ${schema} ORDER BY 1`,
   );
   const own = rows.map(([name]) => name ?? '');
-  const part = async (section: 'pre-data' | 'post-data'): Promise<Entry[]> => {
-    const text = await pgDump(login, [...OPTIONS, `--section=${section}`, `--snapshot=${snapshot}`], signal);
-    return ownEntries(entriesOf(text), schema, own);
-  };
-  return { own, beforeData: await part('pre-data'), afterData: await part('post-data') };
+  const entries = (text: string): Entry[] => ownEntries(entriesOf(text), schema, own);
+  return { own, beforeData: entries(await dump('pre-data')), afterData: entries(await dump('post-data')) };
 }
 
 /** @returns messages about rights of roles that do not exist here */
 async function execute(session: Session, entries: readonly Entry[], from: Placement, to: Placement): Promise<string[]> {
-  const roles = new Map([
-    [from.writer, to.writer],
-    [from.reader, to.reader],
-  ]);
   const leftOut: string[] = [];
   for (const entry of entries) {
-    // In other entries, a word such as `writer` is a name that the project chose.
-    const text = isRight(entry) ? renamed(entry.text, roles) : entry.text;
-    const statements = statementsOf(entry.kind, text).map((each) => ({ text: each, isRight: isRight(entry) }));
     const failed = (error: unknown) =>
       new Error(`${entry.schema}.${entry.name} (${entry.kind}) cannot be made: ${(error as Error).message}`, {
         cause: error,
       });
-    leftOut.push(...(await executeEach(session, statements, failed)));
+    leftOut.push(...(await executeEach(session, statementsOf(entry, from, to), failed)));
   }
   return leftOut;
-}
-
-async function allContents(
-  session: Session,
-  tables: readonly CopiedTable[],
-  { verify }: CopyOptions,
-): Promise<Map<string, Contents>> {
-  const contents = new Map<string, Contents>();
-  const read = verify === 'full' ? contentsOf : countsOf;
-  for (const table of tables) contents.set(table.shown, await read(session, table));
-  return contents;
 }

@@ -64,4 +64,4 @@ export async function othersOf(
 export const differentOthers = (before: ReadonlyMap<string, string>, after: ReadonlyMap<string, string>): string[] =>
   [...new Set([...before.keys(), ...after.keys()])]
     .filter((name) => before.get(name) !== after.get(name))
-    .map((name) => `${name}: is not the same`);
+    .map((name) => `${name}: differs`);

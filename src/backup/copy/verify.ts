@@ -1,26 +1,53 @@
-/** Compares a copy with its source: the schema, the rows. */
-import type { TableRows } from '../../contract/wire/operator.js';
+/** Compares a copy with its source: the schema, the rows, sequences and large objects. */
 import { createHash } from 'node:crypto';
 import type { Session } from '../../pg/index.js';
 import { countIn } from '../logical/snapshot.js';
 import type { Placement } from '../../tenancy/placement.js';
-import type { Entry } from './schema-text.js';
-import { type CopiedTable, rowsOf } from './tables.js';
+import type { Verification } from '../../contract/moves.js';
+import type { Entry } from '../logical/dump-entries.js';
+import { differentOthers, othersOf } from './others.js';
+import { type CopiedTable, rowsOf, tablesOf } from './tables.js';
+
+/** What must be equal after a copy, except for the schema. */
+export interface Contents {
+  readonly tables: ReadonlyMap<string, Rows>;
+  /** Empty if the source is written to during the copy. */
+  readonly others: ReadonlyMap<string, string>;
+}
+
+/** @param session of a role that can read everything */
+export async function contentsOf(
+  session: Session,
+  placement: Placement,
+  { verify, isWritten = false }: { readonly verify: Verification; readonly isWritten?: boolean },
+): Promise<Contents> {
+  const tables = new Map<string, Rows>();
+  for (const table of await tablesOf(session, placement)) {
+    tables.set(table.shown, await (verify === 'full' ? hashed : counted)(session, table));
+  }
+  return { tables, others: isWritten ? new Map() : await othersOf(session, placement, verify) };
+}
+
+/** Names what differs. */
+export const differentContents = (before: Contents, after: Contents): string[] => [
+  ...differentTables(before.tables, after.tables),
+  ...differentOthers(before.others, after.others),
+];
 
 /** A summary of a table's rows. */
-export interface Contents {
+interface Rows {
   readonly rows: number;
   /** A hash of all rows, in any order; null: not requested. */
   readonly hash: string | null;
 }
 
-export async function countsOf(session: Session, { parts }: CopiedTable): Promise<Contents> {
+async function counted(session: Session, { parts }: CopiedTable): Promise<Rows> {
   let rows = 0;
   for (const part of parts) rows += await countIn(session, part);
   return { rows, hash: null };
 }
 
-export async function contentsOf(session: Session, table: CopiedTable): Promise<Contents> {
+async function hashed(session: Session, table: CopiedTable): Promise<Rows> {
   let rows = 0;
   let sum = 0n;
   for (const part of table.parts) {
@@ -36,11 +63,10 @@ export async function contentsOf(session: Session, table: CopiedTable): Promise<
 }
 
 /** Names the tables whose rows differ. */
-export function differentTables(before: ReadonlyMap<string, Contents>, after: ReadonlyMap<string, Contents>): string[] {
+function differentTables(before: ReadonlyMap<string, Rows>, after: ReadonlyMap<string, Rows>): string[] {
   return [...new Set([...before.keys(), ...after.keys()])].flatMap((name) => {
     const [from, to] = [before.get(name), after.get(name)];
-    if (from === undefined || to === undefined)
-      return [`${name}: is there ${from ? 'before' : 'after'} the copy alone`];
+    if (from === undefined || to === undefined) return [`${name}: exists only ${from ? 'before' : 'after'} the copy`];
     if (from.rows !== to.rows) return [`${name}: ${from.rows} rows before, and ${to.rows} after`];
     return from.hash === to.hash ? [] : [`${name}: the contents of its rows differ`];
   });
@@ -70,9 +96,5 @@ export function differentEntries(
     );
   const [old, copied] = [described(before, from), described(after, to)];
   const differing = [...old].filter((one) => !copied.has(one)).concat([...copied].filter((one) => !old.has(one)));
-  return [...new Set(differing.map((one) => one.split('\0')[0] ?? ''))].map((what) => `${what}: is not the same`);
+  return [...new Set(differing.map((one) => one.split('\0')[0] ?? ''))].map((what) => `${what}: differs`);
 }
-
-/** The tables in order, for the list in a backup. */
-export const tableRows = (contents: ReadonlyMap<string, Contents>): TableRows[] =>
-  Array.from(contents, ([name, { rows }]) => ({ name, rows }));

@@ -1,5 +1,4 @@
 /** Which entries of a dump a restore takes, from the list that `pg_restore --list` makes. */
-import { type DumpStatement, renamed, statementsOf } from './dump-statements.js';
 
 interface ChosenEntries {
   /** Schemas that the writer had created. pg_restore would not create `public`, so their own entries are left out. */
@@ -58,22 +57,6 @@ export function isOwn(
     return named !== schema && schemas.has(named);
   }
   return LARGE_OBJECTS.has(kind) || (/^(COMMENT|ACL)$/.test(kind) && name.startsWith('LARGE OBJECT'));
-}
-
-/** Begins an entry in the text that pg_restore writes, or ends the text. */
-const HEADER = /^--\n-- (?:Name: .*; Type: (.*); Schema: .*|PostgreSQL database dump complete)\n--\n/m;
-
-/** The statements in the text of pg_restore, in its order, with the names of roles replaced. */
-export function statementsIn(script: string, roles: ReadonlyMap<string, string>): DumpStatement[] {
-  const [, ...parts] = script.split(HEADER);
-  const statements: DumpStatement[] = [];
-  for (let i = 0; i + 1 < parts.length; i += 2) {
-    const [kind, part = ''] = [parts[i], parts[i + 1]];
-    if (kind === undefined) continue;
-    const isRight = kind !== 'MATERIALIZED VIEW DATA';
-    for (const text of statementsOf(kind, part)) statements.push({ text: renamed(text.trim(), roles), isRight });
-  }
-  return statements.filter(({ text }) => text !== '');
 }
 
 /** What pg_dump writes into every archive for the session that restores it. */

@@ -12,14 +12,13 @@ import {
   type LoginOptions,
   type Session,
   sql,
-  startupOptions,
   trusted,
 } from '../../pg/index.js';
 import { ADVISORY_LOCKS } from '../../tenancy/advisory-locks.js';
 import { retryOnContention } from '../../tenancy/contention.js';
 import { dumpRole, isOnCitus, type Placement, SHARD_BY_SHARD } from '../../tenancy/placement.js';
-import { withServiceSession } from '../../tenancy/service-pool.js';
-import { type Tenancy, withServer } from '../../tenancy/tenancy.js';
+import { roleLogin } from '../../tenancy/role-login.js';
+import { inDatabase, type Tenancy } from '../../tenancy/tenancy.js';
 
 /** Requests of a project hold locks for at most 60 s. */
 export const LOCK_WAIT_MS = 90_000;
@@ -59,8 +58,7 @@ export async function withDumpRole<T>(
   work: (login: LoginOptions) => Promise<T>,
 ): Promise<T> {
   const role = dumpRole(placement);
-  const { address } = tenancy.serverOf(placement);
-  return withServiceSession(address, placement.database, async (session) => {
+  return inDatabase(tenancy, placement, async (session) => {
     await session.query(LOCK_TIMEOUT);
     while (!(await tryLock(session))) await sleep(100, undefined, { signal });
     try {
@@ -68,15 +66,7 @@ export async function withDumpRole<T>(
       // A worker may have missed the end of a committed transaction; its rows would be invisible.
       if (isOnCitus(placement)) await session.query(sql`SELECT recover_prepared_transactions()`);
       await transact(session, () => make(session, role, tenancy.roleOptions(role), placement));
-      const options = startupOptions(SETTINGS);
-      return await work({
-        ...address,
-        database: placement.database,
-        user: role,
-        password: tenancy.password(role),
-        application_name: 'cdp backup',
-        options,
-      });
+      return await work(roleLogin(tenancy, placement, role, SETTINGS, 'cdp backup'));
     } finally {
       // If this fails, the next dump drops the role.
       await drop(session, role).catch(() => {});
@@ -89,18 +79,15 @@ export async function withDumpRole<T>(
  * @throws PostgresError, ConnectionLost
  */
 export function dropDumpRole(tenancy: Tenancy, placement: Placement): Promise<void> {
-  const server = tenancy.serverOf(placement);
-  return withServer(server, () =>
-    withServiceSession(server.address, placement.database, async (session) => {
-      // The session of a killed process may take a moment to end.
-      const until = performance.now() + END_MS;
-      while (!(await tryLock(session))) {
-        if (performance.now() > until) return;
-        await sleep(100);
-      }
-      await drop(session, dumpRole(placement));
-    }),
-  );
+  return inDatabase(tenancy, placement, async (session) => {
+    // The session of a killed process may take a moment to end.
+    const until = performance.now() + END_MS;
+    while (!(await tryLock(session))) {
+      if (performance.now() > until) return;
+      await sleep(100);
+    }
+    await drop(session, dumpRole(placement));
+  });
 }
 
 /** Only one dump of a database runs at a time. */

@@ -1,29 +1,40 @@
 /** Statements of a dump that name roles, which have other names on the target: they are executed one by one. */
 import { PostgresError, type Session, SQLSTATE } from '../../pg/index.js';
+import type { Placement } from '../../tenancy/placement.js';
+import type { Entry } from './dump-entries.js';
 
-export interface DumpStatement {
+interface DumpStatement {
   readonly text: string;
-  /** It grants or revokes, or is a policy. */
+  /** It is left out if it names a role, or is about a policy, that does not exist on the target. */
   readonly isRight: boolean;
 }
 
+type Roles = Pick<Placement, 'writer' | 'reader'>;
+
+/** The statements of an entry, for the roles of the target. */
+export function statementsOf({ kind, name, text }: Entry, from: Roles, to: Roles): DumpStatement[] {
+  // One grant may name a role that does not exist on the target; the others are executed without it.
+  if (kind.endsWith('ACL')) {
+    return renamed(text, from, to)
+      .split(/(?<=;)\n/)
+      .map((grant) => ({ text: grant, isRight: true }));
+  }
+  if (kind === 'POLICY') return [{ text: renamed(text, from, to), isRight: true }];
+  // In other entries, a word such as `writer` is a name that the project chose.
+  return [{ text, isRight: kind === 'COMMENT' && name.startsWith('POLICY ') }];
+}
+
 /** pg_dump writes the name of a role after one of these words, or after another role. */
-export const renamed = (text: string, roles: ReadonlyMap<string, string>): string =>
-  [...roles].reduce(
-    (result, [from, to]) =>
-      from === to
-        ? result
-        : result.replaceAll(new RegExp(`(?<=\\b(?:TO|FROM|ROLE|BY) (?:\\w+, )*)${from}\\b`, 'g'), to),
+const renamed = (text: string, from: Roles, to: Roles): string =>
+  (['writer', 'reader'] as const).reduce(
+    (result, role) =>
+      result.replaceAll(new RegExp(`(?<=\\b(?:TO|FROM|ROLE|BY) (?:\\w+, )*)${from[role]}\\b`, 'g'), to[role]),
     text,
   );
 
-/** One grant may name a role that does not exist here; the others are executed without it. */
-export const statementsOf = (kind: string, text: string): string[] =>
-  kind.endsWith('ACL') ? text.split(/(?<=;)\n/) : [text];
-
 /**
  * @param errorFor what to throw if a statement fails
- * @returns the rights that were given to roles which do not exist here, in words
+ * @returns messages about what is left out because a role does not exist
  */
 export async function executeEach(
   session: Session,

@@ -5,14 +5,15 @@ import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import type { TableRows } from '../../contract/wire/operator.js';
 import { withPrivateFolder } from '../../files.js';
-import { ident, type LoginOptions, PostgresError, sql, startupOptions, withSession } from '../../pg/index.js';
+import { ident, PostgresError, sql, withSession } from '../../pg/index.js';
 import { EXTENSIONS_SCHEMA } from '../../tenancy/extensions.js';
 import { isOnCitus, type Placement } from '../../tenancy/placement.js';
+import { roleLogin } from '../../tenancy/role-login.js';
 import type { Tenancy } from '../../tenancy/tenancy.js';
 import type { BackupFile } from '../backup-file.js';
 import { distributeAgain } from '../distributed-tables.js';
 import { dumpOf, listOfDump, type LogicalProject } from '../manifest.js';
-import { chooseEntries, setSearchPath, statementsIn } from './archive-entries.js';
+import { chooseEntries, setSearchPath } from './archive-entries.js';
 import {
   type ClientPrograms,
   findPrograms,
@@ -22,7 +23,8 @@ import {
   run,
 } from './client-programs.js';
 import { countRows } from './dump.js';
-import { executeEach } from './dump-statements.js';
+import { entriesOf } from './dump-entries.js';
+import { executeEach, statementsOf } from './dump-statements.js';
 
 /** From this version on, pg_restore sets `transaction_timeout`, which earlier servers do not have. */
 const TRANSACTION_TIMEOUT = 17;
@@ -67,14 +69,8 @@ interface LoadOptions {
 export async function loadDump(options: LoadOptions): Promise<{ tables: TableRows[]; left_out: string[] }> {
   const { tenancy, placement, dumped, file, programs, signal } = options;
   const searchPath = `${placement.schema}, ${EXTENSIONS_SCHEMA}`;
-  const login: LoginOptions = {
-    ...tenancy.serverOf(placement).address,
-    database: placement.database,
-    user: placement.writer,
-    password: tenancy.password(placement.writer),
-    application_name: 'cdp restore',
-    options: startupOptions({ search_path: searchPath, jit: 'off', client_connection_check_interval: '1s' }),
-  };
+  const settings = { search_path: searchPath, jit: 'off', client_connection_check_interval: '1s' };
+  const login = roleLogin(tenancy, placement, placement.writer, settings, 'cdp restore');
   const entries = chooseEntries(
     (await file.content(listOfDump(dumped.name))).toString(),
     placement.schema,
@@ -103,8 +99,8 @@ export async function loadDump(options: LoadOptions): Promise<{ tables: TableRow
     await pgRestore(entries.contents, database, '--section=pre-data');
     if (isDistributed) await withSession(login, (session) => distributeAgain(session, placement, distributed), signal);
     await pgRestore(entries.contents, database, '--section=data', '--section=post-data');
-    const roles = new Map((['database', 'writer', 'reader'] as const).map((role) => [dumped[role], placement[role]]));
-    const statements = statementsIn(await pgRestore(entries.statements, '--file=-'), roles);
+    const rest = entriesOf(await pgRestore(entries.statements, '--file=-'));
+    const statements = rest.flatMap((entry) => statementsOf(entry, dumped, placement));
     return withSession(login, (session) => executeEach(session, statements, asProgramFailed), signal);
   });
   const tables = await countRows(tenancy, placement, signal);
@@ -116,7 +112,7 @@ export async function loadDump(options: LoadOptions): Promise<{ tables: TableRow
   }
   if (distributed.length > 0 && !isDistributed) {
     leftOut.push(
-      `how tables are distributed, as this server is no Citus cluster: ${distributed.map(({ table }) => table).join(', ')}`,
+      `how tables are distributed, because this server is not a Citus cluster: ${distributed.map(({ table }) => table).join(', ')}`,
     );
   }
   return { tables, left_out: leftOut };

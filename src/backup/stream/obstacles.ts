@@ -4,7 +4,7 @@ import { CitusTenancy } from '../../tenancy/citus-tenancy.js';
 import type { Placement } from '../../tenancy/placement.js';
 import { isOfProject } from '../../tenancy/project-rights.js';
 import { withServiceSession } from '../../tenancy/service-pool.js';
-import { type Tenancy, withServer } from '../../tenancy/tenancy.js';
+import { inDatabase, type Tenancy } from '../../tenancy/tenancy.js';
 import { OwnServerTenancy } from '../../tenancy/own-server-tenancy.js';
 import { areCopied } from '../copy/tables.js';
 
@@ -21,15 +21,12 @@ export const streamedTables = (placement: Placement): Fragment =>
  * @throws PostgresError, ConnectionLost
  */
 export function streamObstacles(from: Tenancy, source: Placement, to: Tenancy, target: Pick<Placement, 'server'>) {
-  const server = from.serverOf(source);
-  return withServer(server, () =>
-    withServiceSession(server.address, source.database, async (session) => [
-      ...(to instanceof CitusTenancy ? ['the target is a Citus cluster'] : []),
-      ...(await ofServer(session, from)),
-      ...(await ofContents(session, source)),
-      ...(await ofTriggers(session, source, to, target)),
-    ]),
-  );
+  return inDatabase(from, source, async (session) => [
+    ...(to instanceof CitusTenancy ? ['the target is a Citus cluster'] : []),
+    ...(await ofServer(session, from)),
+    ...(await ofContents(session, source)),
+    ...(await ofTriggers(session, source, to, target)),
+  ]);
 }
 
 async function ofServer(session: Session, tenancy: Tenancy): Promise<string[]> {

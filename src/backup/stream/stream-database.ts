@@ -7,8 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { ident, join, literal, PostgresError, type Session, sql, trusted } from '../../pg/index.js';
 import type { Placement } from '../../tenancy/placement.js';
 import { isOfProject } from '../../tenancy/project-rights.js';
-import { withServiceSession } from '../../tenancy/service-pool.js';
-import { withServer } from '../../tenancy/tenancy.js';
+import { inDatabase } from '../../tenancy/tenancy.js';
 import {
   type CopyResult,
   copyDatabase,
@@ -57,10 +56,7 @@ export async function streamDatabase(options: StreamOptions): Promise<CopyResult
   if (obstacles.length > 0) throw new NotStreamable(obstacles.join('; '));
   await restartForStream(source);
   try {
-    const { address } = source.tenancy.serverOf(source.placement);
-    return await withServer(source.tenancy.serverOf(source.placement), () =>
-      withServiceSession(address, source.placement.database, (session) => stream(session, options), signal),
-    );
+    return await inDatabase(source.tenancy, source.placement, (session) => stream(session, options), signal);
   } catch (error) {
     if (error instanceof PostgresError || error instanceof RowNotFound) {
       throw new NotStreamable(error.message, { cause: error });
@@ -135,9 +131,7 @@ async function applying<T>(
   if (!(await hasTriggers(session, source.placement))) return writing(target, signal, work);
   const role = sql`ALTER ROLE ${ident(placement.writer)} IN DATABASE ${ident(placement.database)}`;
   const change = (what: string) =>
-    withServiceSession(tenancy.serverOf(placement).address, placement.database, (service) =>
-      service.query(sql`${role} ${trusted(what)}`),
-    );
+    inDatabase(tenancy, placement, (service) => service.query(sql`${role} ${trusted(what)}`));
   await change('SET session_replication_role = replica');
   return writing(target, signal, async (writer) => {
     await change('RESET session_replication_role');
@@ -241,7 +235,7 @@ function schemaCheck(
     const changes =
       (await columnsOf(session, placement)) === columns
         ? differentEntries(copied.schema, await readSchema(source, signal), placement, placement, true)
-        : ['the columns of its tables are others'];
+        : ['columns of its tables have changed'];
     const obstacles = await ofContents(session, placement);
     if (changes.length + obstacles.length > 0) {
       throw new NotStreamable(`its schema was changed meanwhile: ${[...changes, ...obstacles].slice(0, 5).join('; ')}`);

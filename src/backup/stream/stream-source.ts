@@ -6,8 +6,7 @@ import { replaceFile } from '../../files.js';
 import { ident, sql } from '../../pg/index.js';
 import { OwnServerTenancy } from '../../tenancy/own-server-tenancy.js';
 import type { Placement } from '../../tenancy/placement.js';
-import { withServiceSession } from '../../tenancy/service-pool.js';
-import { withServer } from '../../tenancy/tenancy.js';
+import { inDatabase } from '../../tenancy/tenancy.js';
 import type { ProjectDatabase } from '../copy/copy-database.js';
 
 export const PUBLICATION = 'cdp_move';
@@ -25,15 +24,12 @@ export async function restartForStream({ tenancy, placement }: ProjectDatabase):
 
 /** Removes everything that a stream has left. A project's own server returns to its settings at the next start. */
 export async function clearSource({ tenancy, placement }: ProjectDatabase): Promise<void> {
-  const server = tenancy.serverOf(placement);
-  await withServer(server, () =>
-    withServiceSession(server.address, placement.database, async (session) => {
-      await session.query(
-        sql`SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = ${slotOf(placement)} AND active_pid IS NOT NULL`,
-      );
-      await session.query(sql`DROP PUBLICATION IF EXISTS ${ident(PUBLICATION)}`);
-    }),
-  );
+  await inDatabase(tenancy, placement, async (session) => {
+    await session.query(
+      sql`SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = ${slotOf(placement)} AND active_pid IS NOT NULL`,
+    );
+    await session.query(sql`DROP PUBLICATION IF EXISTS ${ident(PUBLICATION)}`);
+  });
   if (tenancy instanceof OwnServerTenancy) await rm(await settingsOf(tenancy, placement.server), { force: true });
 }
 

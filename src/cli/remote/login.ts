@@ -19,7 +19,7 @@ import {
   writeProfiles,
   withoutSlash,
 } from './connection.js';
-import { list } from '../terminal/grid.js';
+import { tableLines } from '../terminal/grid.js';
 import { EXIT, ExitError, UsageError } from '../exit.js';
 import { print, warn } from '../terminal/output.js';
 
@@ -122,7 +122,7 @@ export function profilesCommand(): Command {
       url,
       isUsed ? '*' : '',
     ]);
-    print(command, profiles, list(['PROFILE', 'PROJECT', 'URL', 'IN USE'], rows));
+    print(command, profiles, tableLines(['PROFILE', 'PROJECT', 'URL', 'IN USE'], rows));
   });
 }
 

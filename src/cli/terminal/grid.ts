@@ -30,7 +30,7 @@ export function grid(columns: readonly GridColumn[], rows: Rows): string[] {
 }
 
 /** Columns without rules; the first row is the header. If that is wider than the terminal, one value per line. */
-export function list(header: readonly string[], rows: Rows, width = terminalWidth()): string[] {
+export function tableLines(header: readonly string[], rows: Rows, width = terminalWidth()): string[] {
   const lines = aligned([header, ...rows]);
   const isFolded = rows.length > 0 && isWider(lines, width);
   return isFolded

@@ -25,7 +25,7 @@ export interface PoolSettings {
 
 interface ServerPool {
   readonly maxConnections: number;
-  /** null: each project has its own server. */
+  /** null: the default server. */
   readonly server: Server | null;
   readonly replica: Replica | null;
   readonly slots: Slots;

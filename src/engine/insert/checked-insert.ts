@@ -2,7 +2,7 @@
  * The checked path of an insert: it locks the table, checks every cell against its column, and stores by INSERT. It
  * accepts any batch for any table, can return ids, and names every wrong record.
  */
-import { checkRecords, readRecords, type Records, type Row } from '../../codec/index.js';
+import { checkRecords, readRecords, type Records } from '../../codec/index.js';
 import { EngineError } from '../../contract/errors.js';
 import { BatchResponse } from '../../contract/wire/batch.js';
 import {
@@ -20,10 +20,10 @@ import { readTables, tableToWrite, type Table } from '../catalog/catalog.js';
 import { tableNotFound } from '../catalog/find-table.js';
 import { runWrite, type Write } from '../write/write.js';
 import type { InsertRequest } from './insert-request.js';
-import { type BatchInsert, insertStatements, requireIds } from './insert-statement.js';
+import { type BatchInsert, requireIds } from './insert-statement.js';
 import { insertResponse, type Inserted, rowsChanged, upsertResponse } from './insert-response.js';
 import { attributeRefusal } from './refused-records.js';
-import { countStored, findKey, upsertStatements } from './upsert.js';
+import { countStored, storingStatements } from './upsert.js';
 
 /** @throws EngineError as `insertRecords` */
 export async function insertChecked(request: InsertRequest): Promise<Inserted> {
@@ -59,63 +59,61 @@ function insertBatch(request: InsertRequest, batch: Records, oneByOne: boolean):
 }
 
 async function checkAndStore(
-  { project, tableName, returnIds, upsert }: InsertRequest,
+  request: InsertRequest,
   batch: Records,
-  write: Write,
+  { lease, begin, commit }: Write,
   oneByOne: boolean,
 ): Promise<Inserted> {
-  const { lease } = write;
+  const { project, tableName, returnIds, upsert } = request;
+  const { isOnCitus } = project;
   const { session } = lease;
-  const table = await lockTable(session, write.begin, project.schema, tableName).catch((error: unknown) => {
-    // Errors that do not depend on the table come first.
-    batch.errors.throwIfAny();
-    throw error;
-  });
+  const table = await lockTable(session, begin, project.schema, tableName, batch);
   project.schemaCache.remember(project.cacheKey, table);
   if (upsert === null ? table.runsProjectCode : table.updateRunsProjectCode) lease.resetAfterUse();
   if (returnIds) requireIds(table);
-  const key = upsert === null ? null : await findKey(session, table, 'on_conflict', upsert.columns);
-  const { isOnCitus } = project;
-  const insertsFor = (rows: readonly Row[]): BatchInsert[] =>
-    upsert === null || key === null
-      ? insertStatements(table, rows, { returnIds, isOnCitus })
-      : upsertStatements(table, rows, key, upsert.resolution, {
-          returnIds,
-          oneByOne: oneByOne || (returnIds && isOnCitus),
-        });
+  const insertsFor = await storingStatements(session, table, upsert, { returnIds, oneByOne, isOnCitus });
   const rows = checkRecords(batch, table);
   const inserts = insertsFor(rows);
   const statements = inserts.map(({ statement }) => statement);
-  const responseFrom = (results: readonly Result[]): Inserted => {
-    const ids = returnIds ? idsInOrder(inserts, results, rows.length) : undefined;
-    return upsert === null
-      ? insertResponse(rowsStored(results), ids)
-      : upsertResponse(rows.length, countStored(results), ids);
-  };
   // A trigger or rule may skip records, so the number of stored rows is known only after the INSERTs.
   const isCounted = returnIds || upsert !== null || table.runsProjectCode;
   try {
-    const inserted = isCounted ? responseFrom(await session.run(statements)) : insertResponse(rows.length);
-    await write.commit(isCounted ? [] : statements, inserted.response, rowsChanged(inserted.response));
+    const inserted = isCounted
+      ? countedResponse(request, inserts, await session.run(statements), rows.length)
+      : insertResponse(rows.length);
+    await commit(isCounted ? [] : statements, inserted.response, rowsChanged(inserted.response));
     return inserted;
   } catch (error) {
     if (!(error instanceof PostgresError) || session.closed) throw error;
     await session.run([ROLLBACK]);
     if (error.sqlstate === SQLSTATE.CARDINALITY_VIOLATION && upsert !== null && !oneByOne) throw error;
-    const statementsFor = (some: readonly Row[]) => insertsFor(some).map(({ statement }) => statement);
-    throw await attributeRefusal({ session, table, rows, statementsFor }, error, upsert?.columns ?? null);
+    throw await attributeRefusal({ session, table, rows, insertsFor }, error, upsert?.columns ?? null);
   }
+}
+
+/** The response from the results of the INSERTs. @throws EngineError as {@link idsInOrder} */
+function countedResponse(
+  { returnIds, upsert }: InsertRequest,
+  inserts: readonly BatchInsert[],
+  results: readonly Result[],
+  records: number,
+): Inserted {
+  const ids = returnIds ? idsInOrder(inserts, results, records) : undefined;
+  if (upsert === null) return insertResponse(rowsStored(results), ids);
+  return upsertResponse(records, countStored(results), ids);
 }
 
 /**
  * Takes the lock of an INSERT, then reads the table's shape. The shape cannot change until the transaction ends, so
  * the values are checked against the columns that will store them.
+ * @param batch whose errors come first, since they do not depend on the table
  */
 export async function lockTable(
   session: Session,
   begin: readonly Statement[],
   schema: string,
   table: string,
+  batch?: Records,
 ): Promise<Table> {
   const lock = sql`LOCK TABLE ${ident(schema, table)} IN ROW EXCLUSIVE MODE`;
   try {
@@ -123,6 +121,7 @@ export async function lockTable(
     const [shape] = readTables(schema, results.at(-1)?.rows ?? []);
     return shape ?? (await tableNotFound(session, schema, table));
   } catch (error) {
+    batch?.errors.throwIfAny();
     if (!(error instanceof PostgresError)) throw error;
     if (error.sqlstate === SQLSTATE.UNDEFINED_TABLE) return tableNotFound(session, schema, table);
     if (error.sqlstate === SQLSTATE.WRONG_OBJECT_TYPE)

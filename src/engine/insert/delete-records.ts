@@ -37,11 +37,7 @@ export async function deleteRecords(
     const { session } = lease;
     // Triggers, and foreign keys of other tables, may run code of the project.
     lease.resetAfterUse();
-    const table = await lockTable(session, begin, project.schema, tableName).catch((error: unknown) => {
-      // Errors that do not depend on the table come first.
-      batch.errors.throwIfAny();
-      throw error;
-    });
+    const table = await lockTable(session, begin, project.schema, tableName, batch);
     const key = await findKey(session, table, 'by', by);
     const count = await session.change(deleteStatement(table, key, readKeys(batch, table, key)));
     const message = `${counted(count, 'record')} deleted`;

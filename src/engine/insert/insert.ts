@@ -84,7 +84,7 @@ async function schemaOf({ project, tableName, deadline }: InsertRequest): Promis
   const cached = project.schemaCache.get(project.cacheKey, tableName);
   if (cached !== undefined) return cached;
   const look = tableToWrite(project.schema, tableName);
-  const rows = await project.use('typed', deadline, ({ session }) => session.query(look), 'none');
+  const rows = await project.use({ pool: 'typed', deadline, impact: 'none' }, ({ session }) => session.query(look));
   const [table] = readTables(project.schema, rows);
   return table === undefined ? null : project.schemaCache.remember(project.cacheKey, table);
 }
@@ -105,14 +105,14 @@ async function storeByCopy(
     const options = { deadline, idempotency, responseSchema: BatchResponse, trace: trace?.copying([]) };
     return runWrite(project, options, async ({ lease, responseRow }) => {
       const row = responseRow(inserted.response, rows.records);
-      const stored = await storeAndCheck(lease, schema, target.copy([rows]), 'now', row);
+      const stored = await storeAndCheck(lease, schema, target.step([rows]), 'now', row);
       return typeof stored === 'string' ? stored : inserted;
     });
   }
   const copy = async (batches: readonly QueuedBatch[], signal: AbortSignal) => {
-    const step = target.copy(batches.map((batch) => batch.rows));
+    const step = target.step(batches.map((batch) => batch.rows));
     const store = (lease: Lease) => storeAndCheck(lease, schema, step, 'alone');
-    return project.use('typed', typedDeadline(signal), store, 'writes', traceOf(batches));
+    return project.use({ pool: 'typed', deadline: typedDeadline(signal), trace: traceOf(batches) }, store);
   };
   const stored = await target.queue.store({ rows, signal: deadline.signal, waitBudget, trace }, copy);
   return typeof stored === 'string' ? stored : inserted;
@@ -140,7 +140,7 @@ async function storeByUpsert(
     const [inserted = 0, stored = 0] = (results[0]?.rows[0] ?? []).map(Number);
     return upsertResponse(rows.records, { inserted, updated: stored - inserted });
   };
-  if (idempotency === null) return project.use('typed', deadline, (lease) => store(lease, 'alone'));
+  if (idempotency === null) return project.use({ pool: 'typed', deadline }, (lease) => store(lease, 'alone'));
   return runWrite(project, { deadline, idempotency, responseSchema: BatchResponse }, async ({ lease, commit }) => {
     const inserted = await store(lease, 'later');
     if (typeof inserted === 'string') return inserted;

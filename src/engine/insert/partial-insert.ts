@@ -2,11 +2,11 @@
  * The insert with on_error=quarantine: it stores the valid records, and quarantines the others with their errors, in
  * one transaction.
  */
-import { checkRecords, readRecords, type Records, type Row } from '../../codec/index.js';
+import { checkRecords, readRecords, type Records } from '../../codec/index.js';
 import type { ErrorDetail } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { BatchResponse } from '../../contract/wire/batch.js';
-import { BEGIN, ROLLBACK, type Session, type Statement } from '../../pg/index.js';
+import { BEGIN, ROLLBACK, type Session } from '../../pg/index.js';
 import type { Table } from '../catalog/catalog.js';
 import type { Project } from '../project.js';
 import { quarantineRecords } from './quarantine.js';
@@ -14,10 +14,9 @@ import { runWrite } from '../write/write.js';
 import { lockTable, rowsStored } from './checked-insert.js';
 import { insertResponse, type Inserted, rowsChanged, upsertResponse } from './insert-response.js';
 import type { InsertRequest } from './insert-request.js';
-import { insertStatements } from './insert-statement.js';
 import { placeOf, recordErrorCode } from './record-error.js';
 import { storeWhatFits } from './refused-records.js';
-import { countStored, findKey, type StoredRows, type UpsertRule, upsertStatements } from './upsert.js';
+import { countStored, type StoredRows, storingStatements, type UpsertRule } from './upsert.js';
 
 /** @throws EngineError if the batch cannot be read, or the cause is the table or the server */
 export async function insertPartially(request: InsertRequest): Promise<Inserted> {
@@ -58,14 +57,8 @@ export async function storePartially(
   batch: Records,
   upsert: UpsertRule | null,
 ): Promise<PartiallyStored> {
-  const key = upsert === null ? null : await findKey(session, table, 'on_conflict', upsert.columns);
-  const statementsFor = (rows: readonly Row[]): Statement[] => {
-    const inserts =
-      upsert === null || key === null
-        ? insertStatements(table, rows, { returnIds: false, isOnCitus })
-        : upsertStatements(table, rows, key, upsert.resolution, { returnIds: false, oneByOne: false });
-    return inserts.map(({ statement }) => statement);
-  };
+  const options = { returnIds: false, oneByOne: false, isOnCitus };
+  const insertsFor = await storingStatements(session, table, upsert, options);
   const rows = checkRecords(batch, table, false);
   const errors = new Map<number, readonly ErrorDetail[]>();
   let errorCount = 0;
@@ -75,9 +68,8 @@ export async function storePartially(
     errorCount += total;
   }
   const good = [...rows.keys()].filter((record) => !errors.has(record));
-  const options = { maxExplained: Infinity, inOrder: upsert !== null };
   const store = (records: readonly number[]) =>
-    storeWhatFits({ session, table, rows, statementsFor }, records, options);
+    storeWhatFits({ session, table, rows, insertsFor }, records, { maxExplained: Infinity, inOrder: upsert !== null });
   let outcome = await store(good);
   errorCount += outcome.refused.length;
   for (const one of outcome.refused) {

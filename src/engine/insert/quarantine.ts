@@ -90,12 +90,8 @@ export function listQuarantine(
   signal: AbortSignal,
 ): Promise<Page> {
   const found = selectPage(filter, limit, project.quarantineDays);
-  return project.use(
-    'typed-read',
-    typedDeadline(signal),
-    async ({ session }) => readPage(await session.query(found)),
-    'none',
-  );
+  const use = { pool: 'typed-read', deadline: typedDeadline(signal), impact: 'none' } as const;
+  return project.use(use, async ({ session }) => readPage(await session.query(found)));
 }
 
 /** @param lock locks the rows until the end of the transaction, and skips those that others have locked */
@@ -136,17 +132,12 @@ export function dropFromQuarantine(
   signal: AbortSignal,
 ): Promise<number> {
   const chosen = sql`DELETE FROM _cdp.quarantine WHERE ${conditions(filter)}`;
-  return project.use(
-    'typed',
-    typedDeadline(signal),
-    async ({ session }) => {
-      await session.run([BEGIN]);
-      const count = await session.change(chosen);
-      await commit(session, [purgeExpired(project.quarantineDays)], false, project.dryRun);
-      return count;
-    },
-    'none',
-  );
+  return project.use({ pool: 'typed', deadline: typedDeadline(signal), impact: 'none' }, async ({ session }) => {
+    await session.run([BEGIN]);
+    const count = await session.change(chosen);
+    await commit(session, [purgeExpired(project.quarantineDays)], false, project.dryRun);
+    return count;
+  });
 }
 
 function conditions({ table, error, column, since, until, id, after }: QuarantineFilter): Fragment {

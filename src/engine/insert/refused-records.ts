@@ -7,18 +7,10 @@ import { ErrorCollector } from '../../contract/error-collector.js';
 import { EngineError, type EngineErrorOptions } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { quoted } from '../../contract/message-text.js';
-import {
-  BEGIN,
-  fixed,
-  PostgresError,
-  type Result,
-  ROLLBACK,
-  type Session,
-  SQLSTATE,
-  type Statement,
-} from '../../pg/index.js';
+import { BEGIN, fixed, PostgresError, type Result, ROLLBACK, type Session, SQLSTATE } from '../../pg/index.js';
 import { detailsOf, toEngineError } from '../../tenancy/engine-error.js';
 import type { Table } from '../catalog/catalog.js';
+import type { BatchInsert } from './insert-statement.js';
 import { columnsAtFault, type KnownConstraints } from './columns-at-fault.js';
 import { NO_RECORDS_FAULT, placeOf, recordErrorCode, type RefusedRecord } from './record-error.js';
 
@@ -29,7 +21,7 @@ export interface RecordWrite {
   /** One for each record of the batch, checked against the table. */
   readonly rows: readonly Row[];
   /** Makes the statements that store these rows. */
-  readonly statementsFor: (rows: readonly Row[]) => readonly Statement[];
+  readonly insertsFor: (rows: readonly Row[]) => readonly BatchInsert[];
 }
 
 /**
@@ -130,7 +122,7 @@ interface StoreOptions {
  * @throws PostgresError if no record is at fault
  */
 export async function storeWhatFits(
-  { session, table, rows, statementsFor }: RecordWrite,
+  { session, table, rows, insertsFor }: RecordWrite,
   records: readonly number[],
   { maxExplained, inOrder }: StoreOptions,
 ): Promise<{ refused: RefusedRecord[]; results: Result[] }> {
@@ -139,7 +131,7 @@ export async function storeWhatFits(
   let explained = 0;
   const store = async (part: readonly number[]): Promise<RefusedRecord[]> => {
     if (part.length === 0) return [];
-    const statements = statementsFor(part.map((record) => rows[record] as Row));
+    const statements = insertsFor(part.map((record) => rows[record] as Row)).map(({ statement }) => statement);
     const outcome = await session.pipeline([
       fixed('SAVEPOINT _cdp_records'),
       ...statements,

@@ -5,9 +5,9 @@
  */
 import { LRUCache } from 'lru-cache';
 import { type BatchEncoder, batchEncoder, type EncodedBatch } from '../../codec/index.js';
-import { type Fragment, ident, join, literal, sql, type Statement, type Step } from '../../pg/index.js';
+import type { Statement } from '../../pg/index.js';
 import { schemaUnchanged, type Table } from '../catalog/catalog.js';
-import { CopyQueue } from './copy-queue.js';
+import { type CopyTarget, copyTargets } from './copy-target.js';
 
 export interface CachedSchema {
   readonly table: Table;
@@ -48,7 +48,7 @@ export class SchemaCache {
       table,
       encoder: table.needsInsert ? null : batchEncoder(table.columns, table.marksDefaults),
       upsertEncoder: table.needsInsert ? null : uniformEncoder(table),
-      targetOf: CopyTarget.of(table, this.maxWaiting),
+      targetOf: copyTargets(table, this.maxWaiting),
       check: schemaUnchanged(table),
     };
     this.schemas.set(`${project} ${table.name}`, schema);
@@ -70,54 +70,3 @@ const uniformEncoder = ({ columns }: Table): BatchEncoder | null =>
     columns.map((column) => ({ ...column, hasDefault: true })),
     false,
   );
-
-type CopyFormat = EncodedBatch['format'];
-
-/** The encoder's mark for a default; in a value, a backslash is doubled. */
-const DEFAULT_MARK = '\\D';
-
-const OPTIONS: Readonly<Record<CopyFormat, Fragment>> = {
-  binary: sql`FORMAT binary`,
-  text: sql`FORMAT text`,
-  marked: sql`FORMAT text, DEFAULT ${literal(DEFAULT_MARK)}`,
-};
-
-/** The most targets kept per table: each set of columns in a batch is one. */
-const MAX_TARGETS = 16;
-
-/** The target of a COPY: some columns of a table, in one format. Batches with the same target can share a COPY. */
-class CopyTarget {
-  readonly queue: CopyQueue;
-
-  private constructor(
-    private readonly text: string,
-    private readonly format: CopyFormat,
-    maxWaiting: number,
-  ) {
-    this.queue = new CopyQueue(maxWaiting);
-  }
-
-  /**
-   * Returns a function that finds the target for the columns and format of a batch.
-   * @param maxWaiting the most batches that may wait for each target
-   */
-  static of({ schema, name, columns }: Table, maxWaiting: number): (rows: EncodedBatch) => CopyTarget {
-    const known = new LRUCache<string, CopyTarget>({ max: MAX_TARGETS });
-    return ({ format, columns: given }) => {
-      const key = `${format} ${given.join()}`;
-      const found = known.get(key);
-      if (found !== undefined) return found;
-      const names = join(given.map((index) => ident(columns[index]?.name ?? '')));
-      const copy = sql`COPY ${ident(schema, name)} (${names}) FROM STDIN (${OPTIONS[format]})`;
-      const target = new CopyTarget(copy.text, format, maxWaiting);
-      known.set(key, target);
-      return target;
-    };
-  }
-
-  /** The COPY of batches that were encoded for this target. */
-  copy(batches: readonly EncodedBatch[]): Step {
-    const data = batches.map((batch) => batch.data);
-    return { text: this.text, params: [], data, ...(this.format === 'binary' && { format: this.format }) };
-  }
-}

@@ -10,7 +10,7 @@ import { type Fragment, ident, join, type Result, type Session, sql, type Statem
 import type { Table } from '../catalog/catalog.js';
 import { readUniqueKey, type UniqueKey, uniqueKey } from '../catalog/unique-key.js';
 import { requireColumns } from '../catalog/find-table.js';
-import { type BatchInsert, columnName, givenColumns, sourceRows } from './insert-statement.js';
+import { type BatchInsert, columnName, givenColumns, insertStatements, sourceRows } from './insert-statement.js';
 
 export interface UpsertRule {
   /** The columns of a unique index. */
@@ -40,11 +40,34 @@ export async function findKey(
   });
 }
 
+interface StatementOptions {
+  readonly returnIds: boolean;
+  /** An upsert runs a statement for each record, even if all keys differ. */
+  readonly oneByOne: boolean;
+  readonly isOnCitus: boolean;
+}
+
+/**
+ * Returns a function that makes the statements that store rows: INSERTs, or upserts by the key of the rule.
+ * @throws EngineError unknown_column, invalid_request
+ */
+export async function storingStatements(
+  session: Session,
+  table: Table,
+  upsert: UpsertRule | null,
+  { returnIds, oneByOne, isOnCitus }: StatementOptions,
+): Promise<(rows: readonly Row[]) => BatchInsert[]> {
+  if (upsert === null) return (rows) => insertStatements(table, rows, { returnIds, isOnCitus });
+  const key = await findKey(session, table, 'on_conflict', upsert.columns);
+  const options = { returnIds, oneByOne: oneByOne || (returnIds && isOnCitus) };
+  return (rows) => upsertStatements(table, rows, key, upsert.resolution, options);
+}
+
 /**
  * Each statement returns a row for each stored record: whether it was inserted, and with `returnIds` its id.
  * @param oneByOne a statement for each record, even if all keys differ
  */
-export function upsertStatements(
+function upsertStatements(
   table: Table,
   rows: readonly Row[],
   key: UniqueKey,

@@ -1,6 +1,7 @@
 /** Collects statistics for a moved project: a copy has none, and until autovacuum runs, the planner would guess. */
-import { sql, startupOptions, withSession } from '../../pg/index.js';
+import { sql, withSession } from '../../pg/index.js';
 import type { Placement } from '../../tenancy/placement.js';
+import { roleLogin } from '../../tenancy/role-login.js';
 import { type Tenancy, withServer } from '../../tenancy/tenancy.js';
 
 /**
@@ -8,17 +9,8 @@ import { type Tenancy, withServer } from '../../tenancy/tenancy.js';
  * @throws PostgresError, ConnectionLost, EngineError database_unavailable; the signal's reason
  */
 export function analyze(tenancy: Tenancy, placement: Placement, signal: AbortSignal): Promise<void> {
-  const { database, writer } = placement;
-  const server = tenancy.serverOf(placement);
-  const login = {
-    ...server.address,
-    database,
-    user: writer,
-    password: tenancy.password(writer),
-    application_name: 'cdp move',
-    options: startupOptions({ search_path: 'pg_catalog' }),
-  };
-  return withServer(server, () =>
+  const login = roleLogin(tenancy, placement, placement.writer, { search_path: 'pg_catalog' }, 'cdp move');
+  return withServer(tenancy.serverOf(placement), () =>
     withSession(login, async (session) => void (await session.query(sql`ANALYZE`)), signal),
   );
 }

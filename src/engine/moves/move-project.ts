@@ -2,7 +2,7 @@
  * Moves a project to another server. The project lives on the source until the switch, a single change in the control
  * database; from then on it lives on the target. `recover.ts` cleans up after a crash.
  */
-import type { CopyOptions, CopyProgress, ProjectDatabase } from '../../backup/copy/copy-database.js';
+import type { CopyOptions, CopyProgress, CopyResult, ProjectDatabase } from '../../backup/copy/copy-database.js';
 import { EngineError } from '../../contract/errors.js';
 import type { MoveState, Verification } from '../../contract/moves.js';
 import { drain } from '../../tenancy/drain.js';
@@ -32,10 +32,16 @@ export interface MoveOptions {
 
 /**
  * The caller holds the project's lock, and cleans up after a failure.
+ * @returns messages about rights that the target lacks, because it does not have their roles
  * @throws EngineError; Error with the reason if the move cannot go on; the signal's reason
  */
-export async function moveProject(parts: ProjectParts, move: NewMove, options: MoveOptions, by: Origin): Promise<void> {
-  await new ProjectMove(parts, move, options, by).run();
+export async function moveProject(
+  parts: ProjectParts,
+  move: NewMove,
+  options: MoveOptions,
+  by: Origin,
+): Promise<string[]> {
+  return new ProjectMove(parts, move, options, by).run();
 }
 
 class ProjectMove {
@@ -61,11 +67,13 @@ class ProjectMove {
     this.signal = AbortSignal.any([options.signal, this.pause.signal, this.notes.canceled]);
   }
 
-  async run(): Promise<void> {
+  async run(): Promise<string[]> {
     await this.prepare();
     this.notes.begin();
+    let copied: CopyResult | null;
     try {
-      if (this.move.mode !== 'stream' || !(await this.stream())) await this.copyBehindFence();
+      copied = this.move.mode === 'stream' ? await this.stream() : null;
+      copied ??= await this.copyBehindFence();
     } finally {
       await this.notes.end();
       this.signal.throwIfAborted();
@@ -74,6 +82,7 @@ class ProjectMove {
     // Nobody may read the old data once others write new data.
     await this.fence('reader', 'verifying');
     await this.switch();
+    return copied.leftOut;
   }
 
   /** Brings the source's schema and roles up to date, and creates an empty target. */
@@ -93,19 +102,18 @@ class ProjectMove {
 
   /**
    * Copies the project, then streams later writes, and ends writes only for the last of them.
-   * @returns false: the project has to be copied, into a target that is empty again
+   * @returns null: the project has to be copied, into a target that is empty again
    */
-  private async stream(): Promise<boolean> {
+  private async stream(): Promise<CopyResult | null> {
     await this.advance('preparing', 'streaming');
     const { NotStreamable, streamDatabase } = await import('../../backup/stream/stream-database.js');
     try {
       const fence = () => this.endWrites(STREAM_DRAIN_MS);
-      await this.onBothServers(() => streamDatabase({ ...this.copyOptions(), fence }));
-      return true;
+      return await this.onBothServers(() => streamDatabase({ ...this.copyOptions(), fence }));
     } catch (error) {
       if (!(error instanceof NotStreamable)) throw error;
       await this.fallBack(error);
-      return false;
+      return null;
     }
   }
 
@@ -119,10 +127,10 @@ class ProjectMove {
   }
 
   /** Copies rows, idempotency keys and receipts in one snapshot, then compares source and target. */
-  private async copyBehindFence(): Promise<void> {
+  private async copyBehindFence(): Promise<CopyResult> {
     if (!this.hasEndedWrites) await this.endWrites(DRAIN_MS);
     const { copyDatabase } = await import('../../backup/copy/copy-database.js');
-    await this.onBothServers(() => copyDatabase(this.copyOptions()));
+    return this.onBothServers(() => copyDatabase(this.copyOptions()));
   }
 
   private copyOptions(): CopyOptions {

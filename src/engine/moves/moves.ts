@@ -141,7 +141,11 @@ export class Moves {
     const { parts } = this;
     const { projectId, project: name } = move;
     const failure: unknown = await moveProject(parts, move, options, by).then(
-      () => null,
+      (leftOut) => {
+        const fields = { move: move.id, project: name, left_out: leftOut };
+        if (leftOut.length > 0) parts.log.warn(fields, 'a moved project lacks rights of roles that do not exist there');
+        return null;
+      },
       (error: unknown) => error,
     );
     let hasMoved = failure === null;

@@ -3,9 +3,8 @@ import { sql, type Session } from '../../pg/index.js';
 import { installedExtensions } from '../../tenancy/extensions.js';
 import type { Placement } from '../../tenancy/placement.js';
 import { isOfProject } from '../../tenancy/project-rights.js';
-import { withServiceSession } from '../../tenancy/service-pool.js';
 import { serviceWork } from '../../tenancy/service-work.js';
-import { type Tenancy, withServer } from '../../tenancy/tenancy.js';
+import { inDatabase, type Tenancy } from '../../tenancy/tenancy.js';
 
 export interface ProjectNeeds {
   readonly extensions: readonly string[];
@@ -19,25 +18,22 @@ export interface ProjectNeeds {
 
 /** @throws EngineError database_unavailable */
 export function needsOf(tenancy: Tenancy, placement: Placement): Promise<ProjectNeeds> {
-  const server = tenancy.serverOf(placement);
-  const { database, schema, writer, reader } = placement;
+  const { schema, writer, reader } = placement;
   return serviceWork(() =>
-    withServer(server, () =>
-      withServiceSession(server.address, database, async (session) => ({
-        extensions: await installedExtensions(session),
-        schemas: await names(
-          session,
-          sql`SELECT nspname FROM pg_namespace WHERE nspowner = ${writer}::regrole AND nspname <> ${schema} ORDER BY 1`,
-        ),
-        roles: await names(
-          session,
-          sql`SELECT DISTINCT r.rolname FROM pg_policy p JOIN pg_class c ON c.oid = polrelid JOIN pg_namespace n ON n.oid = relnamespace
+    inDatabase(tenancy, placement, async (session) => ({
+      extensions: await installedExtensions(session),
+      schemas: await names(
+        session,
+        sql`SELECT nspname FROM pg_namespace WHERE nspowner = ${writer}::regrole AND nspname <> ${schema} ORDER BY 1`,
+      ),
+      roles: await names(
+        session,
+        sql`SELECT DISTINCT r.rolname FROM pg_policy p JOIN pg_class c ON c.oid = polrelid JOIN pg_namespace n ON n.oid = relnamespace
               JOIN pg_roles r ON r.oid = ANY (polroles)
               WHERE ${isOfProject(placement)} AND r.rolname NOT IN (${writer}, ${reader}) ORDER BY 1`,
-        ),
-        obstacles: await obstaclesOf(session, placement),
-      })),
-    ),
+      ),
+      obstacles: await obstaclesOf(session, placement),
+    })),
   );
 }
 

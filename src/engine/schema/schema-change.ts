@@ -67,5 +67,6 @@ export function schemaRead<T>(
   work: (session: Session) => Promise<T>,
 ): Promise<T> {
   const expired = () => new EngineError('query_timeout', 'Reading the schema took too long');
-  return project.use('typed-read', { timeoutMs: holdMs, signal, expired }, (lease) => work(lease.session), 'none');
+  const deadline = { timeoutMs: holdMs, signal, expired };
+  return project.use({ pool: 'typed-read', deadline, impact: 'none' }, (lease) => work(lease.session));
 }

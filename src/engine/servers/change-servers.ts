@@ -39,7 +39,7 @@ export async function addServer(engine: Engine, wanted: NewServer, by: Origin): 
   const rows = engine.control.servers;
   if ((await rows.get(name)) !== null) throw nameTaken(name);
   const address = resolved(urlReference);
-  const connections = engine.connectionsTo({ maxConnections });
+  const connections = engine.connectionLimit({ maxConnections });
   const checked = await checkServer({ address, engine: wanted.engine, source: urlReference, connections });
   const fitness = [
     ...checked.fitness,
@@ -69,7 +69,7 @@ export async function checkAgain(engine: Engine, name: string): Promise<CheckedS
 /** Checks a server. A failure is a finding. */
 export async function checkNow(engine: Engine, server: ServerRow): Promise<ServerCheck> {
   const { urlReference, replicas } = server;
-  const connections = engine.connectionsTo(placeOf(server).added);
+  const connections = engine.connectionLimit(placeOf(server).added);
   const source = urlReference ?? 'DATABASE_URL';
   let address: ServerAddress;
   try {
@@ -120,7 +120,7 @@ async function requireSame(engine: Engine, server: ServerRow, urlReference: stri
     });
   }
   const address = resolved(urlReference);
-  const connections = engine.connectionsTo(server);
+  const connections = engine.connectionLimit(server);
   const checked = await checkServer({ address, engine: server.engine, source: urlReference, connections });
   const found =
     checked.facts === null
@@ -185,7 +185,7 @@ async function alreadyThere(engine: Engine, address: ServerAddress, except?: str
     if (server.name === except) continue;
     // A server that does not answer is not the one that just did.
     if (await isSame(server).catch(() => false)) {
-      const advice = 'Add another server: two names for one server would count its room twice.';
+      const advice = 'Add another server: under two names, its space would be counted twice.';
       return [problem('Postgres', `it is the server "${server.name}"`, advice)];
     }
   }

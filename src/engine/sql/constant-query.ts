@@ -57,5 +57,6 @@ export function runConstantQuery(project: Project, request: CollectRequest): Pro
       throw located(error, { offset: 0 });
     }
   };
-  return project.use(readOnly || project.isFenced ? 'sql-read' : 'sql-write', deadline, work, 'none');
+  const pool = readOnly || project.isFenced ? 'sql-read' : 'sql-write';
+  return project.use({ pool, deadline, impact: 'none' }, work);
 }

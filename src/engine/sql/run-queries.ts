@@ -8,7 +8,7 @@ import { LIMITS } from '../../contract/limits.js';
 import { type FieldDescription, PostgresError, readCommandTag } from '../../pg/index.js';
 import type { Project } from '../project.js';
 import { RowCollector } from './row-collector.js';
-import { overQuotaFor, runStatements, type SqlWork } from './run-sql.js';
+import { overQuotaFor, runStatements, type SqlMode } from './run-sql.js';
 import { type BoundStatement, collectRows, type DescribedStatement } from './statement.js';
 
 export interface Query {
@@ -18,7 +18,7 @@ export interface Query {
   readonly params: readonly JsonNode[];
 }
 
-interface QueriesRequest extends SqlWork {
+interface QueriesRequest extends SqlMode {
   readonly queries: readonly Query[];
   readonly rowMode: RowMode;
   /** Every value is Postgres's text, or null; otherwise values are those of free SQL. */
@@ -63,7 +63,7 @@ export async function runQueries(project: Project, request: QueriesRequest): Pro
   };
   const overQuota = await overQuotaFor(project, request);
   const statements = await statementsOf(project, request, overQuota !== null);
-  const { response } = await runStatements(project, { work: request, statements, overQuota, fetchResult, kept: null });
+  const { response } = await runStatements(project, { mode: request, statements, overQuota, fetchResult, kept: null });
   return response;
 }
 

@@ -22,7 +22,7 @@ import { located } from './located-error.js';
 import { type BoundStatement, describe, type DescribedStatement } from './statement.js';
 
 /** How statements of free SQL run. */
-export interface SqlWork {
+export interface SqlMode {
   /** Run as the reader, in a READ ONLY transaction. */
   readOnly: boolean;
   timeoutMs: number;
@@ -34,7 +34,7 @@ export interface SqlWork {
   allRows?: boolean;
 }
 
-export interface SqlRequest extends SqlWork {
+export interface SqlRequest extends SqlMode {
   sql: string;
   params: readonly JsonNode[];
 }
@@ -74,16 +74,16 @@ export async function runSql<T, Stored = never>(
     throw new EngineError('invalid_request', '"params" can be used only with a single statement');
   }
   const statements = split.map((statement) => ({ params, ...statement }));
-  return runStatements(project, { work: request, statements, overQuota, fetchResult, kept });
+  return runStatements(project, { mode: request, statements, overQuota, fetchResult, kept });
 }
 
 /** Whether the project is over its disk quota, if the request could write. @throws EngineError database_unavailable */
-export const overQuotaFor = (project: Project, { readOnly }: SqlWork): Promise<OverQuota | null> | null =>
+export const overQuotaFor = (project: Project, { readOnly }: SqlMode): Promise<OverQuota | null> | null =>
   readOnly ? null : project.overQuota();
 
 /** Statements that have already been split, and what becomes of their results. */
 interface StatementsToRun<T, Stored> {
-  readonly work: SqlWork;
+  readonly mode: SqlMode;
   readonly statements: readonly BoundStatement[];
   /** null: the project is within its quota; otherwise `frees` of each statement must be known. */
   readonly overQuota: OverQuota | null;
@@ -100,8 +100,8 @@ export const runStatements = <T, Stored = never>(
   mayReadWhileMoving(project, run) ? readWhileMoving(project, run) : runOnce(project, run);
 
 async function runOnce<T, Stored>(project: Project, run: StatementsToRun<T, Stored>): Promise<Replayable<T[]>> {
-  const { work, statements, overQuota, kept } = run;
-  const { readOnly, timeoutMs, signal } = work;
+  const { mode, statements, overQuota, kept } = run;
+  const { readOnly, timeoutMs, signal } = mode;
   const guard = overQuota === null ? null : new QuotaGuard(overQuota, statements);
   const options = {
     pool: readOnly ? 'sql-read' : 'sql-write',
@@ -110,7 +110,7 @@ async function runOnce<T, Stored>(project: Project, run: StatementsToRun<T, Stor
     responseSchema: kept?.schema ?? NO_RESPONSE,
     // The guard enforces the quota: statements that free space may run beyond it.
     grows: false,
-    begin: beginOf(work),
+    begin: beginOf(mode),
     impact: guard?.impact ?? impactOf(statements),
   } as const;
   const outcome = await runWrite(project, options, async (write) => {
@@ -127,22 +127,22 @@ async function runOnce<T, Stored>(project: Project, run: StatementsToRun<T, Stor
  */
 const mayReadWhileMoving = <T, Stored>(
   { isFenced, dryRun }: Project,
-  { work, statements, kept }: StatementsToRun<T, Stored>,
+  { mode, statements, kept }: StatementsToRun<T, Stored>,
 ): boolean =>
   isFenced &&
-  !work.readOnly &&
-  work.modes === undefined &&
+  !mode.readOnly &&
+  mode.modes === undefined &&
   dryRun === null &&
   kept === null &&
   statements.every(({ text }) => mainKeyword(text) === 'SELECT');
 
 async function readWhileMoving<T, Stored>(
   project: Project,
-  { work: { timeoutMs, signal }, statements, fetchResult }: StatementsToRun<T, Stored>,
+  { mode: { timeoutMs, signal }, statements, fetchResult }: StatementsToRun<T, Stored>,
 ): Promise<Replayable<T[]>> {
-  const work = { readOnly: true, allRows: true, timeoutMs, signal };
+  const mode = { readOnly: true, allRows: true, timeoutMs, signal };
   try {
-    return await runOnce(project, { work, statements, overQuota: null, fetchResult, kept: null });
+    return await runOnce(project, { mode, statements, overQuota: null, fetchResult, kept: null });
   } catch (error) {
     throw error instanceof EngineError && error.code === 'permission_denied' ? moving() : error;
   }
@@ -163,7 +163,7 @@ const FIRST_QUERY = fixed('SELECT 1');
 /** Policies hide no rows from the writer, which owns the tables. */
 const ROW_SECURITY_OFF = fixed('SET LOCAL row_security = off');
 
-function beginOf({ readOnly, modes = readOnly ? ['READ ONLY'] : [], allRows }: SqlWork): readonly Statement[] {
+function beginOf({ readOnly, modes = readOnly ? ['READ ONLY'] : [], allRows }: SqlMode): readonly Statement[] {
   const begin = modes.length === 0 ? BEGIN : fixed(`BEGIN ${modes.join(' ')}`);
   return [begin, ...(allRows ? [ROW_SECURITY_OFF] : []), ...(readOnly ? [FIRST_QUERY] : [])];
 }
@@ -183,7 +183,7 @@ class Transaction<T, Stored> {
 
   /** @throws EngineError as {@link runSql} */
   async run(): Promise<T[]> {
-    const { statements, work } = this.parts;
+    const { statements, mode } = this.parts;
     const { guard, write } = this;
     const results: T[] = [];
     try {
@@ -191,12 +191,13 @@ class Transaction<T, Stored> {
         const begin = i > 0 ? [] : write.begin;
         const guarded = guard?.around(statement);
         const before = [...begin, ...(guarded?.before ?? [])];
-        results.push(await this.execute(statement, before, i === statements.length - 1));
+        const isLast = i === statements.length - 1;
+        results.push(await this.execute(statement, before, { isLast, inTransaction: true }));
         if (guarded !== undefined && guarded.after.length > 0) await write.lease.session.run(guarded.after);
       }
     } catch (error) {
       const [only] = statements;
-      const { readOnly, modes } = work;
+      const { readOnly, modes } = mode;
       const isAlone = statements.length === 1 && modes === undefined && !readOnly;
       if (!isAlone || only === undefined || !needsNoTransaction(error, only)) throw error;
       if (write.hasKey) throw noPlaceForKey(error);
@@ -210,14 +211,13 @@ class Transaction<T, Stored> {
   private async execute(
     statement: BoundStatement,
     before: readonly Statement[],
-    isLast: boolean,
-    inTransaction = true,
+    place: { readonly isLast: boolean; readonly inTransaction: boolean },
   ): Promise<T> {
     const { guard } = this;
     const { clock, lease } = this.write;
     const { session } = lease;
     try {
-      const described = await describe(session, statement, before, { clock, isLast, inTransaction });
+      const described = await describe(session, statement, before, { clock, ...place });
       const result = await this.parts.fetchResult(described);
       await restoreEncoding(session, described);
       return result;
@@ -232,18 +232,18 @@ class Transaction<T, Stored> {
     const { session } = this.write.lease;
     await session.run([ROLLBACK, ...(this.guard?.outside(only) ?? [])]);
     try {
-      return [await this.execute(only, [], true, false)];
+      return [await this.execute(only, [], { isLast: true, inTransaction: false })];
     } catch (error) {
       throw isUnknown(session, error) ? outcomeUnknown(error, false) : error;
     }
   }
 
   private end(results: readonly T[]): Promise<unknown> {
-    const { work, kept } = this.parts;
+    const { mode, kept } = this.parts;
     const { guard, dryRun, write } = this;
     const { session } = write.lease;
     if (guard?.readsOnly) return guard.endReads(session);
-    if (work.readOnly) return session.run([ROLLBACK], { reset: true });
+    if (mode.readOnly) return session.run([ROLLBACK], { reset: true });
     const row = kept === null ? [] : write.responseRow(kept.store(results));
     return commitAndReset(session, row, write.hasKey, dryRun);
   }
@@ -270,6 +270,6 @@ const noPlaceForKey = (cause: unknown) =>
 const noDryRun = (cause: unknown) =>
   new EngineError(
     'statement_not_allowed',
-    'Postgres runs this statement only outside a transaction, so a dry run of it is impossible',
+    'Postgres runs this statement only outside a transaction, so `dry_run` could not undo it',
     { cause },
   );

@@ -36,20 +36,19 @@ export async function readReceipts(
   { table, settle, days, signal }: ReceiptsOptions,
 ): Promise<Receipt[][]> {
   if (settle) await project.requireRoom();
-  const pool = settle ? 'typed' : 'typed-read';
+  const use = {
+    pool: settle ? 'typed' : 'typed-read',
+    deadline: typedDeadline(signal),
+    impact: settle ? 'writes' : 'none',
+  } as const;
   const since = new Date(Date.now() - days * DAY_MS).toISOString();
-  return project.use(
-    pool,
-    typedDeadline(signal),
-    async ({ session, pool: used }) => {
-      for (let i = 0; settle && i < keys.length; i += SETTLED_AT_ONCE) {
-        await settleKeys(session, keys.slice(i, i + SETTLED_AT_ONCE), table);
-      }
-      const found = await lookUp(session, keys, table, used === 'typed-read');
-      return found.map((evidence) => receiptsOf(evidence, settle, since));
-    },
-    settle ? 'writes' : 'none',
-  );
+  return project.use(use, async ({ session, pool }) => {
+    for (let i = 0; settle && i < keys.length; i += SETTLED_AT_ONCE) {
+      await settleKeys(session, keys.slice(i, i + SETTLED_AT_ONCE), table);
+    }
+    const found = await lookUp(session, keys, table, pool === 'typed-read');
+    return found.map((evidence) => receiptsOf(evidence, settle, since));
+  });
 }
 
 /** The paths that are locked, and that are refused once settled. */

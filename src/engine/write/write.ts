@@ -1,4 +1,4 @@
-/** Runs every write: one transaction, which stores the response under the request's Idempotency-Key, if it has one. */
+/** Runs a write in one transaction, which stores the response under the request's Idempotency-Key, if it has one. */
 import type { Schema } from '../../contract/schema.js';
 import { BEGIN, type Statement } from '../../pg/index.js';
 import type { Lease } from '../../tenancy/connections/connections.js';
@@ -89,5 +89,5 @@ export function runWrite<T, A>(
       return work(write);
     });
   };
-  return project.use(pool, deadline, run, impact, trace);
+  return project.use({ pool, deadline, impact, trace }, run);
 }

@@ -15,7 +15,7 @@ import { answered } from '../response/route-response.js';
 import { keyOver, projectOf, TableInPath, tableInPath } from './call.js';
 import type { Operation } from './route.js';
 
-/** Of everything that changes records. */
+/** Errors of every operation that changes records. */
 export const RECORD_ERRORS = ['permission_denied', 'table_busy', 'query_timeout', 'outcome_unknown'] as const;
 
 export const INSERT_RECORDS: Operation = {

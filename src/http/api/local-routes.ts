@@ -15,15 +15,9 @@ import { shownToken } from './token-operations.js';
 import { endsNow, timeOf } from './call.js';
 import type { RouteResponse, Call, Route } from './route.js';
 
-/** The services that the process which owns the data directory offers to commands. */
-export interface Operated extends DoctorTarget {
-  /** The version of this program. */
-  readonly version: string;
-}
-
 /** Without an engine, which may not be open yet: `cdp doctor` runs before that. */
 interface LocalCall extends Omit<Call, 'engine'> {
-  readonly operated: Operated;
+  readonly operated: DoctorTarget;
 }
 
 /** A route without the fields for documentation, tokens and audit entries. */
@@ -100,8 +94,7 @@ const LOCAL_ALONE: readonly LocalRoute[] = [
     async handle(call) {
       const { operated, request } = call;
       const { file, project, format: form, jobs = 1, postgres_bin: folder, path } = request.body as wire.BackupBody;
-      const { version } = operated;
-      const options = { file, project, form, jobs, version, places: { folder, path } };
+      const options = { file, project, form, jobs, places: { folder, path } };
       // Its modules are loaded on demand, here and below: few processes need them.
       const { backup } = await import('../../backup/backup.js');
       const installation = (await operated.engine()).installation(originOf(request));

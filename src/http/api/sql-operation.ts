@@ -14,7 +14,7 @@ import { RECORD_ERRORS } from './data-operations.js';
 import type { Call, Operation } from './route.js';
 import { sqlResponse, streamResponse, streamFormat } from '../response/sql-response.js';
 
-/** Of every statement of a caller. */
+/** Errors of every operation that runs a caller's statements. */
 export const SQL_ERRORS = [
   'sql_error',
   'citus_limit',

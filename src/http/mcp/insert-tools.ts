@@ -33,7 +33,7 @@ export const INSERT = tool({
 
 export const REHEARSE_INSERT = tool({
   name: 'rehearse_insert',
-  title: 'Rehearse an insert',
+  title: 'Dry run of an insert',
   description: `Insert ${ALL_OR_NONE} Then roll it back: returns the errors, or what would be stored. Nothing is stored.`,
   scope: 'data:write',
   audit: 'rehearsal',

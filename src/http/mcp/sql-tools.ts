@@ -57,7 +57,7 @@ export const QUERY = tool({
 
 export const REHEARSE_SQL = tool({
   name: 'rehearse_sql',
-  title: 'Rehearse SQL',
+  title: 'Dry run of SQL',
   description:
     'Run SQL that writes, and roll it back: returns which rows, locks and tables it would touch, and the error if it fails. ' +
     'Nothing is stored. It takes the locks of the write while it runs.',

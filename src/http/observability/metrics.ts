@@ -8,6 +8,7 @@ import type { Load } from '../../engine/limits/slots.js';
 import { STOP_REASONS } from '../../engine/limits/deadline.js';
 import type { Engine } from '../../engine/engine.js';
 import { ProjectMetrics } from './project-metrics.js';
+import { series } from './series.js';
 import { serverMetrics } from './server-metrics.js';
 import { sessionMetrics } from './session-metrics.js';
 
@@ -40,70 +41,7 @@ export class Metrics {
       registers,
     });
     this.rows = new Counter({ name: 'cdp_inserted_rows_total', help: 'Records stored by batch inserts.', registers });
-    const gauge = (name: string, help: string, value: () => number) =>
-      new Gauge({
-        name,
-        help,
-        registers,
-        collect() {
-          this.set(value());
-        },
-      });
-    const requests = (state: keyof Load, help: string) =>
-      new Gauge({
-        name: `cdp_requests_${state}`,
-        help,
-        labelNames: ['class'],
-        registers,
-        collect() {
-          for (const [kind, load] of Object.entries(engine.load.requests)) this.set({ class: kind }, load[state]);
-        },
-      });
-    requests('running', 'Requests running in Postgres: typed (inserts, schema calls) and sql.');
-    requests('waiting', 'Requests waiting for a slot.');
-    new Counter({
-      name: 'cdp_statements_cancelled_total',
-      help: 'Statements that the service canceled, by reason.',
-      labelNames: ['reason'],
-      registers,
-      collect() {
-        this.reset();
-        for (const reason of STOP_REASONS) this.inc({ reason }, engine.load.stops.get(reason) ?? 0);
-      },
-    });
-    const connections = (name: string, help: string, value: 'open' | 'most') =>
-      new Gauge({
-        name,
-        help,
-        labelNames: ['server'],
-        registers,
-        collect() {
-          this.reset();
-          for (const { server, ...one } of engine.load.connections) this.set({ server }, one[value]);
-        },
-      });
-    connections('cdp_project_connections', "Open connections to projects' databases, by server.", 'open');
-    connections(
-      'cdp_project_connections_max',
-      "Maximum number of connections to projects' databases, by server.",
-      'most',
-    );
-    gauge('cdp_project_servers_running', 'Postgres servers of projects that are running.', () => engine.load.servers);
-    gauge(
-      'cdp_projects_over_quota',
-      'Projects over their disk quota at the last check by this instance.',
-      () => engine.load.overQuota,
-    );
-    gauge('cdp_audit_waiting', 'Entries of the audit log not yet written.', () => engine.audit.backlog);
-    new Counter({
-      name: 'cdp_audit_lost_total',
-      help: 'Entries of the audit log that could not be written.',
-      registers,
-      collect() {
-        this.reset();
-        this.inc(engine.audit.lost);
-      },
-    });
+    engineMetrics(engine, registers);
     serverMetrics(engine, registers);
     if (engine.sessions !== null) sessionMetrics(engine.sessions, registers);
     this.byProject = byProject ? new ProjectMetrics(engine, registers) : null;
@@ -131,3 +69,33 @@ export class Metrics {
 /** The pattern of the route, never the path. */
 export const routeOf = (request: FastifyRequest): string =>
   request.context.route?.url ?? request.routeOptions.url ?? 'unknown';
+
+/** What this instance has open, and what it stopped. */
+function engineMetrics(engine: Engine, registers: Registry[]): void {
+  const gauge = (name: string, help: string, value: () => number) =>
+    series(registers, Gauge, name, help, [], () => [[{}, value()]]);
+  const requests = (state: keyof Load, help: string) =>
+    series(registers, Gauge, `cdp_requests_${state}`, help, ['class'], () =>
+      Object.entries(engine.load.requests).map(([kind, load]) => [{ class: kind }, load[state]]),
+    );
+  requests('running', 'Requests running in Postgres: typed (inserts, schema calls) and sql.');
+  requests('waiting', 'Requests waiting for a slot.');
+  const ofStops = 'Statements that the service canceled, by reason.';
+  series(registers, Counter, 'cdp_statements_cancelled_total', ofStops, ['reason'], () =>
+    STOP_REASONS.map((reason) => [{ reason }, engine.load.stops.get(reason) ?? 0]),
+  );
+  const connections = (name: string, help: string, value: 'open' | 'most') =>
+    series(registers, Gauge, name, help, ['server'], () =>
+      engine.load.connections.map(({ server, ...one }) => [{ server }, one[value]]),
+    );
+  const ofOpen = "Open connections to projects' databases, by server.";
+  connections('cdp_project_connections', ofOpen, 'open');
+  const ofMost = "Maximum number of connections to projects' databases, by server.";
+  connections('cdp_project_connections_max', ofMost, 'most');
+  gauge('cdp_project_servers_running', 'Postgres servers of projects that are running.', () => engine.load.servers);
+  const ofQuota = 'Projects over their disk quota at the last check by this instance.';
+  gauge('cdp_projects_over_quota', ofQuota, () => engine.load.overQuota);
+  gauge('cdp_audit_waiting', 'Entries of the audit log not yet written.', () => engine.audit.backlog);
+  const ofLost = 'Entries of the audit log that could not be written.';
+  series(registers, Counter, 'cdp_audit_lost_total', ofLost, [], () => [[{}, engine.audit.lost]]);
+}

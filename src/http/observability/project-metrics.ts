@@ -5,6 +5,7 @@
 import { Counter, Gauge, type Registry } from 'prom-client';
 import type { Load } from '../../engine/limits/slots.js';
 import type { Engine } from '../../engine/engine.js';
+import { type Samples, series } from './series.js';
 
 /** Counts of a project since the start. */
 interface Counts {
@@ -24,46 +25,30 @@ export class ProjectMetrics {
     private readonly engine: Engine,
     registers: Registry[],
   ) {
-    const refresh = () => this.refresh();
-    const series = () => this.series();
-    new Counter({
-      name: 'cdp_project_requests_total',
-      help: 'Requests with a token of the project by error code ("" for a success).',
-      labelNames: ['project', 'code'],
-      registers,
-      async collect() {
-        await refresh();
-        this.reset();
-        for (const { project, counts } of series())
-          for (const [code, count] of counts?.requests ?? []) this.inc({ project, code }, count);
-      },
-    });
-    // Exported from 0 on, so that Prometheus's increase() sees the first rows, too.
-    new Counter({
-      name: 'cdp_project_inserted_rows_total',
-      help: 'Records stored by batch inserts of the project.',
-      labelNames: ['project'],
-      registers,
-      async collect() {
-        await refresh();
-        this.reset();
-        for (const { project, counts } of series()) this.inc({ project }, counts?.rows ?? 0);
-      },
-    });
-    const requests = (state: keyof Load, help: string) =>
-      new Gauge({
-        name: `cdp_project_requests_${state}`,
-        help,
-        labelNames: ['project', 'class'],
-        registers,
-        async collect() {
-          await refresh();
-          this.reset();
-          for (const { id, project } of series())
-            for (const [kind, load] of Object.entries(engine.loadOf(id)))
-              this.set({ project, class: kind }, load[state]);
-        },
+    const byProject = (
+      kind: typeof Counter | typeof Gauge,
+      name: string,
+      help: string,
+      label: string | null,
+      samplesOf: (project: string, id: string) => Samples,
+    ) =>
+      series(registers, kind, name, help, label === null ? ['project'] : ['project', label], async () => {
+        await this.refresh();
+        return [...this.names].flatMap(([id, project]) => samplesOf(project, id));
       });
+    const ofRequests = 'Requests with a token of the project by error code ("" for a success).';
+    byProject(Counter, 'cdp_project_requests_total', ofRequests, 'code', (project, id) =>
+      [...(this.counts.get(id)?.requests ?? [])].map(([code, count]) => [{ project, code }, count]),
+    );
+    // Exported from 0 on, so that Prometheus's increase() sees the first rows, too.
+    const ofRows = 'Records stored by batch inserts of the project.';
+    byProject(Counter, 'cdp_project_inserted_rows_total', ofRows, null, (project, id) => [
+      [{ project }, this.counts.get(id)?.rows ?? 0],
+    ]);
+    const requests = (state: keyof Load, help: string) =>
+      byProject(Gauge, `cdp_project_requests_${state}`, help, 'class', (project, id) =>
+        Object.entries(engine.loadOf(id)).map(([kind, load]) => [{ project, class: kind }, load[state]]),
+      );
     requests('running', 'Requests of the project running in Postgres.');
     requests('waiting', 'Requests of the project waiting for a slot.');
   }
@@ -74,10 +59,6 @@ export class ProjectMetrics {
     if (counts === undefined) this.counts.set(id, (counts = { requests: new Map(), rows: 0 }));
     counts.requests.set(code ?? '', (counts.requests.get(code ?? '') ?? 0) + 1);
     counts.rows += rows;
-  }
-
-  private *series(): Iterable<{ id: string; project: string; counts: Counts | undefined }> {
-    for (const [id, project] of this.names) yield { id, project, counts: this.counts.get(id) };
   }
 
   /**

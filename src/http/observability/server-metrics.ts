@@ -7,6 +7,7 @@ import { OPEN_STATES } from '../../contract/moves.js';
 import { DEFAULT_SERVER } from '../../contract/servers.js';
 import type { Engine } from '../../engine/engine.js';
 import { type Asked, type Replication, replicationOf, timeOfCommit } from '../../engine/servers/server-health.js';
+import { series } from './series.js';
 
 /** Measurements of a server, in the units of the metrics. A failed one is NaN, which matches no alert. */
 interface Measured {
@@ -20,56 +21,31 @@ type Ask = <T>(question: (server: Asked) => Promise<T>) => Promise<T>;
 
 export function serverMetrics(engine: Engine, registers: Registry[]): void {
   const { folder } = engine;
-  new Gauge({
-    name: 'cdp_postgres_up',
-    help: '1 if the control database responds, otherwise 0.',
-    registers,
-    async collect() {
-      this.set(
-        await engine.control.ping().then(
-          () => 1,
-          () => 0,
-        ),
-      );
-    },
+  const ofControl = '1 if the control database responds, otherwise 0.';
+  series(registers, Gauge, 'cdp_postgres_up', ofControl, [], async () => {
+    const value = await engine.control.ping().then(
+      () => 1,
+      () => 0,
+    );
+    return [[{}, value]];
   });
-  new Gauge({
-    name: 'cdp_server_up',
-    help: '1 if the added Postgres server answers this instance, otherwise 0; by server.',
-    labelNames: ['server'],
-    registers,
-    collect() {
-      this.reset();
-      for (const { server, isUp } of engine.serverWatch.states) this.set({ server }, Number(isUp));
-    },
-  });
-  new Gauge({
-    name: 'cdp_moves_open',
-    help: 'Moves of projects that have something left to do, over all instances; by state.',
-    labelNames: ['state'],
-    registers,
-    async collect() {
-      this.reset();
-      const open = await engine.control.moves.countOpen().catch(() => null);
-      if (open !== null) for (const state of OPEN_STATES) this.set({ state }, open.get(state) ?? 0);
-    },
+  const ofServers = '1 if the added Postgres server answers this instance, otherwise 0; by server.';
+  series(registers, Gauge, 'cdp_server_up', ofServers, ['server'], () =>
+    engine.serverWatch.states.map(({ server, isUp }) => [{ server }, Number(isUp)]),
+  );
+  const ofMoves = 'Moves of projects that have something left to do, over all instances; by state.';
+  series(registers, Gauge, 'cdp_moves_open', ofMoves, ['state'], async () => {
+    const open = await engine.control.moves.countOpen().catch(() => null);
+    return open === null ? [] : OPEN_STATES.map((state) => [{ state }, open.get(state) ?? 0]);
   });
   const measured = shared(() => measure(engine));
   const gauge = (name: string, help: string, valueOf: (of: Measured) => number | undefined) =>
-    new Gauge({
-      name,
-      help,
-      labelNames: ['server'],
-      registers,
-      async collect() {
-        const all = await measured();
-        this.reset();
-        for (const one of all) {
-          const value = valueOf(one);
-          if (value !== undefined) this.set({ server: one.server }, value);
-        }
-      },
-    });
+    series(registers, Gauge, name, help, ['server'], async () =>
+      (await measured()).flatMap((one) => {
+        const value = valueOf(one);
+        return value === undefined ? [] : [[{ server: one.server }, value]];
+      }),
+    );
   const ofCommit = 'Time of one small commit, by this scrape; of the server default in the control database.';
   gauge('cdp_commit_duration_seconds', ofCommit, ({ commit }) => commit);
   gauge('cdp_standbys', 'Connected standbys of Postgres.', ({ standbys }) => standbys?.count);
@@ -83,18 +59,12 @@ export function serverMetrics(engine: Engine, registers: Registry[]): void {
 function diskMetrics(folder: string, registers: Registry[]): void {
   const disk = shared(() => statfs(folder));
   const gauge = (name: string, help: string, blocksOf: (found: Awaited<ReturnType<typeof disk>>) => number) =>
-    new Gauge({
-      name,
-      help,
-      registers,
-      async collect() {
-        this.set(
-          await disk().then(
-            (found) => blocksOf(found) * found.bsize,
-            () => NaN,
-          ),
-        );
-      },
+    series(registers, Gauge, name, help, [], async () => {
+      const bytes = await disk().then(
+        (found) => blocksOf(found) * found.bsize,
+        () => NaN,
+      );
+      return [[{}, bytes]];
     });
   gauge('cdp_disk_free_bytes', 'Free space on the disk of the embedded servers.', ({ bavail }) => bavail);
   gauge('cdp_disk_size_bytes', 'Size of the disk of the embedded servers.', ({ blocks }) => blocks);

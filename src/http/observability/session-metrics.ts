@@ -1,47 +1,24 @@
 /** Metrics of the Postgres port, if it is on: sessions, bytes and refused logins. */
 import { Counter, Gauge, type Registry } from 'prom-client';
 import type { Sessions } from '../../engine/sessions/sessions.js';
+import { series } from './series.js';
 
 export function sessionMetrics(sessions: Sessions, registers: Registry[]): void {
-  new Gauge({
-    name: 'cdp_pg_sessions',
-    help: 'Open sessions of Postgres clients.',
-    labelNames: ['user'],
-    registers,
-    collect() {
-      for (const [user, count] of Object.entries(sessions.load.sessions)) this.set({ user }, count);
-    },
+  series(registers, Gauge, 'cdp_pg_sessions', 'Open sessions of Postgres clients.', ['user'], () =>
+    Object.entries(sessions.load.sessions).map(([user, count]) => [{ user }, count]),
+  );
+  const ofBytes = 'Bytes received from Postgres clients, and sent to them, in sessions.';
+  series(registers, Counter, 'cdp_pg_bytes_total', ofBytes, ['direction'], () => {
+    const { received, sent } = sessions.load;
+    return [
+      [{ direction: 'received' }, received],
+      [{ direction: 'sent' }, sent],
+    ];
   });
-  new Counter({
-    name: 'cdp_pg_bytes_total',
-    help: 'Bytes received from Postgres clients, and sent to them, in sessions.',
-    labelNames: ['direction'],
-    registers,
-    collect() {
-      const { received, sent } = sessions.load;
-      this.reset();
-      this.inc({ direction: 'received' }, received);
-      this.inc({ direction: 'sent' }, sent);
-    },
-  });
-  new Counter({
-    name: 'cdp_pg_logins_refused_total',
-    help: 'Logins of Postgres clients that were refused, by reason.',
-    labelNames: ['reason'],
-    registers,
-    collect() {
-      this.reset();
-      for (const [reason, count] of sessions.refused) this.inc({ reason }, count);
-    },
-  });
-  new Counter({
-    name: 'cdp_pg_sessions_ended_total',
-    help: 'Sessions of Postgres clients that the service or Postgres ended, by reason.',
-    labelNames: ['reason'],
-    registers,
-    collect() {
-      this.reset();
-      for (const [reason, count] of sessions.ended) this.inc({ reason }, count);
-    },
-  });
+  const byReason = (name: string, help: string, counts: ReadonlyMap<string, number>) =>
+    series(registers, Counter, name, help, ['reason'], () => [...counts].map(([reason, count]) => [{ reason }, count]));
+  const ofRefused = 'Logins of Postgres clients that were refused, by reason.';
+  byReason('cdp_pg_logins_refused_total', ofRefused, sessions.refused);
+  const ofEnded = 'Sessions of Postgres clients that the service or Postgres ended, by reason.';
+  byReason('cdp_pg_sessions_ended_total', ofEnded, sessions.ended);
 }

@@ -8,6 +8,6 @@ export class HttpError extends EngineError {
     readonly headers: Readonly<Record<string, string>>,
     hint?: string,
   ) {
-    super(code, message, hint === undefined ? {} : { hint });
+    super(code, message, { hint });
   }
 }

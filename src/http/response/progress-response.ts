@@ -37,8 +37,8 @@ export function forOperator(error: unknown): EngineError {
   return new EngineError(code, messageOf(error), {
     errorCount,
     cause,
-    ...(errors === undefined ? {} : { errors }),
-    ...(hint === undefined ? {} : { hint }),
-    ...(postgres === undefined ? {} : { postgres }),
+    errors,
+    hint,
+    postgres,
   });
 }

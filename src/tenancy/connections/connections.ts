@@ -69,7 +69,7 @@ const RESET_MS = 5_000;
 /** After Postgres has run out of connections, an instance keeps below its number at that moment, for this time. */
 const SCARCE_MS = 60_000;
 
-/** By this many, so that the service's own commands can log in. */
+/** The instance keeps this far below that number, so that the service's own commands can log in. */
 const LEFT_FREE = 3;
 
 /** Retries of a login if Postgres has no connection left. */

@@ -1,6 +1,6 @@
 /** What newer minor versions of Postgres record about a column does not belong to the project. */
 import { expect, it } from 'vitest';
-import { entriesOf } from '../../../src/backup/copy/schema-text.js';
+import { entriesOf } from '../../../src/backup/logical/dump-entries.js';
 
 const dump = (kind: string, text: string) =>
   `--\n-- Name: t; Type: ${kind}; Schema: data; Owner: -\n--\n\n${text}\n\n\n--\n-- PostgreSQL database dump complete\n--\n`;

@@ -1,6 +1,8 @@
 /** Which entries of an archive a restore takes, by pg_restore's list, and the statements that follow. */
 import { describe, expect, it } from 'vitest';
-import { chooseEntries, statementsIn, setSearchPath } from '../../../src/backup/logical/archive-entries.js';
+import { chooseEntries, setSearchPath } from '../../../src/backup/logical/archive-entries.js';
+import { entriesOf } from '../../../src/backup/logical/dump-entries.js';
+import { statementsOf } from '../../../src/backup/logical/dump-statements.js';
 
 const choose = (...lines: string[]) =>
   chooseEntries([';', '; Archive created at …', ...lines, ''].join('\n'), 'data', 'w_1');
@@ -83,6 +85,13 @@ CREATE POLICY pp ON data.t TO w_old USING ((a = ';
 
 
 --
+-- Name: POLICY pp ON t; Type: COMMENT; Schema: data; Owner: -
+--
+
+COMMENT ON POLICY pp ON data.t IS 'TO w_old';
+
+
+--
 -- Name: TABLE t; Type: ACL; Schema: data; Owner: -
 --
 
@@ -97,16 +106,18 @@ GRANT SELECT ON TABLE data.t TO r_old;
 \\unrestrict abc
 `;
   it('are only those of the entries, with single grants and the roles of the target', () => {
-    const roles = new Map([
-      ['w_old', 'w_new'],
-      ['r_old', 'r_new'],
-    ]);
-    expect(statementsIn(script, roles)).toEqual([
+    const [from, to] = [
+      { writer: 'w_old', reader: 'r_old' },
+      { writer: 'w_new', reader: 'r_new' },
+    ];
+    const statements = entriesOf(script).flatMap((entry) => statementsOf(entry, from, to));
+    expect(statements).toEqual([
       { text: "CREATE POLICY pp ON data.t TO w_new USING ((a = ';\n--\n'::text));", isRight: true },
+      { text: "COMMENT ON POLICY pp ON data.t IS 'TO w_old';", isRight: true },
       { text: 'REVOKE ALL ON TABLE data.t FROM w_new;', isRight: true },
       { text: 'GRANT SELECT ON TABLE data.t TO r_new;', isRight: true },
     ]);
-    expect(statementsIn('', roles)).toEqual([]);
+    expect(entriesOf('')).toEqual([]);
   });
 });
 

@@ -210,16 +210,6 @@ describe.each(testServers().map(({ major }) => ({ major })))('from Postgres $maj
     });
   });
 
-  it('copies a transaction whole even if its changes do not fit into one batch', async () => {
-    await write('CREATE TABLE many (id integer PRIMARY KEY, n integer)');
-    await stream(() =>
-      write(`INSERT INTO many SELECT n, n FROM generate_series(1, 30000) n; UPDATE many SET n = n + 1 WHERE id % 3 = 0;
-        DELETE FROM many WHERE id % 5 = 0`).then(() => {}),
-    );
-    const tables = contents(['many']);
-    expect(await there(tables)).toEqual(await here(tables));
-  });
-
   it.each([
     ['CREATE TABLE t (a integer)', 'table data.t has no primary key'],
     ['CREATE TABLE t (a integer PRIMARY KEY DEFERRABLE)', 'table data.t has no primary key'],
@@ -255,15 +245,15 @@ describe.each(testServers().map(({ major }) => ({ major })))('from Postgres $maj
   });
 
   const changes = [
-    ['CREATE TABLE later (a integer PRIMARY KEY)', 'the columns of its tables are others'],
-    ['ALTER TABLE t ADD COLUMN c integer', 'the columns of its tables are others'],
+    ['CREATE TABLE later (a integer PRIMARY KEY)', 'columns of its tables have changed'],
+    ['ALTER TABLE t ADD COLUMN c integer', 'columns of its tables have changed'],
     [
       'ALTER TABLE t ALTER COLUMN b TYPE text; ALTER TABLE t ALTER COLUMN b TYPE integer USING b::integer',
       'the columns',
     ],
-    ['CREATE INDEX ON t (b)', 'data.t_b_idx (INDEX): is not the same'],
-    [`COMMENT ON TABLE t IS 'x'`, 'data.TABLE t (COMMENT): is not the same'],
-    ['CREATE FUNCTION f() RETURNS integer LANGUAGE sql RETURN 1', 'data.f() (FUNCTION): is not the same'],
+    ['CREATE INDEX ON t (b)', 'data.t_b_idx (INDEX): differs'],
+    [`COMMENT ON TABLE t IS 'x'`, 'data.TABLE t (COMMENT): differs'],
+    ['CREATE FUNCTION f() RETURNS integer LANGUAGE sql RETURN 1', 'data.f() (FUNCTION): differs'],
     ['SELECT lo_create(4714)', 'it has large objects'],
   ] as const;
 
@@ -297,6 +287,19 @@ describe.each(testServers().map(({ major }) => ({ major })))('from Postgres $maj
     await write('CREATE TABLE t (a integer PRIMARY KEY); INSERT INTO t VALUES (1)');
     await stream(() => write('CREATE TEMPORARY TABLE x (a integer); TRUNCATE t').then(() => {}));
     expect(await there(contents(['t']))).toEqual({ t: [] });
+  });
+
+  // The rest is the same on each major.
+  if (major !== 18) return;
+
+  it('copies a transaction whole even if its changes do not fit into one batch', async () => {
+    await write('CREATE TABLE many (id integer PRIMARY KEY, n integer)');
+    await stream(() =>
+      write(`INSERT INTO many SELECT n, n FROM generate_series(1, 30000) n; UPDATE many SET n = n + 1 WHERE id % 3 = 0;
+        DELETE FROM many WHERE id % 5 = 0`).then(() => {}),
+    );
+    const tables = contents(['many']);
+    expect(await there(tables)).toEqual(await here(tables));
   });
 
   it('detects a row that differs on the target', async () => {

@@ -415,6 +415,26 @@ describe('an import with bad records', () => {
     expect(await project.rows('SELECT t FROM corrected WHERE n = 4')).toEqual([{ t: 'd' }]);
   });
 
+  it('imports a line that was not JSON from that file, corrected within its quotes or as an object', async () => {
+    await project.table('mended', { n: 'INTEGER', t: 'TEXT' });
+    await ada.write('mended.ndjson', '{"n":1,"t":"a"}\n{"n":2,"t":"b"\n{"n":3,"t":"c",\n{"n":4\n');
+    expect(await load('mended.ndjson', 'mended')).toMatchObject({ code: 4 });
+    const refused = await ada.read('mended.ndjson.refused.ndjson');
+    expect(refused).toContain(String.raw`"record":"{\"n\":2,\"t\":\"b\"",`);
+    const corrected = refused
+      .replace(String.raw`\"b\"",`, String.raw`\"b\"}",`)
+      .replace(String.raw`"{\"n\":3,\"t\":\"c\",",`, '{"n":3,"t":"c"},');
+    await ada.write('mended.ndjson.refused.ndjson', corrected);
+    expect(await load('mended.ndjson.refused.ndjson', 'mended')).toMatchObject({ code: 4 });
+    expect(await project.rows('SELECT n, t FROM mended ORDER BY n')).toEqual([
+      { n: 1, t: 'a' },
+      { n: 2, t: 'b' },
+      { n: 3, t: 'c' },
+    ]);
+    const again = await ada.read('mended.ndjson.refused.ndjson.refused.ndjson');
+    expect(again).toContain(String.raw`"record":"{\"n\":4",`);
+  });
+
   it('imports records with too few or too many fields from that file, once a correction says so', async () => {
     await project.table('widths', { n: 'INTEGER', t: 'TEXT', at: 'TIMESTAMP' });
     await ada.write('widths.csv', 'n,t,at\n1,a,31/01/2026\n2,b\n3,c,c,01/02/2026\n4,d,31/31/2026\n5,e,01/02/2026\n');
@@ -709,6 +729,22 @@ describe('an interrupted import', () => {
     expect([late.code, late.stderr]).toEqual([2, expect.stringContaining('--resume-late')]);
     expect(await load('late.csv', 'late', '--resume-late')).toMatchObject({ code: 4 });
     await check('late');
+  });
+
+  it('refuses the other records if a column was renamed meanwhile, and stores none without that column', async () => {
+    await project.table('altered', { n: 'INTEGER', t: 'TEXT' });
+    const rows = Array.from({ length: 600 }, (_, n) => `${n === 550 ? 'x' : n},${n % 2 === 0 ? '' : 't'}`);
+    await ada.write('altered.csv', `n,t\n${rows.join('\n')}\n`);
+    expect(await load('altered.csv', 'altered', '--strict', '--concurrency', '1')).toMatchObject({ code: 1 });
+    const stored = 'SELECT count(*)::integer AS rows, max(n) AS last FROM altered';
+    const before = await project.rows(stored);
+    await project.rows('ALTER TABLE altered RENAME t TO title');
+    expect(await load('altered.csv', 'altered', '--resume')).toMatchObject({ code: 4 });
+    expect(await project.rows(stored)).toEqual(before);
+    const refused = (await ada.read('altered.csv.refused.ndjson')).trimEnd().split('\n');
+    expect(refused).toHaveLength(100);
+    const places = refused.flatMap((line) => (JSON.parse(line) as { errors: object[] }).errors);
+    expect(places.filter((place) => 'column' in place && place.column === 't')).toHaveLength(100);
   });
 
   it('does not resume with a file that has changed', async () => {

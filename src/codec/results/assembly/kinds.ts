@@ -14,15 +14,15 @@ export const PLAIN = 4;
 export const JSON_LINE = 5;
 export const JSON_LINES = 6;
 export const BOOLEAN = 7;
-/** This kind and the next ones are in binary format. */
-export const FLOAT8 = 8;
-export const TIMESTAMPTZ = 9;
-export const TIMESTAMP = 10;
-export const DATE = 11;
-export const BYTEA = 12;
-export const FLOAT4 = 13;
 /** The text of a bigint or numeric that is a number in JSON, however large. */
-export const RAW_NUMBER = 14;
+export const RAW_NUMBER = 8;
+/** This kind and the next ones are in binary format. */
+export const FLOAT8 = 9;
+export const TIMESTAMPTZ = 10;
+export const TIMESTAMP = 11;
+export const DATE = 12;
+export const BYTEA = 13;
+export const FLOAT4 = 14;
 
 /** The formats of rows. */
 export const AS_JSON = 0;

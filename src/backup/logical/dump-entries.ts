@@ -1,6 +1,6 @@
-/** Splits pg_dump's text of a schema into entries, and selects those of the project. */
+/** Splits the text of pg_dump or pg_restore into entries, and selects those of the project. */
 import { tokensOf } from '../../contract/sql-tokens.js';
-import { isOwn } from '../logical/archive-entries.js';
+import { isOwn } from './archive-entries.js';
 
 export interface Entry {
   /** In capitals, such as `TABLE` or `ACL`. */
@@ -25,7 +25,7 @@ const SETS_NOTHING = /^ALTER (?:FOREIGN )?TABLE ONLY .+ ALTER COLUMN .+ SET \(\)
 /** The last comment of a dump. */
 const COMPLETE = '-- PostgreSQL database dump complete';
 
-/** The entries in pg_dump's order. The text before the first one contains settings of its session. */
+/** The entries in the order of the text. The text before the first one contains settings of its session. */
 export function entriesOf(dump: string): Entry[] {
   const starts: { at: number; header: RegExpExecArray }[] = [];
   let end = dump.length;
@@ -77,6 +77,3 @@ export function ownEntries(entries: readonly Entry[], schema: string, own: reado
   const schemas = new Set([schema, ...own]);
   return entries.filter((entry) => isOwn(entry.kind, entry.schema, entry.name, schemas, schema));
 }
-
-/** Rights, and policies that name roles: they are skipped if the target does not have a role. */
-export const isRight = ({ kind }: Entry): boolean => kind.endsWith('ACL') || kind === 'POLICY';
