@@ -146,7 +146,7 @@ export class Engine implements Omit<EngineParts, 'shared'> {
   }
 
   /** Deletes a project, and everything this instance keeps for it. @param lost a server that will not come back */
-  async deleteProject(name: string, by?: Origin, lost?: string): Promise<ProjectRow> {
+  async deleteProject(name: string, by: Origin, lost?: string): Promise<ProjectRow> {
     const project = await this.projects.delete(name, by, lost);
     this.shared.database.serverPools.closeProject(project.id);
     this.shared.quotas.forget(project.id);

@@ -108,9 +108,9 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
     expect(response.status).toBe(201);
     small = await source.project('small');
     await small.table('t', { a: 'TEXT' });
-    await source.engine.projects.setActive('small', false);
-    await source.engine.projects.setQuota('small', 123_456_789);
-    await source.engine.projects.setOwnSchemas('small', false);
+    await source.engine.projects.setActive('small', false, BY_ITSELF);
+    await source.engine.projects.setQuota('small', 123_456_789, BY_ITSELF);
+    await source.engine.projects.setOwnSchemas('small', false, BY_ITSELF);
     await save(source, 'all.cdp');
   });
   afterAll(async () => {
@@ -149,7 +149,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       expect(inserted.status).toBe(201);
       const read = { token: full.token, body: { sql: 'SELECT count(*)::int AS n FROM customers', read_only: true } };
       expect((await target.call('POST', '/api/cdp/sql', read)).body.rows).toEqual([{ n: 2 }]);
-      expect((await target.engine.projects.repair('full')).repaired).toEqual([]);
+      expect((await target.engine.projects.repair('full', BY_ITSELF)).repaired).toEqual([]);
     });
 
     it('restores one of several projects under another name and without its tokens, next to the original', async () => {
@@ -158,7 +158,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       expect(await describeProject(source, 'copy')).toEqual(await describeProject(source, 'full'));
       const { id } = await source.engine.projects.get('copy');
       expect(await source.engine.tokens.list(id)).toEqual([]);
-      await source.engine.deleteProject('copy');
+      await source.engine.deleteProject('copy', BY_ITSELF);
     });
 
     it('restores only the missing projects of several, and nothing if none is missing', async () => {
@@ -187,7 +187,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       });
       const { projects } = await load(target, name, { project: 'full', as: 'first' });
       expect(projects[0]?.tables).toContainEqual({ name: 'big', rows: ROWS });
-      await target.engine.deleteProject('first');
+      await target.engine.deleteProject('first', BY_ITSELF);
     });
 
     it('a revoked token stays revoked, and a token keeps its scope and expiry', async () => {
@@ -195,7 +195,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       const { tokens } = source.engine;
       const limited = await tokens.create(project.id, { scopes: ['sql:read'], expiresAt: new Date(Date.now() + 9e6) });
       const revoked = await tokens.create(project.id);
-      await tokens.revoke(revoked.details.id);
+      await tokens.revoke(revoked.details.id, {}, BY_ITSELF);
       const listed = await tokens.list(project.id);
       await save(source, 'tokens.cdp', { project: 'tokens' });
       await load(target, 'tokens.cdp');
@@ -294,7 +294,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       const service = await startWatched(server);
       try {
         await load(service, 'all.cdp', { project: 'small' });
-        await service.engine.deleteProject('small');
+        await service.engine.deleteProject('small', BY_ITSELF);
         const { id } = await service.engine.projects.create('other');
         const [token] = (await source.engine.control.tokens.stored(small.id)) as [never];
         await service.engine.control.tokens.insert({ ...(token as object), projectId: id } as never, null);
@@ -389,8 +389,8 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
         await refused(() => load(service, 'bad.cdp', { project: 'bad' }), /violates check constraint/, service);
       } finally {
         await service.close();
-        await source.engine.deleteProject('bad');
-        await source.engine.deleteProject('good');
+        await source.engine.deleteProject('bad', BY_ITSELF);
+        await source.engine.deleteProject('good', BY_ITSELF);
       }
     });
 
@@ -414,7 +414,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
         expect((await readdir(folder)).filter((name) => name.startsWith('one.'))).toEqual([]);
         const as = `small-${jobs}`;
         expect((await load(target, `others-${jobs}.cdp`, { project: 'small', as })).projects).toHaveLength(1);
-        await source.engine.deleteProject('stubborn');
+        await source.engine.deleteProject('stubborn', BY_ITSELF);
       },
     );
 
@@ -431,7 +431,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       await sly.rows(using);
       await who(`RAISE EXCEPTION 'ran as % of %', current_user, session_user;`);
       await save(source, `sly-${using.length}.cdp`, { project: 'sly' });
-      await source.engine.deleteProject('sly');
+      await source.engine.deleteProject('sly', BY_ITSELF);
       await expect(load(source, `sly-${using.length}.cdp`)).rejects.toThrow(/ran as (w_[0-9a-f]{20}) of \1/);
     });
 
@@ -455,9 +455,9 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
         const { projects, left_out: leftOut } = await save(source, file);
         expect(leftOut).toEqual([]);
         expect(projects).toContainEqual(expect.objectContaining({ name: 'sly-count', tables }));
-        await source.engine.deleteProject('sly-count');
+        await source.engine.deleteProject('sly-count', BY_ITSELF);
         expect((await load(source, file, { project: 'sly-count' })).projects[0]?.tables).toEqual(tables);
-        await source.engine.deleteProject('sly-count');
+        await source.engine.deleteProject('sly-count', BY_ITSELF);
       },
     );
 
@@ -494,7 +494,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
           timeout: 60_000,
         });
         expect((await readdir(folder)).filter((name) => name.startsWith('held.'))).toEqual([]);
-        await source.engine.deleteProject('held');
+        await source.engine.deleteProject('held', BY_ITSELF);
       },
     );
 
@@ -508,7 +508,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       await project.rows('CREATE MATERIALIZED VIEW v AS SELECT slow() AS a');
       await slow('PERFORM pg_sleep(100000);');
       await save(source, 'endless.cdp', { project: 'endless' });
-      await source.engine.deleteProject('endless');
+      await source.engine.deleteProject('endless', BY_ITSELF);
       await abortedAt(`query LIKE 'REFRESH MATERIALIZED VIEW %'`, (ending) =>
         load(source, 'endless.cdp', { project: 'endless', signal: ending }),
       );
@@ -523,7 +523,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       await spoiled.rows(`ALTER ROLE CURRENT_USER SET statement_timeout = 1`);
       const { projects } = await save(source, 'spoiled.cdp', { project: 'spoiled' });
       expect(projects).toMatchObject([{ tables: [{ name: 't', rows: 0 }] }]);
-      await source.engine.deleteProject('spoiled');
+      await source.engine.deleteProject('spoiled', BY_ITSELF);
     });
 
     it('leaves out a grant to a role that does not exist on the target, and reports it', async () => {
@@ -531,7 +531,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       const project = await source.project('grants');
       await project.rows('CREATE TABLE t (a int); GRANT SELECT ON t TO cdp_test_stranger');
       await save(source, 'grants.cdp', { project: 'grants' });
-      await source.engine.deleteProject('grants');
+      await source.engine.deleteProject('grants', BY_ITSELF);
       await onServer(server, (client) => client.query('DROP ROLE cdp_test_stranger'));
       const { projects } = await load(target, 'grants.cdp');
       expect(projects[0]?.left_out).toEqual([
@@ -565,7 +565,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))(
       const project = await service.project('plain');
       await project.rows('CREATE TABLE t (a int); INSERT INTO t VALUES (1), (2)');
       await save(service, 'lowly.cdp');
-      await service.engine.deleteProject('plain');
+      await service.engine.deleteProject('plain', BY_ITSELF);
       const { projects, failed } = await load(service, 'lowly.cdp');
       expect(failed).toEqual([]);
       expect(projects).toMatchObject([{ name: 'plain', tables: [{ name: 't', rows: 2 }] }]);

@@ -84,7 +84,7 @@ describe('works', () => {
   it.each([true, false])("restores a project's own schemas, and its right to create more: %s", async (may) => {
     const project = await numbered(1);
     await project.rows('CREATE SCHEMA drizzle CREATE TABLE done (n integer); INSERT INTO drizzle.done VALUES (1)');
-    await service.engine.projects.setOwnSchemas(project.name, may);
+    await service.engine.projects.setOwnSchemas(project.name, may, BY_ITSELF);
     await save(`own-${may}.cdp`, project.name);
     await load(`own-${may}.cdp`, { project: project.name, as: `own-${may}` });
     const { id, placement } = await service.engine.projects.get(`own-${may}`);
@@ -151,7 +151,7 @@ describe('works', () => {
     await save('deleted.cdp', project.name);
     await expect(load('deleted.cdp')).rejects.toMatchObject({ code: 'unique_violation' });
     expect(await numbers(project.name)).toEqual([1, 2]);
-    await service.engine.deleteProject(project.name);
+    await service.engine.deleteProject(project.name, BY_ITSELF);
     // As in a data folder that no service was started on.
     await onServer(service.server, (client) => client.query('UPDATE cdp.instance SET welcomed_at = NULL'));
     await load('deleted.cdp');
@@ -177,7 +177,7 @@ describe('works', () => {
     expect(await numbers('at-that-time')).toEqual([1, 2]);
     const home = await tenancy().fleet.folderOf((await placementOf('at-that-time')).server);
     expect(readdirSync(home.data)).not.toContain('recovery-settings.conf');
-    await service.engine.deleteProject(project.name);
+    await service.engine.deleteProject(project.name, BY_ITSELF);
     await load('before.cdp', { as: 'later', project: project.name, at });
     expect(await numbers('later')).toEqual([1, 2]);
   });

@@ -5,6 +5,7 @@
 import { existsSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Finding } from '../../src/contract/wire/operator.js';
+import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 import { startAddedServer } from '../support/added-server.js';
 import { withDatabase } from '../support/postgres.js';
 import { endEverything, eventually, newDataDir, runProgram, startServe } from '../support/program.js';
@@ -96,7 +97,7 @@ describe('on the Postgres of a URL', () => {
       found: 'its roles have their own settings',
       advice: `cdp project repair ${project.name}`,
     });
-    await service.engine.projects.repair(project.name);
+    await service.engine.projects.repair(project.name, BY_ITSELF);
     expect((await doctor()).findings).toContainEqual(expect.objectContaining({ subject: 'projects', health: 'ok' }));
   });
 
@@ -121,7 +122,7 @@ describe('on the Postgres of a URL', () => {
       expect(findings.at(-1)?.found).toContain('idempotency_keys');
     } finally {
       await rename('away', 'idempotency_keys');
-      for (const { name } of projects) await service.engine.projects.repair(name);
+      for (const { name } of projects) await service.engine.projects.repair(name, BY_ITSELF);
     }
   });
 
@@ -195,7 +196,7 @@ describe('on the Postgres of a URL', () => {
       await eventually('the service has seen that it is back', () =>
         Promise.resolve(engine.serverWatch.states.every(({ isUp }) => isUp)),
       );
-      for (const project of projects) await engine.deleteProject(project.name);
+      for (const project of projects) await engine.deleteProject(project.name, BY_ITSELF);
       expect(await engine.control.servers.remove('second', null)).toBe(true);
     } finally {
       await server.close();

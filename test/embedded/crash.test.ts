@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import pg from 'pg';
 import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { processes } from '../../src/embedded/proc.js';
+import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 import { endEverything, eventually, postmasterOf, superuserOfProject } from '../support/program.js';
 import { failure } from '../support/service.js';
 import { controlRows, openStage, processesOf, type Stage, type StageProject } from './stage.js';
@@ -126,7 +127,7 @@ describe('a server that does not start', () => {
     await writeFile(join(shop.folder, 'local.conf'), "hot_standby = off\nrestore_command = 'false'\n");
     const waiting = shop.sql('SELECT 1');
     await eventually('it recovers', () => shop.pid());
-    await stage.service.engine.deleteProject('shop');
+    await stage.service.engine.deleteProject('shop', BY_ITSELF);
     expect((await waiting).status).toBeGreaterThanOrEqual(400);
     expect(await processesOf(shop.folder, shop.server)).toEqual([]);
   });

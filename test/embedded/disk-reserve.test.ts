@@ -7,6 +7,7 @@ import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, expect, it } from 'vitest';
 import { DiskReserve } from '../../src/embedded/disk-reserve.js';
+import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 import { smallDisk } from '../faults/support/disk.js';
 import { copyPreparedDataDir } from '../support/prepared-data-dir.js';
 import { endEverything, eventually, killEverything } from '../support/program.js';
@@ -39,9 +40,9 @@ it('stops the growing project, refuses it for a while and names it in the log; t
     expect(refused.text).toContain('was stopped because its data was growing while the disk was nearly full');
 
     expect((await modest.sql("INSERT INTO t VALUES ('here')")).status).toBe(200);
-    await stage.service.engine.projects.setQuota('modest', 1_000_000_000);
+    await stage.service.engine.projects.setQuota('modest', 1_000_000_000, BY_ITSELF);
     expect((await fetch(`${stage.service.url}/readyz`)).status).toBe(200);
-    await stage.service.engine.deleteProject('greedy');
+    await stage.service.engine.deleteProject('greedy', BY_ITSELF);
     expect((await modest.sql('SELECT s FROM t')).body.rows).toEqual([{ s: 'here' }]);
     await stage.close();
   } finally {

@@ -2,6 +2,7 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, afterEach, describe, expect, it, vi } from 'vitest';
+import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 import { endEverything, eventually, serverOf } from '../support/program.js';
 import { call, failure } from '../support/service.js';
 import { controlRows, openStage, processesOf, type Stage } from './stage.js';
@@ -96,8 +97,8 @@ describe('nothing but a request', () => {
     expect((await get('/metrics')).status).toBe(200);
     expect((await get('/readyz')).status).toBe(200);
     await sizes();
-    await engine.projects.setQuota('idle-0', 10_000_000);
-    await engine.projects.setActive('idle-1', false);
+    await engine.projects.setQuota('idle-0', 10_000_000, BY_ITSELF);
+    await engine.projects.setActive('idle-1', false, BY_ITSELF);
     expect(stage.running()).toBe(0);
     for (const server of servers) expect(await processesOf(`/${server}/`, server)).toEqual([]);
     expect(stage.log().filter(({ level }) => Number(level) >= 50)).toEqual([]);
@@ -154,7 +155,7 @@ describe('deleting a project', () => {
     await shop.sql('SELECT 1');
     const pid = await shop.pid();
     const running = shop.sql('SELECT pg_sleep(100)');
-    await stage.service.engine.deleteProject('shop');
+    await stage.service.engine.deleteProject('shop', BY_ITSELF);
     expect((await running).status).not.toBe(200);
     expect(pid).toBeGreaterThan(0);
     expect(stage.running()).toBe(0);

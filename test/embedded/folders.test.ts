@@ -4,6 +4,7 @@ import { dirname, join } from 'node:path';
 import { afterAll, afterEach, describe, expect, it } from 'vitest';
 import { calledByRoot, caller, ProjectAccounts, run } from '../../src/embedded/accounts.js';
 import { SYSTEM_FOLDER } from '../../src/embedded/data-folder.js';
+import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 import {
   endEverything,
   firstToken,
@@ -85,7 +86,7 @@ describe('a server', () => {
     const config = await readFile(join(dataDir, 'postgres/projects', placement.server, 'postgresql.conf'), 'utf8');
     const folder = /unix_socket_directories = '"(\/tmp\/cdp-.*)"'/.exec(config)?.[1] ?? '';
     expect(await modeOf(folder)).toBe(0o700);
-    await engine.deleteProject('shop');
+    await engine.deleteProject('shop', BY_ITSELF);
     await expect(lstat(folder)).rejects.toThrow('ENOENT');
     await stage.close();
     await rm(join(folder, '../../..'), { recursive: true });
@@ -139,7 +140,7 @@ if (calledByRoot()) {
 
       await expect(stage.project('c'), 'the range is used up').rejects.toThrow();
       expect(await controlRows(stage.dataDir, 'SELECT 1 FROM cdp.projects WHERE name = $$c$$')).toEqual([]);
-      await stage.service.engine.deleteProject('a');
+      await stage.service.engine.deleteProject('a', BY_ITSELF);
       const { folder } = await stage.project('d');
       expect((await lstat(join(folder, 'data'))).uid).toBe(own);
     });

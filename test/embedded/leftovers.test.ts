@@ -8,6 +8,7 @@ import { exists } from '../../src/files.js';
 import { removeLeftovers } from '../../src/embedded/lock-file.js';
 import { processes } from '../../src/embedded/proc.js';
 import type { ServerFolder } from '../../src/embedded/server-folder.js';
+import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 import {
   endEverything,
   eventually,
@@ -144,7 +145,7 @@ describe('deleting a project', () => {
     process.kill((await shop.pid()) ?? 0, 'SIGKILL');
     await eventually('its end is noticed', () => Promise.resolve(stage.running() === 0));
 
-    await stage.service.engine.deleteProject('shop');
+    await stage.service.engine.deleteProject('shop', BY_ITSELF);
     expect(await exists(shop.folder)).toBe(false);
     expect(await processesOf(shop.folder, shop.server)).toEqual([]);
     await stage.close();

@@ -6,6 +6,7 @@ import { clearSource, PUBLICATION, restartForStream, slotOf } from '../../src/ba
 import type { Move } from '../../src/contract/wire/moves.js';
 import { placeOf } from '../../src/tenancy/control/server-rows.js';
 import { withProjectLock } from '../../src/tenancy/control/project-lock.js';
+import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 import { type AddedServer, startAddedServer, variableWith } from '../support/added-server.js';
 import { connected } from '../support/postgres.js';
 import { eventually } from '../support/program.js';
@@ -94,7 +95,7 @@ const leftThere = (): Promise<unknown[]> =>
 
 describe('from servers of their own', () => {
   beforeAll(() => open(startOwnService));
-  afterEach(() => service.engine.deleteProject(project.name));
+  afterEach(() => service.engine.deleteProject(project.name, BY_ITSELF));
 
   it('loses and duplicates no answered write on the way there and back', async () => {
     await begin();
@@ -206,7 +207,7 @@ describe('from servers of their own', () => {
 
 describe('from a shared server', () => {
   beforeAll(() => open(startTestService));
-  afterEach(() => service.engine.deleteProject(project.name));
+  afterEach(() => service.engine.deleteProject(project.name, BY_ITSELF));
 
   it('copies if the WAL of the server does not contain enough, and the plan says so in advance', async () => {
     await begin();

@@ -53,7 +53,7 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
     if (added.status !== 201) throw new Error(added.text);
   });
   afterAll(() => service.close());
-  afterEach(() => service.engine.deleteProject(project.name));
+  afterEach(() => service.engine.deleteProject(project.name, BY_ITSELF));
 
   const begin = async (): Promise<void> => {
     project = await service.project(undefined, 'default');
@@ -198,7 +198,7 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
       await client.query('DROP SUBSCRIPTION s; DROP POLICY theirs ON data.visits; DROP ROLE analyst');
     });
     await set({ max_projects: null });
-    await service.engine.deleteProject(neighbour);
+    await service.engine.deleteProject(neighbour, BY_ITSELF);
     expect(await obstacles()).toEqual([]);
   });
 

@@ -6,6 +6,7 @@ import { pino } from 'pino';
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
 import type { Placement } from '../../src/tenancy/placement.js';
 import { startService } from '../../src/service.js';
+import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 import { testServers } from '../support/postgres.js';
 import { onServer, startTestService, type TestService } from '../support/service.js';
 import { until } from '../support/stream.js';
@@ -45,7 +46,7 @@ async function deleteAgainst(meet: (client: pg.Client, placement: Placement) => 
     await client.query(`SET deadlock_timeout = '${LONG_MS}'`);
     await client.query('BEGIN');
     await client.query(`GRANT ${writer} TO CURRENT_USER WITH ADMIN OPTION`);
-    const deleting = service.engine.projects.delete(name);
+    const deleting = service.engine.projects.delete(name, BY_ITSELF);
     const isWaiting = async () => {
       const { rowCount } = await onServer(service.server, (other) =>
         other.query(
@@ -108,8 +109,8 @@ it('creates a project despite limits that an operator has set for all sessions',
   const second = await startService(service.config, pino({ level: 'silent' }));
   try {
     await second.engine.projects.create('limited');
-    await second.engine.projects.repair('limited');
-    await second.engine.projects.delete('limited');
+    await second.engine.projects.repair('limited', BY_ITSELF);
+    await second.engine.projects.delete('limited', BY_ITSELF);
   } finally {
     await second.close();
   }

@@ -5,6 +5,7 @@ import type { ProjectStatus } from '../../src/contract/projects.js';
 import { ProjectSessions } from '../../src/tenancy/connections/project-session.js';
 import type { Placement } from '../../src/tenancy/placement.js';
 import { withProjectLock } from '../../src/tenancy/control/project-lock.js';
+import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 import { failure, onServer, runningRequests, startTestService, type TestService } from '../support/service.js';
 import { until } from '../support/stream.js';
 
@@ -103,9 +104,9 @@ describe('a crash', () => {
 
   it('leaves complete projects alone', async () => {
     const project = await service.project('whole');
-    await projects().setActive('whole', false);
+    await projects().setActive('whole', false, BY_ITSELF);
     await reconcile();
-    await projects().setActive('whole', true);
+    await projects().setActive('whole', true, BY_ITSELF);
     expect(await project.rows('SELECT 1 AS n')).toEqual([{ n: 1 }]);
   });
 });
@@ -118,7 +119,7 @@ it('a deleted project keeps no connection, not even one whose end goes unnoticed
     expect(opened?.session.closed).toBe(false);
     // As where the network has swallowed what Postgres says of its end.
     opened?.session.pause();
-    await service.engine.deleteProject('connected');
+    await service.engine.deleteProject('connected', BY_ITSELF);
     expect(opened?.session.closed).toBe(true);
   } finally {
     open.mockRestore();
@@ -131,7 +132,7 @@ describe('many concurrent creations', () => {
     const made = await Promise.all(names.map((name) => service.project(name)));
     const databases = await Promise.all(made.map((project) => project.rows('SELECT current_database() AS name')));
     expect(new Set(databases.map(([row]) => row?.name)).size).toBe(8);
-    await Promise.all(names.map((name) => service.engine.deleteProject(name)));
+    await Promise.all(names.map((name) => service.engine.deleteProject(name, BY_ITSELF)));
     const left = (await projects().list()).map(({ name }) => name);
     expect(left.filter((name) => name.startsWith('parallel-'))).toEqual([]);
   });
@@ -165,7 +166,7 @@ describe('a deleted project', () => {
     await project.table('kept', { n: 'INTEGER' });
     const placement = (await projects().get('short-lived')).placement;
     expect((await remains(placement)).length).toBe(3);
-    await service.engine.deleteProject('short-lived');
+    await service.engine.deleteProject('short-lived', BY_ITSELF);
     expect(await remains(placement)).toEqual([]);
     failure(await project.call('GET', '/api/cdp/schema'), 401, 'unauthorized');
 
@@ -179,16 +180,16 @@ describe('a deleted project', () => {
     const project = await service.project('in-use');
     const running = project.call('POST', '/api/cdp/sql', { body: { sql: 'SELECT pg_sleep(30)' } });
     await until(() => runningRequests(service) > 0, 5_000);
-    await service.engine.deleteProject('in-use');
+    await service.engine.deleteProject('in-use', BY_ITSELF);
     expect([401, 403]).toContain((await running).status);
     expect(await rowOf('in-use')).toBe(null);
   });
 
   it('cannot be deleted twice, nor one that never existed', async () => {
     await service.project('once');
-    await service.engine.deleteProject('once');
-    await expect(service.engine.deleteProject('once')).rejects.toMatchObject({ code: 'not_found' });
-    await expect(service.engine.deleteProject('never')).rejects.toMatchObject({ code: 'not_found' });
+    await service.engine.deleteProject('once', BY_ITSELF);
+    await expect(service.engine.deleteProject('once', BY_ITSELF)).rejects.toMatchObject({ code: 'not_found' });
+    await expect(service.engine.deleteProject('never', BY_ITSELF)).rejects.toMatchObject({ code: 'not_found' });
   });
 });
 
@@ -202,7 +203,7 @@ describe('deactivating', () => {
       .call('POST', '/api/cdp/sql', { body: { sql } })
       .then(({ status }) => (acknowledged = status));
     await expect.poll(() => runningRequests(service)).toBe(1);
-    await projects().setActive('moving', false);
+    await projects().setActive('moving', false, BY_ITSELF);
     expect(acknowledged).toBe(200);
     await insert;
   });
@@ -218,10 +219,10 @@ describe('refuses', () => {
 
   it('every request while the project is inactive', async () => {
     const project = await service.project('paused');
-    await projects().setActive('paused', false);
+    await projects().setActive('paused', false, BY_ITSELF);
     failure(await project.call('GET', '/api/cdp/schema'), 403, 'cdp_inactive');
     failure(await project.call('POST', '/api/cdp/sql', { body: { sql: 'SELECT 1' } }), 403, 'cdp_inactive');
-    await projects().setActive('paused', true);
+    await projects().setActive('paused', true, BY_ITSELF);
     // What an instance knows of a token may be a second old.
     await until(async () => (await project.call('GET', '/api/cdp/schema')).status === 200, 1_100);
   });

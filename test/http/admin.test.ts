@@ -6,6 +6,7 @@ import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { SCOPES } from '../../src/contract/names.js';
 import { type Service, startService } from '../../src/service.js';
+import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 import { call, failure, onServer, startTestService, type TestResponse, type TestService } from '../support/service.js';
 
 const PROJECTS = '/api/cdp/admin/projects';
@@ -434,7 +435,7 @@ describe('an admin token', () => {
     const { token, details } = await service.engine.tokens.create(null);
     expect((await service.call('GET', PROJECTS, { token })).status).toBe(200);
     expect((await call(second.url, 'GET', PROJECTS, { token })).status).toBe(200);
-    await service.engine.tokens.revoke(details.id);
+    await service.engine.tokens.revoke(details.id, {}, BY_ITSELF);
     await sleep(1_000);
     for (const url of [service.url, second.url]) {
       failure(await call(url, 'GET', PROJECTS, { token }), 401, 'unauthorized');
@@ -447,7 +448,7 @@ describe('an admin token', () => {
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() - 3_600_000 });
     try {
       expect((await service.call('GET', PROJECTS, { token })).status).toBe(200);
-      await service.engine.tokens.revoke(details.id);
+      await service.engine.tokens.revoke(details.id, {}, BY_ITSELF);
       await sleep(1_000);
       failure(await service.call('GET', PROJECTS, { token }), 401, 'unauthorized');
     } finally {

@@ -7,6 +7,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { AuditOperation } from '../../src/contract/audit.js';
 import { Credentials } from '../../src/tenancy/credentials.js';
 import { startService } from '../../src/service.js';
+import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 import { type AuditRow, auditRows, entriesOf, inControl } from '../support/audit.js';
 import { testServers } from '../support/postgres.js';
 import { ALL_ROUTES } from '../support/routes.js';
@@ -143,7 +144,7 @@ describe('works:', () => {
 
   it('the entry of a deleted project still says which project it was', async () => {
     const { id } = await service.engine.projects.create('short-lived');
-    await service.engine.deleteProject('short-lived');
+    await service.engine.deleteProject('short-lived', BY_ITSELF);
     const rows = (await auditRows(service)).filter((row) => row.project === 'short-lived');
     expect(rows.map(({ operation, project_id, actor }) => [operation, project_id, actor])).toEqual([
       ['project.create', id, 'service'],
@@ -156,7 +157,7 @@ describe('works:', () => {
     const url = '/api/cdp/admin/projects/mended/repair';
     const { entries } = await audited('POST', url, { token: admin.token });
     expect(entries).toMatchObject([{ operation: 'project.repair', project_id: id, actor: 'admin', outcome: 'ok' }]);
-    await service.engine.projects.repair('mended');
+    await service.engine.projects.repair('mended', BY_ITSELF);
     const rows = (await auditRows(service)).filter((row) => row.project_id === id);
     expect(rows.map(({ operation, actor }) => [operation, actor])).toEqual([
       ['project.create', 'service'],
@@ -426,7 +427,7 @@ describe('settings:', () => {
       const mine = await own.project();
       await mine.table('t', { a: 'TEXT' });
       await own.call('GET', '/api/cdp/schema', { token: 'cdp_wrong' });
-      await own.engine.projects.setActive(mine.name, false);
+      await own.engine.projects.setActive(mine.name, false, BY_ITSELF);
       await sleep(50);
       expect(await auditRows(own)).toEqual([]);
     } finally {
@@ -667,7 +668,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     try {
       const mine = await own.project();
       await mine.table('t', { a: 'TEXT' });
-      await own.engine.projects.setActive(mine.name, false);
+      await own.engine.projects.setActive(mine.name, false, BY_ITSELF);
       const rows = await auditRows(own);
       expect(rows.map(({ operation }) => operation)).toEqual([
         'project.create',

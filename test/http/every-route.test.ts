@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { SCOPES } from '../../src/contract/names.js';
 import type { ErrorBody } from '../../src/contract/wire/failure.js';
 import { type Route, takesKey } from '../../src/http/api/route.js';
+import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 import { ALL_ROUTES, checkResponse, pathOf, titled } from '../support/routes.js';
 import { snapshot, type Snapshot } from '../support/schema.js';
 import {
@@ -46,7 +47,7 @@ beforeAll(async () => {
   await project.table('customers', { email: 'TEXT', age: 'INTEGER', signed_up: 'TIMESTAMP' });
   before = await snapshot(project);
   inactive = await service.project();
-  await service.engine.projects.setActive(inactive.name, false);
+  await service.engine.projects.setActive(inactive.name, false, BY_ITSELF);
   admin = (await service.engine.tokens.create(null)).token;
   document = (await service.call('GET', '/openapi.json')).body as unknown as OpenApi;
 });
@@ -98,7 +99,7 @@ describe.each(titled(ALL_ROUTES))('%s', (_title, route) => {
   it('refuses a revoked token and an expired one, with different messages', async () => {
     const projectId = route.access === 'admin' ? null : project.id;
     const revoked = await service.engine.tokens.create(projectId);
-    await service.engine.tokens.revoke(revoked.details.id);
+    await service.engine.tokens.revoke(revoked.details.id, {}, BY_ITSELF);
     const response = await send(route, { ...garbage(route), token: revoked.token });
     refusal(route, response, 401, 'unauthorized');
     expect(response.headers.get('www-authenticate')).toContain('error="invalid_token"');

@@ -8,6 +8,7 @@ import { exportJWK, exportSPKI, generateKeyPair, type JWTPayload, SignJWT, Unsec
 import { pino } from 'pino';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { startService } from '../../src/service.js';
+import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 import { entriesOf } from '../support/audit.js';
 import { call, failure, startTestService, type TestProject, type TestService } from '../support/service.js';
 
@@ -160,7 +161,7 @@ describe('a JWT is accepted', () => {
     const own = await service.project();
     const token = await sign({ project: own.name });
     expect((await schema(token)).status).toBe(200);
-    await service.engine.projects.setActive(own.name, false);
+    await service.engine.projects.setActive(own.name, false, BY_ITSELF);
     await sleep(1_000);
     failure(await schema(token), 403, 'cdp_inactive');
   });

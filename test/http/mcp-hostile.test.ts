@@ -3,6 +3,7 @@
  * instructions, and other known attacks on such servers (docs/security.md).
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 import { opened, post, rpc, tool } from '../support/mcp.js';
 import {
   failure,
@@ -220,7 +221,7 @@ describe('limits hold:', () => {
     const params = { name: 'query', arguments: { sql: 'SELECT pg_sleep(3600)', timeout_ms: 60_000 } };
     const response = post(service, { jsonrpc: '2.0', id: 1, method: 'tools/call', params }, { token });
     await until(() => runningRequests(service) === 1, 30_000);
-    await service.engine.tokens.revoke(details.id, { now: true });
+    await service.engine.tokens.revoke(details.id, { now: true }, BY_ITSELF);
     failure(await response, 401, 'unauthorized');
   });
 

@@ -6,6 +6,7 @@ import { randomUUID } from 'node:crypto';
 import { Client as OldClient } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport as OldTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 import { entriesOf } from '../support/audit.js';
 import { ACCEPT, connectMcp, opened, post, rpc, tool, toolResponse } from '../support/mcp.js';
 import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
@@ -292,7 +293,7 @@ describe('refuses:', () => {
     const { token } = await service.engine.tokens.create(null);
     failure(await post(service, ping, { token }), 403, 'insufficient_scope');
     const inactive = await service.project();
-    await service.engine.projects.setActive(inactive.name, false);
+    await service.engine.projects.setActive(inactive.name, false, BY_ITSELF);
     failure(await post(service, ping, { token: inactive.token }), 403, 'cdp_inactive');
   });
 

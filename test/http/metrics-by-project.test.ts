@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { eventually } from '../support/program.js';
 import { startTestService, type TestProject, type TestService } from '../support/service.js';
+import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 
 let service: TestService;
 let shop: TestProject;
@@ -79,7 +80,7 @@ describe('metrics by project', () => {
     const used = 'requests_total{project="passing",code=""} 1';
     await eventually('it is counted', async () => (await lines('passing')).includes(used));
     // As another instance does it, of which this one is not told.
-    await service.engine.projects.delete('passing');
+    await service.engine.projects.delete('passing', BY_ITSELF);
     expect(await lines('passing')).toEqual([]);
     await service.project('passing');
     expect((await lines('passing')).sort()).toEqual(

@@ -1,6 +1,7 @@
 /** `POST /sql` on the wire: what Neon's driver never sends, and what nobody may reach through it. */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { LIMITS } from '../../src/contract/limits.js';
+import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 import { auditRows } from '../support/audit.js';
 import { rawResponse } from '../support/raw.js';
 import { checkResponse } from '../support/routes.js';
@@ -363,7 +364,7 @@ describe('protects', () => {
   it('the quota, with a status of its own', async () => {
     const made = await service.project('small');
     await made.rows(`CREATE TABLE ballast AS SELECT repeat('x', 1000) AS s FROM generate_series(1, 20000)`);
-    await service.engine.projects.setQuota('small', 16_000_000);
+    await service.engine.projects.setQuota('small', 16_000_000, BY_ITSELF);
     const small = await made.seenAnew();
     const headers = { 'neon-connection-string': url('writer', small.token, 'small') };
     const queries = [{ query: 'SELECT 1' }, { query: "INSERT INTO ballast VALUES ('1')" }];

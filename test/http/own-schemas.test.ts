@@ -1,5 +1,6 @@
 /** Schemas that a project creates next to `data`, and what the right to create them must not include. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 import { testServers } from '../support/postgres.js';
 import {
   failure,
@@ -216,7 +217,7 @@ it('counts them in the quota', async () => {
   const service = await startTestService();
   try {
     const project = await service.project();
-    await service.engine.projects.setQuota(project.name, 12_000_000);
+    await service.engine.projects.setQuota(project.name, 12_000_000, BY_ITSELF);
     const status = async (sql: string) => (await project.call('POST', '/api/cdp/sql', { body: { sql } })).status;
     await project.rows('CREATE SCHEMA big CREATE TABLE t (a text)');
     await status(`INSERT INTO big.t SELECT repeat(md5(i::text), 20) FROM generate_series(1, 20000) i`);

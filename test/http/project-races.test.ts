@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { QueryResult, QueryResultRow } from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { withProjectLock } from '../../src/tenancy/control/project-lock.js';
+import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 import { embeddedServer } from '../support/postgres.js';
 import { failure, onServer, startTestService, type TestResponse, type TestService } from '../support/service.js';
 
@@ -90,7 +91,7 @@ describe('a project that is deleted while it is being created', () => {
 
   it('gets no more tokens', async () => {
     const { id, name } = await service.project();
-    await service.engine.deleteProject(name);
+    await service.engine.deleteProject(name, BY_ITSELF);
     await expect(service.engine.tokens.create(id)).rejects.toMatchObject({ code: 'not_found' });
   });
 });
@@ -107,7 +108,7 @@ describe('a cached token', () => {
     await project.table('t', { n: 'INTEGER' });
     expect((await project.call(method, path, { body })).status).toBeLessThan(300);
     const { placement } = await service.engine.projects.get(project.name);
-    await service.engine.deleteProject(project.name);
+    await service.engine.deleteProject(project.name, BY_ITSELF);
     const response = await project.call(method, path, { body });
     failure(response, 401, 'unauthorized');
     for (const inner of Object.values(placement).filter((name) => name !== 'data'))

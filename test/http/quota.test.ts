@@ -6,6 +6,7 @@ import { randomBytes } from 'node:crypto';
 import { pino } from 'pino';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { startService } from '../../src/service.js';
+import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 import {
   call,
   failure,
@@ -58,7 +59,7 @@ describe.each(testServers().map((server) => [server.major, server] as const))('o
   };
 
   const setQuota = async (bytes: number) => {
-    await service.engine.projects.setQuota(project.name, bytes);
+    await service.engine.projects.setQuota(project.name, bytes, BY_ITSELF);
     project = await project.seenAnew();
   };
 

@@ -5,6 +5,7 @@
 import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { startService, type Service } from '../../src/service.js';
+import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 import { call, failure, onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
 
 let service: TestService;
@@ -121,7 +122,7 @@ describe('a project that is deactivated', () => {
     const response = await service.call('POST', `${PROJECTS}/${project.name}/deactivate?now=true`, { token: admin });
     expect([response.status, await running()]).toEqual([200, []]);
     for (const request of requests) failure(await request, 403, 'cdp_inactive');
-    await service.engine.projects.setActive(project.name, true);
+    await service.engine.projects.setActive(project.name, true, BY_ITSELF);
   });
 
   it('refuses any value except true and false, and changes nothing', async () => {

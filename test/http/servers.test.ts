@@ -7,6 +7,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { withProjectLock } from '../../src/tenancy/control/project-lock.js';
+import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 import { type AddedServer, startAddedServer, variableWith } from '../support/added-server.js';
 import { entriesOf } from '../support/audit.js';
 import { connected } from '../support/postgres.js';
@@ -43,7 +44,7 @@ describe.each(Object.entries(HOMES))('added next to %s', (_name, start) => {
   });
   afterAll(() => service.close());
   afterEach(async () => {
-    for (const { name } of await service.engine.projects.list()) await service.engine.deleteProject(name);
+    for (const { name } of await service.engine.projects.list()) await service.engine.deleteProject(name, BY_ITSELF);
     for (const { name } of await service.engine.control.servers.list()) await send('DELETE', `/${name}`);
     await send('PUT', '/default', { status: 'active', labels: {}, weight: 1, max_projects: null, max_bytes: null });
   });
@@ -224,7 +225,7 @@ describe.each(Object.entries(HOMES))('added next to %s', (_name, start) => {
     const full = async (name: string) => failure(await create(name, { server: 'eu-1' }), 400, 'invalid_request');
     expect(await placed('a', { server: 'eu-1' })).toBe('eu-1');
     expect((await full('b')).message).toBe('The server "eu-1" accepts no more projects');
-    await service.engine.deleteProject('a');
+    await service.engine.deleteProject('a', BY_ITSELF);
     for (const status of ['draining', 'closed']) {
       await send('PUT', '/eu-1', { status });
       await full('b');

@@ -5,6 +5,7 @@
 import { randomBytes } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, type MockInstance, vi } from 'vitest';
+import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 import { callFrom } from '../support/address.js';
 import {
   failure,
@@ -120,7 +121,7 @@ describe('protects', () => {
   it('against mistyped tokens and revoked ones too, and forgets that a revoked one was known', async () => {
     const revoked = await service.engine.tokens.create(project.id);
     expect((await send(revoked.token)).status).toBe(200);
-    await service.engine.tokens.revoke(revoked.details.id);
+    await service.engine.tokens.revoke(revoked.details.id, {}, BY_ITSELF);
     await new Promise((resolve) => setTimeout(resolve, 800));
     failure(await send(revoked.token), 401, 'unauthorized');
     for (let i = 1; i < LIMIT; i++) failure(await send('mistyped'), 401, 'unauthorized');

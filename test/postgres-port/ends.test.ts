@@ -4,6 +4,7 @@
  */
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { ProjectSessions } from '../../src/tenancy/connections/project-session.js';
+import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 import {
   inProject,
   startOwnService,
@@ -83,7 +84,7 @@ describe.each(stages)('on %s', (_name, start) => {
       clients[1]?.send(query('BEGIN; SELECT 1'));
       await clients[1]?.until('Z');
       clients[2]?.send(query(STUBBORN));
-      await service.engine.tokens.revoke(details.id);
+      await service.engine.tokens.revoke(details.id, {}, BY_ITSELF);
       expect(await Promise.all(clients.map(ending))).toEqual(['57P01', '57P01', '57P01']);
       expect(await refusedLogin(login(service, project, 'writer', token))).toBe('28P01');
       other.send(query('SELECT 1'));
@@ -99,7 +100,7 @@ describe.each(stages)('on %s', (_name, start) => {
     const { token, details } = await service.engine.tokens.create(project.id);
     const client = await open(project, token);
     client.send(query('SELECT pg_sleep(1000)'), query('INSERT INTO late (n) VALUES (1)'));
-    await service.engine.tokens.revoke(details.id);
+    await service.engine.tokens.revoke(details.id, {}, BY_ITSELF);
     expect(await ending(client)).toBe('57P01');
     await noneLeft(project);
     expect(await project.rows('SELECT n FROM late')).toEqual([]);
@@ -108,12 +109,12 @@ describe.each(stages)('on %s', (_name, start) => {
   it.concurrent('the deactivation and the deletion of its project end a session', async () => {
     const project = await service.project();
     const first = await open(project);
-    await service.engine.projects.setActive(project.name, false);
+    await service.engine.projects.setActive(project.name, false, BY_ITSELF);
     expect(await ending(first)).toBe('57P01');
     expect(await refusedLogin(login(service, project))).toBe('28000');
-    await service.engine.projects.setActive(project.name, true);
+    await service.engine.projects.setActive(project.name, true, BY_ITSELF);
     const second = await open(await project.seenAnew());
-    await service.engine.deleteProject(project.name);
+    await service.engine.deleteProject(project.name, BY_ITSELF);
     expect(await ending(second)).toBe('57P01');
     expect(await refusedLogin(login(service, project))).toMatch(/^28(?:000|P01)$/);
   });
@@ -174,7 +175,7 @@ describe.each(stages)('on %s', (_name, start) => {
     const project = await service.project();
     await project.table('ballast', { text: 'TEXT' });
     const quota = 32 * 1024 * 1024;
-    await service.engine.projects.setQuota(project.name, quota);
+    await service.engine.projects.setQuota(project.name, quota, BY_ITSELF);
     const anew = await project.seenAnew();
     const client = await open(anew);
     // On a slow machine the session ends within its INSERT. What that had written takes up space all the same.

@@ -5,6 +5,7 @@
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 import type { TestServer } from '../support/postgres.js';
 import { onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
 import { startThrowaway, type ThrowawayServer } from '../support/throwaway-postgres.js';
@@ -72,13 +73,13 @@ describe.each([
       await prepare(service, project);
       // The owner may have changed how it logs in.
       await withClient(login(service, project), (client) => client.query("ALTER ROLE CURRENT_USER PASSWORD 'x'"));
-      await engine.projects.setActive(project.name, false);
+      await engine.projects.setActive(project.name, false, BY_ITSELF);
       expect(await prepared()).toEqual([]);
-      await engine.projects.setActive(project.name, true);
+      await engine.projects.setActive(project.name, true, BY_ITSELF);
       const again = await project.seenAnew();
       await again.rows('DROP TABLE locked');
       await prepare(service, again);
-      await engine.deleteProject(project.name);
+      await engine.deleteProject(project.name, BY_ITSELF);
       expect(await prepared()).toEqual([]);
       expect(await engine.projects.list()).toEqual([]);
     } finally {

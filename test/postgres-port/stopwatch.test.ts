@@ -8,6 +8,7 @@ import { exportJWK, generateKeyPair, SignJWT } from 'jose';
 import { pino } from 'pino';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { type Service, startService } from '../../src/service.js';
+import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 import { onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
 import { errorsIn, RawClient } from './connect.js';
 
@@ -65,13 +66,16 @@ const newToken = (project: TestProject) => service.engine.tokens.create(project.
 const revoked = async (port?: number | null): Promise<Attempt> => {
   const project = await service.project();
   const { token, details } = await newToken(project);
-  return { client: await open(project, token, port), end: () => service.engine.tokens.revoke(details.id) };
+  return {
+    client: await open(project, token, port),
+    end: () => service.engine.tokens.revoke(details.id, {}, BY_ITSELF),
+  };
 };
 
 const deactivated = async (token?: (project: string) => Promise<string>): Promise<Attempt> => {
   const project = await service.project();
   const client = await open(project, token === undefined ? project.token : await token(project.name));
-  return { client, end: () => service.engine.projects.setActive(project.name, false) };
+  return { client, end: () => service.engine.projects.setActive(project.name, false, BY_ITSELF) };
 };
 
 const ATTEMPTS: Record<string, () => Promise<Attempt>> = {
@@ -81,7 +85,10 @@ const ATTEMPTS: Record<string, () => Promise<Attempt>> = {
   'a deactivation, with a JWT as the password': () => deactivated(sign),
   'a deletion': async () => {
     const project = await service.project();
-    return { client: await open(project, project.token), end: () => service.engine.deleteProject(project.name) };
+    return {
+      client: await open(project, project.token),
+      end: () => service.engine.deleteProject(project.name, BY_ITSELF),
+    };
   },
 };
 

@@ -87,12 +87,12 @@ const insert = async (url: string, token: string) =>
 const useEverything = (server: Connection, token: string) =>
   withService(server, async ({ engine, url }) => {
     expect(await insert(url, token)).toBe(201);
-    await engine.projects.repair('one');
+    await engine.projects.repair('one', BY_ITSELF);
     expect(await insert(url, token)).toBe(201);
-    await engine.projects.setActive('one', false, undefined, true);
-    await engine.projects.setActive('one', true);
+    await engine.projects.setActive('one', false, BY_ITSELF, true);
+    await engine.projects.setActive('one', true, BY_ITSELF);
     await engine.projects.create('two');
-    await engine.deleteProject('two');
+    await engine.deleteProject('two', BY_ITSELF);
     const address = addressOfUrl(urlFor(server));
     const patient = { address, connections: 10, embedded: null, engine: () => Promise.resolve(engine) };
     const findings = await examine(patient, BY_ITSELF);
@@ -123,7 +123,9 @@ describe.each([18, ...debianMajors()])('Postgres %i', (major) => {
       expect(await insert(url, token)).toBe(201);
       const project = await engine.projects.get('one');
       expect(await engine.projects.examine(project)).toEqual(['the service lacks the privileges of its roles']);
-      expect((await engine.projects.repair('one')).repaired).toEqual(['the service lacks the privileges of its roles']);
+      expect((await engine.projects.repair('one', BY_ITSELF)).repaired).toEqual([
+        'the service lacks the privileges of its roles',
+      ]);
       expect(await engine.projects.examine(project)).toEqual([]);
     });
     await useEverything(server, token);

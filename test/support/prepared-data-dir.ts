@@ -11,6 +11,7 @@ import { inject } from 'vitest';
 import { loadConfig } from '../../src/cli/load-config.js';
 import { openDatabase } from '../../src/database.js';
 import { openEngine } from '../../src/service.js';
+import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 
 declare module 'vitest' {
   interface ProvidedContext {
@@ -27,7 +28,7 @@ export async function prepareDataDir(dataDir: string): Promise<void> {
   await writeFile(join(dataDir, 'postgres', 'local.conf'), 'fsync = off\n');
   const engine = await openEngine(config, database, logger);
   await engine.projects.create('prepared');
-  await engine.deleteProject('prepared');
+  await engine.deleteProject('prepared', BY_ITSELF);
   await engine.close();
   await database.close();
 }

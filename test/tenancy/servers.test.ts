@@ -35,7 +35,9 @@ describe.each(Object.entries(HOMES))('added next to %s', (_name, start) => {
   let added: TestDatabase;
 
   afterEach(async () => {
-    await Promise.all((await service.engine.projects.list()).map(({ name }) => service.engine.deleteProject(name)));
+    await Promise.all(
+      (await service.engine.projects.list()).map(({ name }) => service.engine.deleteProject(name, BY_ITSELF)),
+    );
     const template = `cdp_template_${service.engine.control.instanceId}`;
     await service.close();
     await connected(added.connection, (client) => clearAway(client, dropDatabase(template)));

@@ -79,8 +79,8 @@ export class Tokens {
    */
   async revoke(
     id: string,
-    { projectId, now = false }: { projectId?: string | null; now?: boolean } = {},
-    by: Origin = BY_ITSELF,
+    { projectId, now = false }: { projectId?: string | null; now?: boolean },
+    by: Origin,
   ): Promise<TokenRow> {
     const entry = this.audit.entryOfChange(by, { operation: 'token.revoke', object: id.toLowerCase() });
     const revoked = isUuid(id) ? await this.control.tokens.revoke(id, projectId, now, entry) : null;

@@ -140,7 +140,7 @@ export class Projects {
    * Renames a project. Its id, tokens, data and running requests stay as they are.
    * @throws EngineError invalid_name, not_found, unique_violation, database_unavailable, outcome_unknown
    */
-  async rename(name: string, newName: string, by: Origin = BY_ITSELF): Promise<ProjectRow> {
+  async rename(name: string, newName: string, by: Origin): Promise<ProjectRow> {
     requireName(newName);
     const { id } = await this.get(name);
     await this.unfinished.clearNamed(newName);
@@ -157,7 +157,7 @@ export class Projects {
    * @param now cancel them instead
    * @throws EngineError not_found
    */
-  async setActive(name: string, active: boolean, by: Origin = BY_ITSELF, now = false): Promise<ProjectRow> {
+  async setActive(name: string, active: boolean, by: Origin, now = false): Promise<ProjectRow> {
     const project = await this.get(name);
     const status = active ? 'active' : 'inactive';
     const operation = active ? 'project.activate' : 'project.deactivate';
@@ -179,7 +179,7 @@ export class Projects {
    * @returns the repaired faults, as text
    * @throws EngineError not_found, request_in_flight, database_unavailable
    */
-  async repair(name: string, by: Origin = BY_ITSELF): Promise<{ project: ProjectRow; repaired: string[] }> {
+  async repair(name: string, by: Origin): Promise<{ project: ProjectRow; repaired: string[] }> {
     const { id } = await this.get(name);
     const done = await this.inTurn(() =>
       underProjectLock(this.parts.control, { id, name }, async () => {
@@ -208,7 +208,7 @@ export class Projects {
    * @param bytes its own disk quota; 0: none; null: the setting
    * @throws EngineError not_found
    */
-  async setQuota(name: string, bytes: number | null, by: Origin = BY_ITSELF): Promise<ProjectRow> {
+  async setQuota(name: string, bytes: number | null, by: Origin): Promise<ProjectRow> {
     const { id } = await this.get(name);
     const entry = this.parts.audit.entryOfChange(by, { operation: 'project.quota' });
     const project = await this.parts.control.projects.setQuota(id, bytes, entry);
@@ -220,7 +220,7 @@ export class Projects {
    * Whether a project may create schemas besides `data`. Existing ones stay.
    * @throws EngineError not_found, invalid_request, database_unavailable
    */
-  async setOwnSchemas(name: string, allowed: boolean, by: Origin = BY_ITSELF): Promise<ProjectRow> {
+  async setOwnSchemas(name: string, allowed: boolean, by: Origin): Promise<ProjectRow> {
     const { id, placement } = await this.get(name);
     const tenancy = this.parts.servers.tenancyOf(placement);
     if (allowed && !(await tenancy.mayOwnSchemas())) throw needsSuperuser();
@@ -237,7 +237,7 @@ export class Projects {
    * @param lost a server that will not come back and is not contacted
    * @throws EngineError not_found, request_in_flight, overloaded, database_unavailable
    */
-  async delete(name: string, by: Origin = BY_ITSELF, lost: string | null = null): Promise<ProjectRow> {
+  async delete(name: string, by: Origin, lost: string | null = null): Promise<ProjectRow> {
     const project = isProjectName(name) ? await this.parts.control.projects.find('name', name) : null;
     if (project === null) throw projectNotFound(name);
     return this.inTurn(() =>

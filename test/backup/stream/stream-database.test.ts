@@ -12,6 +12,7 @@ import type { Placement } from '../../../src/tenancy/placement.js';
 import { withServiceSession } from '../../../src/tenancy/service-pool.js';
 import { placeOf } from '../../../src/tenancy/control/server-rows.js';
 import type { Tenancy } from '../../../src/tenancy/tenancy.js';
+import { BY_ITSELF } from '../../../src/engine/audit/audit.js';
 import { type AddedServer, startAddedServer, variableWith } from '../../support/added-server.js';
 import { connected, testServers } from '../../support/postgres.js';
 import { inProject, onServer, startTestService, type TestProject, type TestService } from '../../support/service.js';
@@ -121,7 +122,7 @@ describe.each(testServers().map(({ major }) => ({ major })))('from Postgres $maj
     return async () => {
       // Whatever became of the stream.
       expect(await leftThere()).toEqual([]);
-      await service.engine.deleteProject(project.name);
+      await service.engine.deleteProject(project.name, BY_ITSELF);
     };
   });
 

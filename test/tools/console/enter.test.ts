@@ -4,6 +4,7 @@
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { SCOPES } from '../../../src/contract/names.js';
+import { BY_ITSELF } from '../../../src/engine/audit/audit.js';
 import { byName, launchBrowser, openPage } from '../../support/browser.js';
 import { enter, visit } from '../../support/console.js';
 import { endEverything, startServe } from '../../support/program.js';
@@ -91,7 +92,7 @@ describe('the log-in screen', () => {
     const token = await project.tokenWith('sql:read');
     const { page, write, close } = await visit(browser, service, { token });
     const [details] = (await service.engine.tokens.list(project.id)).filter(({ scopes }) => scopes.length === 1);
-    await service.engine.tokens.revoke(details?.id as string);
+    await service.engine.tokens.revoke(details?.id as string, {}, BY_ITSELF);
     await write('SELECT 1');
     await expect
       .poll(async () => {

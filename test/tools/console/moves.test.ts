@@ -1,6 +1,7 @@
 /** Moves of projects between servers in the console: what prevents a move, a canceled one, and a completed one. */
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
+import { BY_ITSELF } from '../../../src/engine/audit/audit.js';
 import { type AddedServer, startAddedServer, variableWith } from '../../support/added-server.js';
 import { launchBrowser, picturedOnFailure } from '../../support/browser.js';
 import { faultsOfLooks, visit, type Visitor } from '../../support/console.js';
@@ -73,7 +74,7 @@ it('shows what a move copies and what prevents it; one move is canceled, and the
   expect(await (await project.seenAnew()).rows('SELECT count(*)::int AS n FROM visits')).toEqual([{ n: 1_000 }]);
   await page.getByRole('link', { name, exact: true }).first().click();
   await page.getByRole('definition').filter({ hasText: 'eu-1' }).waitFor();
-  await service.engine.deleteProject(name);
+  await service.engine.deleteProject(name, BY_ITSELF);
 });
 
 it('shows what prevents a move, and sends nothing', async () => {
@@ -102,5 +103,5 @@ it('shows what prevents a move, and sends nothing', async () => {
   await dialog.getByText('It cannot move there').waitFor();
   expect(await dialog.getByRole('button', { name: 'Move', exact: true }).isDisabled()).toBe(true);
   await page.keyboard.press('Escape');
-  await service.engine.deleteProject(name);
+  await service.engine.deleteProject(name, BY_ITSELF);
 });
