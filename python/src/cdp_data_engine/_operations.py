@@ -1,6 +1,6 @@
 """
-What each call sends, and how it reads the responses: generators that yield requests and receive their
-responses. The sync and the async client drive the same generators.
+What each call sends, and how it reads the responses: generators that yield requests and receive
+their responses. The sync and the async client drive the same generators.
 """
 
 from __future__ import annotations
