@@ -14,7 +14,7 @@ import { runWrite } from '../write/write.js';
 import { lockTable, rowsStored } from './checked-insert.js';
 import { insertResponse, type Inserted, rowsChanged, upsertResponse } from './insert-response.js';
 import type { InsertRequest } from './insert-request.js';
-import { placeOf, recordErrorCode } from './record-error.js';
+import { recordPlace, recordErrorCode } from './record-error.js';
 import { storeWhatFits } from './refused-records.js';
 import { countStored, type StoredRows, storingStatements, type UpsertRule } from './upsert.js';
 
@@ -73,7 +73,7 @@ export async function storePartially(
   let outcome = await store(good);
   errorCount += outcome.refused.length;
   for (const one of outcome.refused) {
-    const place = { ...placeOf(one), error: recordErrorCode(one.error) };
+    const place = { ...recordPlace(one), error: recordErrorCode(one.error) };
     errors.set(one.record, [...(errors.get(one.record) ?? []), place]);
   }
   if (dryRun !== null && outcome.refused.length > 0) {

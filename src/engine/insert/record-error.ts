@@ -29,7 +29,7 @@ export interface RefusedRecord {
   error: PostgresError;
 }
 
-export function placeOf({ record, column, columns, error: { sqlstate, fields, message } }: RefusedRecord) {
+export function recordPlace({ record, column, columns, error: { sqlstate, fields, message } }: RefusedRecord) {
   const { constraint } = fields;
   const about = sqlstate === SQLSTATE.UNIQUE_VIOLATION ? (column ?? constraint) : (constraint ?? column);
   return {

@@ -12,7 +12,7 @@ import { detailsOf, toEngineError } from '../../tenancy/engine-error.js';
 import type { Table } from '../catalog/catalog.js';
 import type { BatchInsert } from './insert-statement.js';
 import { columnsAtFault, type KnownConstraints } from './columns-at-fault.js';
-import { NO_RECORDS_FAULT, placeOf, recordErrorCode, type RefusedRecord } from './record-error.js';
+import { NO_RECORDS_FAULT, recordPlace, recordErrorCode, type RefusedRecord } from './record-error.js';
 
 /** The rows of a batch, and how to store them. */
 export interface RecordWrite {
@@ -45,7 +45,10 @@ export async function attributeRefusal(
   }
   const errors = new ErrorCollector();
   for (const place of refused) {
-    errors.add(recordErrorCode(place.error), () => ({ ...placeOf(place), ...earlierDuplicate(place, rows, table) }));
+    errors.add(recordErrorCode(place.error), () => ({
+      ...recordPlace(place),
+      ...earlierDuplicate(place, rows, table),
+    }));
   }
   const hidesRow = upsertKey !== null && !showsOnlyGiven(first, rows, table, upsertKey);
   return errors.toError(whatPostgresSaid(first.error, table, hidesRow));

@@ -142,8 +142,10 @@ export class Moves {
     const { projectId, project: name } = move;
     const failure: unknown = await moveProject(parts, move, options, by).then(
       (leftOut) => {
-        const fields = { move: move.id, project: name, left_out: leftOut };
-        if (leftOut.length > 0) parts.log.warn(fields, 'a moved project lacks rights of roles that do not exist there');
+        if (leftOut.length > 0) {
+          const fields = { move: move.id, project: name, left_out: leftOut };
+          parts.log.warn(fields, 'a moved project lacks rights of roles that do not exist there');
+        }
         return null;
       },
       (error: unknown) => error,
