@@ -30,6 +30,7 @@ import { Projects } from './projects/projects.js';
 import { Quotas } from './limits/quota.js';
 import { ServerWatch } from '../tenancy/health/server-watch.js';
 import { Sessions, type SessionSettings } from './sessions/sessions.js';
+import { SharedUse } from './database/shared-use.js';
 import { Splitter } from './parser/splitter.js';
 
 export interface EngineSettings extends AuditSettings, PoolSettings {
@@ -149,8 +150,10 @@ function sharedServices(
   connections: ProjectSessions,
 ): SharedServices {
   const quotas = new Quotas((project) => servers.tenancyOf(project.placement).sizeOf(project), settings.projectQuota);
+  const database = new DatabaseAccess(servers, new ServerPools(servers, connections, settings), quotas, projects);
   return {
-    database: new DatabaseAccess(servers, new ServerPools(servers, connections, settings), quotas, projects),
+    database,
+    sharedUse: new SharedUse(database),
     quotas,
     throttle: new EventLoopThrottle(),
     schemaCache: new SchemaCache(settings.projectWaiting),
