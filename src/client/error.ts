@@ -13,18 +13,7 @@ export type ClientErrorCode = 'network_error' | 'unexpected_answer' | 'aborted' 
 
 export type CdpErrorCode = ErrorCode | ClientErrorCode;
 
-type DetailName =
-  | 'status'
-  | 'errors'
-  | 'errorCount'
-  | 'hint'
-  | 'rows'
-  | 'ids'
-  | 'values'
-  | 'postgres'
-  | 'requestId'
-  | 'retryAfter'
-  | 'inserted';
+type DetailName = Exclude<keyof CdpError, 'code' | 'with' | keyof Error>;
 
 export type CdpErrorDetails = { [Name in DetailName]?: CdpError[Name] | undefined } & { cause?: unknown };
 

@@ -77,7 +77,7 @@ export async function* readQuarantine(
   checkOptions(options, READ_NAMES, 'quarantine');
   const { signal } = options;
   for (let next: string | null = ''; next !== null;) {
-    const query = queryOf({ ...filter, ...(next === '' ? {} : { after: next }) });
+    const query = filterQuery({ ...filter, ...(next === '' ? {} : { after: next }) });
     const page: QuarantineResponse = await transport.json<QuarantineResponse>({
       method: 'GET',
       path: `${PATH}?${query}`,
@@ -132,12 +132,12 @@ export async function dropQuarantine(transport: Transport, drop: DropOptions, op
   checkOptions(drop, DROP_NAMES, 'dropQuarantine');
   checkOptions(options, CALL_NAMES, 'dropQuarantine');
   const { dryRun, signal } = options;
-  const path = `${PATH}?${queryOf({ ...drop, ...(dryRun ? { dry_run: true } : {}) })}`;
+  const path = `${PATH}?${filterQuery({ ...drop, ...(dryRun ? { dry_run: true } : {}) })}`;
   return (await transport.json<DropQuarantineResponse>({ method: 'DELETE', path, idempotent: true, signal }))
     .deleted_rows;
 }
 
-function queryOf(filter: QuarantineFilter & { after?: string; all?: true; dry_run?: true }): string {
+function filterQuery(filter: QuarantineFilter & { after?: string; all?: true; dry_run?: true }): string {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(filter)) {
     if (value !== undefined) query.set(name, value instanceof Date ? timeText(value) : String(value));

@@ -21,7 +21,7 @@ from ._operations import (
     true_or_none,
 )
 from ._transport import Request
-from .errors import BadRequestError, CallerError, CdpError
+from .errors import CallerError, CdpError
 
 #: Errors that a record causes although they may not name it.
 _CAUSED_BY_A_RECORD = {"unique_violation", "constraint_violation", "row_too_large", "sql_error"}
@@ -74,6 +74,11 @@ class StoreOptions:
     on_error: Optional[str] = None
     dry_run: bool = False
     return_ids: bool = False
+
+    @property
+    def concurrency(self) -> int:
+        """The default: with a key one batch follows the other, so that the last record of a key wins."""
+        return 4 if self.on_conflict is None else 1
 
     def request(self, table: str, body: bytes, key: Optional[str]) -> Request:
         query = {

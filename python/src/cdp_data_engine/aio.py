@@ -96,7 +96,7 @@ class AsyncCdpClient(AsyncSchemaMethods):
         options = StoreOptions(on_conflict, resolution, on_error, dry_run, return_ids)
         insert = Insert(table, options, on_progress, on_refused)
         if concurrency is None:
-            concurrency = 4 if on_conflict is None else 1
+            concurrency = options.concurrency
         await pump_async(insert, records, self._run, concurrency)
         return insert.result
 

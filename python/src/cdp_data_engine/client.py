@@ -101,7 +101,7 @@ class CdpClient(SchemaMethods):
         options = StoreOptions(on_conflict, resolution, on_error, dry_run, return_ids)
         insert = Insert(table, options, on_progress, on_refused)
         if concurrency is None:
-            concurrency = 4 if on_conflict is None else 1
+            concurrency = options.concurrency
         pump(insert, records, self._transport, concurrency)
         return insert.result
 
@@ -234,8 +234,8 @@ class CdpClient(SchemaMethods):
         """
         One transaction; its parameters are ``$1``, ``$2``, …
 
-        :param max_rows: 10,000 by default, at most 100,000; ``truncated`` tells of more
-        :param idempotency_key: for SQL that writes: a retry does nothing twice. Without it, SQL
+        :param max_rows: 10,000 by default, at most 100,000; ``truncated`` is True if there were more
+        :param idempotency_key: for SQL that writes: a retry does not run it again. Without it, SQL
             that may have run is not sent again, unless it is ``read_only``
         """
         options = {"read_only": read_only, "timeout_ms": timeout_ms, "max_rows": max_rows}

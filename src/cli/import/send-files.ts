@@ -2,7 +2,7 @@
 import { basename } from 'node:path';
 import type { CdpClient } from '../../client/client.js';
 import { CdpError } from '../../client/error.js';
-import type { StoreOptions } from '../../client/insert.js';
+import { defaultConcurrency, type StoreOptions } from '../../client/insert.js';
 import { forEachConcurrently } from '../../client/concurrency.js';
 import { warn } from '../terminal/output.js';
 import { ProgressLine } from '../terminal/progress.js';
@@ -73,9 +73,7 @@ export async function sendFiles(
   let outcome: ImportResult['outcome'];
   let error: unknown;
   try {
-    // Batches go one after the other, so that the last record with a key wins.
-    const atOnce = concurrency ?? (storing.onConflict === undefined ? 4 : 1);
-    const limits = { concurrency: atOnce, signal: stop.signal };
+    const limits = { concurrency: concurrency ?? defaultConcurrency(storing), signal: stop.signal };
     const isComplete = await forEachConcurrently(reader.batches(), limits, (batch) => sender.send(batch));
     outcome = isComplete ? 'complete' : 'stopped';
   } catch (thrown) {
