@@ -110,8 +110,8 @@ it('dropQuarantine sends dryRun', async () => {
 it.each<[object, string]>([
   [{ tokn: 'any' }, 'Unknown option "tokn" of CdpClient. Known are url, token, fetch, headers, maxRetries, timeoutMs'],
   [{ timeout_ms: 1 }, said('timeout_ms', 'CdpClient', 'timeoutMs')],
-  [{ fetch: 'fetch' }, 'fetch: it is not a function'],
-  [{ headers: { traceparent: 'a' } }, 'headers: it is not a function'],
+  [{ fetch: 'fetch' }, 'fetch must be a function'],
+  [{ headers: { traceparent: 'a' } }, 'headers must be a function'],
   [{ maxRetries: '3' }, 'maxRetries: expected a number, 0 for none'],
   [{ maxRetries: NaN }, 'maxRetries: expected a number, 0 for none'],
   [{ maxRetries: -1 }, 'maxRetries: expected a number, 0 for none'],
