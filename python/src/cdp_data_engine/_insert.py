@@ -77,7 +77,7 @@ class StoreOptions:
 
     @property
     def concurrency(self) -> int:
-        """The default: with a key one batch follows the other, so that the last record of a key wins."""
+        """The default: with a key, one batch follows the other: its last record wins."""
         return 4 if self.on_conflict is None else 1
 
     def request(self, table: str, body: bytes, key: Optional[str]) -> Request:

@@ -234,7 +234,8 @@ class CdpClient(SchemaMethods):
         """
         One transaction; its parameters are ``$1``, ``$2``, …
 
-        :param max_rows: 10,000 by default, at most 100,000; ``truncated`` is True if there were more
+        :param max_rows: 10,000 by default, at most 100,000; ``truncated`` is True if there were
+            more
         :param idempotency_key: for SQL that writes: a retry does not run it again. Without it, SQL
             that may have run is not sent again, unless it is ``read_only``
         """
