@@ -119,7 +119,9 @@ it('drops a late answer about a server that is no longer chosen', async () => {
   await screens.getByRole('link', { name: 'Servers' }).click();
   await screens.getByRole('link', { name: 'Projects' }).click();
   await page.getByRole('link', { name, exact: true }).click();
+  const asked = page.waitForRequest(/to=eu-1/);
   await page.getByRole('button', { name: 'Move', exact: true }).click();
+  await asked;
   const dialog = page.getByRole('dialog');
   await dialog.getByLabel('From default to').selectOption('eu-2');
   await dialog.getByText('the server eu-2 is closed').waitFor();
