@@ -41,7 +41,7 @@ export interface EngineSettings extends AuditSettings, PoolSettings {
   embedded: Embedded | null;
   /** An embedded server is stopped after this idle time. */
   idleStopMs: number;
-  /** The secret from which passwords of roles are derived. With embedded servers, the secret of the data directory. */
+  /** The secret from which passwords of roles are derived. With embedded servers, the secret of the data folder. */
   secret: string;
   /** The previous secret, which other instances may still use; null: none. */
   secretPrevious: string | null;

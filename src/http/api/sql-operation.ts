@@ -1,4 +1,4 @@
-/** Free SQL of the API (specification 4.5; contract section 7), as routes.ts lists it. */
+/** Free SQL of the API (specification 4.5; contract section 7). */
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { SqlHeaders } from '../../contract/wire/replicas.js';
