@@ -319,6 +319,20 @@ describe('an import with bad records', () => {
     expect((await ada.read('scores.csv.refused-2.ndjson')).trimEnd().split('\n')).toHaveLength(10);
   });
 
+  it('names another delimiter if that fits', async () => {
+    const lines = (...last: string[]) => ['net, EUR;day', ...Array<string>(200).fill('1,5;2026-01-01'), ...last];
+    await ada.write('tie.csv', lines('12;2026-01-02').join('\n'));
+    const advice = `Another delimiter fits all of the first lines: --delimiter ';'\n`;
+    expect(await load('tie.csv', 'tie', '--create')).toMatchObject({
+      code: 4,
+      stderr: expect.stringContaining(`tie.csv: line 202 does not fit the header. ${advice}`) as string,
+    });
+    await ada.write('forced.csv', lines().join('\n').replace('net, EUR', 'net'));
+    const { code, stderr } = await load('forced.csv', 'forced', '--create', '--delimiter', ',');
+    expect([code, stderr]).toEqual([2, expect.stringContaining(`as in line 2, the header 1\n${advice}`)]);
+    expect((await load('forced.csv', 'forced', '--create')).code).toBe(0);
+  });
+
   it('stops at the first one with --strict', async () => {
     await project.table('strict', { n: 'INTEGER' });
     await ada.write('strict.csv', 'n\n1\nx\n');
