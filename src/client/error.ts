@@ -26,7 +26,7 @@ type DetailName =
   | 'retryAfter'
   | 'inserted';
 
-export type CdpErrorDetails = { [Name in DetailName]?: CdpError[Name] | undefined } & { cause?: unknown };
+type CdpErrorDetails = { [Name in DetailName]?: CdpError[Name] | undefined } & { cause?: unknown };
 
 export class CdpError extends Error {
   override readonly name = 'CdpError';

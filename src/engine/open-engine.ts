@@ -32,7 +32,7 @@ import { ServerWatch } from '../tenancy/health/server-watch.js';
 import { Sessions, type SessionSettings } from './sessions/sessions.js';
 import { Splitter } from './parser/splitter.js';
 
-export interface EngineSettings extends AuditSettings, PoolSettings {
+interface EngineSettings extends AuditSettings, PoolSettings {
   /** Longest wait of one request, in milliseconds. */
   waitMs: number;
   address: ServerAddress;

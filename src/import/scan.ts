@@ -41,7 +41,7 @@ const FIRST = 3;
  */
 export type Watch = (label: string, progress: () => { rows: number; share: number | null }) => () => void;
 
-export interface ScanOptions {
+interface ScanOptions {
   notation: Notation;
   /** The number of records from which to infer types. */
   sample: number;
