@@ -9,7 +9,7 @@ import type { Config } from '../settings.js';
 const LONGEST_MS = 2 ** 31 - 1;
 
 interface AdminSession {
-  /** The name of this command, for messages of other processes that need the same data directory. */
+  /** The name of this command, for messages of other processes that need the same data folder. */
   readonly command: string;
   /** Where the socket is created. */
   readonly folder: string;
@@ -17,7 +17,7 @@ interface AdminSession {
   readonly opensLate: boolean;
 }
 
-/** @throws DataFolderInUse if another process has the data directory; Error with a message for the operator */
+/** @throws DataFolderInUse if another process has the data folder; Error with a message for the operator */
 export async function withOwnAdminSocket<T>(
   config: Config,
   { command, folder, opensLate }: AdminSession,

@@ -30,6 +30,7 @@ import { Projects } from './projects/projects.js';
 import { Quotas } from './limits/quota.js';
 import { ServerWatch } from '../tenancy/health/server-watch.js';
 import { Sessions, type SessionSettings } from './sessions/sessions.js';
+import { SharedUse } from './database/shared-use.js';
 import { Splitter } from './parser/splitter.js';
 
 interface EngineSettings extends AuditSettings, PoolSettings {
@@ -40,7 +41,7 @@ interface EngineSettings extends AuditSettings, PoolSettings {
   embedded: Embedded | null;
   /** An embedded server is stopped after this idle time. */
   idleStopMs: number;
-  /** The secret from which passwords of roles are derived. With embedded servers, the secret of the data directory. */
+  /** The secret from which passwords of roles are derived. With embedded servers, the secret of the data folder. */
   secret: string;
   /** The previous secret, which other instances may still use; null: none. */
   secretPrevious: string | null;
@@ -151,8 +152,10 @@ function sharedServices(
   connections: ProjectSessions,
 ): SharedServices {
   const quotas = new Quotas((project) => servers.tenancyOf(project.placement).sizeOf(project), settings.projectQuota);
+  const database = new DatabaseAccess(servers, new ServerPools(servers, connections, settings), quotas, projects);
   return {
-    database: new DatabaseAccess(servers, new ServerPools(servers, connections, settings), quotas, projects),
+    database,
+    sharedUse: new SharedUse(database),
     quotas,
     throttle: new EventLoopThrottle(),
     schemaCache: new SchemaCache(settings.projectWaiting),

@@ -11,6 +11,7 @@ import type { LoggedIn } from './login.js';
 import {
   BACKEND,
   copyFail,
+  joinSmall,
   MESSAGE_HEADER,
   readErrorFields,
   readParameterStatus,
@@ -51,9 +52,6 @@ const LONGEST_MESSAGE = 8 * 1024 * 1024;
 
 /** After the Terminate message, Postgres has this long to close the connection. */
 const CLOSE_MS = 5_000;
-
-/** Parts of a write that are shorter are joined: copying them costs less than writing one more part. */
-const LARGE_PART = 16 * 1024;
 
 /** Ends a COPY … FROM STDIN for which there is no data. */
 const NO_COPY = Buffer.concat([copyFail('COPY is not possible here'), SYNC]);
@@ -133,6 +131,11 @@ export abstract class Connection {
     this.closeListener = listener;
   }
 
+  /** Whether the session is clean once the server has answered its requests. */
+  protected get endsClean(): boolean {
+    return this.requests.at(-1)?.endsClean ?? this.isClean;
+  }
+
   /** Stops reading, and so Postgres stops sending: back-pressure for a slow reader. */
   pause(): void {
     this.socket.pause();
@@ -185,7 +188,7 @@ export abstract class Connection {
   }
 
   /**
-   * Writes a request at once.
+   * Writes a request.
    * @param parts messages, the last of which is a Sync or a Query
    * @param onMessage receives the responses, except those that the queue itself handles
    * @throws the first PostgresError among the responses, CommitNotReplicated, ConnectionLost
@@ -232,23 +235,11 @@ export abstract class Connection {
     this.destroy(new ResponseTimeout());
   }
 
-  /** Joins small parts, and does not copy large ones. */
+  /** Everything that one operation of the event loop writes goes out at its end. */
   private write(parts: readonly Uint8Array[]): void {
     this.socket.cork();
-    let small: Uint8Array[] = [];
-    const flush = () => {
-      if (small.length > 0) this.socket.write(small.length === 1 ? (small[0] as Uint8Array) : Buffer.concat(small));
-      small = [];
-    };
-    for (const part of parts) {
-      if (part.length < LARGE_PART) small.push(part);
-      else {
-        flush();
-        this.socket.write(part);
-      }
-    }
-    flush();
-    this.socket.uncork();
+    for (const part of joinSmall(parts)) this.socket.write(part);
+    process.nextTick(() => this.socket.uncork());
   }
 
   private receiveRows(buffer: Buffer, start: number, end: number): number {

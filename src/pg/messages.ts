@@ -245,3 +245,25 @@ export function readParameterStatus(buffer: Buffer, start: number, end: number):
   const [name, next] = cString(buffer, start, end);
   return [name, cString(buffer, next, end)[0]];
 }
+
+/** Shorter parts are joined: copying them costs less than writing one more part. */
+const LARGE_PART = 16 * 1024;
+
+/** @returns the same bytes in fewer parts; large parts are not copied */
+export function joinSmall(parts: readonly Uint8Array[]): Uint8Array[] {
+  const joined: Uint8Array[] = [];
+  let small: Uint8Array[] = [];
+  const join = () => {
+    if (small.length > 0) joined.push(small.length === 1 ? (small[0] as Uint8Array) : Buffer.concat(small));
+    small = [];
+  };
+  for (const part of parts) {
+    if (part.length < LARGE_PART) small.push(part);
+    else {
+      join();
+      joined.push(part);
+    }
+  }
+  join();
+  return joined;
+}

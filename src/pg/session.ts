@@ -271,7 +271,7 @@ export class Session extends Connection {
       else if (type === BACKEND.commandComplete) tag = readTag(buffer, start, end);
     };
     const messages = [parse(text), bind([]), DESCRIBE_PORTAL, EXECUTE_ALL, SYNC];
-    await this.request(messages, onMessage, { takeRows, endsClean: this.isClean });
+    await this.request(messages, onMessage, { takeRows, endsClean: this.endsClean });
     return tag;
   }
 

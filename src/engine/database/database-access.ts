@@ -26,7 +26,7 @@ import type { RequestTrace, Stage } from './trace.js';
 export type Work<T> = (lease: Lease, clock: Clock) => Promise<T>;
 
 /** How a request uses the database. */
-interface UseOptions {
+export interface UseOptions {
   /**
    * `typed-read` means `typed` unless the project is being moved: then the writer may not log in, and the reader does.
    */

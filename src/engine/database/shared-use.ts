@@ -1,0 +1,76 @@
+/**
+ * Works for the same pool of a project that arrive in one turn of the event loop share a connection. What they send
+ * goes out in one write: waking a backend costs more than the rest of a small query. Only for works that neither open a
+ * transaction nor change anything, so that each can run again alone.
+ */
+import { EngineError } from '../../contract/errors.js';
+import type { ProjectRow } from '../../tenancy/control/control-rows.js';
+import { NEVER } from '../limits/deadline.js';
+import type { DatabaseAccess, UseOptions, Work } from './database-access.js';
+
+interface Gathered {
+  readonly project: ProjectRow;
+  readonly use: UseOptions;
+  /** @returns what hands the result over */
+  readonly work: Work<() => void>;
+  readonly runAlone: () => void;
+  readonly reject: (error: unknown) => void;
+}
+
+export class SharedUse {
+  private readonly gathered = new Map<string, Gathered[]>();
+
+  constructor(private readonly database: DatabaseAccess) {}
+
+  /** As {@link DatabaseAccess.use}; if Postgres refuses what one of the works sends, each runs again alone. */
+  use<T>(project: ProjectRow, use: UseOptions, work: Work<T>): Promise<T> {
+    return new Promise((resolve, reject) => {
+      this.gather({
+        project,
+        use,
+        work: async (lease, clock) => {
+          const result = await work(lease, clock);
+          return () => resolve(result);
+        },
+        runAlone: () => resolve(this.database.use(project, use, work)),
+        reject,
+      });
+    });
+  }
+
+  private gather(gathered: Gathered): void {
+    const { project, use } = gathered;
+    const { server, database } = project.placement;
+    const key = `${project.id} ${server} ${database} ${use.pool} ${use.deadline.timeoutMs}`;
+    const others = this.gathered.get(key);
+    if (others !== undefined) return void others.push(gathered);
+    const group = [gathered];
+    this.gathered.set(key, group);
+    setImmediate(() => {
+      this.gathered.delete(key);
+      if (group.length === 1) gathered.runAlone();
+      else void this.runTogether(gathered, group);
+    });
+  }
+
+  private async runTogether({ project, use }: Gathered, group: readonly Gathered[]): Promise<void> {
+    const work: Work<(() => void)[]> = async (lease, clock) => {
+      const outcomes = await Promise.allSettled(group.map((one) => one.work(lease, clock)));
+      return outcomes.map((outcome) => {
+        if (outcome.status === 'rejected') throw outcome.reason;
+        return outcome.value;
+      });
+    };
+    // A client that disconnects must not cancel the queries of others.
+    const deadline = { ...use.deadline, signal: NEVER };
+    try {
+      for (const handOver of await this.database.use(project, { ...use, deadline }, work)) handOver();
+    } catch (error) {
+      const isRefused = error instanceof EngineError && error.code === 'sql_error';
+      for (const { runAlone, reject } of group) {
+        if (isRefused) runAlone();
+        else reject(error);
+      }
+    }
+  }
+}
