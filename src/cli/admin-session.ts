@@ -8,7 +8,7 @@ import type { Config } from '../settings.js';
 /** The longest possible timer: requests of other commands on this socket may take any time. */
 const LONGEST_MS = 2 ** 31 - 1;
 
-export interface AdminSession {
+interface AdminSession {
   /** The name of this command, for messages of other processes that need the same data folder. */
   readonly command: string;
   /** Where the socket is created. */

@@ -19,6 +19,7 @@ import { type Postmaster, startPostmaster } from './postmaster.js';
 import { findPostmasters, stopPostmaster } from './processes.js';
 import {
   ARCHIVE,
+  ARCHIVE_SETTINGS,
   CONTROL,
   existingServerFolder,
   makeServerFolder,
@@ -121,6 +122,11 @@ export class Fleet {
     return join(this.serversFolder.folder, ARCHIVE);
   }
 
+  /** The version of their Postgres, such as `18.4`. */
+  get version(): string {
+    return this.binaries.version;
+  }
+
   /** Whether a server with this id exists, running or not. */
   has(id: string): Promise<boolean> {
     return exists(join(this.serversFolder.folder, projectFolder(id)));
@@ -180,6 +186,11 @@ export class Fleet {
    */
   folderOf(id: string): Promise<ServerFolder> {
     return existingServerFolder(this.serversFolder, projectFolder(id));
+  }
+
+  /** Whether the server's write-ahead log is archived. */
+  async archivesWal(id: string): Promise<boolean> {
+    return exists(join((await this.folderOf(id)).root, ARCHIVE_SETTINGS));
   }
 
   /** Stops a server, and removes all of its files. Can be repeated after a partial removal. */

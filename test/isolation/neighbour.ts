@@ -1,5 +1,4 @@
 /** A project full of marked strings, active while another project probes. */
-import { OwnServerTenancy } from '../../src/tenancy/own-server-tenancy.js';
 import { createHash, randomInt } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -48,7 +47,7 @@ export async function makeNeighbour(service: TestService): Promise<Neighbour> {
 
   // On servers of their own the names within are the same for all.
   const names: [kind: string, name: string][] =
-    service.engine.servers.defaultTenancy instanceof OwnServerTenancy
+    service.engine.servers.defaultTenancy.fleet !== null
       ? [['server', placement.server]]
       : [
           ['role', placement.writer],

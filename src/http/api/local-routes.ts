@@ -13,16 +13,17 @@ import { originOf } from '../observability/audit-request.js';
 import { ADMIN_ROUTES } from './routes.js';
 import { shownToken } from './token-operations.js';
 import { endsNow, timeOf } from './call.js';
-import type { RouteResponse, Call, Route } from './route.js';
+import type { RouteResponse, Call, Route, ServedRoute } from './route.js';
 
 /** Without an engine, which may not be open yet: `cdp doctor` runs before that. */
 interface LocalCall extends Omit<Call, 'engine'> {
   readonly local: LocalService;
 }
 
-/** A route without the fields for documentation, tokens and audit entries. */
-export interface LocalRoute extends Pick<Route, 'method' | 'url' | 'query' | 'body' | 'example'> {
-  readonly success: Pick<Route['success'], 'status'>;
+/** A route without the fields for tokens and audit entries. */
+export interface LocalRoute extends Pick<ServedRoute, 'method' | 'url' | 'query' | 'body' | 'success'> {
+  /** A body. */
+  readonly example?: unknown;
   handle(call: LocalCall): Promise<RouteResponse>;
 }
 
