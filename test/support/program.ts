@@ -2,7 +2,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
-import { chmod, cp, mkdtemp, readFile, rm } from 'node:fs/promises';
+import { chmod, cp, readFile, rm } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -11,6 +11,7 @@ import pg, { type ClientConfig } from 'pg';
 import { type Account, canEnter, run } from '../../src/embedded/accounts.js';
 import { SUPERUSER } from '../../src/embedded/config.js';
 import { findPostmasters, serves } from '../../src/embedded/processes.js';
+import { makeFolder } from './folder.js';
 import { copyPreparedDataDir } from './prepared-data-dir.js';
 
 export const projectRoot = fileURLToPath(new URL('../..', import.meta.url));
@@ -133,7 +134,7 @@ export async function preparedDataDir(): Promise<string> {
 }
 
 export async function newFolder(): Promise<string> {
-  const folder = await mkdtemp('/tmp/cdp-program-');
+  const folder = makeFolder('cdp-program-');
   await chmod(folder, 0o711);
   folders.push(folder);
   return folder;
