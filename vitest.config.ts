@@ -43,6 +43,9 @@ export const REPORTERS = ['default', './test/support/outcome-reporter.ts'];
 /** A test that takes longer is named, below the line of its file. */
 export const SLOW_MS = 10_000;
 
+/** Each file has a process of its own, too short-lived for WebAssembly (`pg_dump`, the parser of SQL) to be optimized. */
+const BRIEF = ['--liftoff-only'];
+
 let order = 0;
 
 /** Projects run one after the other, in the order in which they are listed. */
@@ -51,8 +54,9 @@ const project = (
   include: string[],
   exclude: string[] = [],
   maxWorkers = COMMON.maxWorkers,
+  execArgv = BRIEF,
 ): TestProjectInlineConfiguration => ({
-  test: { ...COMMON, name, include, exclude, maxWorkers, sequence: { groupOrder: ++order } },
+  test: { ...COMMON, name, include, exclude, maxWorkers, execArgv, sequence: { groupOrder: ++order } },
 });
 
 /** The tests in `test/tools` need a browser, Python and other shells: `.ci/run` installs them (vitest.tools.config.ts). */
@@ -69,7 +73,7 @@ export default defineConfig({
       ),
       // They measure how soon the service is back, and mostly wait.
       project('faults', ['test/faults/**/*.test.ts'], ALONE, 2),
-      project('alone', ALONE, [], 1),
+      project('alone', ALONE, [], 1, []),
     ],
   },
 });

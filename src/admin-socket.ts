@@ -1,5 +1,5 @@
 /**
- * Creates, finds and removes the admin socket. The process that owns the data directory listens on it: the service, or
+ * Creates, finds and removes the admin socket. The process that owns the data folder listens on it: the service, or
  * a command if no service runs. All other commands connect to it.
  */
 import { chmod, lstat, mkdtemp, readlink, rename, rm, rmdir, symlink } from 'node:fs/promises';
@@ -17,10 +17,10 @@ export interface AdminSocket {
   breakOff(): void;
 }
 
-/** In the data directory: the socket, or a link to it. */
+/** In the data folder: the socket, or a link to it. */
 const socketPath = (folder: string): string => join(folder, 'admin.sock');
 
-/** The path of the data directory's socket; null: there is none. */
+/** The path of the data folder's socket; null: there is none. */
 export async function findAdminSocket(folder: string): Promise<string | null> {
   const path = socketPath(folder);
   try {

@@ -1,4 +1,4 @@
-/** The Postgres of this process: the operator's own, by its URL, or the embedded one in the data directory. */
+/** The Postgres of this process: the operator's own, by its URL, or the embedded one in the data folder. */
 import { randomBytes } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -6,7 +6,7 @@ import type { Logger } from 'pino';
 import type { Config } from './settings.js';
 import { parseUidRange } from './setting-kinds.js';
 import { capacityOf } from './embedded/capacity.js';
-import { hasServers } from './embedded/data-folder.js';
+import { hasServers } from './embedded/servers-folder.js';
 import { defaultBackendMemory, defaultConnections } from './embedded/process-limits.js';
 import { DataFolderInUse, SERVICE } from './embedded/control-server.js';
 import { type Embedded, openEmbedded } from './embedded/embedded.js';
@@ -23,7 +23,7 @@ export interface Database {
   readonly embedded: Embedded | null;
   /** The most connections to projects' databases that this process may open. */
   readonly connections: number;
-  /** The source of the roles' passwords: the setting, or a random secret kept in the data directory. */
+  /** The source of the roles' passwords: the setting, or a random secret kept in the data folder. */
   readonly secret: string;
   close(): Promise<void>;
 }
@@ -43,7 +43,7 @@ const NAPS_BEFORE_STOP = 2;
 const LONGEST_NAP_S = 60;
 
 /**
- * Opens the database that the settings name. The process owns the data directory until it closes the database.
+ * Opens the database that the settings name. The process owns the data folder until it closes the database.
  * @param owner the command that opens it, such as {@link SERVICE}, for error messages of other commands
  * @param starting called before an embedded server starts
  * @throws DataFolderInUse

@@ -4,7 +4,7 @@ import { parseQuota } from './contract/disk-size.js';
 import type { Rate } from './engine/access/token-rate.js';
 
 /** A kind of value: its placeholder in `--help`, and its parser. */
-export interface Kind<T> {
+interface Kind<T> {
   readonly value: string;
   /** @throws Error that says what is expected */
   parse(text: string): T;

@@ -34,7 +34,9 @@ const EXCEPTIONS: readonly string[] = [
   'backup/physical/restore-files.ts -> embedded',
   // An embedded server writes its WAL for streaming by a file in its folder.
   'backup/stream/stream-source.ts -> embedded',
-  // `cdp doctor` looks at the machine, of which the servers know the limits.
+  // If no Postgres starts, `cdp doctor` looks at the disk without an engine.
+  'cli/doctor.ts -> engine',
+  // Otherwise the engine looks at the machine, of which the servers know the limits.
   'engine/doctor/machine-findings.ts -> embedded',
   // A backup is no operation on a project: it reads the whole installation, on the machine alone.
   'http/api/local-routes.ts -> backup',

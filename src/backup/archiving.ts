@@ -7,7 +7,6 @@ import { EngineError } from '../contract/errors.js';
 import { configValue } from '../embedded/config.js';
 import { ARCHIVE_SETTINGS } from '../embedded/server-folder.js';
 import { replaceFile } from '../files.js';
-import { OwnServerTenancy } from '../tenancy/own-server-tenancy.js';
 import type { Tenancy } from '../tenancy/tenancy.js';
 import type { Installation } from './installation.js';
 import { archiveSettings, prepareArchive, removeOldSegments } from './physical/wal-archive.js';
@@ -19,31 +18,29 @@ import { archiveSettings, prepareArchive, removeOldSegments } from './physical/w
 export async function setArchiving(installation: Installation, name: string, on: boolean): Promise<void> {
   const { projects, record, servers } = installation;
   const project = await projects.get(name);
-  const tenancy = servers.tenancyOf(project.placement);
-  if (!(tenancy instanceof OwnServerTenancy)) {
+  const { fleet } = servers.tenancyOf(project.placement);
+  if (fleet === null) {
     throw new EngineError(
       'invalid_request',
       'With DATABASE_URL, or on an added server, archive the write-ahead log yourself',
     );
   }
   const { server } = project.placement;
-  const { root, account } = await tenancy.fleet.folderOf(server);
+  const { root, account } = await fleet.folderOf(server);
   const settings = join(root, ARCHIVE_SETTINGS);
   if (on) {
-    const archive = join(tenancy.fleet.archives, server);
+    const archive = join(fleet.archives, server);
     await prepareArchive(archive, account);
     const lines = Object.entries(archiveSettings(archive)).map(([key, value]) => `${key} = ${configValue(value)}\n`);
     await replaceFile(settings, lines.join(''));
   } else {
     await rm(settings, { force: true });
   }
-  await tenancy.fleet.stop(server);
+  await fleet.stop(server);
   record('project.archive', project);
 }
 
 /** Removes older archived WAL. */
-export async function removeOldArchives(tenancy: Tenancy, days: number): Promise<void> {
-  if (!(tenancy instanceof OwnServerTenancy)) return;
-  const { fleet } = tenancy;
-  await removeOldSegments(fleet.archives, days, (id) => fleet.has(id));
+export async function removeOldArchives({ fleet }: Tenancy, days: number): Promise<void> {
+  if (fleet !== null) await removeOldSegments(fleet.archives, days, (id) => fleet.has(id));
 }

@@ -12,7 +12,6 @@ import { contentOf } from '../contract/wire/operator.js';
 import { withPrivateFolder } from '../files.js';
 import type { ControlDatabase } from '../tenancy/control/control.js';
 import type { ProjectRow } from '../tenancy/control/control-rows.js';
-import { OwnServerTenancy } from '../tenancy/own-server-tenancy.js';
 import { VERSION } from '../version.js';
 import type { Installation } from './installation.js';
 import { findPrograms, type ProgramPlaces } from './logical/client-programs.js';
@@ -95,8 +94,7 @@ async function saverOf(
   folder: string,
 ): Promise<Save> {
   const tenancyOf = ({ placement }: ProjectRow) => installation.servers.tenancyOf(placement);
-  const dumped =
-    form === 'logical' ? projects : projects.filter((one) => !(tenancyOf(one) instanceof OwnServerTenancy));
+  const dumped = form === 'logical' ? projects : projects.filter((one) => tenancyOf(one).fleet === null);
   if (form === 'physical' && dumped.length > 0) {
     throw new EngineError(
       'invalid_request',
@@ -104,13 +102,13 @@ async function saverOf(
     );
   }
   const { defaultTenancy } = installation.servers;
-  const isDumping = form === 'logical' || !(defaultTenancy instanceof OwnServerTenancy);
+  const isDumping = form === 'logical' || defaultTenancy.fleet === null;
   const tenancies = new Set([...(isDumping ? [defaultTenancy] : []), ...dumped.map(tenancyOf)]);
   const majors = await Promise.all(Array.from(tenancies, (tenancy) => tenancy.major()));
   const programs = majors.length === 0 ? null : await findPrograms(places, Math.max(...majors));
   return (project, add, file, signal) => {
-    const tenancy = tenancyOf(project);
-    if (tenancy instanceof OwnServerTenancy && form !== 'logical') return saveFiles(tenancy, project, add, signal);
+    const { fleet } = tenancyOf(project);
+    if (fleet !== null && form !== 'logical') return saveFiles(installation, fleet, project, { add, signal });
     if (programs === null) throw new Error('Postgres has no client programs');
     return saveDump(installation, project, add, { file, programs, folder, signal });
   };
@@ -201,7 +199,7 @@ const affectsAll = (
 ): boolean =>
   error instanceof Error &&
   'syscall' in error &&
-  ((placement.added === null && !(defaultTenancy instanceof OwnServerTenancy)) ||
+  ((placement.added === null && defaultTenancy.fleet === null) ||
     ['write', 'fsync', 'ftruncate'].includes(String(error.syscall)));
 
 const json = (value: object): Buffer => Buffer.from(`${JSON.stringify(value, null, 2)}\n`);

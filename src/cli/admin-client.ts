@@ -1,4 +1,4 @@
-/** HTTP on the admin socket: sends requests of the operator's commands to the process that owns the data directory. */
+/** HTTP on the admin socket: sends requests of the operator's commands to the process that owns the data folder. */
 import { chown, stat } from 'node:fs/promises';
 import { type IncomingMessage, request as httpRequest } from 'node:http';
 import { userInfo } from 'node:os';

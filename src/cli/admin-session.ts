@@ -8,8 +8,8 @@ import type { Config } from '../settings.js';
 /** The longest possible timer: requests of other commands on this socket may take any time. */
 const LONGEST_MS = 2 ** 31 - 1;
 
-export interface AdminSession {
-  /** The name of this command, for messages of other processes that need the same data directory. */
+interface AdminSession {
+  /** The name of this command, for messages of other processes that need the same data folder. */
   readonly command: string;
   /** Where the socket is created. */
   readonly folder: string;
@@ -17,7 +17,7 @@ export interface AdminSession {
   readonly opensLate: boolean;
 }
 
-/** @throws DataFolderInUse if another process has the data directory; Error with a message for the operator */
+/** @throws DataFolderInUse if another process has the data folder; Error with a message for the operator */
 export async function withOwnAdminSocket<T>(
   config: Config,
   { command, folder, opensLate }: AdminSession,

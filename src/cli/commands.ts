@@ -3,7 +3,7 @@ import type { Command } from 'commander';
 
 type Load = () => Promise<Command>;
 
-export const COMMANDS: Readonly<Record<string, Load>> = {
+const COMMANDS: Readonly<Record<string, Load>> = {
   serve: async () => (await import('./serve.js')).serveCommand(),
   project: async () => (await import('./project.js')).projectCommand(),
   server: async () => (await import('./server.js')).serverCommand(),

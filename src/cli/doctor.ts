@@ -4,6 +4,7 @@ import { hasDatabase } from '../database.js';
 import { counted } from '../contract/message-text.js';
 import { messageOf } from '../contract/operator-message.js';
 import type { Finding } from '../contract/wire/operator.js';
+import { examineDisk } from '../engine/doctor/machine-findings.js';
 import type { SettingName } from '../settings.js';
 import { countOf, findingLines } from './findings.js';
 import { managementOptions, WHERE_ELSE, withAdmin } from './management.js';
@@ -36,7 +37,9 @@ async function findingsOf(command: Command): Promise<readonly Finding[]> {
     );
     return findings;
   } catch (error) {
-    return [noPostgres(messageOf(error), config.databaseUrl === null ? SEE_LOGS : CHECK_URL)];
+    if (config.databaseUrl !== null) return [noPostgres(messageOf(error), CHECK_URL)];
+    // A full disk is the most likely reason.
+    return [noPostgres(messageOf(error), SEE_LOGS), await examineDisk(config.dataDir)];
   }
 }
 

@@ -88,7 +88,7 @@ export function exitCodeOf(error: unknown): ExitCode {
  * The lines for standard error: code and message, the place in the SQL, hint. Control characters are escaped.
  * @param sql the text to which positions refer
  */
-export function explain(error: unknown, sql?: string): string[] {
+function explain(error: unknown, sql?: string): string[] {
   if (error instanceof SqlError) return explain(error.cause, error.sql);
   if (!(error instanceof CdpError)) {
     const hint = error instanceof FileError || error instanceof EngineError ? error.hint : undefined;

@@ -1,4 +1,4 @@
-/** Common to the operator's commands: a client for the owner of the data directory, and printing. */
+/** Common to the operator's commands: a client for the owner of the data folder, and printing. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Command } from 'commander';
 import { hasDatabase } from '../database.js';
@@ -23,7 +23,7 @@ const WAIT_MS = 10_000;
 type Work<T> = (admin: AdminClient) => Promise<T>;
 
 /**
- * Calls the service or command that owns the data directory. If there is none, or with DATABASE_URL, this process opens
+ * Calls the service or command that owns the data folder. If there is none, or with DATABASE_URL, this process opens
  * the database itself.
  * @param work starts again if the called process has just ended, so only its first call may make a change
  * @param opensLate whether the engine opens only when a request needs it

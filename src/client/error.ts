@@ -13,9 +13,9 @@ export type ClientErrorCode = 'network_error' | 'unexpected_answer' | 'aborted' 
 
 export type CdpErrorCode = ErrorCode | ClientErrorCode;
 
-type DetailName = Exclude<keyof CdpError, 'code' | 'with' | keyof Error>;
+type DetailName = Exclude<keyof CdpError, 'code' | 'name' | 'message' | 'stack' | 'with'>;
 
-export type CdpErrorDetails = { [Name in DetailName]?: CdpError[Name] | undefined } & { cause?: unknown };
+type CdpErrorDetails = { [Name in DetailName]?: CdpError[Name] | undefined };
 
 export class CdpError extends Error {
   override readonly name = 'CdpError';

@@ -282,48 +282,34 @@ export interface PostgresDetails {
 /** What the service depends on. */
 export type Dependency = 'database' | `server ${string}` | 'identity provider';
 
-export interface EngineErrorOptions {
-  errors?: ErrorDetail[] | undefined;
-  /** The number of all errors, if `errors` lists only the first. */
-  errorCount?: number | undefined;
-  hint?: string | undefined;
-  postgres?: PostgresDetails | undefined;
-  unconvertible?: UnconvertibleRows | undefined;
-  values?: ValueCount[] | undefined;
-  /** Seconds after which to retry; undefined: the default of the error exit; null: unknown. */
-  retryAfter?: number | null | undefined;
-  /** What is unavailable, for a `database_unavailable`; default: the database; null: nothing, a retry is enough. */
-  dependency?: Dependency | null | undefined;
-  cause?: unknown;
-}
-
 /** The only error that is thrown on purpose. It is caught once, at the error exit of `http/`. */
 export class EngineError extends Error {
-  readonly code: ErrorCode;
-  readonly errors: ErrorDetail[] | undefined;
+  declare readonly errors: ErrorDetail[] | undefined;
+  /** The number of all errors, if `errors` lists only the first. */
   readonly errorCount: number;
-  hint: string | undefined;
-  readonly postgres: PostgresDetails | undefined;
-  readonly unconvertible: UnconvertibleRows | undefined;
-  readonly values: ValueCount[] | undefined;
-  readonly retryAfter: number | null | undefined;
-  dependency: Dependency | null | undefined;
+  declare hint: string | undefined;
+  declare readonly postgres: PostgresDetails | undefined;
+  declare readonly unconvertible: UnconvertibleRows | undefined;
+  declare readonly values: ValueCount[] | undefined;
+  /** Seconds after which to retry; undefined: the default of the error exit; null: unknown. */
+  declare readonly retryAfter: number | null | undefined;
+  /** What is unavailable, for a `database_unavailable`; default: the database; null: nothing, a retry is enough. */
+  declare dependency: Dependency | null | undefined;
 
-  constructor(code: ErrorCode, message: string, options: EngineErrorOptions = {}) {
-    super(message, { cause: options.cause });
+  constructor(
+    readonly code: ErrorCode,
+    message: string,
+    { cause, errorCount, ...options }: EngineErrorOptions = {},
+  ) {
+    super(message, { cause });
     this.name = 'EngineError';
-    this.code = code;
-    this.errors = options.errors;
-    this.errorCount = options.errorCount ?? options.errors?.length ?? 0;
-    this.hint = options.hint;
-    this.postgres = options.postgres;
-    this.unconvertible = options.unconvertible;
-    this.values = options.values;
-    this.retryAfter = options.retryAfter;
-    this.dependency = options.dependency;
+    Object.assign(this, options);
+    this.errorCount = errorCount ?? options.errors?.length ?? 0;
   }
 
   get status(): number {
     return ERROR_CODES[this.code].status;
   }
 }
+
+export type EngineErrorOptions = Partial<Omit<EngineError, 'code' | 'status' | 'name' | 'message' | 'stack'>>;

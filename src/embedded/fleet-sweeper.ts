@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { DiskReserve } from './disk-reserve.js';
 import { boundLog } from './postmaster.js';
 import { ARCHIVE, existingServerFolder, projectFolder } from './server-folder.js';
-import type { DataFolder } from './data-folder.js';
+import type { ServersFolder } from './servers-folder.js';
 import type { SupervisedServer } from './supervised-server.js';
 
 const INTERVAL_MS = 500;
@@ -39,12 +39,12 @@ export class FleetSweeper {
   private sweeping = false;
 
   constructor(
-    private readonly data: DataFolder,
+    private readonly serversFolder: ServersFolder,
     private readonly servers: ReadonlyMap<string, SupervisedServer>,
     private readonly settings: SweeperSettings,
     private readonly events: SweeperEvents,
   ) {
-    this.disk = new DiskReserve(data.folder, settings.diskReserve);
+    this.disk = new DiskReserve(serversFolder.folder, settings.diskReserve);
     this.timer = setInterval(() => void this.sweep(), Math.min(INTERVAL_MS, settings.idleStopMs)).unref();
   }
 
@@ -58,7 +58,7 @@ export class FleetSweeper {
     try {
       for (const [id, server] of this.servers) {
         if (server.state !== 'running') continue;
-        await boundLog(await existingServerFolder(this.data, projectFolder(id))).catch(() => {});
+        await boundLog(await existingServerFolder(this.serversFolder, projectFolder(id))).catch(() => {});
         void this.stopIfIdle(id, server);
       }
       await this.keepReserve();
@@ -82,7 +82,7 @@ export class FleetSweeper {
   private async keepReserve(): Promise<void> {
     const running = [...this.servers].filter(([, { state }]) => state === 'running').map(([id]) => id);
     const foldersOf = (id: string) =>
-      [projectFolder(id), join(ARCHIVE, id)].map((name) => join(this.data.folder, name));
+      [projectFolder(id), join(ARCHIVE, id)].map((name) => join(this.serversFolder.folder, name));
     const worst = await this.disk.greatestGrowth(running.map((id) => ({ id, folders: foldersOf(id) })));
     const server = worst === null ? undefined : this.servers.get(worst.id);
     if (worst === null || server === undefined) return;

@@ -11,7 +11,7 @@ import { type Binaries, refuseOtherMajor } from './binaries.js';
 import type { ProjectCgroups } from './cgroup.js';
 import { copyCluster } from './cluster.js';
 import { PORT, serverConfig, type ServerSize, SUPERUSER } from './config.js';
-import type { DataFolder } from './data-folder.js';
+import type { ServersFolder } from './servers-folder.js';
 import { bytesIn } from './disk-reserve.js';
 import { memoryBytes } from './process-limits.js';
 import { removeLeftovers } from './lock-file.js';
@@ -19,6 +19,7 @@ import { type Postmaster, startPostmaster } from './postmaster.js';
 import { findPostmasters, stopPostmaster } from './processes.js';
 import {
   ARCHIVE,
+  ARCHIVE_SETTINGS,
   CONTROL,
   existingServerFolder,
   makeServerFolder,
@@ -83,27 +84,27 @@ export class Fleet {
 
   /** @param template returns the data directory from which new servers are copied, and creates it if it is missing */
   constructor(
-    private readonly data: DataFolder,
+    private readonly serversFolder: ServersFolder,
     private readonly binaries: Binaries,
     private readonly template: () => Promise<string>,
     private readonly settings: FleetSettings,
     private readonly events: FleetEvents,
     private readonly cgroups: ProjectCgroups | null,
   ) {
-    const { folder, owner } = data;
+    const { folder, owner } = serversFolder;
     const owned = [
       { path: join(folder, PROJECTS), below: 'data' },
       { path: join(folder, ARCHIVE), below: '' },
     ];
     const { uids } = settings;
     this.accounts = uids !== null && calledByRoot() && owner.uid === 0 ? new ProjectAccounts(uids, owned) : null;
-    this.sweeper = new FleetSweeper(data, this.servers, settings, events);
+    this.sweeper = new FleetSweeper(serversFolder, this.servers, settings, events);
   }
 
   /** Stops the servers that an earlier service has left running. Only requests that need one of them wait. */
   async stopLeftBehind(): Promise<void> {
-    for (const found of await findPostmasters(this.data.folder)) {
-      const [place, id = ''] = relative(this.data.folder, found.data).split(sep);
+    for (const found of await findPostmasters(this.serversFolder.folder)) {
+      const [place, id = ''] = relative(this.serversFolder.folder, found.data).split(sep);
       const stop = () => stopPostmaster(found.pid, found.data);
       if (place === PROJECTS) this.of(id).awaitEnd(stop());
       // A template was being built on this server.
@@ -118,12 +119,17 @@ export class Fleet {
 
   /** The folder of archived WAL, with a subfolder for each server's id. Some of these servers may no longer exist. */
   get archives(): string {
-    return join(this.data.folder, ARCHIVE);
+    return join(this.serversFolder.folder, ARCHIVE);
+  }
+
+  /** The version of their Postgres, such as `18.4`. */
+  get version(): string {
+    return this.binaries.version;
   }
 
   /** Whether a server with this id exists, running or not. */
   has(id: string): Promise<boolean> {
-    return exists(join(this.data.folder, projectFolder(id)));
+    return exists(join(this.serversFolder.folder, projectFolder(id)));
   }
 
   /** The number of servers that are running, starting or stopping. */
@@ -144,7 +150,7 @@ export class Fleet {
   }
 
   socket(id: string): Socket {
-    return { host: serverFolder(this.data, projectFolder(id)).socketDir, port: PORT, user: SUPERUSER };
+    return { host: serverFolder(this.serversFolder, projectFolder(id)).socketDir, port: PORT, user: SUPERUSER };
   }
 
   /** See {@link SupervisedServer.acquire}. */
@@ -169,7 +175,7 @@ export class Fleet {
 
   /** Creates the folder of a new server without a data directory, which the caller creates. */
   async createEmpty(id: string): Promise<ServerFolder> {
-    const folder = serverFolder(this.data, projectFolder(id), await this.accounts?.take(id));
+    const folder = serverFolder(this.serversFolder, projectFolder(id), await this.accounts?.take(id));
     await makeServerFolder(folder);
     return folder;
   }
@@ -179,13 +185,18 @@ export class Fleet {
    * @throws Error if it does not exist
    */
   folderOf(id: string): Promise<ServerFolder> {
-    return existingServerFolder(this.data, projectFolder(id));
+    return existingServerFolder(this.serversFolder, projectFolder(id));
+  }
+
+  /** Whether the server's write-ahead log is archived. */
+  async archivesWal(id: string): Promise<boolean> {
+    return exists(join((await this.folderOf(id)).root, ARCHIVE_SETTINGS));
   }
 
   /** Stops a server, and removes all of its files. Can be repeated after a partial removal. */
   async remove(id: string): Promise<void> {
     await this.of(id).close();
-    const folder = await this.folderOf(id).catch(() => serverFolder(this.data, projectFolder(id)));
+    const folder = await this.folderOf(id).catch(() => serverFolder(this.serversFolder, projectFolder(id)));
     await removeLeftovers(folder);
     await rm(folder.root, { recursive: true, force: true, maxRetries: 8 });
     await rm(join(folder.socketDir, '..'), { recursive: true, force: true });

@@ -4,7 +4,7 @@ import { chmod, lstat, mkdir, readdir, rename, rm } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { hasCode, unique } from '../files.js';
 import type { Account } from './accounts.js';
-import { type DataFolder, folderMode, ownFolder } from './data-folder.js';
+import { type ServersFolder, folderMode, ownFolder } from './servers-folder.js';
 import { isAlive } from './proc.js';
 
 /** Configuration and log belong to the service; `data` and `socketDir` belong to the server's account. */
@@ -46,8 +46,12 @@ export const projectFolder = (id: string): string => join(PROJECTS, id);
  * @param name in the data folder: `control`, `projects/<id>`
  * @param account default: that of the control server
  */
-export function serverFolder(all: DataFolder, name: string, account: Account = all.account): ServerFolder {
-  const root = join(all.folder, name);
+export function serverFolder(
+  serversFolder: ServersFolder,
+  name: string,
+  account: Account = serversFolder.account,
+): ServerFolder {
+  const root = join(serversFolder.folder, name);
   return {
     root,
     data: join(root, 'data'),
@@ -57,15 +61,15 @@ export function serverFolder(all: DataFolder, name: string, account: Account = a
       join(root, 'data', RECOVERY_SETTINGS),
       join(root, ARCHIVE_SETTINGS),
       join(root, STREAM_SETTINGS),
-      join(all.folder, 'local.conf'),
+      join(serversFolder.folder, 'local.conf'),
       join(root, 'local.conf'),
     ],
     log: join(root, 'postgres.log'),
-    socketDir: join(all.sockets, name, 'socket'),
+    socketDir: join(serversFolder.sockets, name, 'socket'),
     // The hash distinguishes servers in several data folders, which have the same names.
     clusterName: `cdp-${basename(name)}-${createHash('sha256').update(root).digest('hex').slice(0, 8)}`,
     account,
-    owner: all.owner,
+    owner: serversFolder.owner,
   };
 }
 
@@ -73,8 +77,8 @@ export function serverFolder(all: DataFolder, name: string, account: Account = a
  * The folder of an existing server, which runs as the owner of its data directory.
  * @throws Error if it does not exist
  */
-export async function existingServerFolder(all: DataFolder, name: string): Promise<ServerFolder> {
-  const folder = serverFolder(all, name);
+export async function existingServerFolder(serversFolder: ServersFolder, name: string): Promise<ServerFolder> {
+  const folder = serverFolder(serversFolder, name);
   const { uid, gid } = await lstat(folder.data);
   return { ...folder, account: { uid, gid } };
 }

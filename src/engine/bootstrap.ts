@@ -1,9 +1,9 @@
-/** The first start on a data directory: it creates a project and a token, which is shown to the operator once. */
+/** The first start on a data folder: it creates a project and a token, which is shown to the operator once. */
 import { FIRST_PROJECT } from '../contract/projects.js';
 import type { Engine } from './engine.js';
 
 /**
- * Creates the first project and its token, once in the life of a data directory.
+ * Creates the first project and its token, once in the life of a data folder.
  * @returns the token; null at any later start
  * @throws EngineError database_unavailable, outcome_unknown
  */

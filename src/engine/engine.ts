@@ -22,23 +22,27 @@ import type { Sessions } from './sessions/sessions.js';
 import { sizesOf } from './projects/sizes.js';
 import type { RequestTrace } from './database/trace.js';
 
-interface EngineParts {
-  readonly control: ControlDatabase;
-  readonly servers: Servers;
-  readonly serverWatch: ServerWatch;
-  readonly databases: ProjectDatabases;
-  readonly audit: Audit;
-  readonly projects: Projects;
-  readonly moves: Moves;
-  readonly tokens: Tokens;
-  readonly authenticator: Authenticator;
+/** A class, so that the parts are listed once. */
+class EngineParts {
+  declare readonly control: ControlDatabase;
+  declare readonly servers: Servers;
+  declare readonly serverWatch: ServerWatch;
+  declare readonly databases: ProjectDatabases;
+  declare readonly audit: Audit;
+  declare readonly projects: Projects;
+  declare readonly moves: Moves;
+  declare readonly tokens: Tokens;
+  declare readonly authenticator: Authenticator;
   /** null: unlimited. */
-  readonly tokenRate: TokenRate | null;
+  declare readonly tokenRate: TokenRate | null;
   /** Sessions of the Postgres port; null: the port is off. */
-  readonly sessions: Sessions | null;
+  declare readonly sessions: Sessions | null;
   /** The folder of the embedded servers; null: the operator runs Postgres. */
-  readonly folder: string | null;
-  readonly shared: SharedServices;
+  declare readonly folder: string | null;
+
+  constructor(parts: EngineParts) {
+    Object.assign(this, parts);
+  }
 }
 
 interface EngineLoad {
@@ -51,26 +55,15 @@ interface EngineLoad {
   stops: ReadonlyMap<StopReason, number>;
 }
 
-export class Engine implements Omit<EngineParts, 'shared'> {
-  declare readonly control: ControlDatabase;
-  declare readonly servers: Servers;
-  declare readonly serverWatch: ServerWatch;
-  declare readonly databases: ProjectDatabases;
-  declare readonly audit: Audit;
-  declare readonly projects: Projects;
-  declare readonly moves: Moves;
-  declare readonly tokens: Tokens;
-  declare readonly authenticator: Authenticator;
-  declare readonly tokenRate: TokenRate | null;
-  declare readonly sessions: Sessions | null;
-  declare readonly folder: string | null;
-  declare private readonly shared: SharedServices;
-  readonly live: LiveRequests;
+export class Engine extends EngineParts {
+  readonly live = new LiveRequests(this.authenticator);
 
   /** See `openEngine`. */
-  constructor(parts: EngineParts) {
-    Object.assign(this, parts);
-    this.live = new LiveRequests(parts.authenticator);
+  constructor(
+    parts: EngineParts,
+    private readonly shared: SharedServices,
+  ) {
+    super(parts);
   }
 
   /**

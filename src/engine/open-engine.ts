@@ -33,7 +33,7 @@ import { Sessions, type SessionSettings } from './sessions/sessions.js';
 import { SharedUse } from './database/shared-use.js';
 import { Splitter } from './parser/splitter.js';
 
-export interface EngineSettings extends AuditSettings, PoolSettings {
+interface EngineSettings extends AuditSettings, PoolSettings {
   /** Longest wait of one request, in milliseconds. */
   waitMs: number;
   address: ServerAddress;
@@ -41,7 +41,7 @@ export interface EngineSettings extends AuditSettings, PoolSettings {
   embedded: Embedded | null;
   /** An embedded server is stopped after this idle time. */
   idleStopMs: number;
-  /** The secret from which passwords of roles are derived. With embedded servers, the secret of the data directory. */
+  /** The secret from which passwords of roles are derived. With embedded servers, the secret of the data folder. */
   secret: string;
   /** The previous secret, which other instances may still use; null: none. */
   secretPrevious: string | null;
@@ -81,20 +81,22 @@ export async function openEngine(settings: EngineSettings): Promise<Engine> {
       quotas.forget(id);
     };
     const ofSessions = { servers, projects, quotas, audit, connections, ...access };
-    return new Engine({
-      control,
-      servers,
-      serverWatch: new ServerWatch(control.servers, servers, settings.log),
-      databases,
-      audit,
-      projects,
-      moves: new Moves(parts, projects, onEnd),
-      tokens: new Tokens(control, audit),
-      ...access,
-      sessions: settings.sessions === null ? null : new Sessions(ofSessions, settings.sessions),
-      folder: settings.embedded?.folder ?? null,
+    return new Engine(
+      {
+        control,
+        servers,
+        serverWatch: new ServerWatch(control.servers, servers, settings.log),
+        databases,
+        audit,
+        projects,
+        moves: new Moves(parts, projects, onEnd),
+        tokens: new Tokens(control, audit),
+        ...access,
+        sessions: settings.sessions === null ? null : new Sessions(ofSessions, settings.sessions),
+        folder: settings.embedded?.folder ?? null,
+      },
       shared,
-    });
+    );
   } catch (error) {
     // The first failure tells more than that of the cleanup.
     await servers?.close().catch(() => {});

@@ -53,7 +53,7 @@ const KINDS: Readonly<Record<string, readonly [Kind, (json: string) => unknown]>
 };
 
 /** Types outside the table become text, as in the service's JSON; arrays become JSON. */
-export function parquetColumn(name: string, type: string): ParquetColumn {
+function parquetColumn(name: string, type: string): ParquetColumn {
   const [kind, toValue] =
     KINDS[type] ?? decimal(type) ?? (type.endsWith('[]') ? [JSON_TEXT, bytesOf] : [STRING, textOf]);
   return {

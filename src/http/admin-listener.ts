@@ -6,7 +6,7 @@ import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
 import { ACCOUNT_HEADER } from '../contract/wire/operator.js';
 import type { Caller } from '../engine/access/tokens.js';
-import type { DoctorTarget } from '../engine/doctor/doctor.js';
+import type { LocalService } from '../engine/doctor/doctor.js';
 import { ErrorExit } from './response/error-exit.js';
 import { forOperator } from './response/progress-response.js';
 import { LOCAL_ROUTES } from './api/local-routes.js';
@@ -18,7 +18,7 @@ const OPERATOR: Caller = { id: 'operator', name: null, expiresAt: null, scopes: 
 
 /** Returns a server that is not listening yet. Its `close` also waits for work whose client has disconnected. */
 export function adminListener(
-  operated: DoctorTarget,
+  local: LocalService,
   settings: ListenerSettings & RouteSettings,
   logger: Logger,
 ): FastifyInstance {
@@ -41,7 +41,7 @@ export function adminListener(
         handler: async (request, reply) => {
           const { context } = request;
           const { signal } = context;
-          const work = route.handle({ operated, settings, caller: OPERATOR, request, reply, signal });
+          const work = route.handle({ local, settings, caller: OPERATOR, request, reply, signal });
           running.add(work);
           try {
             const { body } = await work;

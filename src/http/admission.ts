@@ -9,7 +9,7 @@ import type { Scope } from '../contract/names.js';
 import type { Counted, Rate } from '../engine/access/token-rate.js';
 import type { Caller } from '../engine/access/tokens.js';
 import type { Engine } from '../engine/engine.js';
-import type { Access, UndocumentedRoute } from './api/route.js';
+import type { Access, ServedRoute } from './api/route.js';
 import { announcedBytes, MemoryBudget } from './memory-budget.js';
 import { HttpError } from './response/http-error.js';
 
@@ -22,7 +22,7 @@ export class Admission {
    * @throws EngineError unauthorized, token_expired, rate_limited, insufficient_scope, cdp_inactive,
    * database_unavailable, overloaded
    */
-  async admit(request: FastifyRequest, reply: FastifyReply, route: UndocumentedRoute): Promise<void> {
+  async admit(request: FastifyRequest, reply: FastifyReply, route: ServedRoute): Promise<void> {
     const { context, headers } = request;
     context.route = route;
     const caller = await this.engine.authenticator.authenticate((route.token ?? bearerToken)(headers), context.address);

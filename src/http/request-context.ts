@@ -3,13 +3,9 @@ import type { JsonNode } from '../codec/index.js';
 import type { EngineError, ErrorCode } from '../contract/errors.js';
 import type { Caller } from '../engine/access/tokens.js';
 import type { Project } from '../engine/project.js';
-import type { Route, UndocumentedRoute } from './api/route.js';
+import type { ServedRoute } from './api/route.js';
 import type { Reservation } from './memory-budget.js';
 import type { RequestSpan } from './observability/request-tracer.js';
-
-/** A row of the route tables, or the part of one that a route outside them has. */
-export type ServedRoute = Pick<Route, 'url' | 'audit'> &
-  Partial<Omit<Route, 'success'> & Pick<UndocumentedRoute, 'success'>>;
 
 export class RequestContext {
   /** On the clock of `performance.now()`, like the ends of the stages. */
@@ -18,8 +14,8 @@ export class RequestContext {
   parsed = this.started;
   /** null: the request is not traced. */
   span: RequestSpan | null = null;
-  /** null: the request leaves no entry in the audit log, or found no route. */
-  route: ServedRoute | null = null;
+  /** Only a part for `/metrics`. null: the request leaves no entry in the audit log, or found no route. */
+  route: (Pick<ServedRoute, 'url' | 'audit'> & Partial<ServedRoute>) | null = null;
   caller: Caller | null = null;
   /** The account of an operator who uses the admin socket; null: the caller has a token. */
   account: string | null = null;

@@ -9,7 +9,7 @@ import type { Engine } from '../engine/engine.js';
 import type { LiveRequest } from '../engine/database/live-requests.js';
 import type { DryRun } from '../engine/database/dry-run.js';
 import type { Admission } from './admission.js';
-import { type Call, queryOf, type RouteSettings, takesKey, type UndocumentedRoute } from './api/route.js';
+import { type Call, queryOf, type RouteSettings, takesKey, type ServedRoute } from './api/route.js';
 import { parseJsonBody } from './body.js';
 import { dryRunResponse } from './response/route-response.js';
 import { sendResponse } from './response/response.js';
@@ -20,7 +20,7 @@ export function serveRoute(
   engine: Engine,
   settings: RouteSettings,
   admission: Admission,
-  route: UndocumentedRoute,
+  route: ServedRoute,
 ): void {
   app.route({
     method: route.method,
@@ -50,7 +50,7 @@ export function serveRoute(
 }
 
 /** How Fastify reads and validates the body and the query of a route. */
-export function inputOf(route: Pick<UndocumentedRoute, 'body' | 'query' | 'rawBody' | 'hasDryRun'>) {
+export function inputOf(route: Pick<ServedRoute, 'body' | 'query' | 'rawBody' | 'hasDryRun'>) {
   const body = route.rawBody ? undefined : route.body;
   const query = queryOf(route);
   return {
@@ -69,7 +69,7 @@ async function setPositionHeader({ request, reply }: Call): Promise<void> {
   void reply.header('x-consistency', await project.position());
 }
 
-const liveRequest = ({ id, context }: FastifyRequest, caller: Caller, { audit }: UndocumentedRoute): LiveRequest => ({
+const liveRequest = ({ id, context }: FastifyRequest, caller: Caller, { audit }: ServedRoute): LiveRequest => ({
   id,
   caller,
   operation: audit,
@@ -82,7 +82,7 @@ const liveRequest = ({ id, context }: FastifyRequest, caller: Caller, { audit }:
  * Rejects a key that would not protect the change from being repeated. A read may be repeated anyway.
  * @throws EngineError invalid_request
  */
-function refuseUnusedKey({ headers }: FastifyRequest, route: UndocumentedRoute): void {
+function refuseUnusedKey({ headers }: FastifyRequest, route: ServedRoute): void {
   if (headers['idempotency-key'] === undefined || takesKey(route)) return;
   if (route.method === 'GET' || route.ignoresKey) return;
   throw new EngineError('invalid_request', 'This request does not support an Idempotency-Key', {
@@ -94,7 +94,7 @@ function refuseUnusedKey({ headers }: FastifyRequest, route: UndocumentedRoute):
  * Begins a dry run if the request asks for one.
  * @throws EngineError invalid_request with an Idempotency-Key, which a rollback would not store
  */
-function dryRunOf({ request }: Call, { hasDryRun }: UndocumentedRoute): DryRun | null {
+function dryRunOf({ request }: Call, { hasDryRun }: ServedRoute): DryRun | null {
   const { dry_run: isDryRun } = request.query as { dry_run?: string };
   const { project: found } = request.context;
   if (!hasDryRun || isDryRun === undefined || found === null) return null;

@@ -55,7 +55,7 @@ function simplified(field: string): string {
 export const withWordsApart = (field: string): string =>
   field.replace(/([\p{Ll}\p{N}])(?=\p{Lu})|(\p{Lu})(?=\p{Lu}\p{Ll})/gu, '$1$2_');
 
-export interface NameOptions {
+interface NameOptions {
   /** Keeps a name that is already valid. */
   keep: boolean;
   /** The field `id` contains ids of records, so it may keep its name. */

@@ -23,7 +23,7 @@ export const RECORD_CHARACTERS = 16 * 1024 * 1024;
 const QUOTE = 0x22;
 const LF = 0x0a;
 
-export interface CsvOptions {
+interface CsvOptions {
   /** A single character. */
   delimiter: string;
   /** Whether quotes enclose fields; otherwise they are text. */

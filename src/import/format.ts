@@ -64,14 +64,39 @@ function hasLineOfJson(head: string): boolean {
 async function detectDelimiter(head: string, isAll: boolean, options: FormatOptions): Promise<string> {
   let best = { delimiter: ',', score: 0 };
   for (const delimiter of DELIMITERS) {
-    const rows = await firstRows(head, delimiter, options);
-    if (!isAll && rows.length > 1) rows.pop();
-    const fields = rows[0]?.length ?? 0;
-    const alike = rows.filter((row) => row.length === fields).length / rows.length;
+    const { fields, alike } = await split(head, isAll, delimiter, options);
     const score = fields < 2 ? 0 : alike * 1_000 + fields;
     if (score > best.score) best = { delimiter, score };
   }
   return best.delimiter;
+}
+
+/** Another common delimiter, if it splits all of the first lines into equal numbers of fields. */
+export async function otherDelimiter(
+  head: string,
+  isAll: boolean,
+  options: FormatOptions,
+  than: string,
+): Promise<string | undefined> {
+  for (const delimiter of DELIMITERS) {
+    if (delimiter === than) continue;
+    const { fields, alike } = await split(head, isAll, delimiter, options);
+    if (fields > 1 && alike === 1) return delimiter;
+  }
+  return undefined;
+}
+
+/** The number of fields in the first line, and the share of the first lines with as many. */
+async function split(
+  head: string,
+  isAll: boolean,
+  delimiter: string,
+  options: FormatOptions,
+): Promise<{ fields: number; alike: number }> {
+  const rows = await firstRows(head, delimiter, options);
+  if (!isAll && rows.length > 1) rows.pop();
+  const fields = rows[0]?.length ?? 0;
+  return { fields, alike: rows.filter((row) => row.length === fields).length / rows.length };
 }
 
 async function firstRows(

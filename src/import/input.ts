@@ -20,7 +20,7 @@ export interface TextInput extends Input {
 
 type Bytes = AsyncGenerator<Uint8Array, void>;
 
-export interface OpenedBytes extends Omit<Input, 'name' | 'bytesRead'> {
+interface OpenedBytes extends Omit<Input, 'name' | 'bytesRead'> {
   /** The file's unchanged name, or its path. */
   readonly path: string;
   readonly bytes: AsyncIterable<Uint8Array>;

@@ -137,12 +137,14 @@ function requireFields(
 }
 
 /** @throws FileError if most records would be refused, because the first line is not their header */
-function requireHeaderOfMost({ input: { label } }: Source, { fields, otherWidth }: Scan): void {
+function requireHeaderOfMost({ input: { label }, otherDelimiter }: Source, { fields, otherWidth }: Scan): void {
   if (otherWidth === undefined) return;
   const { fields: width, line } = otherWidth;
   throw new FileError(
     `${label}: most records have ${width} fields, as in line ${line}, the header ${fields.length}`,
-    `If line ${line} is the header: --skip-lines ${line - 1}. If there is none, name the fields with --columns`,
+    otherDelimiter === undefined
+      ? `If line ${line} is the header: --skip-lines ${line - 1}. If there is none, name the fields with --columns`
+      : tryDelimiter(otherDelimiter),
   );
 }
 
@@ -203,9 +205,19 @@ function requireRecords(
   );
 }
 
-function warningsFor({ input: { label } }: Source, { lineOfBackslashN: line }: Scan): string[] {
-  return line === undefined ? [] : [`${label}: \\N in line ${line} is read as text. If it means NULL: --null '\\N'`];
+function warningsFor({ input: { label }, otherDelimiter }: Source, { lineOfBackslashN, lineOfMisfit }: Scan): string[] {
+  return [
+    ...(lineOfBackslashN === undefined
+      ? []
+      : [`${label}: \\N in line ${lineOfBackslashN} is read as text. If it means NULL: --null '\\N'`]),
+    ...(lineOfMisfit === undefined || otherDelimiter === undefined
+      ? []
+      : [`${label}: line ${lineOfMisfit} does not fit the header. ${tryDelimiter(otherDelimiter)}`]),
+  ];
 }
+
+const tryDelimiter = (delimiter: string): string =>
+  `Another delimiter fits all of the first lines: --delimiter '${delimiter === '\t' ? '\\t' : delimiter}'`;
 
 /** Whether every name of the header could be a value of its column. Years may be names. */
 function looksLikeRecord(fields: readonly Field[]): boolean {

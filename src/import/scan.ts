@@ -23,6 +23,8 @@ export interface Scan {
   readonly first: readonly FileRecord[];
   /** Set if more than half of the records have the same number of fields, and it differs from the header's. */
   readonly otherWidth: { readonly fields: number; readonly line: number } | undefined;
+  /** The first line whose record does not fit the header. */
+  readonly lineOfMisfit: number | undefined;
   /** The first line with `\N`, which Postgres and MySQL write for NULL. */
   readonly lineOfBackslashN: number | undefined;
   /** All records, if the file can be read only once; otherwise undefined, and the file is closed. */
@@ -39,7 +41,7 @@ const FIRST = 3;
  */
 export type Watch = (label: string, progress: () => { rows: number; share: number | null }) => () => void;
 
-export interface ScanOptions {
+interface ScanOptions {
   notation: Notation;
   /** The number of records from which to infer types. */
   sample: number;
@@ -76,13 +78,21 @@ export async function scan(
     endWatch();
     if (!isOnce) input.close();
   }
-  const { fields, otherWidth, lineOfBackslashN } = profile;
+  const { fields, otherWidth, lineOfMisfit, lineOfBackslashN } = profile;
   const all = async function* () {
     yield* kept.splice(0);
     yield* records;
   };
   const first = kept.slice(0, FIRST);
-  return { fields, isComplete, first, otherWidth, lineOfBackslashN, records: isOnce ? all() : undefined };
+  return {
+    fields,
+    isComplete,
+    first,
+    otherWidth,
+    lineOfMisfit,
+    lineOfBackslashN,
+    records: isOnce ? all() : undefined,
+  };
 }
 
 const charactersIn = ({ text, cells = [] }: FileRecord): number =>
@@ -90,6 +100,7 @@ const charactersIn = ({ text, cells = [] }: FileRecord): number =>
 
 /** What is known about the fields so far. */
 class FieldProfile {
+  lineOfMisfit: number | undefined;
   lineOfBackslashN: number | undefined;
   private readonly candidates: ReturnType<typeof candidatesFor>;
   private readonly columns: Field[] | undefined;
@@ -117,6 +128,7 @@ class FieldProfile {
     this.count++;
     if (this.columns === undefined) return this.addMembers(text, line);
     if (!fitsHeader(cells, this.columns.length)) {
+      this.lineOfMisfit ??= line;
       const alike = this.otherWidths.get(cells.length);
       if (alike === undefined) this.otherWidths.set(cells.length, { count: 1, line });
       else alike.count++;

@@ -19,7 +19,7 @@ export interface Split {
   cause: CdpError | undefined;
 }
 
-export interface SenderOptions {
+interface SenderOptions {
   client: CdpClient;
   table: string;
   storing: StoreOptions;

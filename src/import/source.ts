@@ -3,7 +3,7 @@ import { FileError } from './file-error.js';
 import { type Cell, csvRecords } from './csv-reader.js';
 import type { Notation } from './values.js';
 import { flattened } from './flatten.js';
-import { detectFormat, type Format, formatName, type FormatOptions, isJsonByName } from './format.js';
+import { detectFormat, type Format, formatName, type FormatOptions, isJsonByName, otherDelimiter } from './format.js';
 import type { Input, TextInput } from './input.js';
 import type { ColumnType } from '../contract/column-types.js';
 import { typesInFirstLine } from './declared-types.js';
@@ -34,6 +34,8 @@ export interface ReadOptions extends FormatOptions, Notation {
 export interface Source {
   readonly input: Input;
   readonly format: Format;
+  /** Another delimiter that may be the right one. */
+  readonly otherDelimiter?: string | undefined;
   /** A name for each cell; undefined if the records are JSON. */
   readonly header: readonly string[] | undefined;
   /** The type of each field, if the file declares it; undefined if the values determine it. */
@@ -106,7 +108,10 @@ async function sourceOf(input: TextInput, options: ReadOptions): Promise<Source>
     },
     label,
   );
-  return sourceOfCells(input, format, rows, options);
+  return {
+    ...(await sourceOfCells(input, format, rows, options)),
+    otherDelimiter: declared ? undefined : await otherDelimiter(head, isAll, options, format.delimiter),
+  };
 }
 
 /**

@@ -25,12 +25,6 @@ const TLS_HANDSHAKE = 0x16;
 /** The protocol's name in TLS (RFC 7301). */
 const ALPN = 'postgresql';
 
-/** A client's request, and its socket. */
-interface StartupRequest {
-  readonly socket: Socket;
-  readonly startUp: Extract<StartUp, { kind: 'start-up' | 'cancel' }>;
-}
-
 export interface Encryption {
   /** null: there is no certificate. */
   readonly tls: SecureContext | null;
@@ -75,18 +69,16 @@ export class BufferedSocket {
   }
 }
 
-class ClientDisconnected extends Error {}
-
 /** Reads the next bytes, then pauses the socket again. */
 async function nextChunk(socket: Socket): Promise<Buffer> {
   const over = new AbortController();
   const { signal } = over;
   const left = async (): Promise<never> => {
     await Promise.race([once(socket, 'end', { signal }), once(socket, 'close', { signal })]);
-    throw new ClientDisconnected();
+    throw new Error('the client disconnected');
   };
   try {
-    if (socket.closed || socket.readableEnded) throw new ClientDisconnected();
+    if (socket.closed || socket.readableEnded) throw new Error('the client disconnected');
     const leaving = left();
     leaving.catch(() => {});
     const coming = once(socket, 'data', { signal });
@@ -102,6 +94,7 @@ async function nextChunk(socket: Socket): Promise<Buffer> {
 
 /**
  * Reads up to the startup packet or a cancel request, with TLS if the client requests it.
+ * @param onSecured receives what replaces `client` then
  * @throws SessionError to send to the client
  * @throws Error if there is nothing to send
  */
@@ -109,7 +102,7 @@ export async function negotiate(
   client: BufferedSocket,
   encryption: Encryption,
   onSecured: (client: BufferedSocket) => void,
-): Promise<{ client: BufferedSocket; startUp: StartupRequest['startUp'] }> {
+): Promise<Extract<StartUp, { kind: 'start-up' | 'cancel' }>> {
   let current = client;
   let isSecure = false;
   const secure = async (isAtOnce: boolean) => {
@@ -140,7 +133,7 @@ export async function negotiate(
     if (startUp.kind === 'start-up' && encryption.requiresTls && !isSecure && !isLoopback(address)) {
       throw new SessionError('28000', 'connections from other machines need TLS (sslmode=require)', 'tls_required');
     }
-    return { client: current, startUp };
+    return startUp;
   }
 }
 
@@ -164,7 +157,7 @@ async function secured(
   await Promise.race([
     once(tls, 'secure'),
     once(tls, 'close').then(() => {
-      throw new ClientDisconnected();
+      throw new Error('the client disconnected');
     }),
   ]);
   if (isAtOnce && tls.alpnProtocol !== ALPN) throw new Error('direct TLS without ALPN');

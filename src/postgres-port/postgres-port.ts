@@ -96,9 +96,9 @@ export class PostgresPort {
     const address = socket.remoteAddress ?? '';
     const loggedIn = this.halfOpen.begin(socket);
     let client = new BufferedSocket(socket);
+    let isNegotiating = true;
     try {
-      const negotiated = await negotiate(client, this.encryption, (secured) => (client = secured));
-      const { startUp } = negotiated;
+      const startUp = await negotiate(client, this.encryption, (secured) => (client = secured));
       if (startUp.kind === 'cancel') {
         this.cancel(startUp.processId, startUp.secretKey);
         return void client.socket.destroySoon();
@@ -110,12 +110,12 @@ export class PostgresPort {
       const token = await askPassword(client);
       // From here on, the limits for sessions apply.
       loggedIn();
+      isNegotiating = false;
       await this.session(client, settings, token, address);
     } catch (error) {
       if (error instanceof SessionError) client.socket.write(errorResponse(fatal(error)));
-      // `Sessions` has already counted its refusals.
-      if (!(error instanceof LoginRefused))
-        this.sessions.refuse(error instanceof SessionError ? error.code : 'malformed');
+      // Later refusals are counted by `Sessions`.
+      if (isNegotiating) this.sessions.refuse(error instanceof SessionError ? error.code : 'malformed');
       client.socket.destroySoon();
     } finally {
       loggedIn();
@@ -129,11 +129,7 @@ export class PostgresPort {
     address: string,
   ): Promise<void> {
     const { socket } = client;
-    const session = await this.sessions
-      .login({ user, database, token, address, applicationName, settings })
-      .catch((error: SessionError) => {
-        throw new LoginRefused(error);
-      });
+    const session = await this.sessions.login({ user, database, token, address, applicationName, settings });
     const { loggedIn, owner } = session;
     const [processId, secretKey] = this.newKey(session);
     const parameters = [...loggedIn.parameters].map(([name, value]) => parameterStatus(name, value));
@@ -165,12 +161,5 @@ export class PostgresPort {
     if (found?.secretKey.length === secretKey.length && timingSafeEqual(found.secretKey, secretKey)) {
       void found.session.cancel();
     }
-  }
-}
-
-/** A refusal that is already counted. */
-class LoginRefused extends SessionError {
-  constructor({ sqlstate, message, code, hint }: SessionError) {
-    super(sqlstate, message, code, hint);
   }
 }

@@ -3,13 +3,10 @@
  * `writer` and `reader`. The superuser logs in only to create, upgrade, repair, back up and monitor it.
  */
 import { createHash } from 'node:crypto';
-import { join } from 'node:path';
 import type { Embedded, Template } from '../embedded/embedded.js';
 import { Fleet, type FleetEvents, type Socket } from '../embedded/fleet.js';
 import { Niceness } from '../embedded/niceness.js';
 import { parentOf } from '../embedded/proc.js';
-import { ARCHIVE_SETTINGS } from '../embedded/server-folder.js';
-import { exists } from '../files.js';
 import type { ControlDatabase } from './control/control.js';
 import type { ProjectRow } from './control/control-rows.js';
 import { refuseReachingOut } from './extensions.js';
@@ -54,8 +51,6 @@ export class OwnServerTenancy implements Tenancy {
     private readonly databases: ProjectDatabases,
     private readonly control: ControlDatabase,
     private readonly idleStopMs: number,
-    /** The version of the embedded Postgres, such as `18.4`. */
-    readonly version: string,
   ) {}
 
   static async open(
@@ -68,7 +63,7 @@ export class OwnServerTenancy implements Tenancy {
     refuseReachingOut(databases.extensions);
     const beforeStop = (id: string, idleMs: number) => tenancy.beforeStop(id, idleMs);
     const fleet = await embedded.openFleet(templateOf(databases), { ...events, beforeStop });
-    const tenancy = new OwnServerTenancy(fleet, databases, control, idleStopMs, embedded.binaries.version);
+    const tenancy = new OwnServerTenancy(fleet, databases, control, idleStopMs);
     return tenancy;
   }
 
@@ -86,7 +81,7 @@ export class OwnServerTenancy implements Tenancy {
   }
 
   major(): Promise<number> {
-    return Promise.resolve(Number.parseInt(this.version));
+    return Promise.resolve(Number.parseInt(this.fleet.version));
   }
 
   runs({ server }: Placement): boolean {
@@ -105,11 +100,6 @@ export class OwnServerTenancy implements Tenancy {
     };
     this.servers.set(id, server);
     return server;
-  }
-
-  /** Whether the write-ahead log of the project's server is archived. */
-  async archivesWal({ server }: Placement): Promise<boolean> {
-    return exists(join((await this.fleet.folderOf(server)).root, ARCHIVE_SETTINGS));
   }
 
   async create({ server }: Placement): Promise<void> {

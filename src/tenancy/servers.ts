@@ -17,8 +17,8 @@ interface Known {
   readonly tenancy: Tenancy;
   /** The URL behind its reference, with the password. */
   readonly url: string;
-  /** The control database listed it at the last refresh. */
-  isListed: boolean;
+  /** Since the last refresh, whose list may have been read before the server was added. */
+  isNew: boolean;
 }
 
 export class Servers {
@@ -46,12 +46,12 @@ export class Servers {
     const Kind = added.engine === 'citus' ? CitusTenancy : SharedTenancy;
     const { url, address } = urlOf(server, added.urlReference);
     const tenancy = new Kind(address, this.parts, server, added);
-    this.added.set(key, { tenancy, url, isListed: false });
+    this.added.set(key, { tenancy, url, isNew: true });
     return tenancy;
   }
 
   /**
-   * Closes those that have been removed or changed since the last call, and those whose file now contains another URL.
+   * Closes those that have been removed or changed, and those whose file now contains another URL.
    */
   keep(places: readonly ServerRef[]): void {
     const wanted = new Map(
@@ -59,11 +59,11 @@ export class Servers {
     );
     for (const [key, known] of this.added) {
       const added = wanted.get(key);
-      if (added === undefined ? known.isListed : hasOtherUrl(known.url, added.urlReference)) {
+      if (added === undefined ? !known.isNew : hasOtherUrl(known.url, added.urlReference)) {
         this.added.delete(key);
         void known.tenancy.close();
       } else {
-        known.isListed = added !== undefined;
+        known.isNew = false;
       }
     }
   }

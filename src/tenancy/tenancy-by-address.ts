@@ -25,6 +25,7 @@ export interface TenancyParts {
 }
 
 export abstract class TenancyByAddress implements Tenancy {
+  readonly fleet = null;
   readonly running = 1;
   protected readonly server: Server;
   /** The connection limit of a role, over all instances of the service; -1: unlimited. */

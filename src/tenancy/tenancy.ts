@@ -9,6 +9,7 @@ import { StaleConnections } from './health/stale-connections.js';
 import { Watchdog } from './connections/watchdog.js';
 import type { Placement } from './placement.js';
 import { servicePool, withServiceSession } from './service-pool.js';
+import type { Fleet } from '../embedded/fleet.js';
 import type { Niceness } from '../embedded/niceness.js';
 import type { Fragment, Pool, ServerAddress, Session } from '../pg/index.js';
 
@@ -31,6 +32,8 @@ export interface Server {
 }
 
 export interface Tenancy {
+  /** The embedded servers of its projects; null: the operator runs the server. */
+  readonly fleet: Fleet | null;
   /** The number of projects' servers that run now. */
   readonly running: number;
   /** Names for a new project. @throws EngineError database_unavailable */

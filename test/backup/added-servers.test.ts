@@ -2,13 +2,14 @@
  * Backups of projects on added servers, and where they can be restored: on a server chosen by name or by label, and
  * nowhere else.
  */
-import { mkdtempSync, rmSync } from 'node:fs';
+import { rmSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type AddedServer, startAddedServer, variableWith } from '../support/added-server.js';
+import { makeFolder } from '../support/folder.js';
 import { endEverything, runProgram, startServe, preparedDataDir } from '../support/program.js';
 import { debianMajors } from '../support/throwaway-postgres.js';
 
-const folder = mkdtempSync('/tmp/cdp-restored-');
+const folder = makeFolder('cdp-restored-');
 
 /** Dumps need pg_dump of the server's major, which Debian's packages of the server bring. */
 describe.runIf(debianMajors().length > 0)('with a running service', () => {

@@ -13,6 +13,7 @@ import { backup } from '../../src/backup/backup.js';
 import { restore, type RestoreOptions } from '../../src/backup/restore.js';
 import { findPrograms } from '../../src/backup/logical/client-programs.js';
 import { description, EVERYTHING, ROWS } from '../support/everything.js';
+import { makeFolder } from '../support/folder.js';
 import { clearAway, dropDatabase, embeddedServer, type TestServer, testServers } from '../support/postgres.js';
 import { strays, watchPlacements } from '../support/strays.js';
 import { call, failure, onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
@@ -21,7 +22,7 @@ const places = { folder: null, path: process.env.PATH ?? '' };
 const signal = new AbortController().signal;
 const silent = () => undefined;
 
-const folder = mkdtempSync('/tmp/cdp-backup-');
+const folder = makeFolder('cdp-backup-');
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 type SaveOptions = { project?: string; signal?: AbortSignal; jobs?: number };

@@ -14,9 +14,10 @@ import { removeOldArchives, setArchiving } from '../../src/backup/archiving.js';
 import { backup } from '../../src/backup/backup.js';
 import { restore, type RestoreOptions } from '../../src/backup/restore.js';
 import type { OwnServerTenancy } from '../../src/tenancy/own-server-tenancy.js';
+import { makeFolder } from '../support/folder.js';
 import { onServer, startOwnService, startTestService, type TestProject, type TestService } from '../support/service.js';
 
-const folder = mkdtempSync('/tmp/cdp-physical-');
+const folder = makeFolder('cdp-physical-');
 let service: TestService;
 beforeAll(async () => {
   service = await startOwnService();

@@ -2,13 +2,14 @@
  * The tar file of a backup: `tar` reads what we write, including sizes too large for octal digits, and we read it too.
  */
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { rmSync } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { header, readMembers, TarWriter } from '../../src/backup/tar.js';
+import { makeFolder } from '../support/folder.js';
 
-const folder = mkdtempSync('/tmp/cdp-tar-');
+const folder = makeFolder('cdp-tar-');
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 const DATE = new Date('2026-01-02T03:04:05Z');

@@ -2,7 +2,7 @@
  * Backups of a project on Citus: its tables are distributed again on another cluster, and become ordinary tables
  * elsewhere.
  */
-import { mkdtempSync, rmSync } from 'node:fs';
+import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { backup } from '../../src/backup/backup.js';
@@ -10,11 +10,12 @@ import { restore } from '../../src/backup/restore.js';
 import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 import { type AddedServer, startAddedServer } from '../support/added-server.js';
 import { type CitusCluster, citusProject, citusServer, hasCitus, startCitus } from '../support/citus-cluster.js';
+import { makeFolder } from '../support/folder.js';
 import { connected } from '../support/postgres.js';
 import { startTestService, type TestProject, type TestService } from '../support/service.js';
 import { distributionOf, isWhole, spread } from '../support/spread-project.js';
 
-const folder = mkdtempSync('/tmp/cdp-citus-backup-');
+const folder = makeFolder('cdp-citus-backup-');
 const shared = {
   places: { folder: null, path: process.env.PATH ?? '' },
   signal: new AbortController().signal,

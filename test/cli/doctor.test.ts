@@ -6,7 +6,9 @@ import { existsSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Finding } from '../../src/contract/wire/operator.js';
 import { BY_ITSELF } from '../../src/engine/audit/audit.js';
+import { smallDisk } from '../faults/support/disk.js';
 import { startAddedServer } from '../support/added-server.js';
+import { copyPreparedDataDir } from '../support/prepared-data-dir.js';
 import { withDatabase } from '../support/postgres.js';
 import { endEverything, eventually, newDataDir, runProgram, startServe } from '../support/program.js';
 import { onServer, startTestService, type TestService } from '../support/service.js';
@@ -44,6 +46,23 @@ describe('on an embedded Postgres', () => {
     expect(stdout).toMatch(/^0 problems, \d warnings?$/m);
     const { stdout: list } = await runProgram(['project', 'list', '--json', '--data-dir', dataDir]);
     expect((JSON.parse(list) as { name: string }[]).map(({ name }) => name)).toEqual(['default']);
+  });
+
+  it('says what to do if Postgres cannot start because the disk is full', async () => {
+    const disk = await smallDisk();
+    if (disk === null) return console.log('full disk: there is no right to mount a disk');
+    const { dataDir } = disk;
+    try {
+      await copyPreparedDataDir(dataDir);
+      await disk.fill(0);
+      const { code, stdout } = await runProgram(['doctor', '--data-dir', dataDir]);
+      expect(code).toBe(1);
+      expect(stdout).toMatch(/^PROBLEM +Postgres +.*no space left on device/im);
+      expect(stdout).toMatch(/^PROBLEM +disk +0\.0 MB of 400\.0 MB free\n +-> Free space on the disk of /m);
+      await disk.makeRoom(0);
+    } finally {
+      await disk.close();
+    }
   });
 });
 

@@ -3,11 +3,12 @@
  * the page shows.
  */
 import { execFile } from 'node:child_process';
-import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type AddedServer, startAddedServer } from '../support/added-server.js';
+import { makeFolder } from '../support/folder.js';
 import { endEverything, eventually, preparedDataDir, type RunningService, startServe } from '../support/program.js';
 import { debianMajors } from '../support/throwaway-postgres.js';
 import { blocks, read, root } from './markdown.js';
@@ -17,7 +18,7 @@ const day = blocks(rest.split('\n## ', 1)[0] ?? '').map(({ text }) => text.split
 
 /** Backups need the client programs, which Debian's packages of the server bring. */
 describe.runIf(debianMajors().length > 0)("an operator's day", () => {
-  const folder = mkdtempSync('/tmp/cdp-day-');
+  const folder = makeFolder('cdp-day-');
   let servers: AddedServer[];
   let service: RunningService;
   let dataDir: string;

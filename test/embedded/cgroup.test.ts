@@ -5,16 +5,17 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
-import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { ProjectCgroups } from '../../src/embedded/cgroup.js';
+import { makeFolder } from '../support/folder.js';
 
 let root: string;
 let own: string;
 let self: string;
 beforeEach(async () => {
-  root = await mkdtemp('/tmp/cdp-cgroup-');
+  root = makeFolder('cdp-cgroup-');
   own = join(root, 'system.slice/cdp.service');
   self = join(root, 'self');
   await mkdir(own, { recursive: true });

@@ -3,7 +3,7 @@ import { chown, lstat, mkdir, readFile, realpath, rm, writeFile } from 'node:fs/
 import { dirname, join } from 'node:path';
 import { afterAll, afterEach, describe, expect, it } from 'vitest';
 import { calledByRoot, caller, ProjectAccounts, run } from '../../src/embedded/accounts.js';
-import { SYSTEM_FOLDER } from '../../src/embedded/data-folder.js';
+import { SYSTEM_FOLDER } from '../../src/embedded/servers-folder.js';
 import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 import {
   endEverything,

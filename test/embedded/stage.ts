@@ -5,7 +5,6 @@ import { pino } from 'pino';
 import { loadConfig } from '../../src/cli/load-config.js';
 import { processes } from '../../src/embedded/proc.js';
 import { type Service, startService } from '../../src/service.js';
-import { OwnServerTenancy } from '../../src/tenancy/own-server-tenancy.js';
 import { preparedDataDir, projectPostmaster, serverOf, superuserOf } from '../support/program.js';
 import { call, type TestResponse } from '../support/service.js';
 
@@ -39,7 +38,7 @@ export async function openStage(settings: Record<string, string> = {}, dataDir?:
   const write = (line: string) => void lines.push(JSON.parse(line) as Record<string, unknown>);
   const service = await startService(config, pino({ level: 'info' }, { write }));
   const tenancy = service.engine.servers.defaultTenancy;
-  if (!(tenancy instanceof OwnServerTenancy)) throw new Error('The projects have no servers of their own');
+  if (tenancy.fleet === null) throw new Error('The projects have no servers of their own');
   return {
     dataDir: folder,
     service,

@@ -1,11 +1,12 @@
 /** The audit log while its database is away: entries wait, are written late, and are counted if there are too many. */
 import { randomUUID } from 'node:crypto';
-import { chmod, mkdtemp, rm } from 'node:fs/promises';
+import { chmod, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Audit, BY_ITSELF } from '../../src/engine/audit/audit.js';
 import { AuditLog, type AuditRow } from '../../src/tenancy/control/audit-log.js';
 import type { Pool } from '../../src/pg/index.js';
+import { makeFolder } from '../support/folder.js';
 import { withClient } from '../support/with-client.js';
 import { startThrowaway, type ThrowawayServer } from '../support/throwaway-postgres.js';
 import { migrate, readMigrations } from '../../src/tenancy/migrations/migrate.js';
@@ -23,7 +24,7 @@ const note = (details: object, message: string) => void troubles.push([message, 
 const start = () => startThrowaway(join(folder, 'server'));
 
 beforeEach(async () => {
-  folder = await mkdtemp('/tmp/cdp-audit-');
+  folder = makeFolder('cdp-audit-');
   await chmod(folder, 0o711);
   server = await start();
   pool = servicePool({ ...server.connection, connectionTimeoutMillis: 5_000 }, 2);

@@ -41,6 +41,7 @@ const isStill = () => Promise.resolve(true);
 const HOMES = { 'a server by address': startTestService, 'servers of their own': startOwnService };
 
 describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
+  const isOwn = start === startOwnService;
   let service: TestService;
   let admin: string;
   let project: TestProject;
@@ -202,25 +203,6 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
     expect(await obstacles()).toEqual([]);
   });
 
-  it('rights of a role that the target does not have are left out, and reported', async () => {
-    const report = vi.spyOn(service.engine.moves['parts'].log, 'warn');
-    project = await service.project(undefined, 'eu-1');
-    await connected(other.connection, (client) => client.query('CREATE ROLE cdp_test_stranger'));
-    await project.rows('CREATE TABLE t (a int); GRANT SELECT ON t TO cdp_test_stranger');
-    expect(await moved('default')).toMatchObject({ state: 'done' });
-    await connected(other.connection, (client) => client.query('DROP ROLE cdp_test_stranger'));
-    expect(report.mock.calls).toEqual([
-      [
-        expect.objectContaining({
-          project: project.name,
-          left_out: [expect.stringMatching(/"cdp_test_stranger" does not exist: GRANT SELECT/)],
-        }),
-        'a moved project lacks rights of roles that do not exist there',
-      ],
-    ]);
-    expect((await project.rows('SELECT count(*)::int AS n FROM t'))[0]).toEqual({ n: 0 });
-  });
-
   it('reads continue until the switch', async () => {
     await begin();
     await project.table('held', { a: 'TEXT' });
@@ -300,37 +282,25 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
 
   it('a move that is canceled or takes too long is undone: the project accepts writes at its old place', async () => {
     await begin();
-    await project.rows(`INSERT INTO visits (page, count) SELECT 'p', n FROM generate_series(1, 200000) n`);
-    expect(await moved('eu-1', { max_pause: 1 })).toMatchObject({
-      state: 'undone',
-      reason: 'Writes would have been refused for more than 1 s',
+    await project.table('held', { a: 'TEXT' });
+    let id = '';
+    await inProject(service, (await row()).placement, async (client) => {
+      await client.query('BEGIN; LOCK TABLE data.held');
+      expect(await moved('eu-1', { max_pause: 1 })).toMatchObject({
+        state: 'undone',
+        reason: 'Writes would have been refused for more than 1 s',
+      });
+      expect((await insert([{ page: 'a', count: 1 }])).status).toBe(201);
+      id = idOf(await move('eu-1'));
+      failure(await move('eu-1'), 409, 'request_in_flight');
+      const canceled = await service.call('DELETE', `/api/cdp/admin/moves/${id}`, { token: admin });
+      expect(canceled.status, canceled.text).toBe(202);
+      await eventually('it is undone', async () => (await seen(id)).ended_at !== null);
+      expect(await seen(id)).toMatchObject({ state: 'undone', reason: 'It was canceled' });
     });
-    expect((await insert([{ page: 'a', count: 1 }])).status).toBe(201);
-    const id = idOf(await move('eu-1'));
-    failure(await move('eu-1'), 409, 'request_in_flight');
-    const canceled = await service.call('DELETE', `/api/cdp/admin/moves/${id}`, { token: admin });
-    expect(canceled.status, canceled.text).toBe(202);
-    await eventually('it is undone', async () => (await seen(id)).ended_at !== null);
-    expect(await seen(id)).toMatchObject({ state: 'undone', reason: 'It was canceled' });
     failure(await service.call('DELETE', `/api/cdp/admin/moves/${id}`, { token: admin }), 400, 'invalid_request');
     await eventually('it takes writes', async () => (await insert([{ page: 'b', count: 2 }])).status === 201);
     expect(await leftThere()).toEqual([]);
-  });
-
-  it('a fifth is refused, even if all are started at the same moment', async () => {
-    await begin();
-    const options = { mode: 'copy', verify: 'counts', maxPauseMs: null } as const;
-    const starts = Array.from({ length: 5 }, () =>
-      service.engine.moves.start(project.name, 'eu-1', options, BY_ITSELF),
-    );
-    const codes = (await Promise.allSettled(starts)).map((start) =>
-      start.status === 'fulfilled' ? 'begun' : (start.reason as EngineError).code,
-    );
-    // Three wait for the first. If that ends in time, the project is there already, which is not a valid request.
-    const waited = codes.map((code) => (code === 'request_in_flight' ? 'invalid_request' : code));
-    expect(waited.toSorted()).toEqual(['begun', ...Array<string>(3).fill('invalid_request'), 'overloaded']);
-    await eventually('the move ends', () => Promise.resolve(service.engine.moves.underWay === 0));
-    expect(await moved('default')).toMatchObject({ state: 'done' });
   });
 
   it('an instance that was suspended during the switch cannot write to the source or what is left of it', async () => {
@@ -392,12 +362,11 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
     return placement;
   };
 
+  /** The others are undone as this one, wherever the project lives. */
+  const UNDONE: MoveState[] = isOwn ? ['copying'] : ['preparing', 'fencing', 'copying', 'verifying', 'undoing'];
+
   it.each<[MoveState, string]>([
-    ['preparing', 'undone'],
-    ['fencing', 'undone'],
-    ['copying', 'undone'],
-    ['verifying', 'undone'],
-    ['undoing', 'undone'],
+    ...UNDONE.map((state): [MoveState, string] => [state, 'undone']),
     ['switched', 'done'],
   ])('a move whose process was killed at %s is %s by another instance', async (state, end) => {
     await begin();
@@ -501,5 +470,43 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
     await service.engine.deleteProject(project.name, BY_ITSELF);
     expect(await leftThere()).toEqual([]);
     await begin();
+  });
+
+  // Where the project lives makes no difference to the others.
+  if (isOwn) return;
+
+  it('rights of a role that the target does not have are left out, and reported', async () => {
+    const report = vi.spyOn(service.engine.moves['parts'].log, 'warn');
+    project = await service.project(undefined, 'eu-1');
+    await connected(other.connection, (client) => client.query('CREATE ROLE cdp_test_stranger'));
+    await project.rows('CREATE TABLE t (a int); GRANT SELECT ON t TO cdp_test_stranger');
+    expect(await moved('default')).toMatchObject({ state: 'done' });
+    await connected(other.connection, (client) => client.query('DROP ROLE cdp_test_stranger'));
+    expect(report.mock.calls).toEqual([
+      [
+        expect.objectContaining({
+          project: project.name,
+          left_out: [expect.stringMatching(/"cdp_test_stranger" does not exist: GRANT SELECT/)],
+        }),
+        'a moved project lacks rights of roles that do not exist there',
+      ],
+    ]);
+    expect((await project.rows('SELECT count(*)::int AS n FROM t'))[0]).toEqual({ n: 0 });
+  });
+
+  it('a fifth is refused, even if all are started at the same moment', async () => {
+    await begin();
+    const options = { mode: 'copy', verify: 'counts', maxPauseMs: null } as const;
+    const starts = Array.from({ length: 5 }, () =>
+      service.engine.moves.start(project.name, 'eu-1', options, BY_ITSELF),
+    );
+    const codes = (await Promise.allSettled(starts)).map((start) =>
+      start.status === 'fulfilled' ? 'begun' : (start.reason as EngineError).code,
+    );
+    // Three wait for the first. If that ends in time, the project is there already, which is not a valid request.
+    const waited = codes.map((code) => (code === 'request_in_flight' ? 'invalid_request' : code));
+    expect(waited.toSorted()).toEqual(['begun', ...Array<string>(3).fill('invalid_request'), 'overloaded']);
+    await eventually('the move ends', () => Promise.resolve(service.engine.moves.underWay === 0));
+    expect(await moved('default')).toMatchObject({ state: 'done' });
   });
 });

@@ -16,10 +16,7 @@ beforeAll(async () => {
 afterAll(() => service.close());
 
 const projects = () => service.engine.projects;
-const reconcile = () =>
-  projects().unfinished.clear((_project, error) => {
-    throw error;
-  });
+const reconcile = () => projects().unfinished.clear();
 
 /** What there is of a placement on the server. */
 const remains = ({ database, writer, reader }: Placement): Promise<string[]> =>

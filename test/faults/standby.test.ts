@@ -2,11 +2,12 @@
  * A Postgres whose synchronous standby is away, and one whose control tables are locked: a commit that was not
  * confirmed is not reported as stored, and a statement whose client has left does not continue in Postgres.
  */
-import { chmod, mkdtemp, rm } from 'node:fs/promises';
+import { chmod, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type pg from 'pg';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { examineCommits } from '../../src/engine/servers/server-findings.js';
+import { makeFolder } from '../support/folder.js';
 import { connected } from '../support/postgres.js';
 import {
   failure,
@@ -26,7 +27,7 @@ const onServer = <T>(work: (client: pg.Client) => Promise<T>, database = 'postgr
   connected({ ...server.connection, database }, work);
 
 beforeAll(async () => {
-  folder = await mkdtemp('/tmp/cdp-standby-');
+  folder = makeFolder('cdp-standby-');
   await chmod(folder, 0o711);
   server = await startThrowaway(join(folder, 'server'));
   service = await startTestService({}, { major: 18, connection: server.connection });

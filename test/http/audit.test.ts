@@ -176,9 +176,7 @@ describe('works:', () => {
       placement,
       schemaVersion: 1,
     });
-    await service.engine.projects.unfinished.clear((_project, error) => {
-      throw error;
-    });
+    await service.engine.projects.unfinished.clear();
     const rows = (await auditRows(service)).filter((row) => row.project_id === id);
     expect(rows).toMatchObject([{ operation: 'repair', project: 'half-made', actor: 'service', outcome: 'ok' }]);
   });

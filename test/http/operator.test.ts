@@ -1,6 +1,6 @@
 /** What operators and their tools request: health, readiness, metrics and the log (contract section 9). */
 import { randomBytes } from 'node:crypto';
-import { chmod, mkdtemp, rm } from 'node:fs/promises';
+import { chmod, rm } from 'node:fs/promises';
 import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -8,6 +8,7 @@ import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { httpServer } from '../../src/http/server.js';
 import { startService } from '../../src/service.js';
+import { makeFolder } from '../support/folder.js';
 import { rawResponse } from '../support/raw.js';
 import { startThrowaway } from '../support/throwaway-postgres.js';
 import { call, failure, onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
@@ -328,7 +329,7 @@ describe('the log', () => {
 
 describe('a service whose database becomes unavailable', () => {
   it('stays alive, says that it is not ready, refuses with 503, and recovers by itself', async () => {
-    const folder = await mkdtemp('/tmp/cdp-test-');
+    const folder = makeFolder('cdp-test-');
     // Passable, so that an unprivileged server reaches its folder in it.
     await chmod(folder, 0o711);
     let server = await startThrowaway(join(folder, 'd'));

@@ -3,13 +3,14 @@
  * server.
  */
 import { randomUUID } from 'node:crypto';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { withProjectLock } from '../../src/tenancy/control/project-lock.js';
 import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 import { type AddedServer, startAddedServer, variableWith } from '../support/added-server.js';
 import { entriesOf } from '../support/audit.js';
+import { makeFolder } from '../support/folder.js';
 import { connected } from '../support/postgres.js';
 import { PASSWORD } from '../support/throwaway-postgres.js';
 import { eventually } from '../support/program.js';
@@ -171,7 +172,7 @@ describe.each(Object.entries(HOMES))('added next to %s', (_name, start) => {
   });
 
   it('a server gets another address, by another reference or in the same file, and its projects continue', async () => {
-    const folder = await mkdtemp('/tmp/cdp-servers-');
+    const folder = makeFolder('cdp-servers-');
     const file = join(folder, 'url');
     await writeFile(file, other.url);
     const proxy = await other.disguised({});
@@ -300,7 +301,7 @@ describe('refuses', () => {
   beforeAll(async () => {
     service = await startTestService();
     admin = (await service.engine.tokens.create(null)).token;
-    folder = await mkdtemp('/tmp/cdp-urls-');
+    folder = makeFolder('cdp-urls-');
   });
   afterAll(async () => {
     await service.close();

@@ -1,8 +1,8 @@
 /** A project full of marked strings, active while another project probes. */
-import { OwnServerTenancy } from '../../src/tenancy/own-server-tenancy.js';
 import { createHash, randomInt } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
+import type pg from 'pg';
 import type { Placement } from '../../src/tenancy/placement.js';
 import { inProject, type TestProject, type TestService } from '../support/service.js';
 import { Markers } from './markers.js';
@@ -48,7 +48,7 @@ export async function makeNeighbour(service: TestService): Promise<Neighbour> {
 
   // On servers of their own the names within are the same for all.
   const names: [kind: string, name: string][] =
-    service.engine.servers.defaultTenancy instanceof OwnServerTenancy
+    service.engine.servers.defaultTenancy.fleet !== null
       ? [['server', placement.server]]
       : [
           ['role', placement.writer],
@@ -63,7 +63,9 @@ export async function makeNeighbour(service: TestService): Promise<Neighbour> {
 
   let running = new AbortController();
   let requests: Promise<unknown>[] = [];
-  const waiting = (): Promise<number> => requestsThatStay(service, placement);
+  /** One connection for many looks: to log in takes more than to look. */
+  const looking = <T>(work: (waiting: () => Promise<number>) => Promise<T>): Promise<T> =>
+    inProject(service, placement, (client) => work(() => requestsThatStay(client, placement)));
 
   return {
     markers,
@@ -83,25 +85,28 @@ export async function makeNeighbour(service: TestService): Promise<Neighbour> {
     work: async () => {
       running = new AbortController();
       requests = [];
-      for (const block of AT_WORK.split(/^-- request:.*$/m).slice(1)) {
-        const sql = markers.fill(block).replaceAll('{lock}', String(lock));
-        const call = { token, signal: running.signal, body: { sql, timeout_ms: 60_000 } };
-        requests.push(project.call('POST', '/api/cdp/sql', call).catch(() => null));
-        await until(
-          `${requests.length} requests of the neighbour run`,
-          async () => (await waiting()) === requests.length,
-        );
-      }
+      await looking(async (waiting) => {
+        for (const block of AT_WORK.split(/^-- request:.*$/m).slice(1)) {
+          const sql = markers.fill(block).replaceAll('{lock}', String(lock));
+          const call = { token, signal: running.signal, body: { sql, timeout_ms: 60_000 } };
+          requests.push(project.call('POST', '/api/cdp/sql', call).catch(() => null));
+          await until(
+            `${requests.length} requests of the neighbour run`,
+            async () => (await waiting()) === requests.length,
+          );
+        }
+      });
       await project.rows(`SELECT pg_notify('${stem}_channel', '${stem}_payload')`);
       return pidsOf(service, placement);
     },
-    rest: async () => {
-      const left = await waiting();
-      running.abort();
-      await Promise.all(requests);
-      await until('no request of the neighbour runs', async () => (await waiting()) === 0);
-      if (left < requests.length) throw new Error('The neighbour had come to its end before the probes had');
-    },
+    rest: () =>
+      looking(async (waiting) => {
+        const left = await waiting();
+        running.abort();
+        await Promise.all(requests);
+        await until('no request of the neighbour runs', async () => (await waiting()) === 0);
+        if (left < requests.length) throw new Error('The neighbour had come to its end before the probes had');
+      }),
   };
 }
 
@@ -114,13 +119,11 @@ async function until(what: string, holds: () => Promise<boolean>): Promise<void>
 }
 
 /** How many of its requests have come to the statement that they stay at. */
-async function requestsThatStay(service: TestService, placement: Placement): Promise<number> {
-  const { rows } = await inProject(service, placement, (client) =>
-    client.query<{ count: number }>(
-      `SELECT count(*)::integer AS count FROM pg_stat_activity
-       WHERE datname = $1 AND state = 'active' AND (wait_event = 'PgSleep' OR wait_event_type = 'Lock')`,
-      [placement.database],
-    ),
+async function requestsThatStay(client: pg.Client, placement: Placement): Promise<number> {
+  const { rows } = await client.query<{ count: number }>(
+    `SELECT count(*)::integer AS count FROM pg_stat_activity
+     WHERE datname = $1 AND state = 'active' AND (wait_event = 'PgSleep' OR wait_event_type = 'Lock')`,
+    [placement.database],
   );
   return rows[0]?.count ?? 0;
 }

@@ -2,10 +2,11 @@
  * Transactions that a session of the writer has prepared for two-phase commit, on a server whose operator allows them:
  * they are rolled back after a while, and do not prevent the deletion of a project.
  */
-import { chmod, mkdtemp, rm } from 'node:fs/promises';
+import { chmod, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { BY_ITSELF } from '../../src/engine/audit/audit.js';
+import { makeFolder } from '../support/folder.js';
 import type { TestServer } from '../support/postgres.js';
 import { onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
 import { startThrowaway, type ThrowawayServer } from '../support/throwaway-postgres.js';
@@ -16,7 +17,7 @@ let throwaway: ThrowawayServer;
 let asSuperuser: TestServer;
 
 beforeAll(async () => {
-  folder = await mkdtemp('/tmp/cdp-test-');
+  folder = makeFolder('cdp-test-');
   await chmod(folder, 0o711);
   throwaway = await startThrowaway(join(folder, 'd'), { settings: ['max_prepared_transactions=5'] });
   asSuperuser = { major: 18, connection: throwaway.connection };

@@ -103,7 +103,7 @@ describe('a client at another address', () => {
     Object.defineProperty(server, 'remoteAddress', { value: address });
     client.write(startUp({ user: 'writer' }));
     const negotiated = await negotiate(new BufferedSocket(server), SECURE, () => {}).then(
-      ({ startUp: read }) => read.kind,
+      ({ kind }) => kind,
       (error: SessionError) => error.code,
     );
     expect(negotiated).toBe(outcome);

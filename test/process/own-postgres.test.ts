@@ -4,7 +4,7 @@
  */
 import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { chmod, mkdtemp, readFile, rm } from 'node:fs/promises';
+import { chmod, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { pino } from 'pino';
@@ -15,6 +15,7 @@ import { type Service, startService } from '../../src/service.js';
 import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 import { accountFor, ENVIRONMENT, run as runAs } from '../../src/embedded/accounts.js';
 import { addressOfUrl } from '../../src/pg/index.js';
+import { makeFolder } from '../support/folder.js';
 import { connected } from '../support/postgres.js';
 import { projectRoot } from '../support/program.js';
 import { call } from '../support/service.js';
@@ -25,7 +26,7 @@ const SECRET = 's'.repeat(32);
 let folder: string;
 const servers: ThrowawayServer[] = [];
 beforeAll(async () => {
-  folder = await mkdtemp('/tmp/cdp-own-postgres-');
+  folder = makeFolder('cdp-own-postgres-');
   await chmod(folder, 0o711);
 });
 afterAll(async () => {

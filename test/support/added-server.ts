@@ -4,7 +4,7 @@
  */
 import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { chmod, chown, mkdtemp, rm } from 'node:fs/promises';
+import { chmod, chown, rm } from 'node:fs/promises';
 import { createServer, connect, type AddressInfo } from 'node:net';
 import { once } from 'node:events';
 import { join } from 'node:path';
@@ -12,6 +12,7 @@ import { accountFor } from '../../src/embedded/accounts.js';
 import { PORT } from '../../src/embedded/config.js';
 import { processes, readProc } from '../../src/embedded/proc.js';
 import { hasCode } from '../../src/files.js';
+import { makeFolder } from './folder.js';
 import { eventually, freePort } from './program.js';
 import { connected } from './postgres.js';
 import { type Connection, debianMajors, PASSWORD, startThrowaway } from './throwaway-postgres.js';
@@ -48,7 +49,7 @@ export async function startAddedServer(
   settings: readonly string[] = [],
   overTls = false,
 ): Promise<AddedServer> {
-  const folder = await mkdtemp('/tmp/cdp-added-');
+  const folder = makeFolder('cdp-added-');
   await chmod(folder, 0o711);
   const options = {
     ...{ major, settings },

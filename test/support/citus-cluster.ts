@@ -4,8 +4,9 @@
  * citus} says so once.
  */
 import { existsSync, readFileSync } from 'node:fs';
-import { chmod, mkdtemp, rm } from 'node:fs/promises';
+import { chmod, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { makeFolder } from './folder.js';
 import { connected } from './postgres.js';
 import { freePort } from './program.js';
 import type { TestProject, TestService } from './service.js';
@@ -71,7 +72,7 @@ const SETTINGS = [
 const HBA = 'host all all 127.0.0.1/32 trust\n';
 
 export async function startCitus(): Promise<CitusCluster> {
-  const folder = await mkdtemp('/tmp/cdp-citus-');
+  const folder = makeFolder('cdp-citus-');
   await chmod(folder, 0o711);
   const node = async (name: string): Promise<CitusNode> => {
     const tcpPort = await freePort();

@@ -4,10 +4,11 @@
  * folder that tests of the program copy.
  */
 import { existsSync, readFileSync, rmSync } from 'node:fs';
-import { chmod, mkdtemp, rm } from 'node:fs/promises';
+import { chmod, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { TestProject } from 'vitest/node';
 import { accountFor } from '../../src/embedded/accounts.js';
+import { makeFolder } from './folder.js';
 import { debianMajors, startThrowaway } from './throwaway-postgres.js';
 import type { TestServer } from './postgres.js';
 import { prepareDataDir } from './prepared-data-dir.js';
@@ -22,7 +23,7 @@ const majors = process.env['CDP_TEST_MAJORS'] === 'all' ? [18, ...debianMajors()
 
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   // A short path, so that the sockets fit; passable, so that an unprivileged server reaches its folder in it.
-  const folder = await mkdtemp('/tmp/cdp-test-');
+  const folder = makeFolder('cdp-test-');
   await chmod(folder, 0o711);
   const account = await accountFor(folder);
   const stops: (() => Promise<void>)[] = [];

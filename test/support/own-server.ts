@@ -4,7 +4,7 @@
  */
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { chmod, chown, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { chmod, chown, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import pg from 'pg';
@@ -12,6 +12,7 @@ import { RECOVERY_SETTINGS } from '../../src/embedded/server-folder.js';
 import { type Account, accountFor, run } from '../../src/embedded/accounts.js';
 import { type Binaries, findBinaries } from '../../src/embedded/binaries.js';
 import { type LoginOptions, startupOptions } from '../../src/pg/index.js';
+import { makeFolder } from './folder.js';
 import { withClient } from './with-client.js';
 
 export interface OwnServers {
@@ -26,7 +27,7 @@ export interface OwnServers {
 }
 
 export async function ownServers(): Promise<OwnServers> {
-  const folder = await mkdtemp('/tmp/cdp-own-');
+  const folder = makeFolder('cdp-own-');
   await chmod(folder, 0o711);
   const account = await accountFor(folder);
   const binaries = await findBinaries({ folder, account });

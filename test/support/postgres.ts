@@ -1,8 +1,9 @@
 /** The Postgres servers of the test run (started by `global-setup.ts`), and databases on them for a single test. */
 import { randomBytes } from 'node:crypto';
-import pg from 'pg';
+import type pg from 'pg';
 import { inject, vi } from 'vitest';
 import type { Connection } from './throwaway-postgres.js';
+import { withClient } from './with-client.js';
 
 export interface TestServer {
   readonly major: number;
@@ -68,12 +69,4 @@ export async function withDatabase<T>(
 }
 
 /** Runs `work` on a connection of its own. */
-export async function connected<T>(connection: pg.ClientConfig, work: (client: pg.Client) => Promise<T>): Promise<T> {
-  const client = new pg.Client(connection);
-  await client.connect();
-  try {
-    return await work(client);
-  } finally {
-    await client.end();
-  }
-}
+export const connected = withClient;

@@ -2,7 +2,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
-import { chmod, cp, mkdtemp, readFile, rm } from 'node:fs/promises';
+import { chmod, cp, readFile, rm } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -11,6 +11,7 @@ import pg, { type ClientConfig } from 'pg';
 import { type Account, canEnter, run } from '../../src/embedded/accounts.js';
 import { SUPERUSER } from '../../src/embedded/config.js';
 import { findPostmasters, serves } from '../../src/embedded/processes.js';
+import { makeFolder } from './folder.js';
 import { copyPreparedDataDir } from './prepared-data-dir.js';
 
 export const projectRoot = fileURLToPath(new URL('../..', import.meta.url));
@@ -133,7 +134,7 @@ export async function preparedDataDir(): Promise<string> {
 }
 
 export async function newFolder(): Promise<string> {
-  const folder = await mkdtemp('/tmp/cdp-program-');
+  const folder = makeFolder('cdp-program-');
   await chmod(folder, 0o711);
   folders.push(folder);
   return folder;
@@ -221,11 +222,15 @@ export async function freePort(): Promise<number> {
   return address.port;
 }
 
-/** Asks again until the response is not false, null or undefined. @throws after a minute, naming `what` */
+/**
+ * Asks again until the response is not false, null or undefined: at first often, later less, since asking takes the
+ * processor from what it waits for. @throws after a minute, naming `what`
+ */
 export async function eventually<T>(what: string, ask: () => Promise<T | false | null | undefined>): Promise<T> {
-  for (const until = Date.now() + 60_000; Date.now() < until; await sleep(20)) {
+  for (const since = Date.now(); Date.now() - since < 60_000;) {
     const response = await ask();
     if (response !== false && response !== null && response !== undefined) return response;
+    await sleep(Math.min(10 + (Date.now() - since) / 20, 50));
   }
   throw new Error(`It did not happen within a minute: ${what}`);
 }

@@ -2,7 +2,7 @@
  * The real service for tests: its own control database on a server of the run, or an embedded server for each project;
  * a free port on loopback, real HTTP. `close()` removes everything that it created.
  */
-import { chmod, mkdtemp, rm } from 'node:fs/promises';
+import { chmod, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type pg from 'pg';
 import { pino } from 'pino';
@@ -14,6 +14,7 @@ import { PORT, SUPERUSER } from '../../src/embedded/config.js';
 import type { Engine } from '../../src/engine/engine.js';
 import { startService } from '../../src/service.js';
 import type { Placement } from '../../src/tenancy/placement.js';
+import { makeFolder } from './folder.js';
 import { clearAway, connected, dropDatabase, embeddedServer, type TestServer } from './postgres.js';
 import { copyPreparedDataDir } from './prepared-data-dir.js';
 
@@ -103,7 +104,7 @@ export async function startTestService(
 /** A server for each project, in a data folder of its own. @param settings by flag name */
 export async function startOwnService(settings: Record<string, string> = {}): Promise<TestService> {
   // A short path, so that the sockets fit; passable, so that an unprivileged server reaches its folder in it.
-  const folder = await mkdtemp('/tmp/cdp-own-');
+  const folder = makeFolder('cdp-own-');
   await chmod(folder, 0o711);
   const dataDir = join(folder, 'data');
   await copyPreparedDataDir(dataDir);

@@ -1,6 +1,6 @@
 /** Bounded reads at a streaming replica, which is held back, halted, killed and promoted. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { mkdtemp, rename, rm, writeFile } from 'node:fs/promises';
+import { rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
@@ -8,6 +8,7 @@ import { CdpClient } from '../../src/client/client.js';
 import type { Placement } from '../../src/tenancy/placement.js';
 import { type Cluster, startCluster } from '../faults/support/cluster.js';
 import { variableWith } from '../support/added-server.js';
+import { makeFolder } from '../support/folder.js';
 import { connected } from '../support/postgres.js';
 import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
 import { debianMajors, PASSWORD, type ThrowawayServer } from '../support/throwaway-postgres.js';
@@ -153,7 +154,7 @@ describe.each([
   });
 
   it('reads at the address in the URL file of the replica, even if that changes', async () => {
-    const folder = await mkdtemp('/tmp/cdp-replica-');
+    const folder = makeFolder('cdp-replica-');
     const file = join(folder, 'replica.url');
     const [, variable = ''] = replica.split(':');
     const url = process.env[variable] ?? '';

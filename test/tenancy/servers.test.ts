@@ -1,6 +1,7 @@
 /** Projects on an added server, next to those on the default server. */
 import { afterEach, describe, expect, it } from 'vitest';
 import { BY_ITSELF } from '../../src/engine/audit/audit.js';
+import { sql } from '../../src/pg/index.js';
 import type { NewServer } from '../../src/tenancy/control/server-rows.js';
 import {
   clearAway,
@@ -10,6 +11,7 @@ import {
   type TestDatabase,
   testServers,
 } from '../support/postgres.js';
+import { variableWith } from '../support/added-server.js';
 import { startOwnService, startTestService, type TestService } from '../support/service.js';
 
 const HOMES = { 'a server by address': startTestService, 'servers of their own': startOwnService };
@@ -87,5 +89,34 @@ describe.each(Object.entries(HOMES))('added next to %s', (_name, start) => {
     expect(service.engine.load.connections).toContainEqual({ server: 'second', open: 2, most: 3 });
     leave.abort();
     expect(await Promise.all(hanging)).toEqual(Array(6).fill('left'));
+  });
+
+  it('keeps connections to no former URL, even if that changed before the first refresh', async () => {
+    service = await start();
+    added = await createDatabase();
+    const { servers } = service.engine;
+    const variable = variableWith(urlOf(added));
+    const at = (urlReference: string) => {
+      return {
+        server: 'second',
+        added: { urlReference, addedAt: 0, engine: 'postgres', maxConnections: null },
+      } as const;
+    };
+    const former = at(`env:${variable}`);
+    const now = at(`env:${variableWith(urlOf(added))}`);
+    const { pool } = servers.serverOf(former);
+    // This list may have been read before the server was added.
+    servers.keep([]);
+    expect(servers.serverOf(former).pool).toBe(pool);
+    expect(await pool.query(sql`SELECT 1`)).toEqual([['1']]);
+    servers.keep([now]);
+    await expect(pool.query(sql`SELECT 1`)).rejects.toThrow();
+    expect(servers.running).toBe(servers.defaultTenancy.running);
+    const { pool: listed } = servers.serverOf(now);
+    servers.keep([now]);
+    servers.keep([now]);
+    expect(servers.serverOf(now).pool).toBe(listed);
+    servers.keep([]);
+    await expect(listed.query(sql`SELECT 1`)).rejects.toThrow();
   });
 });

@@ -4,7 +4,7 @@
  */
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
@@ -12,13 +12,14 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { login, withClient } from '../postgres-port/connect.js';
 import { questions, statementsOf } from '../isolation/introspection/questions.js';
+import { makeFolder } from '../support/folder.js';
 import { inProject, startOwnService, type TestProject, type TestService } from '../support/service.js';
 
 /** One comes by TCP, the other by a Unix socket. */
 const OF_THE_CONNECTION = 'pgAdmin, how the connection is protected';
 
 const folder = fileURLToPath(new URL('clients/', import.meta.url));
-const places = mkdtempSync('/tmp/cdp-clients-');
+const places = makeFolder('cdp-clients-');
 let service: TestService;
 let project: TestProject;
 

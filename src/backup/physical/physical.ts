@@ -3,9 +3,9 @@ import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { EngineError } from '../../contract/errors.js';
 import { DATABASE_LOCALE } from '../../embedded/cluster.js';
+import type { Fleet } from '../../embedded/fleet.js';
 import { RECOVERY_SETTINGS } from '../../embedded/server-folder.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
-import { OwnServerTenancy } from '../../tenancy/own-server-tenancy.js';
 import { type Tenancy, withServer } from '../../tenancy/tenancy.js';
 import type { BackupFile } from '../backup-file.js';
 import type { Contents, Installation } from '../installation.js';
@@ -19,26 +19,26 @@ const PLATFORM = `${process.platform}-${process.arch}`;
 
 /** Copies the files of a project's server. If the server is stopped, it is started for the copy. */
 export async function saveFiles(
-  servers: OwnServerTenancy,
+  { servers }: Installation,
+  fleet: Fleet,
   { name, placement }: ProjectRow,
-  add: Add,
-  signal: AbortSignal,
+  { add, signal }: { add: Add; signal: AbortSignal },
 ): Promise<PhysicalProject> {
-  const wasRunning = servers.runs(placement);
+  const wasRunning = fleet.isRunning(placement.server);
   const server = servers.serverOf(placement);
-  const { data: dataDirectory } = await servers.fleet.folderOf(placement.server);
+  const { data: dataDirectory } = await fleet.folderOf(placement.server);
   const copied = await withServer(server, () =>
     copyRunning({ dataDirectory, login: server.address, signal }, (path, content) =>
       add(`${dataOf(name)}${path}`, content),
     ),
   );
-  if (!wasRunning) await servers.fleet.stopIfUnused(placement.server);
+  if (!wasRunning) await fleet.stopIfUnused(placement.server);
   return {
     kind: 'physical',
     name,
     server_id: placement.server,
-    postgres: Number.parseInt(servers.version),
-    version: servers.version,
+    postgres: Number.parseInt(fleet.version),
+    version: fleet.version,
     platform: PLATFORM,
     locale_provider: DATABASE_LOCALE.provider,
     locale: DATABASE_LOCALE.name,
@@ -54,25 +54,27 @@ export async function saveFiles(
 export async function filesOf(
   saved: PhysicalProject,
   file: BackupFile,
-  { control, databases, servers: { defaultTenancy } }: Installation,
+  installation: Installation,
   until: Date | null,
   signal: AbortSignal,
 ): Promise<Contents> {
-  const servers = serversFor(saved, defaultTenancy);
-  const recovery = until === null ? null : await recoveryTo(until, saved, control, servers, signal);
+  const { databases, servers } = installation;
+  const { defaultTenancy } = servers;
+  const fleet = fleetFor(saved, defaultTenancy);
+  const recovery = until === null ? null : await recoveryTo(until, saved, installation, fleet, signal);
   const folder = dataOf(saved.name);
   const files = file
     .namesBelow(folder)
     .map((member) => ({ path: member.slice(folder.length), content: () => file.read(member) }));
   return {
     make: async (placement) => {
-      const { data, account } = await servers.fleet.createEmpty(placement.server);
+      const { data, account } = await fleet.createEmpty(placement.server);
       await restoreFiles(data, { folders: saved.folders, files, recovery, account, signal });
     },
     fill: async (placement) => {
       // The recovery has ended, because the server accepts connections.
-      await rm(join((await servers.fleet.folderOf(placement.server)).data, RECOVERY_SETTINGS), { force: true });
-      await databases.upgrade(servers, placement);
+      await rm(join((await fleet.folderOf(placement.server)).data, RECOVERY_SETTINGS), { force: true });
+      await databases.upgrade(defaultTenancy, placement);
       return { tables: null, left_out: [] };
     },
   };
@@ -82,9 +84,9 @@ export async function filesOf(
  * The servers that can run these files.
  * @throws EngineError if there are none here
  */
-function serversFor({ name, platform, postgres }: PhysicalProject, tenancy: Tenancy): OwnServerTenancy {
-  const major = tenancy instanceof OwnServerTenancy ? Number.parseInt(tenancy.version) : null;
-  if (tenancy instanceof OwnServerTenancy && platform === PLATFORM && postgres === major) return tenancy;
+function fleetFor({ name, platform, postgres }: PhysicalProject, { fleet }: Tenancy): Fleet {
+  const major = fleet && Number.parseInt(fleet.version);
+  if (fleet !== null && platform === PLATFORM && postgres === major) return fleet;
   const here = major === null ? 'projects here share one server' : `this is ${PLATFORM} with Postgres ${major}`;
   throw new EngineError(
     'invalid_request',
@@ -97,13 +99,13 @@ function serversFor({ name, platform, postgres }: PhysicalProject, tenancy: Tena
 async function recoveryTo(
   until: Date,
   saved: PhysicalProject,
-  control: Installation['control'],
-  servers: OwnServerTenancy,
+  { control, servers }: Installation,
+  fleet: Fleet,
   signal: AbortSignal,
 ): Promise<Recovery> {
-  const archive = join(servers.fleet.archives, saved.server_id);
+  const archive = join(fleet.archives, saved.server_id);
   const living = await control.projects.find('server', saved.server_id);
-  if (living !== null && (await servers.archivesWal(living.placement))) {
+  if (living !== null && (await fleet.archivesWal(living.placement.server))) {
     const server = servers.serverOf(living.placement);
     await withServer(server, () => archiveAll(archive, server.address, signal));
   }

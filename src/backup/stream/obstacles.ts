@@ -5,7 +5,6 @@ import type { Placement } from '../../tenancy/placement.js';
 import { isOfProject } from '../../tenancy/project-rights.js';
 import { withServiceSession } from '../../tenancy/service-pool.js';
 import { inDatabase, type Tenancy } from '../../tenancy/tenancy.js';
-import { OwnServerTenancy } from '../../tenancy/own-server-tenancy.js';
 import { areCopied } from '../copy/tables.js';
 
 /** If {@link mayReplicate}, the session that applies changes runs no triggers. */
@@ -34,7 +33,7 @@ async function ofServer(session: Session, tenancy: Tenancy): Promise<string[]> {
     sql`SELECT current_setting('wal_level') = 'logical', rolsuper OR rolreplication FROM pg_roles WHERE rolname = current_user`,
   );
   // A project's own server is restarted for the move.
-  const isReady = isLogical === 't' || tenancy instanceof OwnServerTenancy;
+  const isReady = isLogical === 't' || tenancy.fleet !== null;
   return [
     ...(isReady ? [] : ['the setting wal_level of its server is not logical']),
     ...(mayReplicate === 't' ? [] : ["the service's role on its server is neither SUPERUSER nor REPLICATION"]),
@@ -89,7 +88,7 @@ export async function hasTriggers(session: Session, placement: Placement): Promi
 
 /** On a project's own server, which may not be running yet, the service is superuser. */
 function mayReplicate(tenancy: Tenancy, target: Pick<Placement, 'server'>): Promise<boolean> {
-  if (tenancy instanceof OwnServerTenancy) return Promise.resolve(true);
+  if (tenancy.fleet !== null) return Promise.resolve(true);
   const { address } = tenancy.serverOf(target);
   return withServiceSession(address, address.database, async (session) => {
     const [may] = await session.row(sql`SELECT has_parameter_privilege(${REPLICA}, 'SET')`);

@@ -1,10 +1,10 @@
 /** Prepares the source of a stream, and cleans up after it. */
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { Fleet } from '../../embedded/fleet.js';
 import { STREAM_SETTINGS } from '../../embedded/server-folder.js';
 import { replaceFile } from '../../files.js';
 import { ident, sql } from '../../pg/index.js';
-import { OwnServerTenancy } from '../../tenancy/own-server-tenancy.js';
 import type { Placement } from '../../tenancy/placement.js';
 import { inDatabase } from '../../tenancy/tenancy.js';
 import type { ProjectDatabase } from '../copy/copy-database.js';
@@ -15,11 +15,11 @@ export const PUBLICATION = 'cdp_move';
 export const slotOf = ({ database }: Pick<Placement, 'database'>): string => `cdp_move_${database}`;
 
 /** A project's own server must be restarted with wal_level = logical. Requests wait for the restart. */
-export async function restartForStream({ tenancy, placement }: ProjectDatabase): Promise<void> {
-  if (!(tenancy instanceof OwnServerTenancy)) return;
-  const { server } = placement;
-  await replaceFile(await settingsOf(tenancy, server), 'wal_level = logical\n');
-  await tenancy.fleet.stop(server);
+export async function restartForStream({ tenancy, placement: { server } }: ProjectDatabase): Promise<void> {
+  const { fleet } = tenancy;
+  if (fleet === null) return;
+  await replaceFile(await settingsOf(fleet, server), 'wal_level = logical\n');
+  await fleet.stop(server);
 }
 
 /** Removes everything that a stream has left. A project's own server returns to its settings at the next start. */
@@ -30,8 +30,9 @@ export async function clearSource({ tenancy, placement }: ProjectDatabase): Prom
     );
     await session.query(sql`DROP PUBLICATION IF EXISTS ${ident(PUBLICATION)}`);
   });
-  if (tenancy instanceof OwnServerTenancy) await rm(await settingsOf(tenancy, placement.server), { force: true });
+  const { fleet } = tenancy;
+  if (fleet !== null) await rm(await settingsOf(fleet, placement.server), { force: true });
 }
 
-const settingsOf = async (tenancy: OwnServerTenancy, server: string): Promise<string> =>
-  join((await tenancy.fleet.folderOf(server)).root, STREAM_SETTINGS);
+const settingsOf = async (fleet: Fleet, server: string): Promise<string> =>
+  join((await fleet.folderOf(server)).root, STREAM_SETTINGS);

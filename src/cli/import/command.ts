@@ -63,10 +63,10 @@ export function importCommand(): Command {
       new Option('--dates <ORDER>', 'Order in 1/2/2024 (default: as the file shows)').choices([...DATE_ORDERS]),
     )
     .option('--sample <N>', 'Records to infer types from (default: all; 10000 of a pipe)', whole)
-    .option('--dry-run', 'Show what would be sent; send nothing')
+    .option('--preview', 'Show what would be sent; send nothing')
     .addOption(
-      new Option('--rehearse', 'Send everything, and let the service roll it back').conflicts([
-        ...['create', 'addColumns', 'dryRun', 'resume', 'resumeLate', 'restart'],
+      new Option('--dry-run', 'Send everything, and let the service roll it back').conflicts([
+        ...['create', 'addColumns', 'preview', 'resume', 'resumeLate', 'restart'],
       ]),
     )
     .option('--resume', 'Resume an interrupted import')
@@ -89,7 +89,7 @@ export function importCommand(): Command {
 
 const EXAMPLES = `
 Examples:
-  cdp import customers.csv --table customers --create --dry-run
+  cdp import customers.csv --table customers --create --preview
   cdp import customers.csv --table customers --create
   cdp import umsatz.csv --table sales --create --decimal , --thousands . --encoding windows-1252
   cdp import part-*.csv.gz --table events --add-columns
@@ -120,10 +120,10 @@ async function run(command: Command, files: readonly string[], options: ImportOp
   if (options.refused !== undefined) await requireFolderOf(options.refused);
   const connection = await findConnection(command).catch((error: unknown) => {
     // A file can be examined without a service.
-    if (options.dryRun && options.create) return undefined;
+    if (options.preview && options.create) return undefined;
     throw error;
   });
-  if (connection === undefined || options.dryRun) {
+  if (connection === undefined || options.preview) {
     const client = connection === undefined ? undefined : clientFor(connection);
     await previewImport(client, files, options);
     return EXIT.done;
@@ -164,15 +164,15 @@ function report(result: ImportResult, files: readonly string[], options: ImportO
   process.stdout.write(
     options.json
       ? `${JSON.stringify({ table, inserted, ...(isUpsert ? { updated, ignored } : {}), refused, quarantined, refused_file: refusedFile, seconds: Number(seconds.toFixed(3)), retries })}\n`
-      : `${countedRows(inserted)} ${options.rehearse ? 'could be stored' : 'stored'} in ${table}${others}, ${grouped(refused)} refused${kept}, ${seconds.toFixed(1)} s${speedOf(storedNow, seconds)}\n`,
+      : `${countedRows(inserted)} ${options.dryRun ? 'could be stored' : 'stored'} in ${table}${others}, ${grouped(refused)} refused${kept}, ${seconds.toFixed(1)} s${speedOf(storedNow, seconds)}\n`,
   );
-  if (refusedFile !== null && options.rehearse) {
+  if (refusedFile !== null && options.dryRun) {
     warn(`The records that would be refused are in ${refusedFile}, each with the reason`);
   } else if (refusedFile !== null) {
     const next = commandFor([refusedFile], options, storing);
     warn(`The refused records are in ${refusedFile}\nCorrect them there, then import them with:\n  ${next}`);
   }
-  if (options.rehearse) warn('Nothing was stored. In a dry run, batches do not see the rows of other batches');
+  if (options.dryRun) warn('Nothing was stored. In a dry run, batches do not see the rows of other batches');
   else if (quarantined > 0)
     warn(`List the quarantined records with:\n  ${PROGRAM} quarantine list --table ${quoted(table)}`);
   return refused + quarantined > 0 ? EXIT.someRefused : EXIT.done;

@@ -8,7 +8,8 @@ export interface ImportOptions extends PlanOptions {
   table: string;
   /** Create the table if it does not exist. */
   create?: boolean;
-  dryRun?: boolean;
+  /** Only show what would be sent. */
+  preview?: boolean;
   resume?: boolean;
   /** Resume even if keys may have expired. */
   resumeLate?: boolean;
@@ -23,7 +24,7 @@ export interface ImportOptions extends PlanOptions {
   /** Keep refused records in the service. */
   quarantine?: boolean;
   /** Roll everything back. */
-  rehearse?: boolean;
+  dryRun?: boolean;
   /** Batches in flight at a time. */
   concurrency?: number;
   json?: boolean;
@@ -31,11 +32,11 @@ export interface ImportOptions extends PlanOptions {
 }
 
 /** The options for storing records. The journal keeps them: a repeated batch must be the same request. */
-export const storingOf = ({ onConflict, resolution, quarantine, rehearse }: ImportOptions): StoreOptions => ({
+export const storingOf = ({ onConflict, resolution, quarantine, dryRun }: ImportOptions): StoreOptions => ({
   ...(onConflict === undefined ? {} : { onConflict }),
   ...(resolution === undefined ? {} : { resolution }),
   ...(quarantine === undefined ? {} : { onError: 'quarantine' }),
-  ...(rehearse === undefined ? {} : { dryRun: true }),
+  ...(dryRun === undefined ? {} : { dryRun: true }),
 });
 
 const FLAGS = { onConflict: '--on-conflict', resolution: '--resolution', onError: '--quarantine' } as const;

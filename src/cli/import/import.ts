@@ -36,13 +36,13 @@ export async function importFiles(
   files: readonly string[],
   options: ImportOptions,
 ): Promise<ImportResult> {
-  const { table, resume, resumeLate, rehearse } = options;
+  const { table, resume, resumeLate, dryRun } = options;
   const journals = join(stateFolder(), 'imports');
   requireTableName(table);
   const canResume = await areRepeatable(files);
   const { project } = await ownProject(client);
   const target = { url: new URL(url).href, project: project.id, table, files: files.map((path) => resolve(path)) };
-  const journal = canResume && !rehearse ? JournalFile.find(journals, target) : undefined;
+  const journal = canResume && !dryRun ? JournalFile.find(journals, target) : undefined;
   if (resume || resumeLate) {
     const resumed = await resumable(client, journal, options, canResume);
     warn(`${grouped(resumed.stored)} rows are already stored`);
@@ -50,7 +50,7 @@ export async function importFiles(
   }
   requireNoneInterrupted(journal, options);
   const { plan, opened } = await prepareTable(client, files, options);
-  const created = await JournalFile.create(canResume && !rehearse ? journals : undefined, target, plan);
+  const created = await JournalFile.create(canResume && !dryRun ? journals : undefined, target, plan);
   return sendFiles(client, created, opened, options);
 }
 
@@ -192,7 +192,10 @@ async function findTable(client: CdpClient, name: string, mayBeMissing = false):
     if (!(error instanceof CdpError) || error.code !== 'table_not_found') throw error;
     if (mayBeMissing) return undefined;
     const near = error.hint?.startsWith('Did you mean') ? `${error.hint}\n` : '';
-    throw new UsageError(`There is no table "${name}"`, `${near}Create it with --create; preview it with --dry-run`);
+    throw new UsageError(
+      `There is no table "${name}"`,
+      `${near}Create it with --create; look at it first with --preview`,
+    );
   }
 }
 

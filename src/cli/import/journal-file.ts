@@ -20,7 +20,7 @@ import { UsageError } from '../exit.js';
 const SYNC_EVERY_MS = 1_000;
 
 /** Identifies an import, so that it can be resumed. */
-export interface Target {
+interface Target {
   url: string;
   /** Id of the project. */
   project: string;

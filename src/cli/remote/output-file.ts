@@ -19,7 +19,7 @@ export const isStdout = (output: string): boolean => STDOUT.includes(output);
 
 type Chunks = AsyncIterable<Uint8Array | string>;
 
-export type Write = (chunks: Chunks) => Promise<void>;
+type Write = (chunks: Chunks) => Promise<void>;
 
 /**
  * @param output path, or `-`

@@ -5,7 +5,7 @@ import { fitting, grid, records } from '../terminal/grid.js';
 import { countedRows } from '../terminal/progress.js';
 import { printable } from '../terminal/text.js';
 
-export interface Result extends Omit<QueryResult<never>, 'rows' | 'results'> {
+interface Result extends Omit<QueryResult<never>, 'rows' | 'results'> {
   /** null is NULL. */
   rows: (string | null)[][];
 }

@@ -2,7 +2,7 @@
 import { colored } from './color.js';
 import { printable, printableLines, widthOf } from './text.js';
 
-export interface GridColumn {
+interface GridColumn {
   name: string;
   /** Numbers are aligned right. */
   isNumber?: boolean;

@@ -1,7 +1,7 @@
 /** Shows the progress of long work: one changing line on a terminal, a line every ten seconds elsewhere. */
 import { firstCells, printable, widthOf } from './text.js';
 
-export interface Progress {
+interface Progress {
   rows: number;
   /** From 0 to 1; null: unknown. */
   share: number | null;

@@ -54,11 +54,3 @@ export const DistributionResponse = Type.Object({
   ...dryRunFields,
 });
 export type DistributionResponse = Static<typeof DistributionResponse>;
-
-/** The result, as the engine returns it. */
-export const Distributed = Type.Object({
-  kind: Kind,
-  column: Type.Nullable(Type.String()),
-  primaryKey: Type.Array(Type.String()),
-});
-export type Distributed = Static<typeof Distributed>;

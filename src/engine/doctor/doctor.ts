@@ -21,7 +21,8 @@ import { examineCommits, examineServer, isCurrent } from '../servers/server-find
 
 const TRIAL_MS = 30_000;
 
-export interface DoctorTarget {
+/** What the admin socket serves: the service that runs on this data folder, or `cdp doctor` without it. */
+export interface LocalService {
   readonly address: ServerAddress;
   /** The limit of connections to projects' databases. */
   readonly connections: number;
@@ -32,7 +33,7 @@ export interface DoctorTarget {
 }
 
 /** Runs all checks and a trial. A failure is one more finding. */
-export async function examine(target: DoctorTarget, by: Origin): Promise<Finding[]> {
+export async function examine(target: LocalService, by: Origin): Promise<Finding[]> {
   const { address, connections, embedded } = target;
   const findings: Finding[] = [];
   try {
@@ -53,7 +54,7 @@ export async function examine(target: DoctorTarget, by: Origin): Promise<Finding
 
 const IN_TRIAL = 'docs/errors.md explains the error codes; see also the log.';
 
-async function examineInstallation({ engine: open }: DoctorTarget, by: Origin): Promise<Finding[]> {
+async function examineInstallation({ engine: open }: LocalService, by: Origin): Promise<Finding[]> {
   const failed = (subject: string) => (error: unknown) => problem(subject, messageOf(error), IN_TRIAL);
   let engine;
   try {

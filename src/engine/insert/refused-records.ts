@@ -15,7 +15,7 @@ import { columnsAtFault, type KnownConstraints } from './columns-at-fault.js';
 import { NO_RECORDS_FAULT, recordPlace, recordErrorCode, type RefusedRecord } from './record-error.js';
 
 /** The rows of a batch, and how to store them. */
-export interface RecordWrite {
+interface RecordWrite {
   readonly session: Session;
   readonly table: Table;
   /** One for each record of the batch, checked against the table. */

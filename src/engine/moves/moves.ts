@@ -197,8 +197,8 @@ export class Moves {
 
   /** Undoes or finishes moves whose process has ended. @param lost a server that will not come back */
   async recover(lost: string | null = null): Promise<void> {
-    const left = new Map((await this.rows.open()).map((move) => [move.id, move]));
-    for (const move of [...left.values(), ...[...this.unrecovered.values()].filter(({ id }) => !left.has(id))]) {
+    const open = (await this.rows.open()).map((move) => [move.id, move] as const);
+    for (const move of new Map([...this.unrecovered, ...open]).values()) {
       const { id, projectId, project: name } = move;
       // A move that runs here is settled here, even if this process has lost the project's lock.
       if (this.running.has(id)) continue;

@@ -9,7 +9,6 @@ import { serverName } from '../../contract/servers.js';
 import { placeOf, type ServerRow } from '../../tenancy/control/server-rows.js';
 import { serviceWork } from '../../tenancy/service-work.js';
 import type { Tenancy } from '../../tenancy/tenancy.js';
-import { OwnServerTenancy } from '../../tenancy/own-server-tenancy.js';
 import { placementOn, serverNamed } from '../projects/choose-server.js';
 import type { ProjectParts } from '../projects/project-parts.js';
 import { needsOf, type ProjectNeeds } from './project-needs.js';
@@ -126,7 +125,7 @@ async function sourceOf({ servers }: ProjectParts, project: ProjectRow): Promise
   servers.requireUp(placement);
   const tenancy = servers.tenancyOf(placement);
   const needs = await needsOf(tenancy, placement);
-  const isArchiving = tenancy instanceof OwnServerTenancy && (await tenancy.archivesWal(placement));
+  const isArchiving = await tenancy.fleet?.archivesWal(placement.server);
   const archiving = isArchiving
     ? [`its write-ahead log is archived, which would end: cdp project archive ${name} off`]
     : [];
@@ -160,7 +159,7 @@ async function missing(source: Source, target: Tenancy, to: ServerRow): Promise<
 
 async function unknownRoles(roles: readonly string[], target: Tenancy, to: ServerRow): Promise<string[]> {
   // The project's own server has only the roles that every project has.
-  if (roles.length === 0 || target instanceof OwnServerTenancy) return [...roles];
+  if (roles.length === 0 || target.fleet !== null) return [...roles];
   const found = await serviceWork(() =>
     target.serverOf({ server: to.name }).pool.query(sql`SELECT rolname FROM pg_roles WHERE rolname = ANY (${roles})`),
   );

@@ -20,7 +20,7 @@ export class UnfinishedProjects {
   constructor(private readonly parts: ProjectParts) {}
 
   /** Removes all of them. If that fails for a project, it keeps its status for the next check. */
-  async clear(onFailure = this.report): Promise<void> {
+  async clear(): Promise<void> {
     const unreachable = new Set<string>();
     for (const project of await this.parts.control.projects.list()) {
       const { server } = project.placement;
@@ -28,16 +28,16 @@ export class UnfinishedProjects {
       await this.clearOne(project).catch((error: unknown) => {
         // Other projects on this server would have to wait as long.
         if (error instanceof EngineError && error.code === 'database_unavailable') unreachable.add(server);
-        onFailure(project, error);
+        this.report(project, error);
       });
     }
   }
 
-  private readonly report = ({ name, status }: ProjectRow, error: unknown): void => {
+  private report({ name, status }: ProjectRow, error: unknown): void {
     const cause = error instanceof EngineError ? (error.cause ?? error) : error;
     const fields = { project: name, status, error: String(cause) };
     this.parts.log.error(fields, 'a project is incomplete and cannot be cleaned up');
-  };
+  }
 
   /**
    * Removes an unfinished project of this name, so that the name can be used again.

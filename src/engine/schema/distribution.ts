@@ -1,7 +1,8 @@
 /** Distributes the rows of a table over the workers of a Citus cluster, or makes it local again (docs/citus.md). */
 import { EngineError } from '../../contract/errors.js';
 import { counted, quoted } from '../../contract/message-text.js';
-import { type DistributeBody, Distributed } from '../../contract/wire/distribution.js';
+import { type Static, Type } from '../../contract/schema.js';
+import { type DistributeBody, DISTRIBUTION_KINDS } from '../../contract/wire/distribution.js';
 import { ident, literal, PostgresError, type Session, sql, SQLSTATE, type Statement } from '../../pg/index.js';
 import { IN_PG_CATALOG } from '../../tenancy/connections/project-session.js';
 import type { Table } from '../catalog/catalog.js';
@@ -17,6 +18,13 @@ import type { Project } from '../project.js';
 import { commentsOf } from './comments.js';
 import { lockForChange, requireColumns } from '../catalog/find-table.js';
 import { type ChangeOptions, schemaChange } from './schema-change.js';
+
+const Distributed = Type.Object({
+  kind: Type.Enum(DISTRIBUTION_KINDS),
+  column: Type.Nullable(Type.String()),
+  primaryKey: Type.Array(Type.String()),
+});
+type Distributed = Static<typeof Distributed>;
 
 /**
  * The change is one transaction, during which the table cannot be used.

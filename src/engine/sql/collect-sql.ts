@@ -6,9 +6,10 @@ import type { Project } from '../project.js';
 import { isConstantQuery, runConstantQuery } from './constant-query.js';
 import { RowCollector } from './row-collector.js';
 import { runSql } from './run-sql.js';
-import { type CollectRequest, columnsJson, type SqlResult, sqlResult } from './sql-result.js';
+import type { CollectRequest } from './sql-request.js';
+import { columnsJson, type SqlResult, sqlResult } from './sql-result.js';
 import { collectRows, type DescribedStatement } from './statement.js';
-import { STORED_RESULTS } from './stored-results.js';
+import { restoredResults, storedResults } from './stored-results.js';
 
 /**
  * @param key Idempotency-Key of a request that is not read-only
@@ -29,7 +30,7 @@ export async function collectSql(
     bytesLeft -= Math.max(0, (result.rows?.length ?? 0) - 1);
     return result;
   };
-  return runSql(project, request, fetchResult, key && { ...STORED_RESULTS, key });
+  return runSql(project, request, fetchResult, key && { key, store: storedResults, restore: restoredResults });
 }
 
 async function collect(

@@ -12,9 +12,9 @@ import type { Lease } from '../../tenancy/connections/connections.js';
 import { queryTimeout } from '../limits/deadline.js';
 import type { Project } from '../project.js';
 import { RowCollector } from './row-collector.js';
-import type { SqlRequest } from './run-sql.js';
 import { located } from './located-error.js';
-import { type CollectRequest, columnsJson, type SqlResult, sqlResult } from './sql-result.js';
+import type { CollectRequest, SqlRequest } from './sql-request.js';
+import { columnsJson, type SqlResult, sqlResult } from './sql-result.js';
 
 const MAX_LENGTH = 200;
 

@@ -8,7 +8,8 @@ import { LIMITS } from '../../contract/limits.js';
 import { type FieldDescription, PostgresError, readCommandTag } from '../../pg/index.js';
 import type { Project } from '../project.js';
 import { RowCollector } from './row-collector.js';
-import { overQuotaFor, runStatements, type SqlMode } from './run-sql.js';
+import { overQuotaFor, runStatements } from './run-sql.js';
+import type { SqlMode } from './sql-request.js';
 import { type BoundStatement, collectRows, type DescribedStatement } from './statement.js';
 
 export interface Query {

@@ -3,8 +3,6 @@
  * a connection that logged in as the project's own role; its statements take effect together or not at all.
  */
 import { EngineError } from '../../contract/errors.js';
-import type { Schema } from '../../contract/schema.js';
-import type { JsonNode } from '../../codec/index.js';
 import { BEGIN, fixed, ROLLBACK, SQLSTATE, type Statement } from '../../pg/index.js';
 import { moving } from '../../tenancy/fence.js';
 import type { Replayable, IdempotencyKey } from '../write/idempotency.js';
@@ -19,38 +17,18 @@ import { leadingKeyword, mainKeyword, mayChangeRights } from '../parser/keywords
 import type { SplitStatement } from '../parser/splitter.js';
 import { restoreEncoding } from './client-encoding.js';
 import { located } from './located-error.js';
+import type { SqlMode, SqlRequest } from './sql-request.js';
+import { StoredResults } from './stored-results.js';
 import { type BoundStatement, describe, type DescribedStatement } from './statement.js';
-
-/** How statements of free SQL run. */
-export interface SqlMode {
-  /** Run as the reader, in a READ ONLY transaction. */
-  readOnly: boolean;
-  timeoutMs: number;
-  /** Aborted when the client disconnects. */
-  signal: AbortSignal;
-  /** Transaction modes as in BEGIN; if given, nothing runs outside the transaction. */
-  modes?: readonly string[];
-  /** Refuse a query from which row security would hide rows. */
-  allRows?: boolean;
-}
-
-export interface SqlRequest extends SqlMode {
-  sql: string;
-  params: readonly JsonNode[];
-}
 
 /** Executes a statement and takes its result. */
 type FetchResult<T> = (statement: DescribedStatement) => Promise<T>;
 
-/** For a request without a key. */
-const NO_RESPONSE: Schema<never> = { not: {} };
-
 /** How results are kept under an Idempotency-Key. */
-interface KeptUnderKey<T, Stored> {
+interface KeptUnderKey<T> {
   readonly key: IdempotencyKey;
-  readonly schema: Schema<Stored>;
-  readonly store: (results: readonly T[]) => Stored;
-  readonly restore: (stored: Stored) => T[];
+  readonly store: (results: readonly T[]) => StoredResults;
+  readonly restore: (stored: StoredResults) => T[];
 }
 
 /**
@@ -60,11 +38,11 @@ interface KeptUnderKey<T, Stored> {
  * @throws EngineError sql_error and other codes in the table of SQLSTATEs, statement_not_allowed, query_timeout,
  * overloaded, outcome_unknown, quota_exceeded; with a key also request_in_flight, idempotency_key_reused, key_settled
  */
-export async function runSql<T, Stored = never>(
+export async function runSql<T>(
   project: Project,
   request: SqlRequest,
   fetchResult: FetchResult<T>,
-  kept: KeptUnderKey<T, Stored> | null = null,
+  kept: KeptUnderKey<T> | null = null,
 ): Promise<Replayable<T[]>> {
   const { sql, params, signal } = request;
   const overQuota = await overQuotaFor(project, request);
@@ -82,24 +60,21 @@ export const overQuotaFor = (project: Project, { readOnly }: SqlMode): Promise<O
   readOnly ? null : project.overQuota();
 
 /** Statements that have already been split, and what becomes of their results. */
-interface StatementsToRun<T, Stored> {
+interface StatementsToRun<T> {
   readonly mode: SqlMode;
   readonly statements: readonly BoundStatement[];
   /** null: the project is within its quota; otherwise `frees` of each statement must be known. */
   readonly overQuota: OverQuota | null;
   readonly fetchResult: FetchResult<T>;
   /** null: the request has no key. */
-  readonly kept: KeptUnderKey<T, Stored> | null;
+  readonly kept: KeptUnderKey<T> | null;
 }
 
 /** {@link runSql} for statements that have already been split. */
-export const runStatements = <T, Stored = never>(
-  project: Project,
-  run: StatementsToRun<T, Stored>,
-): Promise<Replayable<T[]>> =>
+export const runStatements = <T>(project: Project, run: StatementsToRun<T>): Promise<Replayable<T[]>> =>
   mayReadWhileMoving(project, run) ? readWhileMoving(project, run) : runOnce(project, run);
 
-async function runOnce<T, Stored>(project: Project, run: StatementsToRun<T, Stored>): Promise<Replayable<T[]>> {
+async function runOnce<T>(project: Project, run: StatementsToRun<T>): Promise<Replayable<T[]>> {
   const { mode, statements, overQuota, kept } = run;
   const { readOnly, timeoutMs, signal } = mode;
   const guard = overQuota === null ? null : new QuotaGuard(overQuota, statements);
@@ -107,7 +82,7 @@ async function runOnce<T, Stored>(project: Project, run: StatementsToRun<T, Stor
     pool: readOnly ? 'sql-read' : 'sql-write',
     deadline: { timeoutMs, signal, expired: queryTimeout(timeoutMs) },
     idempotency: kept?.key ?? null,
-    responseSchema: kept?.schema ?? NO_RESPONSE,
+    responseSchema: StoredResults,
     // The guard enforces the quota: statements that free space may run beyond it.
     grows: false,
     begin: beginOf(mode),
@@ -125,9 +100,9 @@ async function runOnce<T, Stored>(project: Project, run: StatementsToRun<T, Stor
  * The writer may not log in during a move. Queries are tried as the reader: Postgres refuses those that turn out to
  * write.
  */
-const mayReadWhileMoving = <T, Stored>(
+const mayReadWhileMoving = <T>(
   { isFenced, dryRun }: Project,
-  { mode, statements, kept }: StatementsToRun<T, Stored>,
+  { mode, statements, kept }: StatementsToRun<T>,
 ): boolean =>
   isFenced &&
   !mode.readOnly &&
@@ -136,9 +111,9 @@ const mayReadWhileMoving = <T, Stored>(
   kept === null &&
   statements.every(({ text }) => mainKeyword(text) === 'SELECT');
 
-async function readWhileMoving<T, Stored>(
+async function readWhileMoving<T>(
   project: Project,
-  { mode: { timeoutMs, signal }, statements, fetchResult }: StatementsToRun<T, Stored>,
+  { mode: { timeoutMs, signal }, statements, fetchResult }: StatementsToRun<T>,
 ): Promise<Replayable<T[]>> {
   const mode = { readOnly: true, allRows: true, timeoutMs, signal };
   try {
@@ -169,13 +144,13 @@ function beginOf({ readOnly, modes = readOnly ? ['READ ONLY'] : [], allRows }: S
 }
 
 /** The statements of one request, on one connection. */
-class Transaction<T, Stored> {
+class Transaction<T> {
   /**
    * @param dryRun null: the request's changes are kept
    * @param guard null: the project is within its quota
    */
   constructor(
-    private readonly parts: StatementsToRun<T, Stored>,
+    private readonly parts: StatementsToRun<T>,
     private readonly dryRun: DryRun | null,
     private readonly guard: QuotaGuard | null,
     private readonly write: Write,

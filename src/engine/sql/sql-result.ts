@@ -1,8 +1,7 @@
 /** The response to one statement of free SQL. */
-import { type BufferList, describeColumns, type Numbers, type ResultColumn, type RowMode } from '../../codec/index.js';
+import { type BufferList, describeColumns, type ResultColumn } from '../../codec/index.js';
 import { readCommandTag, type Session, sql } from '../../pg/index.js';
 import type { RowCollector } from './row-collector.js';
-import type { SqlRequest } from './run-sql.js';
 import { mainKeyword, MODIFYING } from '../parser/keywords.js';
 
 export interface SqlResult {
@@ -17,14 +16,6 @@ export interface SqlResult {
   /** For INSERT, UPDATE, DELETE and MERGE. */
   readonly affectedRows: number | undefined;
   readonly truncated: boolean;
-}
-
-export interface CollectRequest extends SqlRequest {
-  maxRows: number;
-  /** The most bytes of rows, over all statements. Default: the limit of a response. */
-  maxBytes?: number;
-  rowMode: RowMode;
-  numbers?: Numbers | undefined;
 }
 
 /**

@@ -4,7 +4,7 @@ import { LIMITS } from '../../contract/limits.js';
 import { type Static, Type } from '../../contract/schema.js';
 import type { SqlResult } from './sql-result.js';
 
-const StoredResults = Type.Array(
+export const StoredResults = Type.Array(
   Type.Object({
     type: Type.String(),
     columns: Type.String(),
@@ -15,9 +15,9 @@ const StoredResults = Type.Array(
   }),
   { minItems: 1 },
 );
-type StoredResults = Static<typeof StoredResults>;
+export type StoredResults = Static<typeof StoredResults>;
 
-function storedResults(results: readonly SqlResult[]): StoredResults {
+export function storedResults(results: readonly SqlResult[]): StoredResults {
   const bytes = results.reduce((sum, { rows, columnsJson }) => sum + columnsJson.length + (rows?.length ?? 0), 0);
   const keepsRows = bytes <= LIMITS.idempotencyResponseBytes;
   return results.map(({ type, columnsJson, rows, rowCount, affectedRows, truncated }) => {
@@ -33,7 +33,7 @@ function storedResults(results: readonly SqlResult[]): StoredResults {
   });
 }
 
-const restoredResults = (stored: StoredResults): SqlResult[] =>
+export const restoredResults = (stored: StoredResults): SqlResult[] =>
   stored.map(({ type, columns, rows, row_count, affected_rows, truncated }) => ({
     type,
     columnsJson: columns,
@@ -48,5 +48,3 @@ function listOf(text: string): BufferList {
   if (text !== '') list.push(Buffer.from(text));
   return list;
 }
-
-export const STORED_RESULTS = { schema: StoredResults, store: storedResults, restore: restoredResults };

@@ -13,7 +13,8 @@ import {
 import { messageSize, readCommandTag, type RowTaker } from '../../pg/index.js';
 import type { Project } from '../project.js';
 import { rejectOtherEncoding } from './client-encoding.js';
-import { runSql, type SqlRequest } from './run-sql.js';
+import { runSql } from './run-sql.js';
+import type { SqlRequest } from './sql-request.js';
 import type { DescribedStatement } from './statement.js';
 
 export type StreamFormat = 'ndjson' | 'csv';

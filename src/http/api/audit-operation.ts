@@ -1,4 +1,4 @@
-/** The audit log over HTTP, for an admin token, as routes.ts lists it. */
+/** The audit log over HTTP, for an admin token. */
 import { counted } from '../../contract/message-text.js';
 import * as wire from '../../contract/wire/audit.js';
 import type { AuditRow } from '../../engine/audit/audit.js';

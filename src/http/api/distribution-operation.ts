@@ -1,4 +1,4 @@
-/** The call of the API that distributes a table over a Citus cluster, as routes.ts lists it. */
+/** The call of the API that distributes a table over a Citus cluster. */
 import * as wire from '../../contract/wire/distribution.js';
 import { IdempotencyHeaders } from '../../contract/wire/idempotency.js';
 import { distributeTable } from '../../engine/schema/distribution.js';

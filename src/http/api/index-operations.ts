@@ -1,4 +1,4 @@
-/** The calls of the API for indexes, as routes.ts lists them. */
+/** The calls of the API for indexes. */
 import { counted } from '../../contract/message-text.js';
 import { IdempotencyHeaders } from '../../contract/wire/idempotency.js';
 import * as wire from '../../contract/wire/indexes.js';

@@ -6,23 +6,24 @@ import { EngineError } from '../../contract/errors.js';
 import * as wire from '../../contract/wire/operator.js';
 import { NowQuery } from '../../contract/wire/projects.js';
 import { CreateTokenBody } from '../../contract/wire/tokens.js';
-import type { DoctorTarget } from '../../engine/doctor/doctor.js';
+import type { LocalService } from '../../engine/doctor/doctor.js';
 import { DEFAULT_SERVER } from '../../contract/servers.js';
 import { progressResponse } from '../response/progress-response.js';
 import { originOf } from '../observability/audit-request.js';
 import { ADMIN_ROUTES } from './routes.js';
 import { shownToken } from './token-operations.js';
 import { endsNow, timeOf } from './call.js';
-import type { RouteResponse, Call, Route } from './route.js';
+import type { RouteResponse, Call, Route, ServedRoute } from './route.js';
 
 /** Without an engine, which may not be open yet: `cdp doctor` runs before that. */
 interface LocalCall extends Omit<Call, 'engine'> {
-  readonly operated: DoctorTarget;
+  readonly local: LocalService;
 }
 
-/** A route without the fields for documentation, tokens and audit entries. */
-export interface LocalRoute extends Pick<Route, 'method' | 'url' | 'query' | 'body' | 'example'> {
-  readonly success: Pick<Route['success'], 'status'>;
+/** A route without the fields for tokens and audit entries. */
+export interface LocalRoute extends Pick<ServedRoute, 'method' | 'url' | 'query' | 'body' | 'success'> {
+  /** A body. */
+  readonly example?: unknown;
   handle(call: LocalCall): Promise<RouteResponse>;
 }
 
@@ -31,8 +32,8 @@ const LOCAL_ALONE: readonly LocalRoute[] = [
     method: 'GET',
     url: '/api/cdp/local/placements',
     success: { status: 200 },
-    async handle({ operated }) {
-      const projects = await (await operated.engine()).projects.list();
+    async handle({ local }) {
+      const projects = await (await local.engine()).projects.list();
       const placements: wire.Placement[] = projects.map(({ id, placement: { database, server, added } }) => {
         return { id, database, folder: server === DEFAULT_SERVER || added !== null ? null : server };
       });
@@ -43,8 +44,8 @@ const LOCAL_ALONE: readonly LocalRoute[] = [
     method: 'GET',
     url: '/api/cdp/local/tokens',
     success: { status: 200 },
-    async handle({ operated }) {
-      const tokens = await (await operated.engine()).tokens.list(null);
+    async handle({ local }) {
+      const tokens = await (await local.engine()).tokens.list(null);
       return { body: { success: true, tokens: tokens.map(shownToken) } };
     },
   },
@@ -54,14 +55,14 @@ const LOCAL_ALONE: readonly LocalRoute[] = [
     body: CreateTokenBody,
     example: { name: 'ops' },
     success: { status: 201 },
-    async handle({ operated, request }) {
+    async handle({ local, request }) {
       const { name, scopes, expires_at: expires } = request.body as CreateTokenBody;
       if (scopes !== undefined) throw new EngineError('invalid_request', 'An admin token has no scopes');
       const options = {
         ...(name === undefined ? {} : { name }),
         expiresAt: expires == null ? null : timeOf('expires_at', expires),
       };
-      const { token, details } = await (await operated.engine()).tokens.create(null, options, originOf(request));
+      const { token, details } = await (await local.engine()).tokens.create(null, options, originOf(request));
       return { body: { success: true, token, details: shownToken(details) } };
     },
   },
@@ -70,9 +71,9 @@ const LOCAL_ALONE: readonly LocalRoute[] = [
     url: '/api/cdp/local/tokens/:token_id',
     query: NowQuery,
     success: { status: 200 },
-    async handle({ operated, request }) {
+    async handle({ local, request }) {
       const { token_id: id } = request.params as { token_id: string };
-      const details = await (await operated.engine()).tokens.revoke(id, { now: endsNow(request) }, originOf(request));
+      const details = await (await local.engine()).tokens.revoke(id, { now: endsNow(request) }, originOf(request));
       return { body: { success: true, details: shownToken(details) } };
     },
   },
@@ -80,9 +81,9 @@ const LOCAL_ALONE: readonly LocalRoute[] = [
     method: 'POST',
     url: '/api/cdp/local/doctor',
     success: { status: 200 },
-    async handle({ operated, request }) {
+    async handle({ local, request }) {
       const { examine } = await import('../../engine/doctor/doctor.js');
-      return { body: { success: true, findings: await examine(operated, originOf(request)) } };
+      return { body: { success: true, findings: await examine(local, originOf(request)) } };
     },
   },
   {
@@ -92,12 +93,12 @@ const LOCAL_ALONE: readonly LocalRoute[] = [
     example: { file: '/nowhere/shop.cdp', project: 'shop', format: null, postgres_bin: null, path: '' },
     success: { status: 200 },
     async handle(call) {
-      const { operated, request } = call;
+      const { local, request } = call;
       const { file, project, format: form, jobs = 1, postgres_bin: folder, path } = request.body as wire.BackupBody;
       const options = { file, project, form, jobs, places: { folder, path } };
       // Its modules are loaded on demand, here and below: few processes need them.
       const { backup } = await import('../../backup/backup.js');
-      const installation = (await operated.engine()).installation(originOf(request));
+      const installation = (await local.engine()).installation(originOf(request));
       await progressResponse(call, (reporting) => backup(installation, { ...options, ...reporting }));
       return { body: null };
     },
@@ -108,10 +109,10 @@ const LOCAL_ALONE: readonly LocalRoute[] = [
     body: wire.ArchiveBody,
     example: { project: 'shop', on: true },
     success: { status: 200 },
-    async handle({ operated, request }) {
+    async handle({ local, request }) {
       const { project, on } = request.body as wire.ArchiveBody;
       const { setArchiving } = await import('../../backup/archiving.js');
-      await setArchiving((await operated.engine()).installation(originOf(request)), project, on);
+      await setArchiving((await local.engine()).installation(originOf(request)), project, on);
       return { body: { success: true } };
     },
   },
@@ -122,14 +123,14 @@ const LOCAL_ALONE: readonly LocalRoute[] = [
     example: { file: '/nowhere/shop.cdp', project: null, as: null, at: null, postgres_bin: null, path: '' },
     success: { status: 200 },
     async handle(call) {
-      const { operated, request } = call;
+      const { local, request } = call;
       const { file, project, as, at, missing, ...more } = request.body as wire.RestoreBody;
       const { server, labels, postgres_bin: folder, path } = more;
       const time = at === null ? null : timeOf('at', at);
       const where = { place: { server, labels }, places: { folder, path } };
       const options = { file, project, as, at: time, missing: missing ?? false, ...where };
       const { restore } = await import('../../backup/restore.js');
-      const installation = (await operated.engine()).installation(originOf(request));
+      const installation = (await local.engine()).installation(originOf(request));
       await progressResponse(call, (reporting) => restore(installation, { ...options, ...reporting }));
       return { body: null };
     },
@@ -139,7 +140,7 @@ const LOCAL_ALONE: readonly LocalRoute[] = [
 /** A route of the admin API, without its token. */
 const withoutToken = (route: Route): LocalRoute => ({
   ...route,
-  handle: async (call) => route.handle({ ...call, engine: await call.operated.engine() }),
+  handle: async (call) => route.handle({ ...call, engine: await call.local.engine() }),
 });
 
 export const LOCAL_ROUTES: readonly LocalRoute[] = [...ADMIN_ROUTES.map(withoutToken), ...LOCAL_ALONE];

@@ -1,4 +1,4 @@
-/** Moves of projects between Postgres servers over HTTP, for an admin token, as routes.ts lists them. */
+/** Moves of projects between Postgres servers over HTTP, for an admin token. */
 import { counted } from '../../contract/message-text.js';
 import { Type } from '../../contract/schema.js';
 import * as wire from '../../contract/wire/moves.js';

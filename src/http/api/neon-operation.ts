@@ -1,4 +1,4 @@
-/** Free SQL for the driver `@neondatabase/serverless`, as routes.ts lists it (docs/decisions/0040-neon.md). */
+/** Free SQL for the driver `@neondatabase/serverless` (docs/decisions/0040-neon.md). */
 import { LIMITS } from '../../contract/limits.js';
 import * as wire from '../../contract/wire/neon.js';
 import { runQueries } from '../../engine/sql/run-queries.js';

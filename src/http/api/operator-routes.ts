@@ -4,13 +4,12 @@ import { EngineError } from '../../contract/errors.js';
 import { isLoopback } from '../../contract/loopback.js';
 import type { Engine } from '../../engine/engine.js';
 import { authorize, bearerToken } from '../admission.js';
-import type { ServedRoute } from '../request-context.js';
 import type { Metrics } from '../observability/metrics.js';
 
 /** Liveness: the process answers even if its database is unavailable. */
 export const alive = () => ({ success: true, message: 'alive' });
 
-const METRICS: ServedRoute = { url: '/metrics', audit: 'metrics' };
+const METRICS = { url: '/metrics', audit: 'metrics' } as const;
 
 interface OperatorSettings {
   document: object;

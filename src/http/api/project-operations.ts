@@ -1,4 +1,4 @@
-/** Projects over HTTP, for an admin token (contract section 2), as routes.ts lists them. */
+/** Projects over HTTP, for an admin token (contract section 2). */
 import { parseQuota, quotaText } from '../../contract/disk-size.js';
 import { EngineError } from '../../contract/errors.js';
 import { counted } from '../../contract/message-text.js';

@@ -1,4 +1,4 @@
-/** The quarantine of refused records, as routes.ts lists it. */
+/** The quarantine of refused records. */
 import { jsonText, readDataBody } from '../../codec/index.js';
 import { didYouMean } from '../../contract/did-you-mean.js';
 import { EngineError, ERROR_CODES } from '../../contract/errors.js';

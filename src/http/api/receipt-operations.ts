@@ -1,4 +1,4 @@
-/** Receipts of batches by their Idempotency-Keys, as routes.ts lists them. */
+/** Receipts of batches by their Idempotency-Keys. */
 import { EngineError, type ErrorCode } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { quoted } from '../../contract/message-text.js';

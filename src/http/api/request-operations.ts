@@ -1,4 +1,4 @@
-/** Running requests over HTTP, for an admin token, as routes.ts lists them. */
+/** Running requests over HTTP, for an admin token. */
 import { EngineError } from '../../contract/errors.js';
 import { counted } from '../../contract/message-text.js';
 import { PROJECT_NAME_PATTERN } from '../../contract/names.js';

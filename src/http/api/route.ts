@@ -45,12 +45,11 @@ export interface RouteResponse {
 /** The token that a route requires: a project token with one of these scopes, any token, or an admin token. */
 export type Access = readonly [Scope, ...Scope[]] | 'any' | 'admin';
 
-/** The definition of a route, without its method, path and access. */
-export interface Operation {
-  readonly operationId: string;
-  readonly summary: string;
-  readonly description?: string;
-  readonly tag: 'schema' | 'data' | 'sql' | 'token' | 'admin';
+/** What it takes to serve the requests of a route. */
+export interface ServedRoute {
+  readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE';
+  readonly url: string;
+  readonly access: Access;
   /** Its name in the audit log; free SQL as the reader is called `sql_read`. */
   readonly audit: AuditOperation;
   /** On success, the handler writes the audit entry together with the change (`withEntry` in tenancy/control/audit-log.ts). */
@@ -59,12 +58,13 @@ export interface Operation {
   readonly work: WorkKind | null;
   /** The SQL command, if there is a single one; it names the span. */
   readonly command?: string;
-  readonly params?: Schema;
   readonly query?: Schema;
   /** It accepts `dry_run`. */
   readonly hasDryRun?: true;
-  /** Only for the OpenAPI document. */
+  /** Not validated; they tell whether it supports an Idempotency-Key. */
   readonly headers?: Schema;
+  /** It ignores the header Idempotency-Key. */
+  readonly ignoresKey?: true;
   /** Finds the token, if it may be outside the Authorization header. @throws EngineError unauthorized */
   readonly token?: (headers: IncomingHttpHeaders) => string;
   /** Its JSON may be sent as text/plain, the default of `fetch` for strings. */
@@ -74,48 +74,42 @@ export interface Operation {
   readonly rawBody?: true;
   /** A field of the body with data, in which keys may repeat. */
   readonly dataField?: string;
-  readonly success: {
-    readonly status: number;
-    readonly response: Schema;
-    readonly example: unknown;
-  };
-  readonly example?: unknown;
-  /** Codes in addition to those that every route can return. */
-  readonly errors: readonly ErrorCode[];
+  readonly success: { readonly status: number };
   handle(call: Call): Promise<RouteResponse>;
   /** Adapts the body of an error to what the clients of this route expect. */
   failure?(error: EngineError, body: ErrorBody): ErrorBody;
 }
 
-export interface Route extends Operation {
-  readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE';
-  readonly url: string;
-  readonly access: Access;
+/** A route of the API, with what the OpenAPI document says about it. */
+export interface Route extends ServedRoute {
+  readonly operationId: string;
+  readonly summary: string;
+  readonly description?: string;
+  readonly tag: 'schema' | 'data' | 'sql' | 'token' | 'admin';
+  readonly params?: Schema;
+  readonly success: ServedRoute['success'] & { readonly response: Schema; readonly example: unknown };
+  /** A body. */
+  readonly example?: unknown;
+  /** Codes in addition to those that every route can return. */
+  readonly errors: readonly ErrorCode[];
 }
 
-/** A route with a different protocol, which is not in the OpenAPI document. */
-export interface UndocumentedRoute
-  extends
-    Pick<Route, 'method' | 'url' | 'access' | 'audit' | 'work' | 'body' | 'handle'>,
-    Partial<Pick<Route, 'query' | 'hasDryRun' | 'headers' | 'rawBody' | 'token'>> {
-  /** It ignores the header Idempotency-Key. */
-  readonly ignoresKey?: true;
-  readonly success: Pick<Route['success'], 'status'>;
-}
+/** A route as its file defines it; the tables add the rest. */
+export type Operation = Omit<Route, 'method' | 'url' | 'access'>;
 
 const DryRun = Type.Literal('true', {
   description: 'Run the request in a transaction that is rolled back, and report what it would do.',
 });
 
 /** The schema of a route's query. */
-export function queryOf({ query, hasDryRun }: Pick<Operation, 'query' | 'hasDryRun'>): Schema | undefined {
+export function queryOf({ query, hasDryRun }: Pick<ServedRoute, 'query' | 'hasDryRun'>): Schema | undefined {
   if (!hasDryRun) return query;
   const { properties = {}, ...others } = (query ?? Type.Object({})) as Schema & { properties?: object };
   return { ...others, properties: { ...properties, dry_run: DryRun } };
 }
 
 /** Whether the route supports an Idempotency-Key. */
-export const takesKey = ({ headers }: Pick<UndocumentedRoute, 'headers'>): boolean =>
+export const takesKey = ({ headers }: Pick<ServedRoute, 'headers'>): boolean =>
   headers === IdempotencyHeaders || headers === SqlHeaders;
 
 /** The success of an operation. @param example the fields of its response besides `success` and `message` */

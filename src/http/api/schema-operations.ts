@@ -1,6 +1,5 @@
 /**
- * The schema calls of the API (specification 4.1 to 4.3; reads and drops of contract section 5), as routes.ts lists
- * them.
+ * The schema calls of the API (specification 4.1 to 4.3; reads and drops of contract section 5).
  */
 import { readDataBody } from '../../codec/index.js';
 import { counted } from '../../contract/message-text.js';

@@ -1,4 +1,4 @@
-/** Postgres servers over HTTP, for an admin token, as routes.ts lists them. */
+/** Postgres servers over HTTP, for an admin token. */
 import { PROJECT_NAME_PATTERN } from '../../contract/names.js';
 import { DOCUMENTED, Type } from '../../contract/schema.js';
 import { EngineError } from '../../contract/errors.js';

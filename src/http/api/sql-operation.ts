@@ -1,4 +1,4 @@
-/** Free SQL of the API (specification 4.5; contract section 7), as routes.ts lists it. */
+/** Free SQL of the API (specification 4.5; contract section 7). */
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { SqlHeaders } from '../../contract/wire/replicas.js';
@@ -6,7 +6,7 @@ import * as wire from '../../contract/wire/sql.js';
 import type { Project } from '../../engine/project.js';
 import { boundedRead, type ServedBy } from '../../engine/sql/bounded-read.js';
 import { collectSql } from '../../engine/sql/collect-sql.js';
-import type { CollectRequest } from '../../engine/sql/sql-result.js';
+import type { CollectRequest } from '../../engine/sql/sql-request.js';
 import { requireScope, runsAsReader } from '../admission.js';
 import { answered } from '../response/route-response.js';
 import { keyInHeader, projectOf } from './call.js';

@@ -1,5 +1,5 @@
 /**
- * Tokens over HTTP (contract section 2), as routes.ts lists them: describing the caller's token, and managing tokens
+ * Tokens over HTTP (contract section 2): describing the caller's token, and managing tokens
  * with an admin token.
  */
 import { counted } from '../../contract/message-text.js';

@@ -5,9 +5,9 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { EngineError } from '../../contract/errors.js';
 import { Type } from '../../contract/schema.js';
-import type { Call, UndocumentedRoute } from '../api/route.js';
+import type { Call, ServedRoute } from '../api/route.js';
 
-export const MCP: UndocumentedRoute = {
+export const MCP: ServedRoute = {
   method: 'POST',
   url: '/mcp',
   // The scopes of all tools; each tool requires its own.

@@ -80,22 +80,22 @@ function engineMetrics(engine: Engine, registers: Registry[]): void {
     );
   requests('running', 'Requests running in Postgres: typed (inserts, schema calls) and sql.');
   requests('waiting', 'Requests waiting for a slot.');
-  const ofStops = 'Statements that the service canceled, by reason.';
-  series(registers, Counter, 'cdp_statements_cancelled_total', ofStops, ['reason'], () =>
+  const stopsHelp = 'Statements that the service canceled, by reason.';
+  series(registers, Counter, 'cdp_statements_cancelled_total', stopsHelp, ['reason'], () =>
     STOP_REASONS.map((reason) => [{ reason }, engine.load.stops.get(reason) ?? 0]),
   );
   const connections = (name: string, help: string, value: 'open' | 'most') =>
     series(registers, Gauge, name, help, ['server'], () =>
       engine.load.connections.map(({ server, ...one }) => [{ server }, one[value]]),
     );
-  const ofOpen = "Open connections to projects' databases, by server.";
-  connections('cdp_project_connections', ofOpen, 'open');
-  const ofMost = "Maximum number of connections to projects' databases, by server.";
-  connections('cdp_project_connections_max', ofMost, 'most');
+  const openHelp = "Open connections to projects' databases, by server.";
+  connections('cdp_project_connections', openHelp, 'open');
+  const maxHelp = "Maximum number of connections to projects' databases, by server.";
+  connections('cdp_project_connections_max', maxHelp, 'most');
   gauge('cdp_project_servers_running', 'Postgres servers of projects that are running.', () => engine.load.servers);
-  const ofQuota = 'Projects over their disk quota at the last check by this instance.';
-  gauge('cdp_projects_over_quota', ofQuota, () => engine.load.overQuota);
+  const quotaHelp = 'Projects over their disk quota at the last check by this instance.';
+  gauge('cdp_projects_over_quota', quotaHelp, () => engine.load.overQuota);
   gauge('cdp_audit_waiting', 'Entries of the audit log not yet written.', () => engine.audit.backlog);
-  const ofLost = 'Entries of the audit log that could not be written.';
-  series(registers, Counter, 'cdp_audit_lost_total', ofLost, [], () => [[{}, engine.audit.lost]]);
+  const lostHelp = 'Entries of the audit log that could not be written.';
+  series(registers, Counter, 'cdp_audit_lost_total', lostHelp, [], () => [[{}, engine.audit.lost]]);
 }

@@ -36,13 +36,13 @@ export class ProjectMetrics {
         await this.refresh();
         return [...this.names].flatMap(([id, project]) => samplesOf(project, id));
       });
-    const ofRequests = 'Requests with a token of the project by error code ("" for a success).';
-    byProject(Counter, 'cdp_project_requests_total', ofRequests, 'code', (project, id) =>
+    const requestsHelp = 'Requests with a token of the project by error code ("" for a success).';
+    byProject(Counter, 'cdp_project_requests_total', requestsHelp, 'code', (project, id) =>
       [...(this.counts.get(id)?.requests ?? [])].map(([code, count]) => [{ project, code }, count]),
     );
     // Exported from 0 on, so that Prometheus's increase() sees the first rows, too.
-    const ofRows = 'Records stored by batch inserts of the project.';
-    byProject(Counter, 'cdp_project_inserted_rows_total', ofRows, null, (project, id) => [
+    const rowsHelp = 'Records stored by batch inserts of the project.';
+    byProject(Counter, 'cdp_project_inserted_rows_total', rowsHelp, null, (project, id) => [
       [{ project }, this.counts.get(id)?.rows ?? 0],
     ]);
     const requests = (state: keyof Load, help: string) =>

@@ -21,20 +21,20 @@ type Ask = <T>(question: (server: Asked) => Promise<T>) => Promise<T>;
 
 export function serverMetrics(engine: Engine, registers: Registry[]): void {
   const { folder } = engine;
-  const ofControl = '1 if the control database responds, otherwise 0.';
-  series(registers, Gauge, 'cdp_postgres_up', ofControl, [], async () => {
+  const controlHelp = '1 if the control database responds, otherwise 0.';
+  series(registers, Gauge, 'cdp_postgres_up', controlHelp, [], async () => {
     const value = await engine.control.ping().then(
       () => 1,
       () => 0,
     );
     return [[{}, value]];
   });
-  const ofServers = '1 if the added Postgres server answers this instance, otherwise 0; by server.';
-  series(registers, Gauge, 'cdp_server_up', ofServers, ['server'], () =>
+  const serversHelp = '1 if the added Postgres server answers this instance, otherwise 0; by server.';
+  series(registers, Gauge, 'cdp_server_up', serversHelp, ['server'], () =>
     engine.serverWatch.states.map(({ server, isUp }) => [{ server }, Number(isUp)]),
   );
-  const ofMoves = 'Moves of projects that have something left to do, over all instances; by state.';
-  series(registers, Gauge, 'cdp_moves_open', ofMoves, ['state'], async () => {
+  const movesHelp = 'Moves of projects that have something left to do, over all instances; by state.';
+  series(registers, Gauge, 'cdp_moves_open', movesHelp, ['state'], async () => {
     const open = await engine.control.moves.countOpen().catch(() => null);
     return open === null ? [] : OPEN_STATES.map((state) => [{ state }, open.get(state) ?? 0]);
   });
@@ -46,13 +46,13 @@ export function serverMetrics(engine: Engine, registers: Registry[]): void {
         return value === undefined ? [] : [[{ server: one.server }, value]];
       }),
     );
-  const ofCommit = 'Time of one small commit, by this scrape; of the server default in the control database.';
-  gauge('cdp_commit_duration_seconds', ofCommit, ({ commit }) => commit);
+  const commitHelp = 'Time of one small commit, by this scrape; of the server default in the control database.';
+  gauge('cdp_commit_duration_seconds', commitHelp, ({ commit }) => commit);
   gauge('cdp_standbys', 'Connected standbys of Postgres.', ({ standbys }) => standbys?.count);
-  const ofLag = 'Write-ahead log that the slowest standby has not replayed.';
-  gauge('cdp_standby_lag_bytes', ofLag, ({ standbys }) => standbys?.lag);
-  const ofMissing = '1 if commits wait for a synchronous standby and none is connected, otherwise 0.';
-  gauge('cdp_standby_missing', ofMissing, ({ standbys }) => standbys?.missing);
+  const lagHelp = 'Write-ahead log that the slowest standby has not replayed.';
+  gauge('cdp_standby_lag_bytes', lagHelp, ({ standbys }) => standbys?.lag);
+  const missingHelp = '1 if commits wait for a synchronous standby and none is connected, otherwise 0.';
+  gauge('cdp_standby_missing', missingHelp, ({ standbys }) => standbys?.missing);
   if (folder !== null) diskMetrics(folder, registers);
 }
 

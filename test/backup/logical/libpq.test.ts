@@ -1,13 +1,14 @@
 /**
  * Translates the driver's login for libpq: the same server, the same trust, and no other variables of our environment.
  */
-import { mkdtempSync, rmSync, statSync } from 'node:fs';
+import { rmSync, statSync } from 'node:fs';
 import { readFile, writeFile } from 'node:fs/promises';
 import { afterAll, describe, expect, it } from 'vitest';
 import { libpqEnvironment } from '../../../src/backup/logical/client-programs.js';
 import { addressOfUrl } from '../../../src/pg/index.js';
+import { makeFolder } from '../../support/folder.js';
 
-const folder = mkdtempSync('/tmp/cdp-libpq-');
+const folder = makeFolder('cdp-libpq-');
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 const environmentOf = (query: string) =>

@@ -1,6 +1,6 @@
 /** Copies projects to another server while clients write to them. */
 import { setImmediate as turn } from 'node:timers/promises';
-import { chmod, mkdtemp, rm } from 'node:fs/promises';
+import { chmod, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type pg from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
@@ -14,6 +14,7 @@ import { placeOf } from '../../../src/tenancy/control/server-rows.js';
 import type { Tenancy } from '../../../src/tenancy/tenancy.js';
 import { BY_ITSELF } from '../../../src/engine/audit/audit.js';
 import { type AddedServer, startAddedServer, variableWith } from '../../support/added-server.js';
+import { makeFolder } from '../../support/folder.js';
 import { connected, testServers } from '../../support/postgres.js';
 import { inProject, onServer, startTestService, type TestProject, type TestService } from '../../support/service.js';
 import { startThrowaway, type ThrowawayServer } from '../../support/throwaway-postgres.js';
@@ -95,7 +96,7 @@ describe.each(testServers().map(({ major }) => ({ major })))('from Postgres $maj
   let source: { tenancy: Tenancy; placement: Placement };
   let target: { tenancy: Tenancy; placement: Placement };
   beforeAll(async () => {
-    folder = await mkdtemp('/tmp/cdp-stream-');
+    folder = makeFolder('cdp-stream-');
     await chmod(folder, 0o711);
     server = await startThrowaway(join(folder, 'server'), { major, settings: ['wal_level=logical'] });
     service = await startTestService({}, { major, connection: server.connection });

@@ -278,7 +278,7 @@ describe('an import works', () => {
 
   it('with a dry run that sends nothing, and with added columns', async () => {
     await ada.write('wide.csv', 'a,b,c\n1,2,3\n');
-    const dry = await load('wide.csv', 'wide', '--create', '--dry-run', '--types', 'a=TEXT', '--skip', 'b');
+    const dry = await load('wide.csv', 'wide', '--create', '--preview', '--types', 'a=TEXT', '--skip', 'b');
     expect(dry).toMatchObject({ code: 0 });
     expect(dry.stdout).toMatch(/POST .*schema\/table\n[^]*"name": "a",\s+"type": "TEXT"[^]*\{"a":"1","c":3\}/);
     expect(await load('wide.csv', 'wide')).toMatchObject({ code: 2 });
@@ -317,6 +317,20 @@ describe('an import with bad records', () => {
     // A file of refused records is not written over.
     expect(await load('scores.csv', 'scores')).toMatchObject({ code: 4 });
     expect((await ada.read('scores.csv.refused-2.ndjson')).trimEnd().split('\n')).toHaveLength(10);
+  });
+
+  it('names another delimiter if that fits', async () => {
+    const lines = (...last: string[]) => ['net, EUR;day', ...Array<string>(200).fill('1,5;2026-01-01'), ...last];
+    await ada.write('tie.csv', lines('12;2026-01-02').join('\n'));
+    const advice = `Another delimiter fits all of the first lines: --delimiter ';'\n`;
+    expect(await load('tie.csv', 'tie', '--create')).toMatchObject({
+      code: 4,
+      stderr: expect.stringContaining(`tie.csv: line 202 does not fit the header. ${advice}`) as string,
+    });
+    await ada.write('forced.csv', lines().join('\n').replace('net, EUR', 'net'));
+    const { code, stderr } = await load('forced.csv', 'forced', '--create', '--delimiter', ',');
+    expect([code, stderr]).toEqual([2, expect.stringContaining(`as in line 2, the header 1\n${advice}`)]);
+    expect((await load('forced.csv', 'forced', '--create')).code).toBe(0);
   });
 
   it('stops at the first one with --strict', async () => {
@@ -472,7 +486,7 @@ describe('an import with bad records', () => {
   it('says why a column is not a date if --dates names the other order, and shortens long names', async () => {
     const [long, number] = ['x'.repeat(60), `0.${'1234567890'.repeat(5)}`];
     await ada.write('orders.csv', `at,${long},exact\n31/01/2026,1,${number}\n01/02/2026,2,1\n`);
-    const { stderr } = await load('orders.csv', 'orders', '--create', '--dry-run', '--dates', 'mdy');
+    const { stderr } = await load('orders.csv', 'orders', '--create', '--preview', '--dates', 'mdy');
     expect(stderr).toMatch(/^at +\| at +\| TEXT +\| TIMESTAMP with --dates dmy$/m);
     expect(stderr).toMatch(/^x{39}… \| x{60} \| INTEGER \|$/m);
     expect(stderr).toMatch(/digits of 0\.[0-9]{38}… would be lost$/m);
@@ -496,7 +510,7 @@ describe('an import with bad records', () => {
     expect([missing.code, missing.stderr]).toEqual([2, expect.stringMatching(/^cdp: There is no table "nowhere"/)]);
     await project.table('somewhere', { a: 'TEXT' });
     expect((await load('any.csv', 'somewere')).stderr).toBe(
-      'cdp: There is no table "somewere"\nDid you mean "somewhere"?\nCreate it with --create; preview it with --dry-run\n',
+      'cdp: There is no table "somewere"\nDid you mean "somewhere"?\nCreate it with --create; look at it first with --preview\n',
     );
   });
 
@@ -529,7 +543,7 @@ describe('an import with bad records', () => {
 
   it('warns that \\N is read as text, unless --null says that it means NULL', async () => {
     await ada.write('copied.tsv', 'n\tname\n1\tAda\n2\t\\N\n');
-    const copied = await load('copied.tsv', 'copied', '--create', '--dry-run');
+    const copied = await load('copied.tsv', 'copied', '--create', '--preview');
     expect(copied.stderr).toContain(`copied.tsv: \\N in line 3 is read as text. If it means NULL: --null '\\N'\n`);
     const told = await load('copied.tsv', 'copied', '--create', '--null', '\\N');
     expect([told.code, told.stderr]).toEqual([0, expect.not.stringContaining('--null')]);

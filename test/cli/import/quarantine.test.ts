@@ -99,7 +99,7 @@ it('says that a record does not exist', async () => {
 it('creates the unique index of a new table', async () => {
   await ada.write('new.ndjson', '{"shop":1,"no":1}\n{"shop":1,"no":1}\n');
   const words = ['import', 'new.ndjson', '--table', 'orders', '--create', '--on-conflict', 'shop,no', '--quarantine'];
-  const preview = await ada.output(...words, '--dry-run');
+  const preview = await ada.output(...words, '--preview');
   expect(preview).toContain('POST /api/cdp/schema/table/orders/index\n{"columns":["shop","no"],"unique":true}\n');
   expect(preview).toContain('POST /api/cdp/data/orders?on_conflict=shop%2Cno&on_error=quarantine\n');
   expect(await ada.output(...words)).toContain('1 row stored in orders, 1 updated, 0 ignored, 0 refused');
@@ -149,7 +149,7 @@ it('refuses --resolution without --on-conflict', async () => {
 it('a dry run of an import and of SQL counts everything and stores nothing', async () => {
   const before = await people();
   await ada.write('tried.ndjson', '{"email":"x","age":1}\n{"email":"y","age":200}\n');
-  const { code, stdout } = await load('tried.ndjson', '--rehearse');
+  const { code, stdout } = await load('tried.ndjson', '--dry-run');
   expect({ code, stdout }).toEqual({
     code: 4,
     stdout: expect.stringContaining('1 row could be stored in people, 1 refused') as string,

@@ -1,10 +1,11 @@
 /** A primary and its standby, for a test to kill, suspend and promote. */
-import { chmod, chown, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { chmod, chown, mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type pg from 'pg';
 import { type Account, accountFor, run } from '../../../src/embedded/accounts.js';
 import { SUPERUSER } from '../../../src/embedded/config.js';
 import { isAlive, processes } from '../../../src/embedded/proc.js';
+import { makeFolder } from '../../support/folder.js';
 import { connected } from '../../support/postgres.js';
 import { eventually, freePort } from '../../support/program.js';
 import { debianMajors, PASSWORD, startThrowaway, type ThrowawayServer } from '../../support/throwaway-postgres.js';
@@ -30,7 +31,7 @@ const NAME = 'standby';
 
 /** @param standbySettings `name=value`; if there are any, the primary does not wait for its standby */
 export async function startCluster(standbySettings: readonly string[] = []): Promise<Cluster> {
-  const folder = await mkdtemp('/tmp/cdp-cluster-');
+  const folder = makeFolder('cdp-cluster-');
   await chmod(folder, 0o711);
   const [first, second] = [join(folder, 'first'), join(folder, 'second')];
   const ports = { first: await freePort(), second: await freePort() };

@@ -2,9 +2,10 @@
  * The setting of a fault test: the program as a process, on its embedded Postgres or on a server that the test can
  * break.
  */
-import { mkdtemp, chmod, rm } from 'node:fs/promises';
+import { chmod, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import pg from 'pg';
+import { makeFolder } from '../../support/folder.js';
 import { type ThrowawayServer, startThrowaway } from '../../support/throwaway-postgres.js';
 import {
   firstToken,
@@ -87,7 +88,7 @@ const SECRET = 's'.repeat(32);
 
 /** @param cluster what `DATABASE_URL` names instead of a server of the stage's own */
 export async function serverStage(cluster: Cluster | null = null): Promise<ServerStage> {
-  const folder = await mkdtemp('/tmp/cdp-fault-');
+  const folder = makeFolder('cdp-fault-');
   await chmod(folder, 0o711);
   const launch = () => startThrowaway(join(folder, 'server'));
   let own = cluster === null ? await launch() : null;

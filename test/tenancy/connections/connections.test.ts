@@ -1,11 +1,12 @@
 /** Which connections to projects are kept if there are more projects than connections. */
-import { chmod, mkdtemp, rm } from 'node:fs/promises';
+import { chmod, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import { Session } from '../../../src/pg/index.js';
 import { Connections } from '../../../src/tenancy/connections/connections.js';
 import type { Placement } from '../../../src/tenancy/placement.js';
+import { makeFolder } from '../../support/folder.js';
 import { embeddedServer } from '../../support/postgres.js';
 import { startThrowaway } from '../../support/throwaway-postgres.js';
 import { onServer, startTestService, type TestProject } from '../../support/service.js';
@@ -38,7 +39,7 @@ async function processes(databases: string[], of: number[] = [...databases.keys(
 }
 
 it('closes idle ones if Postgres has no connection left, and then opens fewer than before', async () => {
-  const folder = await mkdtemp('/tmp/cdp-few-');
+  const folder = makeFolder('cdp-few-');
   await chmod(folder, 0o711);
   const server = await startThrowaway(join(folder, 'server'), { settings: ['max_connections=25'] });
   try {

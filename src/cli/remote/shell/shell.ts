@@ -16,7 +16,7 @@ import { appendHistory, HISTORY_ENTRIES, readHistory } from './history.js';
 import { StatementReader } from './statements.js';
 import { PROGRAM } from '../../program-name.js';
 
-export interface ShellOptions {
+interface ShellOptions {
   query: QueryOptions;
   expanded: Layout['expanded'];
   keepsHistory: boolean;

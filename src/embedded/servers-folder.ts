@@ -9,7 +9,7 @@ import { exists, hasCode, makeFolder, SOCKET_PATH_BYTES } from '../files.js';
 import type { Log } from '../log.js';
 import { type Account, accountFor, calledByRoot, caller, canEnter } from './accounts.js';
 
-export interface DataFolder {
+export interface ServersFolder {
   /** Absolute, without links. */
   readonly folder: string;
   /** The account that runs the control server, and every server that has no account of its own. */
@@ -39,7 +39,7 @@ export const hasServers = (dataDir: string): Promise<boolean> => exists(serversI
  * Finds the folder of the servers, or creates it.
  * @throws Error that an operator can act on
  */
-export async function findDataFolder(dataDir: string, log: Log): Promise<DataFolder> {
+export async function findServersFolder(dataDir: string, log: Log): Promise<ServersFolder> {
   await makeFolder(dataDir, folderMode());
   const place = serversIn(await realpath(dataDir));
   const controlData = join(place, 'control', 'data');
