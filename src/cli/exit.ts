@@ -25,17 +25,7 @@ export const EXIT = {
 export type ExitCode = (typeof EXIT)[keyof typeof EXIT];
 
 /** Wrong usage of a command, or an unsuitable file or profile. */
-export class UsageError extends Error {
-  constructor(
-    message: string,
-    readonly hint?: string,
-  ) {
-    super(message);
-  }
-}
-
-export const isUsage = (error: unknown): error is UsageError | FileError =>
-  error instanceof UsageError || error instanceof FileError;
+export class UsageError extends FileError {}
 
 /** The service rejected this SQL, to which positions in the error refer. */
 export class SqlError extends Error {
@@ -85,7 +75,7 @@ const UNREACHABLE: readonly CdpErrorCode[] = [
 
 export function exitCodeOf(error: unknown): ExitCode {
   if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.done : EXIT.usage;
-  if (isUsage(error) || error instanceof ConfigError) return EXIT.usage;
+  if (error instanceof FileError || error instanceof ConfigError) return EXIT.usage;
   if (error instanceof ExitError) return error.exitCode;
   if (error instanceof EngineError) return error.status === 400 ? EXIT.usage : EXIT.refused;
   if (error instanceof SqlError) return exitCodeOf(error.cause);
@@ -101,7 +91,7 @@ export function exitCodeOf(error: unknown): ExitCode {
 function explain(error: unknown, sql?: string): string[] {
   if (error instanceof SqlError) return explain(error.cause, error.sql);
   if (!(error instanceof CdpError)) {
-    const hint = isUsage(error) || error instanceof EngineError ? error.hint : undefined;
+    const hint = error instanceof FileError || error instanceof EngineError ? error.hint : undefined;
     const cause = error instanceof ExitError && error.cause !== undefined ? explain(error.cause) : [];
     const places = error instanceof EngineError ? listed(error.errors) : [];
     const lines = [`cdp: ${messageOf(error)}`, ...places, ...(hint === undefined ? [] : [hint])];

@@ -202,7 +202,7 @@ function remove(): Command {
     .argument('<NAME>')
     .option('--yes', 'Do not ask for confirmation');
   return managementOptions(command).action(async (name: string) => {
-    if (command.opts<{ yes?: boolean }>().yes !== true) await confirm(name, `Deleting "${name}"`);
+    if (command.opts<{ yes?: boolean }>().yes !== true) await confirm(name, `Deleting "${name}"`, 'project');
     await withAdmin(command, async (admin) => {
       const query = `confirm=${encodeURIComponent(name)}`;
       const { project } = await admin.call<ProjectResponse>('DELETE', `${pathOf(name)}?${query}`);

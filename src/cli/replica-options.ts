@@ -3,6 +3,7 @@ import { resolve } from 'node:path';
 import { type Command, Option } from 'commander';
 import { CONSISTENCIES, type Consistency } from '../contract/servers.js';
 import type { ChangeServerBody } from '../contract/wire/servers.js';
+import { collect } from './remote/options.js';
 
 export interface ReplicaOptions {
   replicaEnv?: string[];
@@ -10,12 +11,10 @@ export interface ReplicaOptions {
   consistency?: Consistency;
 }
 
-const each = (value: string, earlier: string[] = []): string[] => [...earlier, value];
-
 export const replicaOptions = (command: Command): Command =>
   command
-    .option('--replica-env <VARIABLE>', 'Read the URL of a streaming replica from this variable (repeatable)', each)
-    .option('--replica-file <PATH>', 'Read the URL of a streaming replica from this file (repeatable)', each)
+    .option('--replica-env <VARIABLE>', 'Read the URL of a streaming replica from this variable (repeatable)', collect)
+    .option('--replica-file <PATH>', 'Read the URL of a streaming replica from this file (repeatable)', collect)
     .addOption(
       new Option(
         '--consistency <CONSISTENCY>',

@@ -152,7 +152,8 @@ function check(): Command {
   return managementOptions(command).action(async (name: string | undefined) => {
     const { clear, yes } = command.opts<{ clear?: boolean; yes?: boolean }>();
     if (clear === true && name === undefined) throw new UsageError('--clear takes the name of one server');
-    if (clear === true && yes !== true) await confirm(name ?? '', `Removing leftovers from the server "${name}"`);
+    if (clear === true && yes !== true)
+      await confirm(name ?? '', `Removing leftovers from the server "${name}"`, 'server');
     await withAdmin(command, async (admin) => {
       if (clear === true && name !== undefined) return showCleared(command, admin, name);
       const checked: CheckedServerResponse[] = [];
@@ -223,7 +224,7 @@ function remove(): Command {
     .option('--yes', 'Do not ask for confirmation');
   return managementOptions(command).action(async (name: string) => {
     const { lost, yes } = command.opts<{ lost?: boolean; yes?: boolean }>();
-    if (lost === true && yes !== true) await confirm(name, `Deleting all projects of the server "${name}"`);
+    if (lost === true && yes !== true) await confirm(name, `Deleting all projects of the server "${name}"`, 'server');
     await withAdmin(command, async (admin) => {
       const query = lost === true ? `?lost=${encodeURIComponent(name)}` : '';
       const { server, deleted_projects: deleted } = await admin.call<RemovedServerResponse>(

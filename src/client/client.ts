@@ -27,7 +27,7 @@ import {
 } from './insert.js';
 import { deleteBatch, type DeleteOptions } from './delete.js';
 import { toJson } from './json.js';
-import { CALL_NAMES, type CallOptions, checkOptions, type Names } from './options.js';
+import { CALL_NAMES, type CallOptions, checkOptions, type Names, READ_NAMES, type ReadOptions } from './options.js';
 import {
   type DropOptions,
   dropQuarantine,
@@ -64,13 +64,12 @@ export interface AlterOptions extends CallOptions {
 
 const SCHEMA_NAMES: Names<AlterOptions> = { ...CALL_NAMES, return: true };
 
-export interface ReceiptOptions {
-  signal?: AbortSignal;
+export interface ReceiptOptions extends ReadOptions {
   /** If nothing is stored under the key, refuse it from now on, so that `not_stored` is final. */
   settle?: boolean;
 }
 
-const RECEIPT_NAMES: Names<ReceiptOptions> = { signal: true, settle: true };
+const RECEIPT_NAMES: Names<ReceiptOptions> = { ...READ_NAMES, settle: true };
 
 /** One table, its records typed by the caller. */
 export interface TableHandle<Item extends object> {
@@ -135,7 +134,7 @@ export class CdpClient {
   }
 
   /** Lists the indexes of a table, the primary key first. */
-  async indexes(table: string, options?: CallOptions): Promise<Index[]> {
+  async indexes(table: string, options?: ReadOptions): Promise<Index[]> {
     return (await this.#schema<IndexesResponse>('GET', ['table', table, 'index'], undefined, options)).indexes;
   }
 
@@ -144,18 +143,18 @@ export class CdpClient {
   }
 
   /** Lists all tables and views with their columns. */
-  async tables(options?: CallOptions): Promise<wire.Table[]> {
+  async tables(options?: ReadOptions): Promise<wire.Table[]> {
     return (await this.#schema<wire.SchemaResponse>('GET', [], undefined, options)).tables;
   }
 
   /** Describes one table or view with its columns. */
-  async describe(table: string, options?: CallOptions): Promise<wire.DescribedTable> {
+  async describe(table: string, options?: ReadOptions): Promise<wire.DescribedTable> {
     return (await this.#schema<wire.TableResponse>('GET', ['table', table], undefined, options)).table;
   }
 
   /** Returns the token's project and scopes; an admin token has neither. */
-  async token(options: CallOptions = {}): Promise<OwnTokenResponse> {
-    checkOptions(options, CALL_NAMES, 'token');
+  async token(options: ReadOptions = {}): Promise<OwnTokenResponse> {
+    checkOptions(options, READ_NAMES, 'token');
     const { signal } = options;
     return this.#transport.json({ method: 'GET', path: '/api/cdp/token', idempotent: true, signal });
   }
@@ -188,7 +187,7 @@ export class CdpClient {
   }
 
   /** Lists the records in the quarantine, oldest first. */
-  quarantine(filter: QuarantineFilter = {}, options: CallOptions = {}): AsyncGenerator<QuarantinedRecord, void> {
+  quarantine(filter: QuarantineFilter = {}, options: ReadOptions = {}): AsyncGenerator<QuarantinedRecord, void> {
     return readQuarantine(this.#transport, filter, options);
   }
 
@@ -288,7 +287,7 @@ export class CdpClient {
     body: object | undefined,
     options: AlterOptions = {},
   ): Promise<Result> {
-    checkOptions(options, SCHEMA_NAMES, 'a schema call');
+    checkOptions(options, method === 'GET' ? READ_NAMES : SCHEMA_NAMES, 'a schema call');
     const { signal, return: wanted, dryRun } = options;
     const query = [...(wanted === undefined ? [] : ['return=values']), ...(dryRun ? ['dry_run=true'] : [])].join('&');
     // A key makes a change happen once, however often it is sent.

@@ -12,7 +12,7 @@ export {
 export type { RecordSource } from './batches.js';
 export { CdpError, type CdpErrorCode, type ClientErrorCode } from './error.js';
 export { type RawJson, rawJson } from './json.js';
-export type { CallOptions } from './options.js';
+export type { CallOptions, ReadOptions } from './options.js';
 export type { DeleteOptions } from './delete.js';
 export type {
   BatchOptions,

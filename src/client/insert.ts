@@ -57,6 +57,9 @@ export interface RefusedRecord<Item> {
   errors: readonly ErrorDetail[];
 }
 
+/** Browsers open at most six connections to a host. With a key, one batch follows the other, so that the last record of a key wins. */
+export const defaultConcurrency = ({ onConflict }: StoreOptions): number => (onConflict === undefined ? 4 : 1);
+
 export interface InsertOptions<Item> extends StoreOptions {
   /** The most batches in flight at a time. Default 4; with `onConflict` 1, so that the last record of a key wins. */
   concurrency?: number;
@@ -133,21 +136,22 @@ export async function insertBatch<Item extends object>(
     throw new CdpError(json.error, json.message, { errors: [json] });
   });
   const response = await sendBatch(transport, path, `[${items.join(',')}]`, options);
-  const { inserted_rows: inserted, updated_rows: updated, ignored_rows: ignored, ids } = response;
-  const { quarantined_rows: quarantined, errors, impact } = response;
-  return {
-    inserted,
-    ...(updated === undefined ? {} : { updated }),
-    ...(ignored === undefined ? {} : { ignored }),
-    ...(quarantined === undefined ? {} : { quarantined }),
-    ...(errors === undefined ? {} : { errors }),
-    ...(impact === undefined ? {} : { impact }),
-    ...(ids === undefined ? {} : { ids }),
+  const { errors, impact, ids } = response;
+  const result: { [Name in keyof BatchResult]: BatchResult[Name] | undefined } = {
+    inserted: response.inserted_rows,
+    updated: response.updated_rows,
+    ignored: response.ignored_rows,
+    quarantined: response.quarantined_rows,
+    errors,
+    impact,
+    ids,
   };
+  const given = Object.entries(result).filter(([, value]) => value !== undefined);
+  return Object.fromEntries(given) as unknown as BatchResult;
 }
 
 /** The query string of a batch, with its question mark. */
-export function queryOf({ return: wanted, onConflict, resolution, onError, dryRun }: BatchOptions): string {
+export function batchQuery({ return: wanted, onConflict, resolution, onError, dryRun }: BatchOptions): string {
   const query = new URLSearchParams();
   if (wanted !== undefined) query.set('return', wanted);
   if (onConflict !== undefined) query.set('on_conflict', [onConflict].flat().join(','));
@@ -165,7 +169,7 @@ const sendBatch = (
 ): Promise<BatchResponse> =>
   transport.json<BatchResponse>({
     method: 'POST',
-    path: path + queryOf(options),
+    path: path + batchQuery(options),
     body,
     headers: options.dryRun ? {} : { 'idempotency-key': idempotencyKey },
     idempotent: true,
@@ -186,7 +190,7 @@ export async function insertAll<Item extends object>(
   options: InsertOptions<Item>,
 ): Promise<InsertResult> {
   checkOptions(options, INSERT_NAMES, 'insert');
-  const { onConflict, onError, onRefused, concurrency = onConflict === undefined ? 4 : 1, signal } = options;
+  const { onError, onRefused, concurrency = defaultConcurrency(options), signal } = options;
   if (!Number.isInteger(concurrency) || concurrency < 1) {
     throw new TypeError('concurrency must be a whole number from 1');
   }

@@ -1,15 +1,19 @@
 /** Options of the methods, and the check of their names for JavaScript programs, which no compiler checks. */
 
-export interface CallOptions {
+export interface ReadOptions {
   signal?: AbortSignal;
-  /** Roll everything back; the response has `impact`. Only for calls that change something. */
+}
+
+export interface CallOptions extends ReadOptions {
+  /** Roll everything back; the response has `impact`. */
   dryRun?: true;
 }
 
 /** The compiler checks that these are exactly the names of the options. */
 export type Names<Options> = Readonly<Record<keyof Options, true>>;
 
-export const CALL_NAMES: Names<CallOptions> = { signal: true, dryRun: true };
+export const READ_NAMES: Names<ReadOptions> = { signal: true };
+export const CALL_NAMES: Names<CallOptions> = { ...READ_NAMES, dryRun: true };
 
 /**
  * Ignoring `dry_run` would change what the caller only wanted to try.

@@ -10,7 +10,7 @@ import type { Impact } from '../contract/wire/dry-run.js';
 import { addImpact } from './impact.js';
 import { toJson } from './json.js';
 import type { StoreOptions } from './insert.js';
-import { CALL_NAMES, type CallOptions, checkOptions, type Names } from './options.js';
+import { CALL_NAMES, type CallOptions, checkOptions, type Names, READ_NAMES, type ReadOptions } from './options.js';
 import type { Transport } from './transport.js';
 
 const PATH = '/api/cdp/quarantine';
@@ -71,13 +71,13 @@ export interface ReplayResult {
 export async function* readQuarantine(
   transport: Transport,
   filter: QuarantineFilter,
-  options: CallOptions,
+  options: ReadOptions,
 ): AsyncGenerator<QuarantinedRecord, void> {
   checkOptions(filter, FILTER_NAMES, 'quarantine');
-  checkOptions(options, CALL_NAMES, 'quarantine');
+  checkOptions(options, READ_NAMES, 'quarantine');
   const { signal } = options;
   for (let next: string | null = ''; next !== null;) {
-    const query = queryOf({ ...filter, ...(next === '' ? {} : { after: next }) });
+    const query = filterQuery({ ...filter, ...(next === '' ? {} : { after: next }) });
     const page: QuarantineResponse = await transport.json<QuarantineResponse>({
       method: 'GET',
       path: `${PATH}?${query}`,
@@ -92,11 +92,9 @@ export async function* readQuarantine(
 export interface DropOptions extends QuarantineFilter {
   /** Deletes all of them; not with a filter. */
   all?: true;
-  /** Only count them. */
-  dryRun?: true;
 }
 
-const DROP_NAMES: Names<DropOptions> = { ...FILTER_NAMES, all: true, dryRun: true };
+const DROP_NAMES: Names<DropOptions> = { ...FILTER_NAMES, all: true };
 
 /** Retries every record once, in transactions of up to 250. */
 export async function replayQuarantine(transport: Transport, replay: ReplayOptions): Promise<ReplayResult> {
@@ -129,18 +127,17 @@ export async function replayQuarantine(transport: Transport, replay: ReplayOptio
   return result;
 }
 
-/** @returns the number of deleted records */
+/** @returns the number of records that are deleted, or with `dryRun` would be */
 export async function dropQuarantine(transport: Transport, drop: DropOptions, options: CallOptions): Promise<number> {
   checkOptions(drop, DROP_NAMES, 'dropQuarantine');
   checkOptions(options, CALL_NAMES, 'dropQuarantine');
-  const { dryRun = options.dryRun, ...filter } = drop;
-  const { signal } = options;
-  const path = `${PATH}?${queryOf({ ...filter, ...(dryRun ? { dry_run: true } : {}) })}`;
+  const { dryRun, signal } = options;
+  const path = `${PATH}?${filterQuery({ ...drop, ...(dryRun ? { dry_run: true } : {}) })}`;
   return (await transport.json<DropQuarantineResponse>({ method: 'DELETE', path, idempotent: true, signal }))
     .deleted_rows;
 }
 
-function queryOf(filter: QuarantineFilter & { after?: string; all?: true; dry_run?: true }): string {
+function filterQuery(filter: QuarantineFilter & { after?: string; all?: true; dry_run?: true }): string {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(filter)) {
     if (value !== undefined) query.set(name, value instanceof Date ? timeText(value) : String(value));

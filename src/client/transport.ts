@@ -77,10 +77,10 @@ export class Transport {
     checkOptions(options, CLIENT_NAMES, 'CdpClient');
     const { url, token, fetch, headers, maxRetries = 8, timeoutMs = 100_000 } = options;
     if (!/^https?:\/\//i.test(url))
-      throw new TypeError(`url: ${String(url)} is not a URL such as http://127.0.0.1:8080`);
-    if (typeof token !== 'string' || token.trim() === '') throw new TypeError('token: it is missing');
+      throw new TypeError(`url must be a URL such as http://127.0.0.1:8080, not ${String(url)}`);
+    if (typeof token !== 'string' || token.trim() === '') throw new TypeError('token is missing');
     for (const [name, value] of Object.entries({ fetch, headers })) {
-      if (value !== undefined && typeof value !== 'function') throw new TypeError(`${name}: it is not a function`);
+      if (value !== undefined && typeof value !== 'function') throw new TypeError(`${name} must be a function`);
     }
     if (!(typeof maxRetries === 'number' && maxRetries >= 0))
       throw new TypeError('maxRetries: expected a number, 0 for none');

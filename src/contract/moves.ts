@@ -26,6 +26,9 @@ export const MOVE_STATES = [
 ] as const;
 export type MoveState = (typeof MOVE_STATES)[number];
 
+/** The states before `switched`, in which a move can be canceled. */
+export const CANCELABLE_STATES: readonly MoveState[] = MOVE_STATES.slice(0, MOVE_STATES.indexOf('switched'));
+
 /** The states of a move that has not ended. */
 export const OPEN_STATES = MOVE_STATES.filter((state) => state !== 'done' && state !== 'undone');
 

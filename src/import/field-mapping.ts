@@ -36,67 +36,75 @@ export interface MappingOptions {
   keepNames?: boolean;
 }
 
+type Scanned = Pick<Scan, 'fields' | 'isComplete' | 'first'>;
+
 /** @param table undefined if it does not exist yet */
 export function mapFields(
-  { fields, isComplete, first }: Pick<Scan, 'fields' | 'isComplete' | 'first'>,
+  scan: Scanned,
   table: Table | undefined,
-  {
-    types,
-    rename,
-    keepNames = false,
-    snakeCase = false,
-    flatten = false,
-  }: MappingOptions & Pick<ReadOptions, 'flatten'>,
+  { types, flatten = false, ...naming }: MappingOptions & Pick<ReadOptions, 'flatten'>,
 ): Mapping[] {
+  return nameColumns(scan, table, naming).map(({ field, automatic, column }): Mapping => {
+    const { name, inference, type: declared } = field;
+    const leftOut = whyLeftOut(field, scan, flatten);
+    if (leftOut !== undefined) return { field: name, column: null, type: null, reason: leftOut };
+    const requested = types?.get(name) ?? types?.get(column) ?? types?.get(automatic);
+    const wanted = requested?.type ?? declared;
+    const existing = table?.columns.find((of) => of.name === column)?.type;
+    const reason =
+      existing === undefined ? whyNew(field, column, wanted) : whyUnread(field, existing, requested?.epoch);
+    return {
+      field: name,
+      column,
+      type: existing ?? (column === 'id' ? 'uuid' : (wanted ?? (inference.isEmpty ? null : inference.type))),
+      fitsDouble: inference.fitsDouble,
+      ...(column === automatic ? {} : { automatic }),
+      dates: inference.dates,
+      epoch: requested?.epoch,
+      ...(reason === '' ? {} : { reason }),
+    };
+  });
+}
+
+/** The column of each field: one of the table with a like name, a name made of the field's, or the one of `rename`. */
+function nameColumns({ fields, first }: Scanned, table: Table | undefined, naming: MappingOptions) {
+  const { rename, keepNames: keep = false, snakeCase = false } = naming;
   // Without records, any text may be an id.
   const areIds = ({ inference, type }: Field): boolean =>
     inference.isUuid || (first.length === 0 && (type ?? 'TEXT') === 'TEXT');
   const existing = table?.columns.map(({ name }) => name) ?? [];
   const spelled = fields.map(({ name }) => (snakeCase ? withWordsApart(name) : name));
-  const names = columnNames(spelled, {
-    keep: keepNames,
-    hasIds: fields.some((field) => field.name.toLowerCase() === 'id' && areIds(field)),
-  });
+  const hasIds = fields.some((field) => field.name.toLowerCase() === 'id' && areIds(field));
+  const names = columnNames(spelled, { keep, hasIds });
   const used = new Set<string>();
-  return fields.map((each, i): Mapping => {
-    const { name: field, inference, type: declared } = each;
-    const match = matchingColumn(spelled[i] ?? field, existing) ?? matchingColumn(field, existing);
+  return fields.map((field, i) => {
+    const match = matchingColumn(spelled[i] ?? field.name, existing) ?? matchingColumn(field.name, existing);
     // Values that are not UUIDs cannot be ids of records.
-    const isMatch = match !== undefined && !used.has(match) && (match !== 'id' || areIds(each));
-    const automatic = isMatch ? match : (names[i] ?? field);
-    const column = rename?.get(automatic) ?? rename?.get(field) ?? automatic;
+    const isMatch = match !== undefined && !used.has(match) && (match !== 'id' || areIds(field));
+    const automatic = isMatch ? match : (names[i] ?? field.name);
+    const column = rename?.get(automatic) ?? rename?.get(field.name) ?? automatic;
     used.add(column);
-    if (inference.isEmpty && isComplete) {
-      // Caused by a delimiter at the end of each line.
-      if (field === '') return { field, column: null, type: null, reason: 'no name, no values' };
-      // The field is an object in some records, and null in others.
-      if (flatten && fields.some(({ name }) => name.startsWith(`${field}_`)))
-        return { field, column: null, type: null, reason: 'only null and objects' };
-    }
-    const { type: requested, epoch } = types?.get(field) ?? types?.get(column) ?? types?.get(automatic) ?? {};
-    const inferred = declared ?? (inference.isEmpty ? null : inference.type);
-    const actual = table?.columns.find(({ name }) => name === column)?.type;
-    const { dates, fitsDouble } = inference;
-    // An existing table does not show the order of day and month.
-    const isUnread =
-      actual === 'TIMESTAMP' && epoch === undefined && (inference.type === 'TEXT' || dates !== undefined);
-    const reason =
-      actual === undefined
-        ? reasonFor(field, column, (requested ?? declared) === undefined ? inference.reason : undefined)
-        : isUnread
-          ? (inference.reason ?? '')
-          : '';
-    return {
-      field,
-      column,
-      type: actual ?? (column === 'id' ? 'uuid' : (requested ?? inferred)),
-      fitsDouble,
-      ...(column === automatic ? {} : { automatic }),
-      dates,
-      epoch,
-      ...(reason === '' ? {} : { reason }),
-    };
+    return { field, automatic, column };
   });
+}
+
+function whyLeftOut({ name, inference }: Field, { fields, isComplete }: Scanned, flatten: boolean): string | undefined {
+  if (!inference.isEmpty || !isComplete) return undefined;
+  // Caused by a delimiter at the end of each line.
+  if (name === '') return 'no name, no values';
+  // The field is an object in some records, and null in others.
+  return flatten && fields.some((other) => other.name.startsWith(`${name}_`)) ? 'only null and objects' : undefined;
+}
+
+function whyNew({ name, inference }: Field, column: string, wanted: string | undefined): string {
+  const ofType = wanted === undefined && inference.reason;
+  const ofId = name.toLowerCase() === 'id' && column !== 'id' && 'id is for UUIDs';
+  return [ofType, ofId, needsQuotes(column) && `in SQL: "${column}"`].filter(Boolean).join('; ');
+}
+
+/** An existing column does not show the order of day and month. */
+function whyUnread({ inference: { type, dates, reason = '' } }: Field, existing: string, epoch?: EpochDigits): string {
+  return existing === 'TIMESTAMP' && epoch === undefined && (type === 'TEXT' || dates !== undefined) ? reason : '';
 }
 
 /** Leaves out the fields that the user names, by the name of the field or of the column. */
@@ -108,14 +116,6 @@ export const withoutSkipped = (mappings: readonly Mapping[], skip: readonly stri
 /** The names by which options may refer to the field. */
 export const namesOf = ({ field, column, automatic }: Mapping): string[] =>
   [field, column, automatic].filter((name) => typeof name === 'string');
-
-function reasonFor(field: string, column: string, ofType: string | undefined): string {
-  return [
-    ...(ofType === undefined ? [] : [ofType]),
-    ...(field.toLowerCase() === 'id' && column !== 'id' ? ['id is for UUIDs'] : []),
-    ...(needsQuotes(column) ? [`in SQL: "${column}"`] : []),
-  ].join('; ');
-}
 
 interface MappedFile {
   format: Format;

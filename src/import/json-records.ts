@@ -40,6 +40,23 @@ export function membersOf(text: string): [name: string, value: string][] | undef
   return members;
 }
 
+const SEPARATOR = /[\s,]*/y;
+
+/**
+ * The items of a JSON array as written.
+ * @param text a valid JSON array
+ */
+export function cellsOf(text: string): string[] {
+  const cells: string[] = [];
+  SEPARATOR.lastIndex = text.indexOf('[') + 1;
+  for (SEPARATOR.test(text); /[^\]]/.test(text[SEPARATOR.lastIndex] ?? ''); SEPARATOR.test(text)) {
+    const start = SEPARATOR.lastIndex;
+    SEPARATOR.lastIndex = endOfValue(text, start);
+    cells.push(text.slice(start, SEPARATOR.lastIndex));
+  }
+  return cells;
+}
+
 /** A table has at most 500 columns, but fields may be left out. */
 const MAX_FIELDS = 10_000;
 

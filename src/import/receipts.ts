@@ -34,3 +34,9 @@ export async function settleOutdated(client: CdpClient, journal: Journal, table:
 
 const markStored = (journal: Journal, batch: number, part: Part, rows: number): Promise<void> =>
   journal.addDone(batch, part, { inserted: rows, updated: 0, ignored: 0, quarantined: 0 });
+
+/** Why the batches that remain in doubt are not sent again. */
+export const doubtOf = (batches: number): string =>
+  batches === 1
+    ? '1 batch got no response and is so old that the service may have forgotten its key; sending it again could store its rows twice'
+    : `${batches} batches got no response and are so old that the service may have forgotten their keys; sending them again could store their rows twice`;

@@ -161,13 +161,8 @@ async function peek(
 async function* withoutLines(text: AsyncIterable<string>, count: number): AsyncGenerator<string, void> {
   let left = count;
   for await (let piece of text) {
-    for (; left > 0; left--) {
-      const end = piece.indexOf('\n');
-      if (end === -1) piece = '';
-      if (end === -1) break;
-      piece = piece.slice(end + 1);
-    }
-    if (piece !== '') yield piece;
+    for (; left > 0 && piece.includes('\n'); left--) piece = piece.slice(piece.indexOf('\n') + 1);
+    if (left === 0 && piece !== '') yield piece;
   }
 }
 

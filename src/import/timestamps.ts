@@ -28,8 +28,7 @@ const ORDERED: Readonly<Record<DateOrder, RegExp>> = {
   mdy: withClock(String.raw`(?<month>\d{1,2})(?<separator>[-/.])(?<day>\d{1,2})\k<separator>(?<year>\d{4})`),
 };
 
-const MONTHS = ['january', 'february', 'march', 'april', 'may', 'june', 'july', 'august', 'september', 'october'];
-MONTHS.push('november', 'december');
+const MONTHS = 'january february march april may june july august september october november december'.split(' ');
 
 /** @returns undefined if the text is not a time, or its day does not exist */
 export function parseTimestamp(text: string, order?: DateOrder): string | undefined {

@@ -1,4 +1,5 @@
 /** Converts cells of delimited text to JSON values: numbers with all their digits, booleans, times. */
+import { INT64_MAX, INT64_MIN } from '../contract/int64.js';
 import { escapedInPattern } from './csv-reader.js';
 import { isJson } from './json-records.js';
 import type { EpochDigits } from './requested-types.js';
@@ -47,13 +48,11 @@ export function numberReader({ decimal, thousands }: NumberNotation): (text: str
 }
 
 const INTEGER = /^-?(?:0|[1-9]\d*)$/;
-const MAX_INTEGER = 2n ** 63n - 1n;
-const MIN_INTEGER = -(2n ** 63n);
 
 /** Whether the text is a 64-bit integer. */
 export function isInteger(text: string): boolean {
   if (!INTEGER.test(text) || text === '-0') return false;
-  return text.length < 19 || (BigInt(text) <= MAX_INTEGER && BigInt(text) >= MIN_INTEGER);
+  return text.length < 19 || (BigInt(text) <= INT64_MAX && BigInt(text) >= INT64_MIN);
 }
 
 /** Every double preserves this many digits. */

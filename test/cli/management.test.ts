@@ -318,7 +318,7 @@ describe('cdp project delete', () => {
     const bin = join(projectRoot, 'dist/cli/bin.js');
     const attempt = async (typed: string) => {
       const terminal = openTerminal([process.execPath, bin, 'project', 'delete', 'typed', '--data-dir', dataDir]);
-      await terminal.until('Type its name to confirm: ');
+      await terminal.until('Type the name of the project to confirm: ');
       terminal.type(typed);
       return terminal.ended;
     };

@@ -70,6 +70,10 @@ it.each([
   ["SELECT 'a; SELECT 2'; -- SELECT 3;", false],
   ['CREATE TABLE t (a int); INSERT INTO t SELECT 1; SELECT a FROM t', false],
   ['CREATE FUNCTION f() RETURNS int LANGUAGE sql BEGIN ATOMIC SELECT 1; SELECT 2; END', false],
+  ['CREATE FUNCTION f() RETURNS int BEGIN ATOMIC SELECT 1; SELECT 2; END; SELECT f(); SELECT 1', true],
+  ['CREATE FUNCTION f() RETURNS int BEGIN ATOMIC UPDATE t SET a = 1 RETURNING a; END; SELECT f()', false],
+  ["INSERT INTO t VALUES ('returning'); SELECT 1", false],
+  ['UPDATE t SET a = 1 RETURNING a; COMMIT', true],
 ])('tells whether %j has rows before those of its last statement: %s', (sql, has) =>
   expect(earlierRows(sql)).toBe(has),
 );

@@ -158,11 +158,13 @@ describe('sql refuses', () => {
 
   it('an invalid address and a missing token before it sends anything', () => {
     for (const url of ['localhost:8080', 'cdp.example', undefined as unknown as string]) {
-      expect(() => new CdpClient({ url, token: project.token })).toThrow(`url: ${url} is not a URL`);
+      expect(() => new CdpClient({ url, token: project.token })).toThrow(
+        `url must be a URL such as http://127.0.0.1:8080, not ${url}`,
+      );
     }
     const { token } = {} as { token: string };
     for (const missing of [token, '', ' ']) {
-      expect(() => new CdpClient({ url: service.url, token: missing })).toThrow('token: it is missing');
+      expect(() => new CdpClient({ url: service.url, token: missing })).toThrow('token is missing');
     }
   });
 

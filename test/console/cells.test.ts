@@ -1,8 +1,9 @@
 /** Cells as their JSON text: nothing is lost or rounded between the service and the clipboard. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { cellsOf, membersOf, preview, textOf } from '../../console/src/results/cells.js';
+import { membersOf, preview, textOf } from '../../console/src/results/cells.js';
 import { toJsonText, toMarkdown, toTsv } from '../../console/src/results/copy.js';
+import { cellsOf } from '../../src/import/json-records.js';
 import { Result } from '../../console/src/results/result.js';
 
 describe('cells', () => {

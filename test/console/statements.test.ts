@@ -1,8 +1,9 @@
 /** The console's splitter, compared with Postgres's own parser, which splits for the service. */
 import { loadModule, parse } from 'libpg-query';
 import { describe, expect, it } from 'vitest';
-import { offsetOf, parameterCount, splitStatements, statementAt } from '../../console/src/sql/statements.js';
+import { offsetOf, parameterCount, statementAt } from '../../console/src/sql/statements.js';
 import { nameOf, quoted } from '../../console/src/sql/sql-names.js';
+import { splitStatements } from '../../src/contract/sql-statements.js';
 import { tokensOf } from '../../src/contract/sql-tokens.js';
 
 /** As Postgres splits, without the comments and white space around each statement. */

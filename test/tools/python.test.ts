@@ -44,6 +44,37 @@ it('passes mypy --strict', async () => {
   expect(stdout).toContain('Success: no issues found');
 });
 
+it('gives each method the types and the help of its operation', async () => {
+  const place = await mkdtemp(join(tmpdir(), 'cdp-types-'));
+  onTestFinished(() => rm(place, { recursive: true, force: true }));
+  const program = `from cdp_data_engine import AsyncCdpClient, CdpClient
+async def use(a: AsyncCdpClient, c: CdpClient) -> None:
+    reveal_type(c.delete("t", [{"id": 1}], by="id"))
+    reveal_type(await a.receipt("t", "k", settle=True))
+    c.query("SELECT 1", readonly=True)
+    c.drop_table(1)
+    a.drop_table("t")
+`;
+  const env = { MYPYPATH: join(folder, 'src'), PYTHONPATH: join(folder, 'src') };
+  const args = ['-m', 'mypy', '--strict', '--python-version', '3.9', '--cache-dir', place, '-c', program];
+  const { stdout: types } = await run(python, args, { env }).catch((error: unknown) => error as { stdout: string });
+  expect(types.match(/(?<=:)\d+: (?:note: R|error: ).*/g)).toEqual([
+    '3: note: Revealed type is "builtins.int"',
+    '4: note: Revealed type is "builtins.dict[builtins.str, Any]"',
+    '5: error: Unexpected keyword argument "readonly"; did you mean "read_only"?  [call-arg]',
+    '6: error: Argument 1 has incompatible type "int"; expected "str"  [arg-type]',
+    '7: error: Value of type "Coroutine[Any, Any, Dict[str, Any]]" must be used  [unused-coroutine]',
+  ]);
+  for (const client of ['CdpClient', 'AsyncCdpClient']) {
+    const help = `import cdp_data_engine; help(cdp_data_engine.${client}.add_column)`;
+    const { stdout } = await run(python, ['-c', help], { env });
+    expect(stdout).toContain(
+      `add_column(self, table: 'str', name: 'str', type: 'str', *, dry_run: 'bool' = False, **more: 'Any') -> 'Response'
+    :param more: \`\`comment\`\`, \`\`unique\`\``,
+    );
+  }
+});
+
 it('can be installed by pip, with its types and the version of the service', async () => {
   const copy = await mkdtemp(join(tmpdir(), 'cdp-pip-'));
   onTestFinished(() => rm(copy, { recursive: true, force: true }));

@@ -1,11 +1,11 @@
 /** Converts refused records to cells that the user can correct, and back. */
 import { signal } from '@preact/signals';
 import type { Mapping } from '../../../src/import/field-mapping.js';
-import { isJson, membersOf } from '../../../src/import/json-records.js';
+import { cellsOf, isJson, membersOf } from '../../../src/import/json-records.js';
 import type { EncodedRecord } from '../../../src/import/record-encoder.js';
 import { refusedLine } from '../../../src/import/refused-record.js';
 import { cellEncoder } from '../../../src/import/values.js';
-import { cellsOf, isNull } from '../results/cells.js';
+import { isNull } from '../results/cells.js';
 import type { RefusedRow, StoredJournal } from './stored-journal.js';
 
 export interface RefusedColumn {

@@ -2,11 +2,12 @@
 import { signal } from '@preact/signals';
 import { cutBatches } from '../../../src/client/batches.js';
 import { forEachConcurrently } from '../../../src/client/concurrency.js';
-import { CdpClient, type StoreOptions } from '../../../src/client/index.js';
+import { CdpClient } from '../../../src/client/index.js';
+import { defaultConcurrency } from '../../../src/client/insert.js';
 import { BatchReader, requireUnchanged } from '../../../src/import/batch-reader.js';
 import { FileError } from '../../../src/import/file-error.js';
 import type { EncodedRecord } from '../../../src/import/record-encoder.js';
-import { settleOutdated } from '../../../src/import/receipts.js';
+import { doubtOf, settleOutdated } from '../../../src/import/receipts.js';
 import { BatchSender } from '../../../src/import/send.js';
 import type { ImportFile } from '../../../src/import/source.js';
 import { entered, watchedFetch } from '../session.js';
@@ -23,12 +24,6 @@ export type State = 'waiting' | 'running' | 'pausing' | 'paused' | 'failed' | 'c
  * With more refused records the import pauses, because the user should look at them first. This also limits its memory.
  */
 const REFUSED = { records: 10_000, characters: 16 * 1024 * 1024 };
-
-/**
- * Browsers open at most six connections to a host; two remain for other screens. With a key only one batch is sent at a
- * time, so that the last record of a key wins.
- */
-const batchesAtOnce = ({ onConflict }: StoreOptions): number => (onConflict === undefined ? 4 : 1);
 
 export class ImportJob {
   readonly state = signal<State>('waiting');
@@ -99,10 +94,7 @@ export class ImportJob {
   private async settleOutdated(): Promise<void> {
     const inDoubt = await settleOutdated(this.client, this.journal, this.journal.header.table);
     if (inDoubt === 0) return;
-    throw new FileError(
-      `${inDoubt} batches were sent so long ago that the service may have forgotten them, and not answered; they could be stored twice`,
-      'Check which rows the table has, discard this import, and import the others',
-    );
+    throw new FileError(doubtOf(inDoubt), 'Check which rows the table has, discard this import, and import the others');
   }
 
   private async sendFile(file: ImportFile): Promise<void> {
@@ -110,7 +102,7 @@ export class ImportJob {
     const reader = new BatchReader(this.journal.header.plan, [file]);
     const watch = setInterval(() => this.show(reader), 200);
     try {
-      const limits = { concurrency: batchesAtOnce(this.journal.header.plan.storing), signal: this.stop.signal };
+      const limits = { concurrency: defaultConcurrency(this.journal.header.plan.storing), signal: this.stop.signal };
       const isComplete = await forEachConcurrently(reader.batches(), limits, (batch) => this.sender.send(batch));
       if (isComplete) await this.end();
       else this.state.value = 'paused';

@@ -8,7 +8,6 @@ const RESOLUTIONS = [
   ['replace', 'replace it, with defaults elsewhere'],
   ['ignore', 'leave it as it is'],
 ] as const;
-type Resolution = (typeof RESOLUTIONS)[number][0];
 
 export function Storing({ draft }: { draft: Draft }) {
   const keys = draft.keys.value;
@@ -32,7 +31,7 @@ export function Storing({ draft }: { draft: Draft }) {
           label="If a row has that key"
           value={resolution ?? 'merge'}
           items={RESOLUTIONS}
-          onChange={(value) => change({ resolution: value as Resolution })}
+          onChange={(value) => change({ resolution: value as (typeof RESOLUTIONS)[number][0] })}
         />
       )}
       <Choice

@@ -5,7 +5,7 @@ import { useEffect } from 'preact/hooks';
 import { Alert } from '../parts/alert.js';
 import { count, duration, size } from '../parts/numbers.js';
 import { Screen } from '../parts/screen.js';
-import { type Look, look, OF_API, quantile, rate, total } from './metrics.js';
+import { OF_API, quantile, rate, type Sample, takeSample, total } from './metrics.js';
 import { Sparkline } from './sparkline.js';
 
 const EVERY_MS = 2_000;
@@ -21,15 +21,15 @@ const perSecond = (value: number): string =>
   `${value === 0 || value >= 10 ? count(Math.round(value)) : value.toFixed(1)}/s`;
 
 export function HealthScreen() {
-  const looks = useSignal<readonly Look[]>([]);
+  const samples = useSignal<readonly Sample[]>([]);
   const error = useSignal('');
   useEffect(() => {
     let timer: ReturnType<typeof setTimeout> | undefined;
     let isOver = false;
     const next = async () => {
       try {
-        const taken = await look();
-        looks.value = [...looks.value.slice(-ROOM), taken];
+        const taken = await takeSample();
+        samples.value = [...samples.value.slice(-ROOM), taken];
         error.value = '';
       } catch (thrown) {
         error.value = thrown instanceof Error ? thrown.message : String(thrown);
@@ -43,14 +43,14 @@ export function HealthScreen() {
     };
   }, []);
 
-  const seen = looks.value;
-  const between = <T,>(value: (before: Look, after: Look, i: number) => T): T[] =>
-    seen.slice(1).map((after, i) => value(seen[i] as Look, after, i + 1));
+  const seen = samples.value;
+  const between = <T,>(value: (before: Sample, after: Sample, i: number) => T): T[] =>
+    seen.slice(1).map((after, i) => value(seen[i] as Sample, after, i + 1));
   const now = (name: string) => seen.map((each) => total(each, name) ?? null);
   const last = seen.at(-1);
   const isUp = last === undefined ? undefined : total(last, 'cdp_postgres_up') === 1;
   const p99 = between((_before, after, i) => {
-    const before = seen[Math.max(0, i - WINDOW)] as Look;
+    const before = seen[Math.max(0, i - WINDOW)] as Sample;
     const seconds = quantile(before, after, 'cdp_http_request_duration_seconds', 0.99);
     return seconds === null ? null : seconds * 1_000;
   });

@@ -5,13 +5,13 @@ import { entered, watchedFetch } from '../session.js';
 export type Metrics = ReadonlyMap<string, ReadonlyMap<string, number>>;
 
 /** A sample, and its time by `performance.now()`. */
-export interface Look {
+export interface Sample {
   readonly at: number;
   readonly metrics: Metrics;
 }
 
 /** @throws Error with a message for the user */
-export async function look(): Promise<Look> {
+export async function takeSample(): Promise<Sample> {
   const headers = { authorization: `Bearer ${entered().token}` };
   const response = await watchedFetch('/metrics', { headers }).catch(() => {
     throw new Error('The service does not respond.');
@@ -35,7 +35,7 @@ export function read(text: string): Metrics {
 }
 
 /** The sum over all matching labels; undefined if the metric does not exist. */
-export function total({ metrics }: Look, name: string, labels = /(?:)/): number | undefined {
+export function total({ metrics }: Sample, name: string, labels = /(?:)/): number | undefined {
   const values = metrics.get(name);
   if (values === undefined) return undefined;
   let sum = 0;
@@ -44,7 +44,7 @@ export function total({ metrics }: Look, name: string, labels = /(?:)/): number 
 }
 
 /** The growth of a counter per second. After a restart of the service, it counts from 0. */
-export function rate(before: Look, after: Look, name: string, labels?: RegExp): number {
+export function rate(before: Sample, after: Sample, name: string, labels?: RegExp): number {
   const [from = 0, to = 0] = [total(before, name, labels), total(after, name, labels)];
   return ((to >= from ? to - from : to) * 1_000) / (after.at - before.at);
 }
@@ -53,13 +53,13 @@ export function rate(before: Look, after: Look, name: string, labels?: RegExp): 
  * A quantile of the observations between two samples, estimated from a histogram's buckets as in Prometheus; null if
  * there were none.
  */
-export function quantile(before: Look, after: Look, name: string, share: number): number | null {
+export function quantile(before: Sample, after: Sample, name: string, share: number): number | null {
   const bounds = new Map<number, number>();
-  for (const [look, sign] of [
+  for (const [sample, sign] of [
     [before, -1],
     [after, 1],
   ] as const) {
-    for (const [labels, value] of look.metrics.get(`${name}_bucket`) ?? []) {
+    for (const [labels, value] of sample.metrics.get(`${name}_bucket`) ?? []) {
       if (!OF_API.test(labels)) continue;
       const bound = Number(/\ble="([^"]*)"/.exec(labels)?.[1]?.replace('+Inf', 'Infinity'));
       bounds.set(bound, (bounds.get(bound) ?? 0) + sign * value);

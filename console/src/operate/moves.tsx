@@ -1,4 +1,5 @@
 /** Moves of projects between servers: those that a rebalance would make, running ones, and the last ones that ended. */
+import { CANCELABLE_STATES } from '../../../src/contract/moves.js';
 import type { Move, PlannedMove } from '../../../src/contract/wire/moves.js';
 import type { Server } from '../../../src/contract/wire/servers.js';
 import { ActionForm } from '../parts/action-form.js';
@@ -14,9 +15,6 @@ import { MoveForm } from './move-form.js';
 import { Status } from './status.js';
 
 const EVERY_MS = 3_000;
-
-/** In these states, a move can be canceled. */
-const BEFORE_SWITCH = ['preparing', 'fencing', 'copying', 'verifying'];
 
 export function Moves({ servers }: { servers: readonly Server[] }) {
   const { value: moves, error, reload } = useLoaded(listMoves, '', EVERY_MS);
@@ -103,7 +101,7 @@ const MoveTable = ({ moves, onCancel }: { moves: readonly Move[]; onCancel: (mov
         isTitleHidden: true,
         cells: 'is-end',
         cell: (move) =>
-          BEFORE_SWITCH.includes(move.state) && (
+          CANCELABLE_STATES.includes(move.state) && (
             <button
               type="button"
               class="button is-quiet"

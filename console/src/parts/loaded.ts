@@ -1,6 +1,6 @@
 /** The data that a screen has requested: loading, available, or refused. */
 import { useSignal } from '@preact/signals';
-import { useEffect } from 'preact/hooks';
+import { useEffect, useRef } from 'preact/hooks';
 import { CdpError } from '../../../src/client/index.js';
 
 export interface Loaded<T> {
@@ -8,6 +8,7 @@ export interface Loaded<T> {
   readonly value: T | undefined;
   /** The error of the last attempt; '' if it succeeded. */
   readonly error: string;
+  /** An answer that comes after `key` has changed is dropped. */
   readonly reload: () => Promise<void>;
 }
 
@@ -15,12 +16,16 @@ export interface Loaded<T> {
 export function useLoaded<T>(load: () => Promise<T>, key: string, everyMs?: number): Loaded<T> {
   const value = useSignal<T | undefined>(undefined);
   const error = useSignal('');
+  const shown = useRef(key);
+  shown.current = key;
   const reload = async () => {
     try {
-      value.value = await load();
+      const answer = await load();
+      if (shown.current !== key) return;
+      value.value = answer;
       error.value = '';
     } catch (thrown) {
-      error.value = explain(thrown);
+      if (shown.current === key) error.value = explain(thrown);
     }
   };
   useEffect(() => {
@@ -31,6 +36,7 @@ export function useLoaded<T>(load: () => Promise<T>, key: string, everyMs?: numb
       if (!isOver && everyMs !== undefined) timer = setTimeout(() => void next(), everyMs);
     };
     value.value = undefined;
+    error.value = '';
     void next();
     return () => {
       isOver = true;

@@ -1,6 +1,6 @@
 /** A list that is loaded in pages: the first at once, others on request. */
 import { useSignal } from '@preact/signals';
-import { useEffect } from 'preact/hooks';
+import { useEffect, useRef } from 'preact/hooks';
 import { explain } from './loaded.js';
 
 export interface Page<Item> {
@@ -24,8 +24,11 @@ export function usePages<Item>(load: (from: string | null) => Promise<Page<Item>
   const next = useSignal<string | null>(null);
   const error = useSignal('');
   const version = useSignal(0);
+  const list = useRef(0);
 
-  const read = async (from: string | null, isOver: () => boolean = () => false) => {
+  const read = async (from: string | null) => {
+    const mine = list.current;
+    const isOver = () => list.current !== mine;
     try {
       const page = await load(from);
       if (isOver()) return;
@@ -38,12 +41,9 @@ export function usePages<Item>(load: (from: string | null) => Promise<Page<Item>
   };
 
   useEffect(() => {
-    let isOver = false;
+    list.current++;
     items.value = next.value = null;
-    void read(null, () => isOver);
-    return () => {
-      isOver = true;
-    };
+    void read(null);
   }, [key, version.value]);
 
   return {

@@ -1,45 +1,9 @@
 /** Cells as JSON text, so that no digit is lost: `JSON.parse` would round numbers. */
 
+import { membersOf as jsonMembers } from '../../../src/import/json-records.js';
+
 /** The JSON text of a value in a row. */
 export type Cell = string;
-
-/** Characters with a meaning outside of strings. */
-const MARK = /[",[\]{}]/g;
-
-/**
- * Splits a JSON array into its elements, or an object into its members.
- * @param line valid JSON, as the service writes it
- */
-export function cellsOf(line: string): Cell[] {
-  const cells: Cell[] = [];
-  let depth = 0;
-  let start = 1;
-  MARK.lastIndex = 0;
-  for (let found = MARK.exec(line); found !== null; found = MARK.exec(line)) {
-    const [char] = found;
-    if (char === '"') {
-      MARK.lastIndex = endOfString(line, found.index);
-      continue;
-    }
-    if (char === '[' || char === '{') depth++;
-    else if (char === ']' || char === '}') depth--;
-    if ((depth === 1 && char === ',') || (depth === 0 && (char === ']' || char === '}'))) {
-      const cell = line.slice(start, found.index).trim();
-      if (cell !== '') cells.push(cell);
-      start = found.index + 1;
-    }
-  }
-  return cells;
-}
-
-function endOfString(text: string, from: number): number {
-  for (let quote = text.indexOf('"', from + 1); quote >= 0; quote = text.indexOf('"', quote + 1)) {
-    let slashes = 0;
-    while (text[quote - 1 - slashes] === '\\') slashes++;
-    if (slashes % 2 === 0) return quote + 1;
-  }
-  return text.length;
-}
 
 export const isNull = (cell: Cell): boolean => cell === 'null';
 
@@ -77,15 +41,5 @@ function cutString(cell: Cell): string {
   return `${JSON.parse(`"${odd}"`) as string}…`;
 }
 
-/**
- * The members of a JSON object, each value as its text.
- * @param text valid JSON
- */
-export function membersOf(text: string): Map<string, string> {
-  const members = new Map<string, string>();
-  for (const member of cellsOf(text)) {
-    const end = endOfString(member, 0);
-    members.set(JSON.parse(member.slice(0, end)) as string, member.slice(member.indexOf(':', end) + 1).trim());
-  }
-  return members;
-}
+/** @param text a valid JSON object */
+export const membersOf = (text: string): Map<string, Cell> => new Map(jsonMembers(text));

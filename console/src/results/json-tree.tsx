@@ -1,6 +1,7 @@
 /** JSON as a tree that opens level by level. It is read from the text, so that no digit is lost. */
 import { useSignal } from '@preact/signals';
-import { cellsOf, membersOf } from './cells.js';
+import { cellsOf } from '../../../src/import/json-records.js';
+import { membersOf } from './cells.js';
 
 /** The number of children shown before the user presses "more". */
 const STEP = 200;
@@ -30,11 +31,7 @@ function Node({ name, text, depth }: NodeProps) {
       </li>
     );
   }
-  const children = isArray
-    ? cellsOf(text).map((child, i) => [String(i), child] as const)
-    : cellsOf(text).length > 0
-      ? [...membersOf(text)]
-      : [];
+  const children = isArray ? cellsOf(text).map((child, i) => [String(i), child] as const) : [...membersOf(text)];
   const summary = isArray ? `[ ${children.length} ]` : `{ ${children.length} }`;
   if (children.length === 0) {
     return (

@@ -1,7 +1,7 @@
 /** The rows of a statement as they arrive. Holds rows up to a limit and counts the rest. */
 import { signal } from '@preact/signals';
 import type { Cell } from './cells.js';
-import { cellsOf } from './cells.js';
+import { cellsOf } from '../../../src/import/json-records.js';
 
 export interface ResultColumn {
   readonly name: string;

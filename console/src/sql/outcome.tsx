@@ -7,7 +7,7 @@ import { MOD } from '../shell/key-map.js';
 import { PlanView } from './plan-view.js';
 import { readPlan } from './plan.js';
 import { planIn, type Question, type Run } from './run.js';
-import { splitStatements } from './statements.js';
+import { splitStatements } from '../../../src/contract/sql-statements.js';
 
 interface OutcomeProps {
   readonly run: Run | undefined;

@@ -4,10 +4,12 @@
  */
 import { signal } from '@preact/signals';
 import { CdpError } from '../../../src/client/index.js';
-import { cellsOf, membersOf, textOf } from '../results/cells.js';
+import { splitStatements } from '../../../src/contract/sql-statements.js';
+import { cellsOf } from '../../../src/import/json-records.js';
+import { membersOf, textOf } from '../results/cells.js';
 import { Result, type ResultColumn } from '../results/result.js';
 import { entered } from '../session.js';
-import { offsetOf, parameterCount, splitStatements } from './statements.js';
+import { offsetOf, parameterCount } from './statements.js';
 
 export interface Question {
   readonly text: string;

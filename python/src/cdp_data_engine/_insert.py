@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from ._batches import RECORDS_PER_BATCH, Item, body_of, record_json
+from ._batches import Item, body_of, record_json
 from ._operations import (
+    Names,
     Operation,
     Response,
     add_impact,
@@ -21,7 +22,7 @@ from ._operations import (
     true_or_none,
 )
 from ._transport import Request
-from .errors import BadRequestError, CallerError, CdpError
+from .errors import CallerError, CdpError
 
 #: Errors that a record causes although they may not name it.
 _CAUSED_BY_A_RECORD = {"unique_violation", "constraint_violation", "row_too_large", "sql_error"}
@@ -69,11 +70,16 @@ OnRefused = Callable[[RefusedRecord], None]
 class StoreOptions:
     """What happens to existing rows with the same key, and to bad records."""
 
-    on_conflict: Union[str, Sequence[str], None] = None
+    on_conflict: Optional[Names] = None
     resolution: Optional[str] = None
     on_error: Optional[str] = None
     dry_run: bool = False
     return_ids: bool = False
+
+    @property
+    def concurrency(self) -> int:
+        """The default: with a key, one batch follows the other: its last record wins."""
+        return 4 if self.on_conflict is None else 1
 
     def request(self, table: str, body: bytes, key: Optional[str]) -> Request:
         query = {
@@ -93,12 +99,26 @@ class StoreOptions:
 
 
 def insert_batch(
-    table: str, records: Sequence[Mapping[str, Any]], options: StoreOptions, key: Optional[str]
+    table: str,
+    records: Sequence[Mapping[str, Any]],
+    *,
+    idempotency_key: Optional[str] = None,
+    on_conflict: Optional[Names] = None,
+    resolution: Optional[str] = None,
+    on_error: Optional[str] = None,
+    dry_run: bool = False,
+    return_ids: bool = False,
 ) -> Operation[Response]:
-    """One request, sent as it is: all of the records are stored, or none."""
+    """
+    1 to 250 records in one request, under your own key: for 24 hours the same batch under the
+    same key is stored once, even if several processes send it.
+
+    :returns: the response of the API: ``inserted_rows``, ``updated_rows``, ``ids``, ``impact``
+    """
+    options = StoreOptions(on_conflict, resolution, on_error, dry_run, return_ids)
     check_source(records, "a list of records")
     body = body_of([record_json(record, i) for i, record in enumerate(records)])
-    response: Response = yield options.request(table, body, key)
+    response: Response = yield options.request(table, body, idempotency_key)
     return response
 
 

@@ -5,7 +5,6 @@ their responses. The sync and the async client drive the same generators.
 
 from __future__ import annotations
 
-import datetime
 import json
 import re
 import uuid
@@ -20,11 +19,9 @@ from .errors import BadRequestError, CdpError
 T = TypeVar("T")
 Operation = Generator[Request, Any, T]
 Response = Dict[str, Any]
-Moment = Union[datetime.datetime, str, None]
-Where = Mapping[str, Optional[str]]
+Names = Union[str, Sequence[str]]
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}\Z")
-_QUARANTINE = "/api/cdp/quarantine"
 
 
 def drive(operation: Operation[T], send: Callable[[Request], Any]) -> T:
@@ -56,69 +53,12 @@ def in_path(name: str) -> str:
     return name
 
 
-def names(columns: Union[str, Sequence[str]]) -> str:
+def names(columns: Names) -> str:
     return columns if isinstance(columns, str) else ",".join(columns)
 
 
-def change(
-    method: str,
-    path: Sequence[str],
-    body: Optional[Mapping[str, Any]],
-    dry_run: bool,
-    return_values: bool = False,
-) -> Operation[Response]:
-    query = {"return": "values" if return_values else None, "dry_run": true_or_none(dry_run)}
-    response: Response = yield Request(
-        method,
-        _schema_path(path) + query_text(query),
-        # A change under a key is made once, however often it is sent.
-        idempotent=True,
-        body=None if body is None else to_json(dict(body)),
-        headers={} if dry_run else {"Idempotency-Key": new_key()},
-    )
-    return response
-
-
-def create_table(
-    table: str,
-    columns: Union[Mapping[str, str], Sequence[Mapping[str, Any]]],
-    comment: Optional[str],
-    dry_run: bool,
-) -> Operation[Response]:
-    """:param columns: ``{"email": "TEXT"}``, or the objects of the API"""
-    if isinstance(columns, Mapping):
-        columns = [{"name": name, "type": kind} for name, kind in columns.items()]
-    body: Dict[str, Any] = {"table_name": table, "columns": [dict(column) for column in columns]}
-    if comment is not None:
-        body["comment"] = comment
-    return change("POST", ["table"], body, dry_run)
-
-
-def create_index(
-    table: str,
-    columns: Union[str, Sequence[str]],
-    unique: bool,
-    name: Optional[str],
-    dry_run: bool,
-) -> Operation[Response]:
-    listed = [columns] if isinstance(columns, str) else list(columns)
-    body: Dict[str, Any] = {"columns": listed, "unique": unique}
-    if name is not None:
-        body["name"] = name
-    return change("POST", ["table", table, "index"], body, dry_run)
-
-
-def read(path: Sequence[str], member: str) -> Operation[Any]:
-    """:returns: one member of the response"""
-    response: Response = yield Request("GET", _schema_path(path), idempotent=True)
-    return response[member]
-
-
-def _schema_path(path: Sequence[str]) -> str:
-    return "/".join(["/api/cdp/schema", *map(in_path, path)])
-
-
 def token() -> Operation[Response]:
+    """The token's project and scopes."""
     response: Response = yield Request("GET", "/api/cdp/token", idempotent=True)
     return response
 
@@ -126,10 +66,17 @@ def token() -> Operation[Response]:
 def delete(
     table: str,
     keys: Sequence[Mapping[str, Any]],
-    by: Union[str, Sequence[str]],
-    idempotency_key: Optional[str],
-    dry_run: bool,
+    *,
+    by: Names,
+    idempotency_key: Optional[str] = None,
+    dry_run: bool = False,
 ) -> Operation[int]:
+    """
+    The rows of 1 to 250 keys, such as ``[{"email": "ada@example.com"}]``.
+
+    :param by: columns of a unique index
+    :returns: how many rows there were
+    """
     query = query_text({"by": names(by), "dry_run": true_or_none(dry_run)})
     response = yield Request(
         "DELETE",
@@ -142,59 +89,27 @@ def delete(
     return deleted
 
 
+def receipt(table: str, key: str, *, settle: bool = False) -> Operation[Dict[str, Any]]:
+    """
+    Returns the outcome of the batch with an idempotency key.
+
+    :param settle: if nothing is stored, refuse the key from now on, so that ``not_stored``
+        is final
+    """
+    found = yield from receipts(table, [key], settle=settle)
+    return found[0]
+
+
 def receipts(
-    table: str, keys: Sequence[str], settle: bool
+    table: str, keys: Sequence[str], *, settle: bool = False
 ) -> Operation[List[Dict[str, Any]]]:
+    """The same of up to 1,000 batches, in the order of their keys."""
     body = {"table": table, "keys": list(keys), "settle": settle}
     response = yield Request(
         "POST", "/api/cdp/receipts/query", idempotent=True, body=to_json(body)
     )
     found: List[Dict[str, Any]] = response["receipts"]
     return found
-
-
-def quarantine_page(where: Where, after: Optional[str]) -> Operation[Response]:
-    query = query_text({**where, "after": after})
-    page: Response = yield Request("GET", _QUARANTINE + query, idempotent=True)
-    return page
-
-
-def replay(
-    table: str,
-    where: Where,
-    rename: Optional[Mapping[str, str]],
-    values: Optional[Mapping[str, Any]],
-    on_conflict: Union[str, Sequence[str], None],
-    resolution: Optional[str],
-    dry_run: bool,
-) -> Operation[Response]:
-    """Retries every record once, in transactions of up to 250."""
-    given = {
-        **where,
-        "table": table,
-        "rename": rename and dict(rename),
-        "set": values and dict(values),
-        "on_conflict": None if on_conflict is None else names(on_conflict),
-        "resolution": resolution,
-    }
-    body = {name: value for name, value in given.items() if value is not None}
-    total: Response = {"inserted": 0, "updated": 0, "ignored": 0, "refused": 0, "errors": []}
-    while True:
-        response = yield Request(
-            # A record that was stored has left the quarantine, so a retry does not store it again.
-            "POST",
-            f"{_QUARANTINE}/replay{query_text({'dry_run': true_or_none(dry_run)})}",
-            idempotent=True,
-            body=to_json(body),
-        )
-        for name in ("inserted", "updated", "ignored", "refused"):
-            total[name] += response[f"{name}_rows"]
-        total["errors"] += response["errors"]
-        if "impact" in response:
-            total["impact"] = add_impact(total.get("impact"), response["impact"])
-        if response["next"] is None:
-            return total
-        body["after"] = response["next"]
 
 
 def add_impact(total: Optional[Response], impact: Response) -> Response:
@@ -219,13 +134,6 @@ def add_impact(total: Optional[Response], impact: Response) -> Response:
     }
 
 
-def drop_quarantine(where: Where, all_records: bool) -> Operation[int]:
-    query = query_text({**where, "all": "true" if all_records else None})
-    response = yield Request("DELETE", _QUARANTINE + query, idempotent=True)
-    deleted: int = response["deleted_rows"]
-    return deleted
-
-
 def query_text(query: Mapping[str, Optional[str]]) -> str:
     """With its question mark."""
     given = {name: value for name, value in query.items() if value is not None}
@@ -234,22 +142,3 @@ def query_text(query: Mapping[str, Optional[str]]) -> str:
 
 def true_or_none(flag: bool) -> Optional[str]:
     return "true" if flag else None
-
-
-def where(
-    table: Optional[str],
-    error: Optional[str],
-    column: Optional[str],
-    since: Moment,
-    until: Moment,
-    id: Optional[str],
-) -> Where:
-    """Selects records of the quarantine; they must meet all conditions given."""
-    return {
-        "table": table,
-        "error": error,
-        "column": column,
-        "since": since.isoformat() if isinstance(since, datetime.datetime) else since,
-        "until": until.isoformat() if isinstance(until, datetime.datetime) else until,
-        "id": id,
-    }

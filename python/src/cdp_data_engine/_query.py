@@ -102,8 +102,27 @@ def sql_request(
     )
 
 
-def query(request: Request) -> Operation[QueryResult]:
-    response: Response = yield request
+def query(
+    sql: str,
+    params: Sequence[Any] = (),
+    *,
+    read_only: Optional[bool] = None,
+    timeout_ms: Optional[int] = None,
+    max_rows: Optional[int] = None,
+    dry_run: bool = False,
+    idempotency_key: Optional[str] = None,
+) -> Operation[QueryResult]:
+    """
+    One transaction; its parameters are ``$1``, ``$2``, …
+
+    :param max_rows: 10,000 by default, at most 100,000; ``truncated`` is True if there were more
+    :param idempotency_key: for SQL that writes: a retry does not run it again. Without it, SQL
+        that may have run is not sent again, unless it is ``read_only``
+    """
+    options = {"read_only": read_only, "timeout_ms": timeout_ms, "max_rows": max_rows}
+    response: Response = yield sql_request(
+        sql, params, options, dry_run=dry_run, idempotency_key=idempotency_key
+    )
     return _result(response)
 
 

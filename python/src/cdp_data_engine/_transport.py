@@ -234,14 +234,14 @@ def _delay(error: CdpError, retries: int) -> float:
 
 def _checked_url(url: Optional[str]) -> str:
     if url is None:
-        raise ValueError("url: it is missing; give it, or set CDP_URL")
+        raise ValueError("url is missing; give it, or set CDP_URL")
     try:
         parts = urlsplit(url)
         good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         good = False
     if not good or parts.query or parts.fragment or any(c <= " " or c > "~" for c in url):
-        raise ValueError("url: it is not a URL such as http://127.0.0.1:8080")
+        raise ValueError("url must be a URL such as http://127.0.0.1:8080")
     if "@" in parts.netloc:
         raise ValueError("url: name and password do not belong there; the token is an argument")
     return url.rstrip("/")
@@ -249,7 +249,7 @@ def _checked_url(url: Optional[str]) -> str:
 
 def _checked_token(token: Optional[str]) -> str:
     if token is None or not token.strip():
-        raise ValueError("token: it is missing; give it, or set CDP_TOKEN")
+        raise ValueError("token is missing; give it, or set CDP_TOKEN")
     # http.client would refuse it too, and show it.
     if any(c <= " " or c > "~" for c in token):
         raise ValueError("token: it has spaces or characters that a token never has")

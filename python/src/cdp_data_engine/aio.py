@@ -9,16 +9,18 @@ import asyncio
 import ssl
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import Any, AsyncIterator, Callable, Dict, List, Mapping, Optional, Sequence, Type
+from typing import Any, AsyncIterator, Callable, Dict, Optional, Sequence, Type
 
+from . import _insert, _quarantine, _query, _schema
 from . import _operations as ops
 from ._connections import Cancel
-from ._insert import Insert, InsertResult, OnProgress, OnRefused, StoreOptions, insert_batch
-from ._operations import Moment, Operation, Response, T
+from ._insert import Insert, InsertResult, OnProgress, OnRefused, StoreOptions
+from ._methods import asynchronous
+from ._operations import Names, Operation, T
 from ._pump import AsyncSource, pump_async
-from ._query import QueryResult, query, sql_request
-from ._schema import Names
-from ._schema_async import AsyncSchemaMethods
+from ._quarantine import Moment, quarantine_page
+from ._quarantine import where as where_of
+from ._query import sql_request
 from ._stream import RowStream
 from ._transport import Headers, Request, Transport
 from ._values import Row
@@ -28,7 +30,7 @@ from .errors import CdpError
 _THREADS = 64
 
 
-class AsyncCdpClient(AsyncSchemaMethods):
+class AsyncCdpClient:
     """
     :class:`CdpClient` for asyncio: the same arguments, methods and errors. ``stream``, ``csv`` and
     ``quarantine`` are async iterators; ``insert`` also takes an async iterable. Callbacks run in
@@ -74,9 +76,25 @@ class AsyncCdpClient(AsyncSchemaMethods):
         self._executor.shutdown(wait=False)
         self._transport.close()
 
-    async def token(self) -> Response:
-        """The token's project and scopes."""
-        return await self._run(ops.token())
+    token = asynchronous(ops.token)
+    create_table = asynchronous(_schema.create_table)
+    alter_table = asynchronous(_schema.alter_table)
+    drop_table = asynchronous(_schema.drop_table)
+    add_column = asynchronous(_schema.add_column)
+    alter_column = asynchronous(_schema.alter_column)
+    drop_column = asynchronous(_schema.drop_column)
+    create_index = asynchronous(_schema.create_index)
+    indexes = asynchronous(_schema.indexes)
+    drop_index = asynchronous(_schema.drop_index)
+    tables = asynchronous(_schema.tables)
+    describe = asynchronous(_schema.describe)
+    insert_batch = asynchronous(_insert.insert_batch)
+    delete = asynchronous(ops.delete)
+    replay_quarantine = asynchronous(_quarantine.replay_quarantine)
+    drop_quarantine = asynchronous(_quarantine.drop_quarantine)
+    receipt = asynchronous(ops.receipt)
+    receipts = asynchronous(ops.receipts)
+    query = asynchronous(_query.query)
 
     async def insert(
         self,
@@ -96,37 +114,9 @@ class AsyncCdpClient(AsyncSchemaMethods):
         options = StoreOptions(on_conflict, resolution, on_error, dry_run, return_ids)
         insert = Insert(table, options, on_progress, on_refused)
         if concurrency is None:
-            concurrency = 4 if on_conflict is None else 1
+            concurrency = options.concurrency
         await pump_async(insert, records, self._run, concurrency)
         return insert.result
-
-    async def insert_batch(
-        self,
-        table: str,
-        records: Sequence[Mapping[str, Any]],
-        *,
-        idempotency_key: Optional[str] = None,
-        on_conflict: Optional[Names] = None,
-        resolution: Optional[str] = None,
-        on_error: Optional[str] = None,
-        dry_run: bool = False,
-        return_ids: bool = False,
-    ) -> Response:
-        """See :meth:`CdpClient.insert_batch`."""
-        options = StoreOptions(on_conflict, resolution, on_error, dry_run, return_ids)
-        return await self._run(insert_batch(table, records, options, idempotency_key))
-
-    async def delete(
-        self,
-        table: str,
-        keys: Sequence[Mapping[str, Any]],
-        *,
-        by: Names,
-        idempotency_key: Optional[str] = None,
-        dry_run: bool = False,
-    ) -> int:
-        """See :meth:`CdpClient.delete`."""
-        return await self._run(ops.delete(table, keys, by, idempotency_key, dry_run))
 
     async def quarantine(
         self,
@@ -139,77 +129,15 @@ class AsyncCdpClient(AsyncSchemaMethods):
         id: Optional[str] = None,
     ) -> AsyncIterator[Dict[str, Any]]:
         """The records there, the oldest first. ``record`` is the JSON that was sent."""
-        where = ops.where(table, error, column, since, until, id)
+        where = where_of(table, error, column, since, until, id)
         after: Optional[str] = None
         while True:
-            page = await self._run(ops.quarantine_page(where, after))
+            page = await self._run(quarantine_page(where, after))
             for record in page["records"]:
                 yield record
             after = page["next"]
             if after is None:
                 return
-
-    async def replay_quarantine(
-        self,
-        table: str,
-        *,
-        error: Optional[str] = None,
-        column: Optional[str] = None,
-        since: Moment = None,
-        until: Moment = None,
-        id: Optional[str] = None,
-        rename: Optional[Mapping[str, str]] = None,
-        set: Optional[Mapping[str, Any]] = None,
-        on_conflict: Optional[Names] = None,
-        resolution: Optional[str] = None,
-        dry_run: bool = False,
-    ) -> Response:
-        """See :meth:`CdpClient.replay_quarantine`."""
-        where = ops.where(None, error, column, since, until, id)
-        replay = ops.replay(table, where, rename, set, on_conflict, resolution, dry_run)
-        return await self._run(replay)
-
-    async def drop_quarantine(
-        self,
-        *,
-        table: Optional[str] = None,
-        error: Optional[str] = None,
-        column: Optional[str] = None,
-        since: Moment = None,
-        until: Moment = None,
-        id: Optional[str] = None,
-        all: bool = False,
-    ) -> int:
-        """Deletes records from the quarantine, with ``all`` every one. :returns: how many"""
-        where = ops.where(table, error, column, since, until, id)
-        return await self._run(ops.drop_quarantine(where, all))
-
-    async def receipt(self, table: str, key: str, *, settle: bool = False) -> Dict[str, Any]:
-        """See :meth:`CdpClient.receipt`."""
-        return (await self.receipts(table, [key], settle=settle))[0]
-
-    async def receipts(
-        self, table: str, keys: Sequence[str], *, settle: bool = False
-    ) -> List[Dict[str, Any]]:
-        """The same of up to 1,000 batches, in the order of their keys."""
-        return await self._run(ops.receipts(table, keys, settle))
-
-    async def query(
-        self,
-        sql: str,
-        params: Sequence[Any] = (),
-        *,
-        read_only: Optional[bool] = None,
-        timeout_ms: Optional[int] = None,
-        max_rows: Optional[int] = None,
-        dry_run: bool = False,
-        idempotency_key: Optional[str] = None,
-    ) -> QueryResult:
-        """See :meth:`CdpClient.query`."""
-        options = {"read_only": read_only, "timeout_ms": timeout_ms, "max_rows": max_rows}
-        key = idempotency_key
-        request = sql_request(sql, params, options, dry_run=dry_run, idempotency_key=key)
-        return await self._run(query(request))
 
     async def stream(
         self,

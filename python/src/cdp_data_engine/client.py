@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import ssl
 from types import TracebackType
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Type
+from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Type
 
+from . import _insert, _quarantine, _query, _schema
 from . import _operations as ops
-from ._insert import Insert, InsertResult, OnProgress, OnRefused, StoreOptions, insert_batch
-from ._operations import Moment, Operation, Response, T
+from ._insert import Insert, InsertResult, OnProgress, OnRefused, StoreOptions
+from ._methods import sync
+from ._operations import Names, Operation, T
 from ._pump import Source, pump
-from ._query import QueryResult, query, sql_request
-from ._schema import Names, SchemaMethods
+from ._quarantine import Moment, quarantine_page
+from ._quarantine import where as where_of
+from ._query import sql_request
 from ._stream import RowStream
 from ._transport import Headers, Transport
 from ._values import Row
 
 
-class CdpClient(SchemaMethods):
+class CdpClient:
     """
     A client for the project of its token. Threads may share it. Every method raises
     :class:`CdpError`, or TypeError for a value that cannot be sent.
@@ -68,9 +71,25 @@ class CdpClient(SchemaMethods):
         """Closes idle connections. The client can still be used."""
         self._transport.close()
 
-    def token(self) -> Response:
-        """The token's project and scopes."""
-        return self._run(ops.token())
+    token = sync(ops.token)
+    create_table = sync(_schema.create_table)
+    alter_table = sync(_schema.alter_table)
+    drop_table = sync(_schema.drop_table)
+    add_column = sync(_schema.add_column)
+    alter_column = sync(_schema.alter_column)
+    drop_column = sync(_schema.drop_column)
+    create_index = sync(_schema.create_index)
+    indexes = sync(_schema.indexes)
+    drop_index = sync(_schema.drop_index)
+    tables = sync(_schema.tables)
+    describe = sync(_schema.describe)
+    insert_batch = sync(_insert.insert_batch)
+    delete = sync(ops.delete)
+    replay_quarantine = sync(_quarantine.replay_quarantine)
+    drop_quarantine = sync(_quarantine.drop_quarantine)
+    receipt = sync(ops.receipt)
+    receipts = sync(ops.receipts)
+    query = sync(_query.query)
 
     def insert(
         self,
@@ -101,47 +120,9 @@ class CdpClient(SchemaMethods):
         options = StoreOptions(on_conflict, resolution, on_error, dry_run, return_ids)
         insert = Insert(table, options, on_progress, on_refused)
         if concurrency is None:
-            concurrency = 4 if on_conflict is None else 1
+            concurrency = options.concurrency
         pump(insert, records, self._transport, concurrency)
         return insert.result
-
-    def insert_batch(
-        self,
-        table: str,
-        records: Sequence[Mapping[str, Any]],
-        *,
-        idempotency_key: Optional[str] = None,
-        on_conflict: Optional[Names] = None,
-        resolution: Optional[str] = None,
-        on_error: Optional[str] = None,
-        dry_run: bool = False,
-        return_ids: bool = False,
-    ) -> Response:
-        """
-        1 to 250 records in one request, under your own key: for 24 hours the same batch under the
-        same key is stored once, even if several processes send it.
-
-        :returns: the response of the API: ``inserted_rows``, ``updated_rows``, ``ids``, ``impact``
-        """
-        options = StoreOptions(on_conflict, resolution, on_error, dry_run, return_ids)
-        return self._run(insert_batch(table, records, options, idempotency_key))
-
-    def delete(
-        self,
-        table: str,
-        keys: Sequence[Mapping[str, Any]],
-        *,
-        by: Names,
-        idempotency_key: Optional[str] = None,
-        dry_run: bool = False,
-    ) -> int:
-        """
-        The rows of 1 to 250 keys, such as ``[{"email": "ada@example.com"}]``.
-
-        :param by: columns of a unique index
-        :returns: how many rows there were
-        """
-        return self._run(ops.delete(table, keys, by, idempotency_key, dry_run))
 
     def quarantine(
         self,
@@ -154,94 +135,14 @@ class CdpClient(SchemaMethods):
         id: Optional[str] = None,
     ) -> Iterator[Dict[str, Any]]:
         """The records there, the oldest first. ``record`` is the JSON that was sent."""
-        where = ops.where(table, error, column, since, until, id)
+        where = where_of(table, error, column, since, until, id)
         after: Optional[str] = None
         while True:
-            page = self._run(ops.quarantine_page(where, after))
+            page = self._run(quarantine_page(where, after))
             yield from page["records"]
             after = page["next"]
             if after is None:
                 return
-
-    def replay_quarantine(
-        self,
-        table: str,
-        *,
-        error: Optional[str] = None,
-        column: Optional[str] = None,
-        since: Moment = None,
-        until: Moment = None,
-        id: Optional[str] = None,
-        rename: Optional[Mapping[str, str]] = None,
-        set: Optional[Mapping[str, Any]] = None,
-        on_conflict: Optional[Names] = None,
-        resolution: Optional[str] = None,
-        dry_run: bool = False,
-    ) -> Response:
-        """
-        Retries quarantined records; each one that is stored leaves the quarantine.
-
-        :param rename: new names of keys
-        :param set: values to replace in the records, or to add to them
-        :returns: ``inserted``, ``updated``, ``ignored``, ``refused``, ``errors``; with ``dry_run``
-            also ``impact``
-        """
-        where = ops.where(None, error, column, since, until, id)
-        replay = ops.replay(table, where, rename, set, on_conflict, resolution, dry_run)
-        return self._run(replay)
-
-    def drop_quarantine(
-        self,
-        *,
-        table: Optional[str] = None,
-        error: Optional[str] = None,
-        column: Optional[str] = None,
-        since: Moment = None,
-        until: Moment = None,
-        id: Optional[str] = None,
-        all: bool = False,
-    ) -> int:
-        """Deletes records from the quarantine, with ``all`` every one. :returns: how many"""
-        where = ops.where(table, error, column, since, until, id)
-        return self._run(ops.drop_quarantine(where, all))
-
-    def receipt(self, table: str, key: str, *, settle: bool = False) -> Dict[str, Any]:
-        """
-        Returns the outcome of the batch with an idempotency key.
-
-        :param settle: if nothing is stored, refuse the key from now on, so that ``not_stored``
-            is final
-        """
-        return self.receipts(table, [key], settle=settle)[0]
-
-    def receipts(
-        self, table: str, keys: Sequence[str], *, settle: bool = False
-    ) -> List[Dict[str, Any]]:
-        """The same of up to 1,000 batches, in the order of their keys."""
-        return self._run(ops.receipts(table, keys, settle))
-
-    def query(
-        self,
-        sql: str,
-        params: Sequence[Any] = (),
-        *,
-        read_only: Optional[bool] = None,
-        timeout_ms: Optional[int] = None,
-        max_rows: Optional[int] = None,
-        dry_run: bool = False,
-        idempotency_key: Optional[str] = None,
-    ) -> QueryResult:
-        """
-        One transaction; its parameters are ``$1``, ``$2``, …
-
-        :param max_rows: 10,000 by default, at most 100,000; ``truncated`` tells of more
-        :param idempotency_key: for SQL that writes: a retry does nothing twice. Without it, SQL
-            that may have run is not sent again, unless it is ``read_only``
-        """
-        options = {"read_only": read_only, "timeout_ms": timeout_ms, "max_rows": max_rows}
-        key = idempotency_key
-        request = sql_request(sql, params, options, dry_run=dry_run, idempotency_key=key)
-        return self._run(query(request))
 
     def stream(
         self,

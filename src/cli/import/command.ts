@@ -1,7 +1,7 @@
 /** `cdp import FILE… --table T`: the options of an import, its output and its exit code. */
 import { Command, InvalidArgumentError, Option } from 'commander';
 import type { StoreOptions } from '../../client/insert.js';
-import { EXIT, type ExitCode, ExitError, isUsage, UsageError } from '../exit.js';
+import { EXIT, type ExitCode, ExitError, UsageError } from '../exit.js';
 import { clientFor, findConnection } from '../remote/connection.js';
 import {
   collect,
@@ -18,10 +18,11 @@ import { requireFolderOf } from '../remote/user-files.js';
 import { warn } from '../terminal/output.js';
 import { countedRows, grouped, speedOf } from '../terminal/progress.js';
 import { quoted } from '../terminal/text.js';
+import { FileError } from '../../import/file-error.js';
 import { FORMATS } from '../../import/format.js';
 import { importFiles, previewImport } from './import.js';
 import { type ImportOptions, storingFlags } from './import-options.js';
-import type { ImportResult } from './run.js';
+import type { ImportResult } from './send-files.js';
 import { DATE_ORDERS } from '../../import/timestamps.js';
 import { PROGRAM } from '../program-name.js';
 import { REQUESTED_TYPES, requestedType, type RequestedType } from '../../import/requested-types.js';
@@ -153,7 +154,7 @@ function report(result: ImportResult, files: readonly string[], options: ImportO
   const soFar = `${grouped(inserted)} rows are stored${others}, ${grouped(refused)} refused${kept}`;
   if (outcome === 'failed') {
     // A corrected file is a different file, so the import cannot be resumed.
-    if (isUsage(error) && inserted + updated > 0) throw new ExitError(EXIT.refused, soFar, error);
+    if (error instanceof FileError && inserted + updated > 0) throw new ExitError(EXIT.refused, soFar, error);
     warn(`${soFar}. ${howToResume(result, files, options)}`);
     throw error;
   }

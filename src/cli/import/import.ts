@@ -2,7 +2,7 @@
 import { join, resolve } from 'node:path';
 import type { CdpClient, CreateTable } from '../../client/client.js';
 import { CdpError } from '../../client/error.js';
-import { queryOf } from '../../client/insert.js';
+import { batchQuery } from '../../client/insert.js';
 import { NAME_PATTERN } from '../../contract/names.js';
 import type { Table } from '../../contract/wire/tables.js';
 import { UsageError } from '../exit.js';
@@ -14,7 +14,7 @@ import { columnNames } from '../../import/column-names.js';
 import { missingKey } from './conflict-key.js';
 import { missingColumns } from '../../import/field-mapping.js';
 import { requireUnchanged } from '../../import/batch-reader.js';
-import { settleOutdated } from '../../import/receipts.js';
+import { doubtOf, settleOutdated } from '../../import/receipts.js';
 import type { Watch } from '../../import/scan.js';
 import { AS_READ, encoderFor } from '../../import/record-encoder.js';
 import { sizeOf, STDIN } from './open-input.js';
@@ -22,7 +22,7 @@ import { JournalFile } from './journal-file.js';
 import { importFile } from './open-source.js';
 import { type ImportOptions, requireSameStoring, storingOf } from './import-options.js';
 import { type ImportPlan, planImport, type Planned } from '../../import/plan.js';
-import { type ImportResult, sendFiles } from './run.js';
+import { type ImportResult, sendFiles } from './send-files.js';
 import { showPlan } from './show-plan.js';
 
 /**
@@ -82,7 +82,7 @@ export async function previewImport(
     const encode = encoderFor(format.kind, mappings, plan.reading);
     const records = (first[i] ?? []).map((record) => `  ${encode(record).json}`);
     requests.push({
-      request: `POST /api/cdp/data/${name}${queryOf(plan.storing)}`,
+      request: `POST /api/cdp/data/${name}${batchQuery(plan.storing)}`,
       body: `[\n${records.join(',\n')}\n]`,
     });
   });
@@ -128,8 +128,8 @@ async function resumable(
     const inDoubt = await settleOutdated(client, journal, table);
     if (inDoubt > 0 && !resumeLate) {
       throw new UsageError(
-        `${inDoubt} batches of up to 250 rows were sent so long ago that the service may have forgotten them, and not answered; they could be stored twice`,
-        'Check whether their rows were stored; then continue with --resume-late, or start again with --restart',
+        doubtOf(inDoubt),
+        'Check whether the rows were stored; then continue with --resume-late, or start again with --restart',
       );
     }
     return journal;

@@ -11,7 +11,7 @@ export const importFile = (path: string): ImportFile => ({
   open: (options) => openSource(path, options),
 });
 
-/** @throws UsageError if the file cannot be read in its format */
+/** @throws FileError if the file cannot be read in its format */
 export async function openSource(path: string, options: ReadOptions): Promise<Source> {
   const size = await sizeOf(path);
   const format =

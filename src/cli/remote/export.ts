@@ -47,7 +47,7 @@ export function exportCommand(): Command {
     .addHelpText('after', EXAMPLES);
   return remoteOptions(command).action(async (argument: string | undefined) => {
     const options = command.opts<Options>();
-    const sql = queryOf(argument, options);
+    const sql = sqlOf(argument, options);
     await explainingSql(sql, () => abortOnSignals((signal) => exportRows(command, sql, options, signal)));
   });
 }
@@ -57,7 +57,7 @@ Examples:
   cdp export --table customers -o customers.csv.gz
   cdp export 'SELECT email FROM customers WHERE age > $1' --param 30 -o emails.ndjson`;
 
-function queryOf(sql: string | undefined, { table, output }: Options): string {
+function sqlOf(sql: string | undefined, { table, output }: Options): string {
   if ((sql === undefined) === (table === undefined)) throw new UsageError('Give either a query or --table');
   if (sql !== undefined && new RegExp(NAME_PATTERN).test(sql))
     throw new UsageError(

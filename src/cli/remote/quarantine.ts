@@ -1,5 +1,6 @@
 /** `cdp quarantine list|show|replay|drop`: manages quarantined records. */
 import { Command, InvalidArgumentError } from 'commander';
+import type { CallOptions } from '../../client/options.js';
 import type { DropOptions, QuarantineFilter, ReplayOptions } from '../../client/quarantine.js';
 import type { QuarantinedRecord } from '../../contract/wire/quarantine.js';
 import { EXIT, ExitError, UsageError } from '../exit.js';
@@ -147,11 +148,11 @@ function drop(): Command {
   );
   return command.action(async () => {
     const filter = filterOf(command);
-    const { all, dryRun } = command.opts<DropOptions>();
+    const { all, dryRun } = command.opts<Pick<DropOptions, 'all'> & CallOptions>();
     if (all === undefined && Object.keys(filter).length === 0)
       throw new UsageError('Say which records to delete', 'Add an option such as --table, or --all');
-    const options = { ...filter, ...(all === undefined ? {} : { all }), ...(dryRun === undefined ? {} : { dryRun }) };
-    const deleted = await (await connect(command)).dropQuarantine(options);
+    const which = { ...filter, ...(all === undefined ? {} : { all }) };
+    const deleted = await (await connect(command)).dropQuarantine(which, dryRun === undefined ? {} : { dryRun });
     print(command, { deleted }, [
       `${countedRows(deleted)} deleted from the quarantine${dryRun ? `. ${ROLLED_BACK}` : ''}`,
     ]);

@@ -12,7 +12,7 @@ export function tablesCommand(): Command {
   const command = new Command('tables').description('List the tables and views').option('--json', 'Print JSON');
   return remoteOptions(command).action(async () => {
     const tables = await (await connect(command)).tables();
-    print(command, tables, tableLines(tables));
+    print(command, tables, listLines(tables));
   });
 }
 
@@ -30,7 +30,7 @@ export function describeCommand(): Command {
 
 const number = (name: string) => ({ name, isNumber: true });
 
-export function tableLines(tables: readonly Table[]): string[] {
+export function listLines(tables: readonly Table[]): string[] {
   if (tables.length === 0) return ['No tables yet'];
   const rows = tables.map(({ name, kind, columns, approximate_rows: rows, comment }) => {
     return [name, kind, String(columns.length), rows === null ? '' : `~${rows}`, comment ?? ''];

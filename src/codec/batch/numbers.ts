@@ -1,12 +1,11 @@
 /** INTEGER and FLOAT cells (contract section 4). */
+import { INT64_MAX, INT64_MIN } from '../../contract/int64.js';
 import type { JsonNode } from '../json/nodes.js';
 import { readDecimal } from './decimal.js';
 import { CellError, shown, type Cell } from './cell-error.js';
 
 const DECIMAL_STRING = /^-?(?:0|[1-9][0-9]*)$/;
 const LEADING_ZEROS = /^-?0[0-9]+$/;
-const INT64_MIN = -(2n ** 63n);
-const INT64_MAX = 2n ** 63n - 1n;
 const INT64_DIGITS = 19;
 
 /**

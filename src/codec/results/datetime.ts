@@ -2,11 +2,10 @@
  * Converts dates, times and intervals from Postgres's binary format, because their text depends on DateStyle, TimeZone
  * and IntervalStyle. Exact over the whole range of Postgres.
  */
+import { INT64_MAX, INT64_MIN } from '../../contract/int64.js';
 
 const INT32_MIN = -(2 ** 31);
 const INT32_MAX = 2 ** 31 - 1;
-const INT64_MIN = -(2n ** 63n);
-const INT64_MAX = 2n ** 63n - 1n;
 
 /** The calendar repeats after 400 years. */
 const CYCLE_DAYS = 146_097;

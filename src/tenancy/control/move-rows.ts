@@ -2,7 +2,7 @@
  * The table `cdp.moves` of the control database: the state of each move of a project, so that any move can be settled
  * after a crash.
  */
-import type { MoveMode, MoveState } from '../../contract/moves.js';
+import { CANCELABLE_STATES, type MoveMode, type MoveState } from '../../contract/moves.js';
 import { BEGIN, COMMIT, type Fragment, type Row, sql, trusted } from '../../pg/index.js';
 import { type AuditRow, withEntry } from './audit-log.js';
 import type { ControlPool } from './control-pool.js';
@@ -39,9 +39,6 @@ export interface MoveRow {
 }
 
 export type NewMove = Pick<MoveRow, 'id' | 'projectId' | 'source' | 'target' | 'mode'>;
-
-/** The states before `switched`, in which a move can be undone. */
-const UNDECIDED: readonly MoveState[] = ['preparing', 'streaming', 'fencing', 'copying', 'verifying'];
 
 /** A stored placement as the JSON of a {@link Placement}. */
 const placement = (column: 'source' | 'target') =>
@@ -133,7 +130,7 @@ export class MoveRows {
   /** Stores the progress. @returns whether to go on */
   async note(id: string, { rows, bytes }: Pick<MoveRow, 'rows' | 'bytes'>): Promise<boolean> {
     const [isCanceled] = await this.pool.row(
-      sql`UPDATE cdp.moves SET rows = ${rows}, bytes = ${bytes} WHERE id = ${id} AND state = ANY (${UNDECIDED}) RETURNING is_canceled`,
+      sql`UPDATE cdp.moves SET rows = ${rows}, bytes = ${bytes} WHERE id = ${id} AND state = ANY (${CANCELABLE_STATES}) RETURNING is_canceled`,
     );
     return isCanceled === 'f';
   }
@@ -166,7 +163,7 @@ export class MoveRows {
   /** Begins to undo it. @returns false if the project has changed its place */
   async undo(id: string, reason: string): Promise<boolean> {
     return this.changes(sql`UPDATE cdp.moves SET state = 'undoing', reason = coalesce(reason, ${reason})
-      WHERE id = ${id} AND state = ANY (${[...UNDECIDED, 'undoing']}) RETURNING project_id`);
+      WHERE id = ${id} AND state = ANY (${[...CANCELABLE_STATES, 'undoing']}) RETURNING project_id`);
   }
 
   /** Lets the project accept writes again where it was. */
@@ -201,7 +198,7 @@ export class MoveRows {
   /** @returns false if it has ended, or the project has changed its place */
   async cancel(id: string): Promise<boolean> {
     return this.changes(
-      sql`UPDATE cdp.moves SET is_canceled = true WHERE id = ${id} AND state = ANY (${UNDECIDED}) RETURNING project_id`,
+      sql`UPDATE cdp.moves SET is_canceled = true WHERE id = ${id} AND state = ANY (${CANCELABLE_STATES}) RETURNING project_id`,
     );
   }
 

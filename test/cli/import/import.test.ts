@@ -741,6 +741,7 @@ describe('an interrupted import', () => {
     await killed('late', 8 * 24);
     const late = await load('late.csv', 'late', '--resume');
     expect([late.code, late.stderr]).toEqual([2, expect.stringContaining('--resume-late')]);
+    expect(late.stderr).toMatch(/^cdp: (1 batch got no response and is|\d+ batches got no response and are) so old/);
     expect(await load('late.csv', 'late', '--resume-late')).toMatchObject({ code: 4 });
     await check('late');
   });

@@ -77,6 +77,66 @@ it('shows what a move copies and what prevents it; one move is canceled, and the
   await service.engine.deleteProject(name, BY_ITSELF);
 });
 
+it('cancels a move in each state before the switch', async () => {
+  const { page } = visitor;
+  const screens = page.getByRole('navigation', { name: 'Screens' });
+  const states = ['preparing', 'streaming', 'fencing', 'copying', 'verifying', 'switched', 'done', 'undoing', 'undone'];
+  const move = { from: 'default', to: 'eu-1', rows: 0, bytes: 0, mode: 'stream', fallback: null, reason: null };
+  const times = { pause_ms: null, started_at: new Date().toISOString(), ended_at: null };
+  const moves = states.map((state, id) => ({ ...move, ...times, id: String(id), project: `is-${state}`, state }));
+  await page.route('**/api/cdp/admin/moves', (route) => route.fulfill({ json: { success: true, moves } }));
+  // From another screen, so that the list is read again.
+  await screens.getByRole('link', { name: 'Audit log' }).click();
+  await screens.getByRole('link', { name: 'Servers' }).click();
+  await page.getByRole('link', { name: 'is-undone' }).waitFor();
+  const cancels = await page.getByRole('button', { name: /^Cancel the move of/ }).all();
+  expect(await Promise.all(cancels.map((button) => button.getAttribute('aria-label')))).toEqual(
+    ['preparing', 'streaming', 'fencing', 'copying', 'verifying'].map((state) => `Cancel the move of is-${state}`),
+  );
+  await page.unrouteAll({ behavior: 'wait' });
+});
+
+it('drops a late answer about a server that is no longer chosen', async () => {
+  const project = await service.project(undefined, 'default');
+  const { name } = project;
+  const { page } = visitor;
+  const screens = page.getByRole('navigation', { name: 'Screens' });
+  const { servers } = (await service.call('GET', '/api/cdp/admin/servers', { token: admin })).body as {
+    servers: { name: string }[];
+  };
+  const json = { success: true, servers: [...servers, { ...servers.at(-1), name: 'eu-2' }] };
+  await page.route('**/api/cdp/admin/servers', (route) => route.fulfill({ json }));
+  let answerFirst = (): void => undefined;
+  const first = new Promise<void>((resolve) => (answerFirst = resolve));
+  const plan = { success: true, project: name, from: 'default', bytes: 0, fallback: null };
+  await page.route(/\/move\?to=eu-1/, async (route) => {
+    await first;
+    await route.fulfill({ json: { ...plan, to: 'eu-1', obstacles: [] } });
+  });
+  await page.route(/\/move\?to=eu-2/, (route) =>
+    route.fulfill({ json: { ...plan, to: 'eu-2', obstacles: ['the server eu-2 is closed'] } }),
+  );
+  await screens.getByRole('link', { name: 'Servers' }).click();
+  await screens.getByRole('link', { name: 'Projects' }).click();
+  await page.getByRole('link', { name, exact: true }).click();
+  const asked = page.waitForRequest(/to=eu-1/);
+  await page.getByRole('button', { name: 'Move', exact: true }).click();
+  await asked;
+  const dialog = page.getByRole('dialog');
+  await dialog.getByLabel('From default to').selectOption('eu-2');
+  await dialog.getByText('the server eu-2 is closed').waitFor();
+  const answered = page.waitForResponse(/to=eu-1/);
+  answerFirst();
+  await (await answered).finished();
+  // After the answer's own tasks.
+  await page.evaluate('new Promise((resolve) => setTimeout(resolve, 100))');
+  expect(await dialog.getByRole('status').innerText()).toContain('the server eu-2 is closed');
+  expect(await dialog.getByRole('button', { name: 'Move', exact: true }).isDisabled()).toBe(true);
+  await page.keyboard.press('Escape');
+  await page.unrouteAll({ behavior: 'wait' });
+  await service.engine.deleteProject(name, BY_ITSELF);
+});
+
 it('shows what prevents a move, and sends nothing', async () => {
   // It may be the second try.
   for (const server of ['default', 'eu-1']) {

@@ -11,7 +11,7 @@ import { printable } from '../../terminal/text.js';
 import { readTextFile } from '../user-files.js';
 import { type Layout, queryResults, resultLines } from '../results.js';
 import { ownProject } from '../connection.js';
-import { columnLines, tableLines } from '../tables.js';
+import { columnLines, listLines } from '../tables.js';
 import { appendHistory, HISTORY_ENTRIES, readHistory } from './history.js';
 import { StatementReader } from './statements.js';
 import { PROGRAM } from '../../program-name.js';
@@ -147,7 +147,7 @@ class Shell {
 
   private async list(): Promise<void> {
     const tables = await this.abortable((signal) => this.client.tables({ signal }));
-    printLines(tableLines(tables));
+    printLines(listLines(tables));
   }
 
   /** Searches the list, since the API describes single tables only if it allows their names. */

@@ -2,6 +2,7 @@
  * Finds the end of a statement in the input: a semicolon at the end of a line, unless a string, a quoted name or a
  * comment is open (Postgres manual, 4.1).
  */
+import { splitStatements } from '../../../contract/sql-statements.js';
 import { type Token, tokensOf } from '../../../contract/sql-tokens.js';
 
 /** The open construct at the end of a line, as in psql's prompt; `=`: none, `-`: a statement. */
@@ -16,9 +17,6 @@ export class StatementReader {
   private unended: { text: string; kind: Open; end: string } | undefined;
   private hasTokens = false;
   private lastToken = ';';
-  private hasRows = false;
-  /** Whether a statement before the current one seems to return rows. */
-  hasEarlierRows = false;
 
   get open(): Open {
     return this.unended?.kind ?? (this.hasTokens ? '-' : '=');
@@ -52,17 +50,11 @@ export class StatementReader {
     this.unended = undefined;
     for (const token of tokensOf(text)) {
       if (token.isOpen) this.unended = unended(text.slice(token.from), token);
-      else if (token.kind !== 'comment') this.take(text.slice(token.from, token.to).toLowerCase());
+      else if (token.kind !== 'comment') {
+        this.lastToken = text.slice(token.from, token.to);
+        this.hasTokens ||= this.lastToken !== ';';
+      }
     }
-  }
-
-  private take(token: string): void {
-    if (token !== ';') {
-      this.hasEarlierRows ||= this.lastToken === ';' && this.hasRows;
-      this.hasRows ||= token === 'returning' || (this.lastToken === ';' && RETURNS_ROWS.has(token));
-    }
-    this.lastToken = token;
-    this.hasTokens ||= token !== ';';
   }
 }
 
@@ -73,13 +65,15 @@ function unended(text: string, { kind }: Token) {
   return tag === undefined ? ({ text, kind: "'", end: "'" } as const) : ({ text, kind: '$', end: tag } as const);
 }
 
-/** First words of statements that return rows, as does any statement with RETURNING. */
-const RETURNS_ROWS = new Set(['select', 'values', 'table', 'with', 'show', 'explain', 'fetch', 'execute', '(']);
+/** Statements that return rows, as does any that changes rows with RETURNING. */
+const RETURNS_ROWS = /^(?:\(|(?:select|values|table|with|show|explain|fetch|execute)\b)/i;
+const CHANGES_ROWS = /^(?:insert|update|delete|merge)\b/i;
 
 /** Whether a statement before the last seems to return rows. */
-export function earlierRows(sql: string): boolean {
-  if (/\bbegin\s+atomic\b/i.test(sql)) return false;
-  const reader = new StatementReader();
-  for (const line of sql.split('\n')) reader.add(line);
-  return reader.hasEarlierRows;
-}
+export const earlierRows = (sql: string): boolean =>
+  splitStatements(sql)
+    .slice(0, -1)
+    .some(({ text }) => RETURNS_ROWS.test(text) || (CHANGES_ROWS.test(text) && hasReturning(text)));
+
+const hasReturning = (sql: string): boolean =>
+  [...tokensOf(sql)].some(({ from, to }) => sql.slice(from, to).toLowerCase() === 'returning');

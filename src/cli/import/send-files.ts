@@ -2,7 +2,7 @@
 import { basename } from 'node:path';
 import type { CdpClient } from '../../client/client.js';
 import { CdpError } from '../../client/error.js';
-import type { StoreOptions } from '../../client/insert.js';
+import { defaultConcurrency, type StoreOptions } from '../../client/insert.js';
 import { forEachConcurrently } from '../../client/concurrency.js';
 import { warn } from '../terminal/output.js';
 import { ProgressLine } from '../terminal/progress.js';
@@ -17,9 +17,12 @@ import { messageIn } from '../../import/refused-record.js';
 import { BatchSender, type Split } from '../../import/send.js';
 import type { Source } from '../../import/source.js';
 
-export interface ImportResult {
+interface Ended {
   outcome: 'complete' | 'stopped' | 'failed';
   error?: unknown;
+}
+
+export interface ImportResult extends Ended {
   /** Rows stored, and records refused, by all processes of this import. */
   inserted: number;
   updated: number;
@@ -49,55 +52,35 @@ export async function sendFiles(
   { table, concurrency, strict = false, refused: path }: ImportOptions,
 ): Promise<ImportResult> {
   const started = performance.now();
-  const { totals, header } = journal;
-  const { files, storing } = header.plan;
-  const before = journal.stored;
-  const isNew = !journal.hasBegun;
-  const reader = new BatchReader(
-    header.plan,
-    files.map(({ path }) => importFile(path)),
-    opened,
-  );
+  const { plan } = journal.header;
+  const { files, storing } = plan;
+  const [before, isNew] = [journal.stored, !journal.hasBegun];
+  const inputs = files.map(({ path }) => importFile(path));
+  const reader = new BatchReader(plan, inputs, opened);
   const refusedFile = refusedFileOf(journal, table, path);
-  const [stop, abort] = [new AbortController(), new AbortController()];
+  const { stop, abort, release } = onCtrlC();
   const onSplit = (split: Split) => keepSplit(journal, refusedFile, strict, split);
-  const sender = new BatchSender(journal, { client, table, storing, signal: abort.signal, onSplit });
-  const onSignal = () => {
-    if (stop.signal.aborted) return abort.abort();
-    stop.abort();
-    warn('\nWaiting for the batches in flight; press Ctrl-C again to exit at once');
-  };
-  // Until now, Ctrl-C ended the process; from here on, the import can be resumed.
-  process.on('SIGINT', onSignal).on('SIGTERM', onSignal);
+  const sender = new BatchSender(journal, { client, table, storing, signal: abort, onSplit });
+  const { totals } = journal;
   const progress = new ProgressLine(() => ({ rows: journal.stored, share: reader.share, refused: totals.refused }));
-  let outcome: ImportResult['outcome'];
-  let error: unknown;
-  try {
-    // Batches go one after the other, so that the last record with a key wins.
-    const atOnce = concurrency ?? (storing.onConflict === undefined ? 4 : 1);
-    const limits = { concurrency: atOnce, signal: stop.signal };
-    const isComplete = await forEachConcurrently(reader.batches(), limits, (batch) => sender.send(batch));
-    outcome = isComplete ? 'complete' : 'stopped';
-  } catch (thrown) {
-    outcome = abort.signal.aborted ? 'stopped' : 'failed';
-    error = thrown;
-  } finally {
-    progress.end();
-    refusedFile.close();
-    reader.close();
-  }
+
+  const limits = { concurrency: concurrency ?? defaultConcurrency(storing), signal: stop };
+  const sending = forEachConcurrently(reader.batches(), limits, (batch) => sender.send(batch));
+  const { outcome, error } = await sending.then<Ended, Ended>(
+    (isComplete) => ({ outcome: isComplete ? 'complete' : 'stopped' }),
+    (thrown: unknown) => ({ outcome: abort.aborted ? 'stopped' : 'failed', error: thrown }),
+  );
+  progress.end();
+  refusedFile.close();
+  reader.close();
+
   // After a retry, an earlier attempt may have stored the batch.
   const hasDoneNothing =
     isNew && isForbidden(error) && sender.retries === 0 && journal.stored === 0 && journal.refusedFile === null;
-  if (outcome === 'complete') {
-    journal.remove();
-    await warnOfChanges(header.plan);
-  } else if (hasDoneNothing) {
-    journal.remove();
-  } else {
-    journal.close();
-  }
-  process.off('SIGINT', onSignal).off('SIGTERM', onSignal);
+  if (outcome === 'complete' || hasDoneNothing) journal.remove();
+  else journal.close();
+  if (outcome === 'complete') await warnOfChanges(plan);
+  release();
   if (hasDoneNothing) throw error;
   return {
     outcome,
@@ -110,6 +93,19 @@ export async function sendFiles(
     canResume: files.every(({ identity }) => identity !== null),
     seconds: (performance.now() - started) / 1_000,
   };
+}
+
+/** Until now, Ctrl-C ended the process; from here on, the first one stops an import that can be resumed. */
+function onCtrlC(): { stop: AbortSignal; abort: AbortSignal; release: () => void } {
+  const [stop, abort] = [new AbortController(), new AbortController()];
+  const onSignal = () => {
+    if (stop.signal.aborted) return abort.abort();
+    stop.abort();
+    warn('\nWaiting for the batches in flight; press Ctrl-C again to exit at once');
+  };
+  process.on('SIGINT', onSignal).on('SIGTERM', onSignal);
+  const release = () => void process.off('SIGINT', onSignal).off('SIGTERM', onSignal);
+  return { stop: stop.signal, abort: abort.signal, release };
 }
 
 const isForbidden = (error: unknown): boolean => error instanceof CdpError && error.status === 403;

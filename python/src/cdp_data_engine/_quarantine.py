@@ -1,0 +1,115 @@
+"""The quarantine: records that were refused and kept."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any, Mapping, Optional, Union
+
+from ._json import to_json
+from ._operations import (
+    Names,
+    Operation,
+    Response,
+    add_impact,
+    names,
+    query_text,
+    true_or_none,
+)
+from ._transport import Request
+
+Moment = Union[datetime.datetime, str, None]
+Where = Mapping[str, Optional[str]]
+
+_QUARANTINE = "/api/cdp/quarantine"
+
+
+def quarantine_page(where: Where, after: Optional[str]) -> Operation[Response]:
+    query = query_text({**where, "after": after})
+    page: Response = yield Request("GET", _QUARANTINE + query, idempotent=True)
+    return page
+
+
+def replay_quarantine(
+    table: str,
+    *,
+    error: Optional[str] = None,
+    column: Optional[str] = None,
+    since: Moment = None,
+    until: Moment = None,
+    id: Optional[str] = None,
+    rename: Optional[Mapping[str, str]] = None,
+    set: Optional[Mapping[str, Any]] = None,
+    on_conflict: Optional[Names] = None,
+    resolution: Optional[str] = None,
+    dry_run: bool = False,
+) -> Operation[Response]:
+    """
+    Retries quarantined records, each once; one that is stored leaves the quarantine.
+
+    :param rename: new names of keys
+    :param set: values to replace in the records, or to add to them
+    :returns: ``inserted``, ``updated``, ``ignored``, ``refused``, ``errors``; with ``dry_run``
+        also ``impact``
+    """
+    given = {
+        **where(table, error, column, since, until, id),
+        "rename": rename and dict(rename),
+        "set": set and dict(set),
+        "on_conflict": None if on_conflict is None else names(on_conflict),
+        "resolution": resolution,
+    }
+    body = {name: value for name, value in given.items() if value is not None}
+    total: Response = {"inserted": 0, "updated": 0, "ignored": 0, "refused": 0, "errors": []}
+    while True:
+        response = yield Request(
+            # A record that was stored has left the quarantine, so a retry does not store it again.
+            "POST",
+            f"{_QUARANTINE}/replay{query_text({'dry_run': true_or_none(dry_run)})}",
+            idempotent=True,
+            body=to_json(body),
+        )
+        for name in ("inserted", "updated", "ignored", "refused"):
+            total[name] += response[f"{name}_rows"]
+        total["errors"] += response["errors"]
+        if "impact" in response:
+            total["impact"] = add_impact(total.get("impact"), response["impact"])
+        if response["next"] is None:
+            return total
+        body["after"] = response["next"]
+
+
+def drop_quarantine(
+    *,
+    table: Optional[str] = None,
+    error: Optional[str] = None,
+    column: Optional[str] = None,
+    since: Moment = None,
+    until: Moment = None,
+    id: Optional[str] = None,
+    all: bool = False,
+) -> Operation[int]:
+    """Deletes records from the quarantine, with ``all`` every one. :returns: how many"""
+    selected = where(table, error, column, since, until, id)
+    query = query_text({**selected, "all": "true" if all else None})
+    response = yield Request("DELETE", _QUARANTINE + query, idempotent=True)
+    deleted: int = response["deleted_rows"]
+    return deleted
+
+
+def where(
+    table: Optional[str],
+    error: Optional[str],
+    column: Optional[str],
+    since: Moment,
+    until: Moment,
+    id: Optional[str],
+) -> Where:
+    """Selects records of the quarantine; they must meet all conditions given."""
+    return {
+        "table": table,
+        "error": error,
+        "column": column,
+        "since": since.isoformat() if isinstance(since, datetime.datetime) else since,
+        "until": until.isoformat() if isinstance(until, datetime.datetime) else until,
+        "id": id,
+    }
