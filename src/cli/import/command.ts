@@ -65,7 +65,7 @@ export function importCommand(): Command {
     .option('--sample <N>', 'Records to infer types from (default: all; 10000 of a pipe)', whole)
     .option('--preview', 'Show what would be sent; send nothing')
     .addOption(
-      new Option('--dry-run', 'Send everything, and let the service roll it back').conflicts([
+      new Option('--dry-run', 'Send everything, and let the service roll it back; the table must exist').conflicts([
         ...['create', 'addColumns', 'preview', 'resume', 'resumeLate', 'restart'],
       ]),
     )
