@@ -83,8 +83,8 @@ async function insertFast(request: InsertRequest): Promise<Inserted | null> {
 async function schemaOf({ project, tableName, deadline }: InsertRequest): Promise<CachedSchema | null> {
   const cached = project.schemaCache.get(project.cacheKey, tableName);
   if (cached !== undefined) return cached;
-  const look = tableToWrite(project.schema, tableName);
-  const rows = await project.use({ pool: 'typed', deadline, impact: 'none' }, ({ session }) => session.query(look));
+  const query = tableToWrite(project.schema, tableName);
+  const rows = await project.use({ pool: 'typed', deadline, impact: 'none' }, ({ session }) => session.query(query));
   const [table] = readTables(project.schema, rows);
   return table === undefined ? null : project.schemaCache.remember(project.cacheKey, table);
 }
