@@ -284,17 +284,17 @@ export type Dependency = 'database' | `server ${string}` | 'identity provider';
 
 /** The only error that is thrown on purpose. It is caught once, at the error exit of `http/`. */
 export class EngineError extends Error {
-  declare readonly errors: ErrorDetail[] | undefined;
+  readonly errors: ErrorDetail[] | undefined;
   /** The number of all errors, if `errors` lists only the first. */
   readonly errorCount: number;
-  declare hint: string | undefined;
-  declare readonly postgres: PostgresDetails | undefined;
-  declare readonly unconvertible: UnconvertibleRows | undefined;
-  declare readonly values: ValueCount[] | undefined;
+  hint: string | undefined;
+  readonly postgres: PostgresDetails | undefined;
+  readonly unconvertible: UnconvertibleRows | undefined;
+  readonly values: ValueCount[] | undefined;
   /** Seconds after which to retry; undefined: the default of the error exit; null: unknown. */
-  declare readonly retryAfter: number | null | undefined;
+  readonly retryAfter: number | null | undefined;
   /** What is unavailable, for a `database_unavailable`; default: the database; null: nothing, a retry is enough. */
-  declare dependency: Dependency | null | undefined;
+  dependency: Dependency | null | undefined;
 
   constructor(
     readonly code: ErrorCode,
