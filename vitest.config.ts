@@ -9,7 +9,7 @@ const ALONE = ['test/faults/overload.test.ts', 'test/attacks/**/*.test.ts'];
 
 /** Only `npm run test:all` runs these: random tests, programs as processes, races, and whatever takes half a minute. */
 const LONG = [
-  ...['backup', 'citus', 'embedded', 'isolation', 'process', 'properties', 'tenancy/connections'].map(
+  ...['backup', 'citus', 'embedded', 'faults', 'isolation', 'process', 'properties', 'tenancy/connections'].map(
     (name) => `test/${name}/**`,
   ),
   'test/cli/{doctor,management,project-move,remote,server}.test.ts',
@@ -66,13 +66,12 @@ export default defineConfig({
     slowTestThreshold: SLOW_MS,
     globalSetup: GLOBAL_SETUP,
     projects: [
-      project('main', ['test/**/*.test.ts'], ['test/tools/**', 'test/faults/**', 'test/attacks/**', ...LONG]),
+      project('main', ['test/**/*.test.ts'], ['test/tools/**', 'test/attacks/**', ...LONG]),
       project(
         'long',
         LONG.map((place) => place.replace(/\*\*$/, '**/*.test.ts')),
+        ALONE,
       ),
-      // They measure how soon the service is back, and mostly wait.
-      project('faults', ['test/faults/**/*.test.ts'], ALONE, 2),
       project('alone', ALONE, [], 1, []),
     ],
   },
