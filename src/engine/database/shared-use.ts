@@ -11,8 +11,8 @@ import type { DatabaseAccess, UseOptions, Work } from './database-access.js';
 interface Gathered {
   readonly project: ProjectRow;
   readonly use: UseOptions;
-  /** @returns what hands the result over */
-  readonly work: Work<() => void>;
+  /** Hands its result over. */
+  readonly work: Work<void>;
   readonly runAlone: () => void;
   readonly reject: (error: unknown) => void;
 }
@@ -28,10 +28,7 @@ export class SharedUse {
       this.gather({
         project,
         use,
-        work: async (lease, clock) => {
-          const result = await work(lease, clock);
-          return () => resolve(result);
-        },
+        work: async (lease, clock) => resolve(await work(lease, clock)),
         runAlone: () => resolve(this.database.use(project, use, work)),
         reject,
       });
@@ -54,20 +51,20 @@ export class SharedUse {
   }
 
   private async runTogether({ project, use }: Gathered, group: readonly Gathered[]): Promise<void> {
-    const work: Work<(() => void)[]> = async (lease, clock) => {
-      const outcomes = await Promise.allSettled(group.map((one) => one.work(lease, clock)));
-      return outcomes.map((outcome) => {
-        if (outcome.status === 'rejected') throw outcome.reason;
-        return outcome.value;
-      });
+    let waiting = group;
+    const work: Work<void> = async (lease, clock) => {
+      const outcomes = await Promise.allSettled(waiting.map((one) => one.work(lease, clock)));
+      waiting = waiting.filter((_, i) => outcomes[i]?.status === 'rejected');
+      const failed = outcomes.find((outcome) => outcome.status === 'rejected');
+      if (failed !== undefined) throw failed.reason;
     };
     // A client that disconnects must not cancel the queries of others.
     const deadline = { ...use.deadline, signal: NEVER };
     try {
-      for (const handOver of await this.database.use(project, { ...use, deadline }, work)) handOver();
+      await this.database.use(project, { ...use, deadline }, work);
     } catch (error) {
       const isRefused = error instanceof EngineError && error.code === 'sql_error';
-      for (const { runAlone, reject } of group) {
+      for (const { runAlone, reject } of waiting) {
         if (isRefused) runAlone();
         else reject(error);
       }
