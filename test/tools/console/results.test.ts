@@ -127,7 +127,8 @@ describe('a million rows', () => {
         abort: async () => {},
       }) };
     }`);
-    const sql = `SELECT n, 'person' || n || '@example.com' AS email FROM generate_series(1, 100000) AS n`;
+    // A slow browser may read 1.5 MB at once; these have 13.
+    const sql = `SELECT n, 'person' || n || '@example.com' AS email FROM generate_series(1, 400000) AS n`;
     await run(sql);
     await page.getByRole('button', { name: /Download all/ }).click();
     await page.getByRole('menuitem', { name: /^CSV/ }).click();
