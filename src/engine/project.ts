@@ -173,11 +173,11 @@ export class Project {
    * Runs `work` on a connection that other works of this turn of the event loop may share, see {@link SharedUse}. A
    * traced request has a connection to itself, as has a read from a replica, which may have to catch up for it.
    */
-  useShared<T>(use: ProjectUse, work: Work<T>): Promise<T> {
+  useShared<T>({ pool, deadline }: Pick<ProjectUse, 'pool' | 'deadline'>, work: Work<T>): Promise<T> {
     const { row, shared, trace, replica, waitBudget } = this;
+    const use = { pool, deadline, impact: 'none' } as const;
     if (trace !== null || replica !== null) return this.use(use, work);
-    const { pool, deadline, impact = 'writes' } = use;
-    return shared.sharedUse.use(row, { pool, deadline, impact, trace, waitBudget, replica }, work);
+    return shared.sharedUse.use(row, { ...use, trace, waitBudget, replica }, work);
   }
 
   /** Call this if the project may have changed the rights of its roles: its next connections check and repair them. */

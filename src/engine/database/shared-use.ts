@@ -1,7 +1,7 @@
 /**
  * Works for the same pool of a project that arrive in one turn of the event loop share a connection. What they send
  * goes out in one write: waking a backend costs more than the rest of a small query. Only for works that neither open a
- * transaction nor change anything, so that each can run again alone.
+ * transaction nor change anything.
  */
 import { EngineError } from '../../contract/errors.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
@@ -11,7 +11,7 @@ import type { DatabaseAccess, UseOptions, Work } from './database-access.js';
 interface Gathered {
   readonly project: ProjectRow;
   readonly use: UseOptions;
-  /** Hands its result over. */
+  /** Hands over its result, or that Postgres refused what it sent, which does not concern the others. */
   readonly work: Work<void>;
   readonly runAlone: () => void;
   readonly reject: (error: unknown) => void;
@@ -22,13 +22,17 @@ export class SharedUse {
 
   constructor(private readonly database: DatabaseAccess) {}
 
-  /** As {@link DatabaseAccess.use}; if Postgres refuses what one of the works sends, each runs again alone. */
+  /** As {@link DatabaseAccess.use}. */
   use<T>(project: ProjectRow, use: UseOptions, work: Work<T>): Promise<T> {
     return new Promise((resolve, reject) => {
       this.gather({
         project,
         use,
-        work: async (lease, clock) => resolve(await work(lease, clock)),
+        work: (lease, clock) =>
+          work(lease, clock).then(resolve, (error: unknown) => {
+            if (!(error instanceof EngineError) || error.code !== 'sql_error') throw error;
+            reject(error);
+          }),
         runAlone: () => resolve(this.database.use(project, use, work)),
         reject,
       });
@@ -51,10 +55,8 @@ export class SharedUse {
   }
 
   private async runTogether({ project, use }: Gathered, group: readonly Gathered[]): Promise<void> {
-    let waiting = group;
     const work: Work<void> = async (lease, clock) => {
-      const outcomes = await Promise.allSettled(waiting.map((one) => one.work(lease, clock)));
-      waiting = waiting.filter((_, i) => outcomes[i]?.status === 'rejected');
+      const outcomes = await Promise.allSettled(group.map((one) => one.work(lease, clock)));
       const failed = outcomes.find((outcome) => outcome.status === 'rejected');
       if (failed !== undefined) throw failed.reason;
     };
@@ -63,11 +65,8 @@ export class SharedUse {
     try {
       await this.database.use(project, { ...use, deadline }, work);
     } catch (error) {
-      const isRefused = error instanceof EngineError && error.code === 'sql_error';
-      for (const { runAlone, reject } of waiting) {
-        if (isRefused) runAlone();
-        else reject(error);
-      }
+      // Those that have their outcome keep it.
+      for (const { reject } of group) reject(error);
     }
   }
 }

@@ -58,5 +58,5 @@ export function runConstantQuery(project: Project, request: CollectRequest): Pro
     }
   };
   const pool = readOnly || project.isFenced ? 'sql-read' : 'sql-write';
-  return project.useShared({ pool, deadline, impact: 'none' }, work);
+  return project.useShared({ pool, deadline }, work);
 }
