@@ -30,7 +30,6 @@ import { Projects } from './projects/projects.js';
 import { Quotas } from './limits/quota.js';
 import { ServerWatch } from '../tenancy/health/server-watch.js';
 import { Sessions, type SessionSettings } from './sessions/sessions.js';
-import { SharedUse } from './database/shared-use.js';
 import { Splitter } from './parser/splitter.js';
 
 interface EngineSettings extends AuditSettings, PoolSettings {
@@ -155,7 +154,6 @@ function sharedServices(
   const database = new DatabaseAccess(servers, new ServerPools(servers, connections, settings), quotas, projects);
   return {
     database,
-    sharedUse: new SharedUse(database),
     quotas,
     throttle: new EventLoopThrottle(),
     schemaCache: new SchemaCache(settings.projectWaiting),

@@ -14,13 +14,11 @@ import { DryRun } from './database/dry-run.js';
 import { awaitPosition, positionOf, UNKNOWN_POSITION } from './database/position.js';
 import type { OverQuota, QuotaImpact, Quotas } from './limits/quota.js';
 import type { Splitter } from './parser/splitter.js';
-import type { SharedUse } from './database/shared-use.js';
 import type { RequestTrace } from './database/trace.js';
 
 /** Services that all projects share. */
 export interface SharedServices {
   readonly database: DatabaseAccess;
-  readonly sharedUse: SharedUse;
   readonly quotas: Quotas;
   readonly throttle: EventLoopThrottle;
   readonly schemaCache: SchemaCache;
@@ -167,17 +165,6 @@ export class Project {
     const runThere: Work<T> =
       at === null ? run : (lease, clock) => awaitPosition(lease, clock, position).then(() => run(lease, clock));
     return this.shared.database.use(this.row, { pool, deadline, impact, trace, waitBudget, replica: at }, runThere);
-  }
-
-  /**
-   * Runs `work` on a connection that other works of this turn of the event loop may share, see {@link SharedUse}. A
-   * traced request has a connection to itself, as has a read from a replica, which may have to catch up for it.
-   */
-  useShared<T>({ pool, deadline }: Pick<ProjectUse, 'pool' | 'deadline'>, work: Work<T>): Promise<T> {
-    const { row, shared, trace, replica, waitBudget } = this;
-    const use = { pool, deadline, impact: 'none' } as const;
-    if (trace !== null || replica !== null) return this.use(use, work);
-    return shared.sharedUse.use(row, { ...use, trace, waitBudget, replica }, work);
   }
 
   /** Call this if the project may have changed the rights of its roles: its next connections check and repair them. */

@@ -131,11 +131,6 @@ export abstract class Connection {
     this.closeListener = listener;
   }
 
-  /** Whether the session is clean once the server has answered its requests. */
-  protected get endsClean(): boolean {
-    return this.requests.at(-1)?.endsClean ?? this.isClean;
-  }
-
   /** Stops reading, and so Postgres stops sending: back-pressure for a slow reader. */
   pause(): void {
     this.socket.pause();

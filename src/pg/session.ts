@@ -6,7 +6,6 @@ import type { LoginOptions } from './address.js';
 import { Responses, type Result, type Row } from './responses.js';
 import { readCommandTag } from './command-tag.js';
 import { Connection, type ConnectionLimits } from './connection.js';
-import { copyMessages, dataMessages } from './copy-in.js';
 import { CopiedRows } from './copy-out.js';
 import { CommitNotReplicated, ConnectionLost } from './errors.js';
 import type { MessageHandler, RowTaker } from './framing.js';
@@ -16,6 +15,8 @@ import {
   bind,
   COPY_DONE,
   copyFail,
+  copyMessages,
+  dataMessages,
   DESCRIBE_PORTAL,
   DESCRIBE_STATEMENT,
   execute,
@@ -271,7 +272,7 @@ export class Session extends Connection {
       else if (type === BACKEND.commandComplete) tag = readTag(buffer, start, end);
     };
     const messages = [parse(text), bind([]), DESCRIBE_PORTAL, EXECUTE_ALL, SYNC];
-    await this.request(messages, onMessage, { takeRows, endsClean: this.endsClean });
+    await this.request(messages, onMessage, { takeRows, endsClean: this.isClean });
     return tag;
   }
 

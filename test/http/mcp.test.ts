@@ -226,6 +226,12 @@ describe('truncates, and says so:', () => {
     expect(huge.structured?.notice).toContain('the first row alone is larger than 128 KiB');
   });
 
+  it('a row of constants that is larger', async () => {
+    const sql = `SELECT '1e131071'::numeric AS a, '2e131071'::numeric AS b`;
+    const { structured } = await tool(service, project.token, 'query', { sql });
+    expect(structured?.data).toMatchObject({ row_count: 0, truncated: true });
+  });
+
   it('tables and columns with very long descriptions', async () => {
     const wordy = await service.project();
     const many = Array.from({ length: 80 }, (_, i) => i);

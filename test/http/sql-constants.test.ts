@@ -1,7 +1,5 @@
 /** A query of only constants is sent alone: no transaction, no reset (docs/decisions/0024-constant-queries.md). */
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
-import type { Project } from '../../src/engine/project.js';
-import { collectSql } from '../../src/engine/sql/collect-sql.js';
 import { Session } from '../../src/pg/index.js';
 import {
   failure,
@@ -81,50 +79,5 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       expect(postgres).toMatchObject({ sqlstate: '22P02', position: 8 });
       expect((await ask('SELECT 2 AS n')).body.rows).toEqual([{ n: 2 }]);
     }
-  });
-
-  describe.each([true, false])('in one turn of the event loop (read only: %s)', (readOnly) => {
-    const ask = async (text: string, signal: AbortSignal = AbortSignal.timeout(60_000)): Promise<string> => {
-      const request = {
-        sql: text,
-        params: [],
-        readOnly,
-        timeoutMs: 60_000,
-        signal,
-        maxRows: 1,
-        rowMode: 'array',
-      } as const;
-      const { response } = await collectSql(admitted, request);
-      return Buffer.concat(response[0]?.rows?.buffers ?? []).toString();
-    };
-    let admitted: Project;
-
-    beforeEach(async () => {
-      admitted = service.engine.admit(await service.engine.projects.get(project.name), 'sql');
-      await ask('SELECT 0');
-    });
-
-    it('shares a connection, which stays clean', async () => {
-      const fetches = vi.spyOn(Session.prototype, 'fetchAtOnce');
-      const resets = vi.spyOn(Session.prototype, 'reset');
-      const numbers = Array.from({ length: 20 }, (_, n) => n);
-      expect(await Promise.all(numbers.map((n) => ask(`SELECT ${n}`)))).toEqual(numbers.map((n) => `,[${n}]`));
-      expect(new Set(fetches.mock.contexts).size).toBe(1);
-      expect(resets).not.toHaveBeenCalled();
-    });
-
-    it('fails alone', async () => {
-      const outcomes = await Promise.allSettled([ask('SELECT 1'), ask(`SELECT 'x'::int`), ask('SELECT 3')]);
-      expect(outcomes).toMatchObject([
-        { value: ',[1]' },
-        { reason: { code: 'sql_error', postgres: { sqlstate: '22P02', position: 8 } } },
-        { value: ',[3]' },
-      ]);
-    });
-
-    it('does not end with the client of another', async () => {
-      const [, other] = await Promise.allSettled([ask('SELECT 1', AbortSignal.abort()), ask('SELECT 2')]);
-      expect(other).toMatchObject({ value: ',[2]' });
-    });
   });
 });

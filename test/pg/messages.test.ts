@@ -6,8 +6,8 @@ import {
   cancelMessage,
   closeStatement,
   COPY_DONE,
-  copyDataHeader,
   copyFail,
+  dataMessages,
   DESCRIBE_STATEMENT,
   execute,
   parse,
@@ -56,7 +56,7 @@ describe('are written', () => {
     expect(SYNC).toEqual(bytes('S', int32(4)));
     expect(TERMINATE).toEqual(bytes('X', int32(4)));
     expect(closeStatement('s1')).toEqual(bytes('C', int32(8), 'Ss1\0'));
-    expect(copyDataHeader(300)).toEqual(bytes('d', int32(304)));
+    expect(dataMessages(Buffer.alloc(300, 1))).toEqual([bytes('d', int32(304)), Buffer.alloc(300, 1)]);
     expect(COPY_DONE).toEqual(bytes('c', int32(4)));
     expect(copyFail('why')).toEqual(bytes('f', int32(8), 'why\0'));
   });

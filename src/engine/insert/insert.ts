@@ -6,23 +6,19 @@
  */
 import type { EncodedBatch } from '../../codec/index.js';
 import { BatchResponse } from '../../contract/wire/batch.js';
-import { COMMIT, PostgresError, type Result, SQLSTATE, type Statement, type Step } from '../../pg/index.js';
+import { PostgresError } from '../../pg/index.js';
 import type { Lease } from '../../tenancy/connections/connections.js';
-import { errorCode } from '../../tenancy/engine-error.js';
 import { readTables, tableToWrite } from '../catalog/catalog.js';
-import type { RequestTrace } from '../database/trace.js';
 import { typedDeadline } from '../limits/deadline.js';
 import type { Project } from '../project.js';
-import { resultsOf } from '../write/transaction.js';
 import { runWrite } from '../write/write.js';
 import { insertChecked } from './checked-insert.js';
-import type { NotStored, QueuedBatch } from './copy-queue.js';
 import { fastUpsert } from './fast-upsert.js';
 import { insertResponse, type Inserted, rowsChanged, upsertResponse } from './insert-response.js';
 import type { InsertRequest } from './insert-request.js';
 import { insertPartially } from './partial-insert.js';
-import { NO_RECORDS_FAULT } from './record-error.js';
 import type { CachedSchema } from './schema-cache.js';
+import { type Commit, mayBeARecord, type NotStored, storeAndCheck } from './store-rows.js';
 import type { UpsertRule } from './upsert.js';
 
 interface InsertOptions extends Omit<InsertRequest, 'project' | 'tableName' | 'body' | 'deadline'> {
@@ -98,30 +94,18 @@ async function storeByCopy(
   schema: CachedSchema,
   rows: EncodedBatch,
 ): Promise<Inserted | NotStored> {
-  const { waitBudget, trace } = project;
   const target = schema.targetOf(rows);
   const inserted = insertResponse(rows.records);
   if (idempotency !== null) {
-    const options = { deadline, idempotency, responseSchema: BatchResponse, trace: trace?.copying([]) };
+    const options = { deadline, idempotency, responseSchema: BatchResponse, trace: project.trace?.copying([]) };
     return runWrite(project, options, async ({ lease, responseRow }) => {
       const row = responseRow(inserted.response, rows.records);
-      const stored = await storeAndCheck(lease, schema, target.step([rows]), 'now', row);
+      const stored = await storeAndCheck(lease, schema, target.stepOf([rows]), 'now', row);
       return typeof stored === 'string' ? stored : inserted;
     });
   }
-  const copy = async (batches: readonly QueuedBatch[], signal: AbortSignal) => {
-    const step = target.step(batches.map((batch) => batch.rows));
-    const store = (lease: Lease) => storeAndCheck(lease, schema, step, 'alone');
-    return project.use({ pool: 'typed', deadline: typedDeadline(signal), trace: traceOf(batches) }, store);
-  };
-  const stored = await target.queue.store({ rows, signal: deadline.signal, waitBudget, trace }, copy);
+  const stored = await target.queue.store({ rows, project, signal: deadline.signal });
   return typeof stored === 'string' ? stored : inserted;
-}
-
-/** The COPY belongs to the trace of the first traced request; the traces of the others link to it. */
-function traceOf(batches: readonly QueuedBatch[]): RequestTrace | null {
-  const [first, ...others] = batches.flatMap(({ trace }) => trace ?? []);
-  return first === undefined ? null : first.copying(others);
 }
 
 /** Stores the batch by one INSERT … ON CONFLICT. Without a key, the statement is a transaction by itself. */
@@ -154,48 +138,3 @@ async function storeByUpsert(
     return inserted;
   });
 }
-
-/**
- * When the rows are committed. `alone`: in a transaction of their own; `now`: at the end of this round trip, with the
- * transaction that holds the key; `later`: by the caller.
- */
-type Commit = 'alone' | 'now' | 'later';
-
-/**
- * Stores rows and confirms the schema in one round trip. The check follows the COPY or INSERT, whose lock prevents
- * changes until the end of the transaction.
- * @param responseRow the statements that store the response under the key
- */
-async function storeAndCheck(
-  lease: Lease,
-  { table, check }: CachedSchema,
-  store: Step,
-  commit: Commit,
-  responseRow: readonly Statement[] = [],
-): Promise<readonly Result[] | NotStored> {
-  const { session } = lease;
-  if (table.runsProjectCode) lease.resetAfterUse();
-  const steps = [store, check, ...responseRow];
-  const hasKey = commit === 'now';
-  const ran = await session.pipeline(hasKey ? [...steps, COMMIT] : steps, { prepared: true });
-  try {
-    if (commit !== 'later') return resultsOf(session, ran, steps.length, hasKey);
-    if (ran.error !== null) throw ran.error;
-    return ran.results;
-  } catch (error) {
-    // The table may have gained a trigger since then, whose effects on the session are not rolled back.
-    lease.resetAfterUse();
-    if (!(error instanceof PostgresError) || session.closed) throw error;
-    // The check fails with a division by zero. One in a constraint or trigger fails earlier or later.
-    if (error.sqlstate === SQLSTATE.DIVISION_BY_ZERO && ran.results.length === 1) return 'outdated';
-    if (mayBeARecord(error)) return 'refused';
-    throw error;
-  }
-}
-
-/** Whether the checked path may find a record at fault. */
-const mayBeARecord = (error: PostgresError): boolean =>
-  MAY_BE_A_RECORD.has(error.sqlstate) || !NO_RECORDS_FAULT.has(errorCode(error));
-
-/** Binary data for a type that the column no longer has; a deadlock that arises only because batches share a COPY. */
-const MAY_BE_A_RECORD = new Set<string>([SQLSTATE.PROTOCOL_VIOLATION, SQLSTATE.DEADLOCK_DETECTED]);

@@ -5,25 +5,42 @@
  */
 import { LRUCache } from 'lru-cache';
 import { type BatchEncoder, batchEncoder, type EncodedBatch } from '../../codec/index.js';
-import type { Statement } from '../../pg/index.js';
+import { type Fragment, ident, join, literal, sql, type Step } from '../../pg/index.js';
 import { schemaUnchanged, type Table } from '../catalog/catalog.js';
-import { type CopyTarget, copyTargets } from './copy-target.js';
+import { CopyQueue } from './copy-queue.js';
+import type { TableWithCheck } from './store-rows.js';
 
-export interface CachedSchema {
-  readonly table: Table;
+export interface CachedSchema extends TableWithCheck {
   /** null: COPY into the table would behave differently from INSERT, or its batches cannot be encoded. */
   readonly encoder: BatchEncoder | null;
   /** The same for an upsert: it accepts only batches whose records all have the same columns. */
   readonly upsertEncoder: BatchEncoder | null;
   readonly targetOf: (rows: EncodedBatch) => CopyTarget;
-  /** Confirms the schema if it runs after a COPY. */
-  readonly check: Statement;
 }
 
 /** Over all tables. A column takes about 2 KB, including its part of the encoder and the statements. */
 const MAX_COLUMNS = 40_000;
 /** The overhead of a table, counted in columns. */
 const TABLE_COLUMNS = 10;
+
+/** A COPY into some columns of a table, in one format. */
+export interface CopyTarget {
+  /** The COPY of batches that were encoded for this target. */
+  readonly stepOf: (rows: readonly EncodedBatch[]) => Step;
+  readonly queue: CopyQueue;
+}
+
+/** The most targets kept per table: each set of columns in a batch is one. */
+const MAX_TARGETS = 16;
+
+/** The encoder's mark for a default; in a value, a backslash is doubled. */
+const DEFAULT_MARK = '\\D';
+
+const COPY_OPTIONS: Readonly<Record<EncodedBatch['format'], Fragment>> = {
+  binary: sql`FORMAT binary`,
+  text: sql`FORMAT text`,
+  marked: sql`FORMAT text, DEFAULT ${literal(DEFAULT_MARK)}`,
+};
 
 export class SchemaCache {
   private readonly schemas = new LRUCache<string, CachedSchema>({
@@ -44,12 +61,12 @@ export class SchemaCache {
     const known = this.get(project, table.name);
     // Concurrent requests get the same object, so that their batches can share COPYs.
     if (known?.table.version === table.version) return known;
+    const confirmed = { table, check: schemaUnchanged(table) };
     const schema = {
-      table,
+      ...confirmed,
       encoder: table.needsInsert ? null : batchEncoder(table.columns, table.marksDefaults),
       upsertEncoder: table.needsInsert ? null : uniformEncoder(table),
-      targetOf: copyTargets(table, this.maxWaiting),
-      check: schemaUnchanged(table),
+      targetOf: copyTargets(confirmed, this.maxWaiting),
     };
     this.schemas.set(`${project} ${table.name}`, schema);
     return schema;
@@ -70,3 +87,23 @@ const uniformEncoder = ({ columns }: Table): BatchEncoder | null =>
     columns.map((column) => ({ ...column, hasDefault: true })),
     false,
   );
+
+/** @returns finds the target for the columns and format of a batch */
+function copyTargets(confirmed: TableWithCheck, maxWaiting: number): (rows: EncodedBatch) => CopyTarget {
+  const { schema, name, columns } = confirmed.table;
+  const targets = new LRUCache<string, CopyTarget>({ max: MAX_TARGETS });
+  return ({ format, columns: given }) => {
+    const key = `${format} ${given.join()}`;
+    const known = targets.get(key);
+    if (known !== undefined) return known;
+    const names = join(given.map((index) => ident(columns[index]?.name ?? '')));
+    const { text } = sql`COPY ${ident(schema, name)} (${names}) FROM STDIN (${COPY_OPTIONS[format]})`;
+    const stepOf = (batches: readonly EncodedBatch[]): Step => {
+      const data = batches.map((batch) => batch.data);
+      return { text, params: [], data, ...(format === 'binary' && { format }) };
+    };
+    const target = { stepOf, queue: new CopyQueue(confirmed, stepOf, maxWaiting) };
+    targets.set(key, target);
+    return target;
+  };
+}

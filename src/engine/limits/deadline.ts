@@ -36,5 +36,11 @@ export const typedDeadline = (signal: AbortSignal): Deadline => ({
   expired: queryTimeout(TYPED_TIMEOUT_MS),
 });
 
+/** The error of a request that has ended while it waited. */
+export const endedWhileWaiting = ({ reason }: AbortSignal): EngineError =>
+  reason instanceof EngineError
+    ? reason
+    : new EngineError('overloaded', 'The client disconnected while its request was waiting');
+
 /** For work that no client can abort. */
 export const NEVER: AbortSignal = new AbortController().signal;

@@ -4,6 +4,7 @@
  * disconnects.
  */
 import { EngineError } from '../../contract/errors.js';
+import { endedWhileWaiting } from './deadline.js';
 import { type Swept, Sweeper } from './sweeper.js';
 import type { WaitBudget } from './wait-budget.js';
 
@@ -45,8 +46,8 @@ export class FairQueue<T> {
 
   /**
    * Waits until the queue has taken the resource for the request.
-   * @param signal aborted when the client disconnects
-   * @throws EngineError overloaded
+   * @param signal aborted when the client disconnects, or with the EngineError that ends the request
+   * @throws EngineError overloaded, that of the signal
    */
   async wait(project: string, request: T, budget: WaitBudget, signal: AbortSignal): Promise<void> {
     const stopWaiting = budget.start();
@@ -78,9 +79,9 @@ export class FairQueue<T> {
   private turn(project: string, request: T, waitMs: number, signal: AbortSignal): Promise<void> {
     const due = performance.now() + waitMs;
     return new Promise((resolve, reject) => {
-      const leave = (message: string) => {
+      const leave = (error: EngineError) => {
         this.remove(project, waiter);
-        reject(new EngineError('overloaded', message));
+        reject(error);
         // Later requests of the project may need less.
         this.admitNext();
       };
@@ -88,8 +89,8 @@ export class FairQueue<T> {
         request,
         admit: resolve,
         check: (now) => {
-          if (signal.aborted) leave('The client disconnected while its request was waiting');
-          else if (now >= due) leave(this.options.late);
+          if (signal.aborted) leave(endedWhileWaiting(signal));
+          else if (now >= due) leave(new EngineError('overloaded', this.options.late));
         },
       };
       const waiters = this.waiters.get(project);

@@ -40,14 +40,14 @@ export const isConstantQuery = ({ sql, params }: Pick<SqlRequest, 'sql' | 'param
 
 /** @throws EngineError as `runSql` */
 export function runConstantQuery(project: Project, request: CollectRequest): Promise<SqlResult> {
-  const { sql, readOnly, timeoutMs, signal, maxRows, rowMode, numbers } = request;
+  const { sql, readOnly, timeoutMs, signal, maxRows, maxBytes = LIMITS.resultBytes, rowMode, numbers } = request;
   const deadline = { timeoutMs, signal, expired: queryTimeout(timeoutMs) };
   const work = async ({ session }: Lease): Promise<SqlResult> => {
     let columns: readonly ResultColumn[] = [];
     let rows: RowCollector | null = null;
     const describe = (found: readonly ResultColumn[]) => {
       columns = found;
-      rows = new RowCollector(rowEncoder(found, 'list', rowMode, numbers), maxRows, LIMITS.resultBytes);
+      rows = new RowCollector(rowEncoder(found, 'list', rowMode, numbers), maxRows, maxBytes);
     };
     const takeRows: RowTaker = (buffer, start, end) => (rows as RowCollector).takeRows(buffer, start, end);
     try {
@@ -58,5 +58,5 @@ export function runConstantQuery(project: Project, request: CollectRequest): Pro
     }
   };
   const pool = readOnly || project.isFenced ? 'sql-read' : 'sql-write';
-  return project.useShared({ pool, deadline }, work);
+  return project.use({ pool, deadline, impact: 'none' }, work);
 }

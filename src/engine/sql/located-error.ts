@@ -9,7 +9,8 @@ const OF_PARAMETER = /^unnamed portal parameter (\$\d+)/;
 
 /** Turns Postgres's position within the statement into one within the caller's whole text, and names a wrong parameter. */
 export function located(error: unknown, { offset }: Pick<SplitStatement, 'offset'>): unknown {
-  if (!(error instanceof PostgresError)) return error;
+  // The end of the connection is not an error of the statement.
+  if (!(error instanceof PostgresError) || error.isFatal) return error;
   const translated = toEngineError(error);
   const { position, where = '' } = error.fields;
   const parameter = OF_PARAMETER.exec(where)?.[1];

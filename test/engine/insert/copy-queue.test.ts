@@ -3,17 +3,21 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { EncodedBatch } from '../../../src/codec/batch/encoded-batch.js';
 import type { Result } from '../../../src/pg/index.js';
-import { NEVER } from '../../../src/engine/limits/deadline.js';
+import { EngineError } from '../../../src/contract/errors.js';
+import { type Deadline, NEVER } from '../../../src/engine/limits/deadline.js';
 import { WaitBudget } from '../../../src/engine/limits/wait-budget.js';
-import { CopyQueue, type NotStored, type QueuedBatch } from '../../../src/engine/insert/copy-queue.js';
+import { CopyQueue, type QueuedBatch } from '../../../src/engine/insert/copy-queue.js';
+import type { NotStored, TableWithCheck } from '../../../src/engine/insert/store-rows.js';
 
 /** The results of a COPY; the queue does not read them. */
 const STORED: readonly Result[] = [];
 type Outcome = typeof STORED | NotStored;
 
 interface Sent {
-  batches: readonly QueuedBatch[];
+  batches: readonly EncodedBatch[];
   signal: AbortSignal;
+  /** Of the request that waits for a slot and a connection. */
+  waitBudget: WaitBudget;
   response: (outcome: Outcome) => void;
   fail: (error: Error) => void;
 }
@@ -28,15 +32,22 @@ interface About {
 /** A queue in front of a server whose responses the test gives. */
 function queueOf(maxWaiting = 64) {
   const sent: Sent[] = [];
-  const queue = new CopyQueue(maxWaiting);
-  const copy = (batches: readonly QueuedBatch[], signal: AbortSignal) =>
-    new Promise<Outcome>((resolve, reject) => {
-      sent.push({ batches, signal, response: resolve, fail: reject });
-    });
+  let batches: readonly EncodedBatch[] = [];
+  const stepOf = (rows: readonly EncodedBatch[]) => {
+    batches = rows;
+    return { text: '', params: [] };
+  };
+  const queue = new CopyQueue({} as TableWithCheck, stepOf, maxWaiting);
+  const projectWith = (waitBudget: WaitBudget) => {
+    const use = ({ deadline: { signal } }: { deadline: Deadline }) =>
+      new Promise<unknown>((resolve, reject) => {
+        sent.push({ batches, signal, waitBudget, response: resolve, fail: reject });
+      });
+    return { use, waitBudget, trace: null } as QueuedBatch['project'];
+  };
   const store = async ({ records = 1, bytes = records, signal = NEVER, waitMs = 5_000 }: About = {}) => {
     const rows = new EncodedBatch(records, 'binary', [0], new Uint8Array(bytes));
-    const batch = { rows, signal, waitBudget: new WaitBudget(waitMs), trace: null };
-    return queue.store(batch, copy);
+    return queue.store({ rows, signal, project: projectWith(new WaitBudget(waitMs)) });
   };
   const storeMany = (count: number, about?: About) => Array.from({ length: count }, () => store(about));
   const sizes = () => sent.map(({ batches }) => batches.length);
@@ -115,16 +126,29 @@ describe('works', () => {
 });
 
 describe('refuses', () => {
-  it('only the bad batch if Postgres refuses a shared COPY: each batch is sent again alone', async () => {
+  it('only the bad batch if Postgres refuses a shared COPY: half of them go at a time, without using more COPYs', async () => {
     const { sent, storeMany, sizes } = queueOf();
-    const stored = storeMany(2);
+    const stored = storeMany(5);
+    await turn();
+    const isBad = (batch: EncodedBatch | undefined) => batch === sent[0]?.batches[3];
+    for (let i = 0; i < sent.length; i++) {
+      sent[i]?.response(sent[i]?.batches.some(isBad) ? 'refused' : STORED);
+      await settled();
+    }
+    expect(await Promise.all(stored)).toEqual([STORED, STORED, STORED, 'refused', STORED]);
+    expect(sizes()).toEqual([5, 2, 3, 1, 2, 1, 1]);
+  });
+
+  it('one half of a refused COPY without the other', async () => {
+    const { sent, storeMany } = queueOf();
+    const [one, other] = storeMany(2);
     await turn();
     sent[0]?.response('refused');
     await settled();
-    expect(sizes()).toEqual([2, 1, 1]);
-    sent[1]?.response('refused');
+    sent[1]?.fail(new Error('gone'));
+    await expect(one).rejects.toThrow('gone');
     sent[2]?.response(STORED);
-    expect(await Promise.all(stored)).toEqual(['refused', STORED]);
+    expect(await other).toBe(STORED);
   });
 
   it('the batches of a shared COPY whose table has changed, without sending them again', async () => {
@@ -152,8 +176,16 @@ describe('refuses', () => {
     const left = store({ signal: leaving.signal });
     await expect(store()).rejects.toMatchObject({ code: 'overloaded' });
     leaving.abort();
-    await expect(left).rejects.toMatchObject({ code: 'overloaded' });
-    await expect(late).rejects.toMatchObject({ code: 'overloaded' });
+    await expect(left).rejects.toThrow('The client disconnected while its request was waiting');
+    await expect(late).rejects.toThrow('The batch has waited too long for its turn');
+  });
+
+  it('a waiting batch with the reason that ended its request', async () => {
+    const { store } = await busyQueue();
+    const ended = new AbortController();
+    const stored = store({ signal: ended.signal });
+    ended.abort(new EngineError('query_timeout', 'Canceled by the operator'));
+    await expect(stored).rejects.toMatchObject({ code: 'query_timeout' });
   });
 });
 
@@ -170,6 +202,14 @@ describe('protects', () => {
       [2, false],
       [1, true],
     ]);
+  });
+
+  it('the batches of a shared COPY from one that may hardly wait: the one that has waited least waits for all', async () => {
+    const { sent, store } = queueOf();
+    void store({ waitMs: 10 });
+    void store({ waitMs: 5_000 });
+    await turn();
+    expect(sent[0]?.waitBudget.ms).toBeGreaterThan(1_000);
   });
 
   it('waiting batches from a refused batch', async () => {

@@ -1,5 +1,6 @@
 /** Which request is admitted when a limited resource becomes free. */
 import { expect, it } from 'vitest';
+import { EngineError } from '../../../src/contract/errors.js';
 import { NEVER } from '../../../src/engine/limits/deadline.js';
 import { FairQueue } from '../../../src/engine/limits/fair-queue.js';
 import { WaitBudget } from '../../../src/engine/limits/wait-budget.js';
@@ -69,4 +70,12 @@ it('rejects a request that has waited too long or whose client left, and admits 
   await Promise.all(behind);
   expect(admitted.sort()).toEqual(['a1', 'b1']);
   expect(queue.lengthOf('a')).toBe(0);
+});
+
+it('rejects a waiting request with the error that ended it', async () => {
+  const { wait } = queueFor('first');
+  const ended = new AbortController();
+  const waiting = wait('a', 1, 10_000, ended.signal);
+  ended.abort(new EngineError('unauthorized', 'The token has been revoked'));
+  await expect(waiting).rejects.toMatchObject({ code: 'unauthorized' });
 });

@@ -1,0 +1,61 @@
+/** Stores encoded rows, and confirms that the table still has the columns that they were encoded for. */
+import { COMMIT, PostgresError, type Result, SQLSTATE, type Statement, type Step } from '../../pg/index.js';
+import type { Lease } from '../../tenancy/connections/connections.js';
+import { errorCode } from '../../tenancy/engine-error.js';
+import type { Table } from '../catalog/catalog.js';
+import { resultsOf } from '../write/transaction.js';
+import { NO_RECORDS_FAULT } from './record-error.js';
+
+export interface TableWithCheck {
+  readonly table: Table;
+  /** Confirms the schema if it runs after the rows were stored. */
+  readonly check: Statement;
+}
+
+/** Why nothing was stored: Postgres refused the rows, or they were encoded for an earlier schema. */
+export type NotStored = 'refused' | 'outdated';
+
+/**
+ * When the rows are committed. `alone`: in a transaction of their own; `now`: at the end of this round trip, with the
+ * transaction that holds the key; `later`: by the caller.
+ */
+export type Commit = 'alone' | 'now' | 'later';
+
+/**
+ * Stores rows and confirms the schema in one round trip. The check follows the COPY or INSERT, whose lock prevents
+ * changes until the end of the transaction.
+ * @param responseRow the statements that store the response under the key
+ */
+export async function storeAndCheck(
+  lease: Lease,
+  { table, check }: TableWithCheck,
+  store: Step,
+  commit: Commit,
+  responseRow: readonly Statement[] = [],
+): Promise<readonly Result[] | NotStored> {
+  const { session } = lease;
+  if (table.runsProjectCode) lease.resetAfterUse();
+  const steps = [store, check, ...responseRow];
+  const commitsHere = commit === 'now';
+  const ran = await session.pipeline(commitsHere ? [...steps, COMMIT] : steps, { prepared: true });
+  try {
+    if (commit !== 'later') return resultsOf(session, ran, steps.length, commitsHere);
+    if (ran.error !== null) throw ran.error;
+    return ran.results;
+  } catch (error) {
+    // The table may have gained a trigger since then, whose effects on the session are not rolled back.
+    lease.resetAfterUse();
+    if (!(error instanceof PostgresError) || session.closed) throw error;
+    // The check fails with a division by zero. One in a constraint or trigger fails earlier or later.
+    if (error.sqlstate === SQLSTATE.DIVISION_BY_ZERO && ran.results.length === 1) return 'outdated';
+    if (mayBeARecord(error)) return 'refused';
+    throw error;
+  }
+}
+
+/** Whether the checked path may find a record at fault. */
+export const mayBeARecord = (error: PostgresError): boolean =>
+  MAY_BE_A_RECORD.has(error.sqlstate) || !NO_RECORDS_FAULT.has(errorCode(error));
+
+/** Binary data for a type that the column no longer has; a deadlock that arises only because batches share a COPY. */
+const MAY_BE_A_RECORD = new Set<string>([SQLSTATE.PROTOCOL_VIOLATION, SQLSTATE.DEADLOCK_DETECTED]);
