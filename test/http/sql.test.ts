@@ -1,4 +1,5 @@
 /** Free SQL over HTTP (specification 4.5, contract section 7): responses, tags, transactions, refusals. */
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { failure, onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
 import { freeSql } from '../support/sql.js';
@@ -251,6 +252,22 @@ describe('protects', () => {
     for (let ended = 0; ended === 0;) ended = (await endAll('active')).rowCount ?? 0;
     failure(await running, 503, 'database_unavailable');
     expect(await project.rows('SELECT count(*) AS n FROM ended')).toEqual([{ n: 3 }]);
+  });
+
+  it.each(['SELECT 1 AS n', 'SELECT 1 + 0 AS n'])('%s from a connection whose end arrives with it', async (text) => {
+    const alone = await service.project();
+    await alone.rows(text);
+    const { writer } = (await service.engine.projects.get(alone.name)).placement;
+    const query = 'SELECT pid FROM pg_stat_activity WHERE usename = $1';
+    const { rows } = await onServer(service.server, (client) => client.query<{ pid: number }>(query, [writer]));
+    expect(rows).toHaveLength(1);
+    const { pid } = rows[0] as { pid: number };
+    process.kill(pid, 'SIGSTOP');
+    process.kill(pid, 'SIGTERM');
+    const asked = alone.rows(text);
+    await sleep(200);
+    process.kill(pid, 'SIGCONT');
+    expect(await asked).toEqual([{ n: 1 }]);
   });
 
   it('other requests while a text that is hard to parse is split', async () => {
