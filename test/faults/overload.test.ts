@@ -46,7 +46,7 @@ it(`${CONNECTIONS} connections for 10 s: accepted requests are served, the other
   async function phase(name: string, count: number, ms: number) {
     const before = new Set(ledger.batches);
     const start = Date.now();
-    const clients = startClients({ url: () => url, token, ledger, count, name, keyed: () => false });
+    const clients = startClients({ url: () => url, token, ledger, count, name, keyed: () => false, pauseMs: 0 });
     await sleep(ms);
     await clients.stop();
     const replies = ledger.batches.filter((batch) => !before.has(batch)).flatMap((batch) => batch.replies);
