@@ -38,13 +38,13 @@ const EXCEPTIONS: readonly string[] = [
   'cli/doctor.ts -> engine',
   // Otherwise the engine looks at the machine, of which the servers know the limits.
   'engine/doctor/machine-findings.ts -> embedded',
-  // A backup is no operation on a project: it reads the whole installation, on the machine alone.
+  // A backup is not an operation on a project: it reads the whole installation, from the machine itself.
   'http/api/local-routes.ts -> backup',
-  // The one exit turns whatever was thrown into a code of the contract, an error of Postgres too.
+  // The error exit turns everything that is thrown into a code of the contract, also errors of Postgres.
   'http/response/error-exit.ts -> tenancy',
 ];
 
-/** What everybody may import, and what imports nothing of ours. */
+/** What every folder may import; these import none of our other files. */
 const FOUNDATION: readonly string[] = ['files.ts', 'log.ts', 'version.ts'];
 
 const CLIENT = 'client/';
@@ -52,15 +52,15 @@ const CLIENT = 'client/';
 interface Source {
   readonly path: string;
   readonly text: string;
-  /** Of files of ours by their path, of packages as they are written. */
+  /** Our own files by their paths, packages by their names. */
   readonly imports: readonly string[];
-  /** Those of them that are read in with the file. */
+  /** Those that are loaded together with the file. */
   readonly eager: readonly string[];
 }
 
 const IMPORT = /^(?:import|export)\s[^;]*?from '([^']+)'|^import '([^']+)'|\bimport\('([^']+)'\)/gm;
 
-/** Neither types, which are gone at run time, nor what `import()` reads in when it is needed. */
+/** Excludes types, which do not exist at run time, and what `import()` loads later. */
 const isEager = (statement: string): boolean => /^(?:import|export)\s(?!type\s)/.test(statement);
 
 const filesOf = (folder: string, ending: RegExp): string[] =>
@@ -78,7 +78,7 @@ const sources: Source[] = filesOf(src, /\.ts$/).map((path) => {
   return { path, text, imports, eager: found.filter(({ isEager }) => isEager).map(({ name }) => name) };
 });
 
-/** Of the console, by their path in its sources. Imports of src are `../../src/…` as seen from there. */
+/** The files of the console. They import from src as `../../src/…`. */
 const ofConsole = filesOf(web, /\.tsx?$/).map((path) => {
   const text = readFileSync(join(web, path), 'utf8');
   const names = Array.from(text.matchAll(IMPORT), (match) => match.slice(1).find((name) => name !== undefined) ?? '');
@@ -86,12 +86,12 @@ const ofConsole = filesOf(web, /\.tsx?$/).map((path) => {
   return { path, text, imports };
 });
 
-/** Of ours: the path in src. Of a package: as it is written. AssemblyScript leaves the ending out. */
+/** The path in src of one of our files; the name of a package. AssemblyScript omits the file extension. */
 function resolved(from: string, name: string): string {
   return name.startsWith('.') ? `${normalize(join(dirname(from), name)).replace(/\.js$/, '')}.ts` : name;
 }
 
-/** The packages that are read in with any of the files. */
+/** The packages that are loaded together with any of the files. */
 function packagesOf(...paths: string[]): string[] {
   const eager = new Map(sources.map((source) => [source.path, source.eager]));
   const seen = new Set(paths);
@@ -114,13 +114,13 @@ function mayImport(from: string, to: string): boolean {
   return FOUNDATION.includes(to) || other === own || other === 'contract' || allowed.includes(other);
 }
 
-/** Files, but those named, whose text matches. */
+/** The files whose text matches, except those named. */
 const filesWith = (pattern: RegExp, ...allowed: string[]): string[] =>
   sources
     .filter(({ path, text }) => pattern.test(text) && !allowed.some((place) => path.startsWith(place)))
     .map(({ path }) => path);
 
-/** The first way from a file back to itself. */
+/** The first cycle of imports. */
 function findCycle(): string[] | undefined {
   const imports = new Map(sources.map((source) => [source.path, source.imports.filter(isOurs)]));
   const done = new Set<string>();
@@ -143,7 +143,7 @@ describe('imports', () => {
     const imported = new Set(sources.flatMap(({ imports }) => imports.filter(isOurs)));
     expect([...imported].filter((path) => !paths.has(path))).toEqual([]);
     expect([...paths].filter((path) => !imported.has(path))).toEqual([
-      // A thread's.
+      // It is the program of a thread.
       'backup/copy/pg-dump-worker.ts',
       'cli/bin.ts',
       'client/index.ts',
