@@ -9,8 +9,9 @@ import type { Scope } from '../contract/names.js';
 import type { Counted, Rate } from '../engine/access/token-rate.js';
 import type { Caller } from '../engine/access/tokens.js';
 import type { Engine } from '../engine/engine.js';
+import { MemoryBudget } from '../engine/limits/memory-budget.js';
 import type { Access, ServedRoute } from './api/route.js';
-import { announcedBytes, MemoryBudget } from './memory-budget.js';
+import { announcedBytes } from './body.js';
 import { HttpError } from './response/http-error.js';
 
 export class Admission {

@@ -2,9 +2,9 @@
 import type { JsonNode } from '../codec/index.js';
 import type { EngineError, ErrorCode } from '../contract/errors.js';
 import type { Caller } from '../engine/access/tokens.js';
+import type { Reservation } from '../engine/limits/memory-budget.js';
 import type { Project } from '../engine/project.js';
 import type { ServedRoute } from './api/route.js';
-import type { Reservation } from './memory-budget.js';
 import type { RequestSpan } from './observability/request-tracer.js';
 
 export class RequestContext {
