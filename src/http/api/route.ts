@@ -40,6 +40,10 @@ export interface RouteResponse {
   /** An object, JSON as text or as a list of buffers, or null if the handler has sent the response itself. */
   body: object | string | readonly Buffer[] | null;
   headers?: Record<string, string>;
+  /** The response is that of an earlier request with the same Idempotency-Key. */
+  replayed?: boolean;
+  /** Rows stored or returned; those of the earlier request, if it is replayed. */
+  rows?: number;
 }
 
 /** The token that a route requires: a project token with one of these scopes, any token, or an admin token. */
