@@ -70,7 +70,7 @@ export const RUN_SQL: Operation = {
     if (key !== null && (format !== null || sqlRequest.readOnly)) {
       throw new EngineError(
         'invalid_request',
-        `An Idempotency-Key is for free SQL that writes and whose response is JSON; this request ${format === null ? 'only reads' : 'streams its response'}`,
+        `Idempotency-Key is supported only for SQL that writes and returns JSON; this request ${format === null ? 'only reads' : 'streams its response'}`,
         { hint: 'Send it without an Idempotency-Key.' },
       );
     }
