@@ -47,10 +47,12 @@ export class RequestContext {
 
   /**
    * @param address of the client; a socket loses it when the connection closes
+   * @param stallMs a client that reads nothing of the response for this long loses its connection
    * @param onEnd called when the request is closed and settled
    */
   constructor(
     readonly address: string,
+    readonly stallMs: number,
     private readonly onEnd: () => void,
   ) {}
 

@@ -47,7 +47,7 @@ export function serveRoute(
       }
       if (replayed) void reply.header('idempotency-replayed', 'true');
       context.handlerEnded();
-      if (body !== null) sendResponse(request, reply, settings.streamStallMs, status, response);
+      if (body !== null) sendResponse(request, reply, status, response);
       return reply;
     },
   });

@@ -25,7 +25,6 @@ export interface Call {
 
 export interface RouteSettings {
   schemaHoldMs: number;
-  streamStallMs: number;
   receiptDays: number;
   /** Whether MCP tools may insert. */
   mcpWrites: boolean;
