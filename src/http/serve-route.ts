@@ -9,7 +9,7 @@ import type { Engine } from '../engine/engine.js';
 import type { LiveRequest } from '../engine/database/live-requests.js';
 import type { DryRun } from '../engine/database/dry-run.js';
 import type { Admission } from './admission.js';
-import { type Call, queryOf, type RouteResponse, type RouteSettings, takesKey, type ServedRoute } from './api/route.js';
+import { queryOf, type RouteResponse, type RouteSettings, takesKey, type ServedRoute } from './api/route.js';
 import { parseJsonBody } from './body.js';
 import { dryRunBody } from './response/dry-run-body.js';
 import { sendResponse } from './response/response.js';
@@ -33,8 +33,8 @@ export function serveRoute(
       if (caller === null) throw new Error('A route with access was reached without a caller');
       context.parsed = performance.now();
       refuseUnusedKey(request, route);
+      const dryRun = dryRunOf(request, route);
       const call = { engine, settings, caller, request, reply, signal };
-      const dryRun = dryRunOf(call, route);
       const unwatch = route.work === null ? null : engine.live.watch(liveRequest(request, caller, route));
       const handled = await route.handle(call).finally(() => unwatch?.());
       const response: RouteResponse = dryRun === null ? handled : { body: dryRunBody(handled.body, dryRun) };
@@ -88,11 +88,11 @@ function refuseUnusedKey({ headers }: FastifyRequest, route: ServedRoute): void 
  * Begins a dry run if the request asks for one.
  * @throws EngineError invalid_request with an Idempotency-Key, which a rollback would not store
  */
-function dryRunOf({ request }: Call, { hasDryRun }: ServedRoute): DryRun | null {
-  const { dry_run: isDryRun } = request.query as { dry_run?: string };
-  const { project } = request.context;
+function dryRunOf({ query, context, headers }: FastifyRequest, { hasDryRun }: ServedRoute): DryRun | null {
+  const { dry_run: isDryRun } = query as { dry_run?: string };
+  const { project } = context;
   if (!hasDryRun || isDryRun === undefined || project === null) return null;
-  if (request.headers['idempotency-key'] === undefined) return project.startDryRun();
+  if (headers['idempotency-key'] === undefined) return project.startDryRun();
   throw new EngineError('invalid_request', '`dry_run` cannot be combined with an Idempotency-Key', {
     hint: 'Send the request without the key.',
   });
