@@ -6,13 +6,14 @@ import { readFileSync } from 'node:fs';
 import type { FastifyInstance } from 'fastify';
 import { type DestinationStream, type Logger, pino } from 'pino';
 import { type AdminSocket, openAdminSocket } from './admin-socket.js';
+import { Closing } from './closing.js';
 import type { Config } from './settings.js';
-import { CONNECTIONS_ELSEWHERE, type Database, openDatabase, SERVICE } from './database.js';
+import { type Database, openDatabase, SERVICE } from './database.js';
 import { LogLines } from './http/observability/log-lines.js';
 import type { Engine } from './engine/engine.js';
-import type { SessionSettings } from './engine/sessions/sessions.js';
 import { bootstrap } from './engine/bootstrap.js';
 import { hasCode } from './files.js';
+import { openEngine } from './open-engine.js';
 import type { PostgresPort } from './postgres-port/postgres-port.js';
 import type { RequestSpans } from './http/observability/request-spans.js';
 import type { TraceExport } from './http/observability/trace-export.js';
@@ -144,36 +145,6 @@ async function warnOfSharedServer({ projects }: Engine, logger: Logger): Promise
   );
 }
 
-/** Steps that close what was opened, in reverse order. */
-export class Closing {
-  private readonly steps: (() => Promise<unknown>)[] = [];
-  private running: Promise<void> | null = null;
-
-  add(step: () => Promise<unknown>): void {
-    this.steps.push(step);
-  }
-
-  /**
-   * Takes all steps, even if some fail. A second call waits for the first.
-   * @throws the first error
-   */
-  run(): Promise<void> {
-    return (this.running ??= this.takeSteps());
-  }
-
-  private async takeSteps(): Promise<void> {
-    const errors: unknown[] = [];
-    for (const step of this.steps.splice(0).reverse()) {
-      try {
-        await step();
-      } catch (error) {
-        errors.push(error);
-      }
-    }
-    if (errors.length > 0) throw errors[0];
-  }
-}
-
 /** Without tracing, the SDK is not loaded. It closes last, because what closes before it may still create spans. */
 async function openTracing(
   traces: TraceExport | null,
@@ -211,13 +182,8 @@ async function assemble(
   engine.projects.keepClearing();
   engine.serverWatch.keepWatching();
   engine.moves.keepRecovering();
-  const tidyArchives = async () => {
-    const { removeOldArchives } = await import('./backup/archiving.js');
-    await removeOldArchives(engine.servers.defaultTenancy, config.archiveDays);
-  };
-  const tidyingFailed = (error: unknown) => logger.warn({ error: String(error) }, 'old archived WAL cannot be removed');
-  const tidying = setInterval(() => void tidyArchives().catch(tidyingFailed), ARCHIVES_EVERY_MS).unref();
-  closing.add(() => Promise.resolve(clearInterval(tidying)));
+  const removing = keepRemovingArchives(engine, config, logger);
+  closing.add(() => Promise.resolve(clearInterval(removing)));
   const [{ httpServer }, { metricsListener }] = await loading;
   const settings = {
     ...config,
@@ -229,36 +195,12 @@ async function assemble(
   return { engine, app, metricsApp };
 }
 
-/** The engine on an open database, for the service and the management commands. */
-export async function openEngine(config: Config, database: Database, logger: Logger): Promise<Engine> {
-  const engine = await import('./engine/open-engine.js');
-  const { address, embedded, connections: maxConnections, secret } = database;
-  const { jwtIssuer, jwtAudience, jwtJwksUrl } = config;
-  const jwt =
-    jwtIssuer === null || jwtAudience === null || jwtJwksUrl === null
-      ? null
-      : { issuer: jwtIssuer, audience: jwtAudience, jwksUrl: new URL(jwtJwksUrl) };
-  const sessions = config.pgPort === null ? null : sessionSettings(config);
-  const secretPrevious = embedded === null ? config.secretPrevious : null;
-  return engine.openEngine({
-    ...config,
-    maxConnections,
-    addedConnections: config.maxConnections ?? CONNECTIONS_ELSEWHERE,
-    address,
-    embedded,
-    secret,
-    secretPrevious,
-    jwt,
-    sessions,
-    log: logger,
-  });
+/** Removes old archived WAL every {@link ARCHIVES_EVERY_MS}. */
+function keepRemovingArchives({ servers }: Engine, { archiveDays }: Config, logger: Logger): NodeJS.Timeout {
+  const remove = async () => {
+    const { removeOldArchives } = await import('./backup/archiving.js');
+    await removeOldArchives(servers.defaultTenancy, archiveDays);
+  };
+  const failed = (error: unknown) => logger.warn({ error: String(error) }, 'old archived WAL cannot be removed');
+  return setInterval(() => void remove().catch(failed), ARCHIVES_EVERY_MS).unref();
 }
-
-const sessionSettings = (config: Config): SessionSettings => ({
-  perProject: config.pgSessions,
-  total: config.pgSessionsTotal,
-  waitMs: config.waitMs,
-  idleMs: config.pgIdleMs,
-  idleTransactionMs: config.pgIdleTransactionMs,
-  transactionMs: config.pgTransactionMs,
-});

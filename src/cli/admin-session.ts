@@ -1,8 +1,9 @@
 /** Opens the database for one command, and meanwhile serves the admin socket as the service would. */
 import { pino } from 'pino';
 import { findAdminSocket, openAdminSocket } from '../admin-socket.js';
+import { Closing } from '../closing.js';
 import { openDatabase } from '../database.js';
-import { Closing, openEngine } from '../service.js';
+import { openEngine } from '../open-engine.js';
 import type { Config } from '../settings.js';
 
 /** The longest possible timer: requests of other commands on this socket may take any time. */

@@ -6,11 +6,12 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { EngineError } from '../contract/errors.js';
 import type { Scope } from '../contract/names.js';
-import type { Counted, Rate } from '../engine/access/token-rate.js';
+import type { Counted } from '../engine/access/token-rate.js';
 import type { Caller } from '../engine/access/tokens.js';
 import type { Engine } from '../engine/engine.js';
+import { MemoryBudget } from '../engine/limits/memory-budget.js';
 import type { Access, ServedRoute } from './api/route.js';
-import { announcedBytes, MemoryBudget } from './memory-budget.js';
+import { announcedBytes } from './body.js';
 import { HttpError } from './response/http-error.js';
 
 export class Admission {
@@ -28,11 +29,10 @@ export class Admission {
     const caller = await this.engine.authenticator.authenticate((route.token ?? bearerToken)(headers), context.address);
     context.caller = caller;
     // The request counts even if the caller lacks the scope; insufficient_scope comes before rate_limited.
-    const { tokenRate } = this.engine;
-    const counted = tokenRate?.count(caller);
-    if (tokenRate !== null && counted !== undefined) setRateHeaders(reply, tokenRate.rate, counted);
+    const counted = this.engine.tokenRate?.count(caller);
+    if (counted) setRateHeaders(reply, counted);
     authorize(caller, route.access);
-    if (counted != null && counted.refusal !== null) throw counted.refusal;
+    if (counted?.refusal) throw counted.refusal;
     if (caller.project !== null) {
       const project = this.engine.admit(caller.project, route.work, context.span?.trace);
       context.project = project;
@@ -44,10 +44,10 @@ export class Admission {
 }
 
 /** `RateLimit` and `RateLimit-Policy` as in draft-ietf-httpapi-ratelimit-headers-10: structured fields (RFC 9651). */
-function setRateHeaders(reply: FastifyReply, { requests, windowS }: Rate, counted: Counted): void {
+function setRateHeaders(reply: FastifyReply, { rate, remaining, seconds }: Counted): void {
   void reply
-    .header('ratelimit-policy', `"default";q=${requests};w=${windowS}`)
-    .header('ratelimit', `"default";r=${counted.remaining};t=${counted.seconds}`);
+    .header('ratelimit-policy', `"default";q=${rate.requests};w=${rate.windowS}`)
+    .header('ratelimit', `"default";r=${remaining};t=${seconds}`);
 }
 
 /** @throws EngineError cdp_inactive, insufficient_scope */

@@ -2,13 +2,20 @@
  * The body of a request: read into memory that is freed with the request, decompressed, and parsed as JSON if the route
  * has a schema for it.
  */
-import type { IncomingMessage } from 'node:http';
+import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import { promisify } from 'node:util';
 import { gunzip } from 'node:zlib';
 import { errorCodes, type FastifyRequest } from 'fastify';
 import { GrowingBuffer, type JsonNode, readJsonBody } from '../codec/index.js';
 import { EngineError } from '../contract/errors.js';
 import { LIMITS } from '../contract/limits.js';
+
+/** The size that a body may reach: the limit, if it is chunked or compressed. */
+export function announcedBytes(headers: IncomingHttpHeaders): number {
+  if (headers['transfer-encoding'] !== undefined || headers['content-encoding'] !== undefined) return LIMITS.bodyBytes;
+  const length = Number(headers['content-length'] ?? 0);
+  return Number.isSafeInteger(length) ? Math.min(length, LIMITS.bodyBytes) : 0;
+}
 
 /** The size of the first buffer, if a body has no Content-Length. */
 const FIRST_BYTES = 16 * 1024;

@@ -64,7 +64,7 @@ export function createListener(
   const connections = new ClientConnections();
   const begin = (request: FastifyRequest, reply: FastifyReply) => {
     const { raw } = reply;
-    const context = new RequestContext(clientAddress(request), () => observer.end(request));
+    const context = new RequestContext(clientAddress(request), settings.streamStallMs, () => observer.end(request));
     request.context = context;
     connections.begin(raw, () => {
       observer.close(request, reply);
@@ -96,7 +96,7 @@ export function createListener(
   });
   app.addHook('onSend', (request, reply, payload, done) => {
     void reply.headers(responseHeaders(request, reply));
-    reply.raw.setTimeout(settings.streamStallMs);
+    reply.raw.setTimeout(request.context.stallMs);
     done(null, payload);
   });
   app.setErrorHandler((error, request, reply) => {

@@ -2,9 +2,9 @@
 import type { JsonNode } from '../codec/index.js';
 import type { EngineError, ErrorCode } from '../contract/errors.js';
 import type { Caller } from '../engine/access/tokens.js';
+import type { Reservation } from '../engine/limits/memory-budget.js';
 import type { Project } from '../engine/project.js';
 import type { ServedRoute } from './api/route.js';
-import type { Reservation } from './memory-budget.js';
 import type { RequestSpan } from './observability/request-tracer.js';
 
 export class RequestContext {
@@ -47,10 +47,12 @@ export class RequestContext {
 
   /**
    * @param address of the client; a socket loses it when the connection closes
+   * @param stallMs a client that reads nothing of the response for this long loses its connection
    * @param onEnd called when the request is closed and settled
    */
   constructor(
     readonly address: string,
+    readonly stallMs: number,
     private readonly onEnd: () => void,
   ) {}
 

@@ -9,9 +9,9 @@ import type { Engine } from '../engine/engine.js';
 import type { LiveRequest } from '../engine/database/live-requests.js';
 import type { DryRun } from '../engine/database/dry-run.js';
 import type { Admission } from './admission.js';
-import { type Call, queryOf, type RouteSettings, takesKey, type ServedRoute } from './api/route.js';
+import { queryOf, type RouteResponse, type RouteSettings, takesKey, type ServedRoute } from './api/route.js';
 import { parseJsonBody } from './body.js';
-import { dryRunResponse } from './response/route-response.js';
+import { dryRunBody } from './response/dry-run-body.js';
 import { sendResponse } from './response/response.js';
 
 /** Adds a route to the server. */
@@ -33,17 +33,21 @@ export function serveRoute(
       if (caller === null) throw new Error('A route with access was reached without a caller');
       context.parsed = performance.now();
       refuseUnusedKey(request, route);
+      const dryRun = dryRunOf(request, route);
       const call = { engine, settings, caller, request, reply, signal };
-      const dryRun = dryRunOf(call, route);
       const unwatch = route.work === null ? null : engine.live.watch(liveRequest(request, caller, route));
       const handled = await route.handle(call).finally(() => unwatch?.());
-      const response = dryRun === null ? handled : dryRunResponse(handled, dryRun);
-      // A dry run stores nothing.
-      if (dryRun !== null) context.rows = null;
-      else if (context.project?.hasReplicas && response.body !== null) await setPositionHeader(call);
+      const response: RouteResponse = dryRun === null ? handled : { body: dryRunBody(handled.body, dryRun) };
+      const { status = route.success.status, body, rows, replayed = false } = response;
+      if (rows !== undefined) context.rows = replayed ? 0 : rows;
+      const isWrite = route.method !== 'GET' && !context.sql?.readOnly && dryRun === null;
+      // For reads at a replica that must see this write, which has succeeded; the response waits for one query.
+      if (isWrite && body !== null && context.project?.hasReplicas) {
+        void reply.header('x-consistency', await context.project.position());
+      }
+      if (replayed) void reply.header('idempotency-replayed', 'true');
       context.handlerEnded();
-      const { status = route.success.status } = response;
-      if (response.body !== null) sendResponse(request, reply, settings.streamStallMs, status, response);
+      if (body !== null) sendResponse(request, reply, status, response);
       return reply;
     },
   });
@@ -57,16 +61,6 @@ export function inputOf(route: Pick<ServedRoute, 'body' | 'query' | 'rawBody' | 
     schema: { ...(body === undefined ? {} : { body }), ...(query === undefined ? {} : { querystring: query }) },
     ...(body === undefined ? {} : { preValidation: parseJsonBody }),
   };
-}
-
-/**
- * `X-Consistency`: the position of the server after a write, for reads at a replica that must see it. The write has
- * succeeded; the response waits for one query.
- */
-async function setPositionHeader({ request, reply }: Call): Promise<void> {
-  const { project, sql } = request.context;
-  if (project === null || request.method === 'GET' || sql?.readOnly) return;
-  void reply.header('x-consistency', await project.position());
 }
 
 const liveRequest = ({ id, context }: FastifyRequest, caller: Caller, { audit }: ServedRoute): LiveRequest => ({
@@ -94,11 +88,11 @@ function refuseUnusedKey({ headers }: FastifyRequest, route: ServedRoute): void 
  * Begins a dry run if the request asks for one.
  * @throws EngineError invalid_request with an Idempotency-Key, which a rollback would not store
  */
-function dryRunOf({ request }: Call, { hasDryRun }: ServedRoute): DryRun | null {
-  const { dry_run: isDryRun } = request.query as { dry_run?: string };
-  const { project: found } = request.context;
-  if (!hasDryRun || isDryRun === undefined || found === null) return null;
-  if (request.headers['idempotency-key'] === undefined) return found.startDryRun();
+function dryRunOf({ query, context, headers }: FastifyRequest, { hasDryRun }: ServedRoute): DryRun | null {
+  const { dry_run: isDryRun } = query as { dry_run?: string };
+  const { project } = context;
+  if (!hasDryRun || isDryRun === undefined || project === null) return null;
+  if (headers['idempotency-key'] === undefined) return project.startDryRun();
   throw new EngineError('invalid_request', '`dry_run` cannot be combined with an Idempotency-Key', {
     hint: 'Send the request without the key.',
   });

@@ -1,7 +1,9 @@
-/** A body takes the memory of its bytes, in however many chunks it arrives. */
+/** A body reserves the memory that it announces, and takes that of its bytes, in however many chunks it arrives. */
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { LIMITS } from '../../src/contract/limits.js';
+import { announcedBytes } from '../../src/http/body.js';
 import { responsesIn, connect, received } from '../support/raw.js';
 import { startTestService, type TestProject, type TestService } from '../support/service.js';
 
@@ -23,6 +25,19 @@ function used(): number {
   const { heapUsed, arrayBuffers } = process.memoryUsage();
   return heapUsed + arrayBuffers;
 }
+
+describe('reserves for a body', () => {
+  const MOST = LIMITS.bodyBytes;
+  it.each<[string, Record<string, string>, number]>([
+    ['what it says', { 'content-length': '1000' }, 1000],
+    ['nothing where there is none', {}, 0],
+    ['the longest there may be, where it says more', { 'content-length': String(2 * MOST) }, MOST],
+    ['the longest where it comes in chunks', { 'transfer-encoding': 'chunked' }, MOST],
+    ['the longest where it is packed', { 'content-length': '1000', 'content-encoding': 'gzip' }, MOST],
+  ])('%s', (_, headers, bytes) => {
+    expect(announcedBytes(headers)).toBe(bytes);
+  });
+});
 
 it('uses no more memory than the bytes of a body that arrives one byte at a time', async () => {
   const socket = await connect(service.url);

@@ -10,7 +10,7 @@ import { pino } from 'pino';
 import { inject } from 'vitest';
 import { loadConfig } from '../../src/cli/load-config.js';
 import { openDatabase } from '../../src/database.js';
-import { openEngine } from '../../src/service.js';
+import { openEngine } from '../../src/open-engine.js';
 import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 
 declare module 'vitest' {

@@ -270,6 +270,7 @@ describe.each([
     expect(await tells('POST', '/api/cdp/sql?dry_run=true', { sql: 'UPDATE more SET n = 1' })).toBe(false);
     expect(await tells('POST', '/api/cdp/sql', { sql: 'SELECT 1', read_only: true })).toBe(false);
     expect(await tells('GET', '/api/cdp/schema')).toBe(false);
+    expect(await tells('HEAD', '/api/cdp/schema')).toBe(false);
   });
 
   it('a write during which the URL of its server is replaced succeeds, with an unknown position', async () => {

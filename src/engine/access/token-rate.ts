@@ -16,6 +16,7 @@ export interface Rate {
 
 /** The state of a token's window after one more request. */
 export interface Counted {
+  readonly rate: Rate;
   /** Requests left in this window. */
   readonly remaining: number;
   /** Seconds until the next window. */
@@ -27,17 +28,18 @@ export interface Counted {
 export class TokenRate {
   private readonly counter: WindowCounter;
 
-  constructor(readonly rate: Rate) {
+  constructor(private readonly rate: Rate) {
     this.counter = new WindowCounter(rate.windowS * 1_000, CALLERS);
   }
 
   count(caller: Caller): Counted {
-    const { requests, windowS } = this.rate;
+    const { rate } = this;
+    const { requests, windowS } = rate;
     // Subjects of JWTs are unique only within a project.
     const window = this.counter.add(`${caller.project?.id ?? ''} ${caller.id}`);
     const seconds = secondsLeft(window);
     const message = `The token has sent more than ${requests} requests within ${windowS} s`;
     const refusal = window.count <= requests ? null : new EngineError('rate_limited', message, { retryAfter: seconds });
-    return { remaining: Math.max(0, requests - window.count), seconds, refusal };
+    return { rate, remaining: Math.max(0, requests - window.count), seconds, refusal };
   }
 }

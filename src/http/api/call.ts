@@ -11,31 +11,26 @@ import type { Call } from './route.js';
 
 /** The project of the caller, on routes that need a scope, which no admin token has. */
 export function projectOf({ request }: Call): Project {
-  const { project: found } = request.context;
-  if (found === null) throw new Error('The route needs a project and its access is admin');
-  return found;
+  const { project } = request.context;
+  if (project === null) throw new Error('The route needs a project and its access is admin');
+  return project;
 }
 
 /**
  * The Idempotency-Key of a request with a JSON body, or without a body; null: no key.
  * @throws EngineError invalid_request
  */
-export function keyInHeader(call: Call): IdempotencyKey | null {
+export function keyOfRequest(call: Call): IdempotencyKey | null {
   const { request } = call;
   const [path] = request.url.split('?');
-  return keyOver(call, `${request.method} ${path}`, '', request.context.body);
+  return keyFor(call, `${request.method} ${path}`, '', request.context.body);
 }
 
 /**
- * The same over a path, a query and a body that its fingerprint is made of.
+ * The same, with a fingerprint of this path, query and body.
  * @throws EngineError invalid_request
  */
-export function keyOver(
-  { request, settings }: Call,
-  path: string,
-  query: string,
-  body: FastifyRequest['context']['body'],
-): IdempotencyKey | null {
+export function keyFor({ request, settings }: Call, path: string, query: string, body: Buffer): IdempotencyKey | null {
   const { 'idempotency-key': header } = request.headers;
   return header === undefined ? null : idempotencyKey(String(header), path, query, body, settings.receiptDays);
 }

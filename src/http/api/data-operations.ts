@@ -11,8 +11,7 @@ import { insertRecords } from '../../engine/insert/insert.js';
 import { rowsChanged } from '../../engine/insert/insert-response.js';
 import type { UpsertRule } from '../../engine/insert/upsert.js';
 import { decodeBody } from '../body.js';
-import { answered } from '../response/route-response.js';
-import { keyOver, projectOf, TableInPath, tableInPath } from './call.js';
+import { keyFor, projectOf, TableInPath, tableInPath } from './call.js';
 import type { Operation } from './route.js';
 
 /** Errors of every operation that changes records. */
@@ -59,7 +58,7 @@ export const INSERT_RECORDS: Operation = {
   async handle(call) {
     const { request, signal } = call;
     const table = tableInPath(call);
-    const body = await decodeBody(request);
+    const bytes = await decodeBody(request);
     const query = request.query as wire.BatchQuery;
     const returnIds = query.return === 'ids';
     const upsert = upsertRule(query);
@@ -67,18 +66,17 @@ export const INSERT_RECORDS: Operation = {
     if (quarantine && returnIds) {
       throw new EngineError('invalid_request', '`return=ids` cannot be combined with `on_error=quarantine`');
     }
-    const idempotency = keyOver(call, table, queryText(query), body);
-    const inserted = await insertRecords(projectOf(call), table, body, {
+    const idempotency = keyFor(call, table, queryText(query), bytes);
+    const { response, replayed } = await insertRecords(projectOf(call), table, bytes, {
       returnIds,
       idempotency,
       upsert,
       quarantine,
       signal,
     });
-    const { quarantined_rows = 0 } = inserted.response;
-    request.context.rows = inserted.replayed ? 0 : rowsChanged(inserted.response);
-    const response = quarantine ? { ...inserted.response, quarantined_rows } : inserted.response;
-    return answered(response, inserted.replayed);
+    const { quarantined_rows = 0 } = response;
+    const body = quarantine ? { ...response, quarantined_rows } : response;
+    return { body, rows: rowsChanged(response), replayed };
   },
 };
 
@@ -116,12 +114,12 @@ export const DELETE_RECORDS: Operation = {
   async handle(call) {
     const { request, signal } = call;
     const table = tableInPath(call);
-    const body = await decodeBody(request);
+    const bytes = await decodeBody(request);
     const { by } = request.query as wire.DeleteQuery;
-    const idempotency = keyOver(call, deletesFrom(table), `by=${by}`, body);
-    const deleted = await deleteRecords(projectOf(call), table, body, { by: names(by), idempotency, signal });
-    request.context.rows = deleted.replayed ? 0 : deleted.response.deleted_rows;
-    return answered(deleted.response, deleted.replayed);
+    const idempotency = keyFor(call, deletesFrom(table), `by=${by}`, bytes);
+    const options = { by: names(by), idempotency, signal };
+    const { response, replayed } = await deleteRecords(projectOf(call), table, bytes, options);
+    return { body: response, rows: response.deleted_rows, replayed };
   },
 };
 

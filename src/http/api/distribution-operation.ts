@@ -2,7 +2,6 @@
 import * as wire from '../../contract/wire/distribution.js';
 import { IdempotencyHeaders } from '../../contract/wire/idempotency.js';
 import { distributeTable } from '../../engine/schema/distribution.js';
-import { answered } from '../response/route-response.js';
 import { projectOf, TableInPath, tableInPath } from './call.js';
 import { type Operation, succeeds } from './route.js';
 import { changeOptions, GROWING_ERRORS } from './schema-operations.js';
@@ -33,6 +32,6 @@ export const DISTRIBUTE_TABLE: Operation = {
     const { kind, column, primaryKey } = response;
     const message = kind === 'local' ? 'table is local' : 'table distributed';
     const distribution = { kind, column };
-    return answered({ success: true, message, table, distribution, primary_key: primaryKey }, replayed);
+    return { body: { success: true, message, table, distribution, primary_key: primaryKey }, replayed };
   },
 };

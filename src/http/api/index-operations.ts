@@ -3,7 +3,6 @@ import { counted } from '../../contract/message-text.js';
 import { IdempotencyHeaders } from '../../contract/wire/idempotency.js';
 import * as wire from '../../contract/wire/indexes.js';
 import { createIndex, dropIndex, listIndexes } from '../../engine/schema/indexes.js';
-import { answered } from '../response/route-response.js';
 import { IndexInPath, indexInPath, projectOf, TableInPath, tableInPath } from './call.js';
 import { type Operation, succeeds } from './route.js';
 import { changeOptions, GROWING_ERRORS, schemaLimits, SCHEMA_ERRORS } from './schema-operations.js';
@@ -47,7 +46,7 @@ export const CREATE_INDEX: Operation = {
     const table = tableInPath(call);
     const body = call.request.body as wire.CreateIndexBody;
     const { response: index, replayed } = await createIndex(projectOf(call), table, body, changeOptions(call));
-    return answered({ success: true, message: 'index created', table, index }, replayed);
+    return { body: { success: true, message: 'index created', table, index }, replayed };
   },
 };
 
@@ -89,6 +88,6 @@ export const DROP_INDEX: Operation = {
     const table = tableInPath(call);
     const index = indexInPath(call);
     const { replayed } = await dropIndex(projectOf(call), table, index, changeOptions(call));
-    return answered({ success: true, message: 'index dropped', table, index }, replayed);
+    return { body: { success: true, message: 'index dropped', table, index }, replayed };
   },
 };

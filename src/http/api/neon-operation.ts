@@ -67,9 +67,9 @@ export const RUN_QUERIES: Operation = {
       signal,
       ...(asksForModes ? { modes: modesOf(headers, readOnly) } : {}),
     });
-    context.rows = results.reduce((sum, { rowCount }) => sum + (rowCount ?? 0), 0);
     for (const { rows } of results) context.freeWhenSent(rows);
-    return { body: neonResponse(results, isBatch, asArrays) };
+    const rows = results.reduce((sum, { rowCount }) => sum + (rowCount ?? 0), 0);
+    return { body: neonResponse(results, isBatch, asArrays), rows };
   },
   failure: neonFailure,
 };

@@ -45,8 +45,7 @@ export const READ_QUARANTINE: Operation = {
     const { limit = '100', ...filter } = call.request.query as wire.QuarantineQuery;
     const { records, next } = await listQuarantine(projectOf(call), checked(filter), Number(limit), call.signal);
     const message = counted(records.length, 'record');
-    call.request.context.rows = records.length;
-    return { body: { success: true, message, records, next } };
+    return { body: { success: true, message, records, next }, rows: records.length };
   },
 };
 
@@ -75,16 +74,15 @@ export const REPLAY_QUARANTINE: Operation = {
   async handle(call) {
     const body = call.request.body as wire.ReplayBody;
     const { on_conflict: _, resolution: __, set: ___, ...order } = body;
-    const { context } = call.request;
-    const set = memberOf(readDataBody(context.body), 'set');
+    const set = memberOf(readDataBody(call.request.context.body), 'set');
     // As JSON text, which keeps all digits of numbers.
     const values = set?.kind === 'object' ? set.members.map(([key, value]) => [key, jsonText(value)] as const) : [];
     const options = { set: new Map(values), upsert: upsertRule(body), signal: call.signal };
     const response = await replay(projectOf(call), checked(order), options);
-    context.rows = response.inserted_rows + response.updated_rows;
+    const rows = response.inserted_rows + response.updated_rows;
     // After renaming, an error could quote any value of the record.
     const mayRead = call.caller.scopes.has('sql:read');
-    return { body: mayRead ? response : { ...response, errors: [] } };
+    return { body: mayRead ? response : { ...response, errors: [] }, rows };
   },
 };
 
@@ -107,9 +105,8 @@ export const DROP_QUARANTINE: Operation = {
       });
     }
     const deleted_rows = await dropFromQuarantine(projectOf(call), checked(filter), call.signal);
-    call.request.context.rows = deleted_rows;
     const message = `${counted(deleted_rows, 'record')} deleted`;
-    return { body: { success: true, message, deleted_rows } };
+    return { body: { success: true, message, deleted_rows }, rows: deleted_rows };
   },
 };
 

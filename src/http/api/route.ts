@@ -25,7 +25,6 @@ export interface Call {
 
 export interface RouteSettings {
   schemaHoldMs: number;
-  streamStallMs: number;
   receiptDays: number;
   /** Whether MCP tools may insert. */
   mcpWrites: boolean;
@@ -40,6 +39,10 @@ export interface RouteResponse {
   /** An object, JSON as text or as a list of buffers, or null if the handler has sent the response itself. */
   body: object | string | readonly Buffer[] | null;
   headers?: Record<string, string>;
+  /** The response is that of an earlier request with the same Idempotency-Key. */
+  replayed?: boolean;
+  /** Rows stored or returned; those of the earlier request, if it is replayed. */
+  rows?: number;
 }
 
 /** The token that a route requires: a project token with one of these scopes, any token, or an admin token. */

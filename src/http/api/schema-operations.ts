@@ -11,8 +11,7 @@ import type { ColumnDefinition } from '../../engine/schema/definition.js';
 import { alterTable, createTable, dropTable, readSchema, readTable } from '../../engine/schema/tables.js';
 import type { Table } from '../../engine/catalog/catalog.js';
 import { memberOf } from '../body.js';
-import { answered } from '../response/route-response.js';
-import { ColumnInPath, columnInPath, keyInHeader, projectOf, TableInPath, tableInPath } from './call.js';
+import { ColumnInPath, columnInPath, keyOfRequest, projectOf, TableInPath, tableInPath } from './call.js';
 import { type Call, type Operation, succeeds } from './route.js';
 
 const TABLE_EXAMPLE = {
@@ -70,7 +69,7 @@ export const CREATE_TABLE: Operation = {
     const body = call.request.body as wire.CreateTableBody;
     const definition = { ...body, columns: withDefaults(body.columns, context.body) };
     const { response: columns, replayed } = await createTable(projectOf(call), definition, changeOptions(call));
-    return answered({ success: true, message: 'table created', table: body.table_name, columns }, replayed);
+    return { body: { success: true, message: 'table created', table: body.table_name, columns }, replayed };
   },
 };
 
@@ -92,7 +91,7 @@ export const ALTER_TABLE: Operation = {
   async handle(call) {
     const body = call.request.body as wire.AlterTableBody;
     const { response, replayed } = await alterTable(projectOf(call), tableInPath(call), body, changeOptions(call));
-    return answered({ success: true, message: 'table altered', ...response }, replayed);
+    return { body: { success: true, message: 'table altered', ...response }, replayed };
   },
 };
 
@@ -128,7 +127,7 @@ export const ADD_COLUMN: Operation = {
     const table = tableInPath(call);
     const definition = withDefault(body as wire.AddColumnBody, context.body);
     const { response: column, replayed } = await addColumn(projectOf(call), table, definition, changeOptions(call));
-    return answered({ success: true, message: 'column added', table, column }, replayed);
+    return { body: { success: true, message: 'column added', table, column }, replayed };
   },
 };
 
@@ -178,7 +177,7 @@ export const ALTER_COLUMN: Operation = {
       withDefault(body as wire.AlterColumnBody, context.body),
       { ...changeOptions(call), showValues: (query as wire.AlterColumnQuery).return === 'values' && mayReadAll(call) },
     );
-    return answered({ success: true, message: 'column altered', table, column }, replayed);
+    return { body: { success: true, message: 'column altered', table, column }, replayed };
   },
 };
 
@@ -229,7 +228,7 @@ export const DROP_TABLE: Operation = {
   async handle(call) {
     const table = tableInPath(call);
     const { replayed } = await dropTable(projectOf(call), table, changeOptions(call));
-    return answered({ success: true, message: 'table dropped', table }, replayed);
+    return { body: { success: true, message: 'table dropped', table }, replayed };
   },
 };
 
@@ -249,7 +248,7 @@ export const DROP_COLUMN: Operation = {
     const table = tableInPath(call);
     const column = columnInPath(call);
     const { replayed } = await dropColumn(projectOf(call), table, column, changeOptions(call));
-    return answered({ success: true, message: 'column dropped', table, column }, replayed);
+    return { body: { success: true, message: 'column dropped', table, column }, replayed };
   },
 };
 
@@ -279,7 +278,7 @@ function withDefaults(columns: readonly wire.AddColumnBody[], bytes: Buffer): Co
 
 export const schemaLimits = ({ settings, signal }: Call) => ({ holdMs: settings.schemaHoldMs, signal });
 
-export const changeOptions = (call: Call) => ({ ...schemaLimits(call), idempotency: keyInHeader(call) });
+export const changeOptions = (call: Call) => ({ ...schemaLimits(call), idempotency: keyOfRequest(call) });
 
 export const shownTable = ({ name, kind, comment, approximateRows, columns, distribution }: Table): wire.Table => ({
   name,

@@ -8,8 +8,7 @@ import { boundedRead, type ServedBy } from '../../engine/sql/bounded-read.js';
 import { collectSql } from '../../engine/sql/collect-sql.js';
 import type { CollectRequest } from '../../engine/sql/sql-request.js';
 import { requireScope, runsAsReader } from '../admission.js';
-import { answered } from '../response/route-response.js';
-import { keyInHeader, projectOf } from './call.js';
+import { keyOfRequest, projectOf } from './call.js';
 import { RECORD_ERRORS } from './data-operations.js';
 import type { Call, Operation } from './route.js';
 import { sqlResponse, streamResponse, streamFormat } from '../response/sql-response.js';
@@ -67,15 +66,15 @@ export const RUN_SQL: Operation = {
     const { context, raw } = call.request;
     const sqlRequest = requestOf(call);
     const format = streamFormat(raw);
-    const key = keyInHeader(call);
+    const key = keyOfRequest(call);
     if (key !== null && (format !== null || sqlRequest.readOnly)) {
       throw new EngineError(
         'invalid_request',
-        `An Idempotency-Key is for free SQL that writes and whose response is JSON; this request ${format === null ? 'only reads' : 'streams its response'}`,
+        `Idempotency-Key is supported only for SQL that writes and returns JSON; this request ${format === null ? 'only reads' : 'streams its response'}`,
         { hint: 'Send it without an Idempotency-Key.' },
       );
     }
-    if (call.request.context.project?.dryRun && (format !== null || sqlRequest.readOnly)) {
+    if (context.project?.dryRun && (format !== null || sqlRequest.readOnly)) {
       throw new EngineError('invalid_request', '`dry_run` is for free SQL that writes and whose response is JSON');
     }
     if (format !== null) {
@@ -88,9 +87,8 @@ export const RUN_SQL: Operation = {
     const { response: results, replayed } = await atItsPlace(call, sqlRequest.readOnly, (place) =>
       collectSql(place, sqlRequest, key),
     );
-    context.rows = replayed ? 0 : (results.at(-1)?.rowCount ?? 0);
     for (const { rows } of results) if (rows !== null) context.freeWhenSent(rows);
-    return answered(sqlResponse(results), replayed);
+    return { body: sqlResponse(results), rows: results.at(-1)?.rowCount ?? 0, replayed };
   },
 };
 

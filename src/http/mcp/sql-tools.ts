@@ -7,7 +7,7 @@ import type { SqlResult } from '../../engine/sql/sql-result.js';
 import type { JsonNode } from '../../codec/index.js';
 import { projectOf } from '../api/call.js';
 import type { RouteResponse, Call } from '../api/route.js';
-import { dryRunResponse } from '../response/route-response.js';
+import { dryRunBody } from '../response/dry-run-body.js';
 import { sqlResponse } from '../response/sql-response.js';
 import { ResultSchema, toolResult, type ToolResult } from './tool-results.js';
 import { DRY_RUN, tool } from './tool.js';
@@ -69,7 +69,7 @@ export const REHEARSE_SQL = tool({
   async run(call, given, exact) {
     const dryRun = projectOf(call).startDryRun();
     const responses = await run(call, { ...given, readOnly: false }, exact('params'));
-    return shownRows(responses, textOf(dryRunResponse({ body: sqlResponse(responses) }, dryRun).body));
+    return shownRows(responses, textOf(dryRunBody(sqlResponse(responses), dryRun)));
   },
 });
 

@@ -61,16 +61,12 @@ export function tool<Input extends Schema>(definition: Definition<Input>): Tool 
       if (validation !== null) {
         throw shapeError({ validation, validationContext: 'arguments' } as unknown as FastifyError);
       }
-      return definition.run(call, given as Static<Input>, exactArgument(context.body));
+      const exact: Exact = (name) =>
+        memberOf(memberOf(memberOf(readDataBody(context.body), 'params'), 'arguments'), name);
+      return definition.run(call, given as Static<Input>, exact);
     },
   };
 }
 
 const textIn = (given: Record<string, unknown>, name: string): string | null =>
   typeof given[name] === 'string' ? given[name] : null;
-
-/** Reads the argument from the bytes of the message. */
-const exactArgument =
-  (body: Buffer): Exact =>
-  (name) =>
-    memberOf(memberOf(memberOf(readDataBody(body), 'params'), 'arguments'), name);

@@ -87,7 +87,8 @@ export class ErrorExit {
     const error = asEngineError(thrown);
     context.errorCode = error.code;
     this.log(error, request);
-    if (raw.headersSent) raw.destroy();
+    // Begun, or about to be sent outside Fastify.
+    if (reply.sent) raw.destroy();
     else {
       const plain = errorBody(error, request.id);
       const body = context.route?.failure?.(error, plain) ?? plain;

@@ -35,9 +35,8 @@ export function writeHead(
   status: number,
   headers: Record<string, string | number>,
 ): void {
-  const all = responseHeaders(request, reply);
+  reply.raw.writeHead(status, Object.assign(responseHeaders(request, reply), headers));
   reply.hijack();
-  reply.raw.writeHead(status, Object.assign(all, headers));
 }
 
 /** Responses to send at the end of this turn of the event loop. */
@@ -46,12 +45,11 @@ let ready: (() => void)[] = [];
 /**
  * Sends the responses of one turn together: waking a sleeping client costs more than a write, and once awake, it reads
  * all of them (docs/decisions/0023).
- * @param stallMs a client that reads nothing for this long is disconnected
+ * One that cannot be sent goes to the error exit, which breaks it off.
  */
 export function sendResponse(
   request: FastifyRequest,
   reply: FastifyReply,
-  stallMs: number,
   status: number,
   { body, headers }: RouteResponse,
 ): void {
@@ -59,15 +57,20 @@ export function sendResponse(
     ? (body as readonly Buffer[])
     : [typeof body === 'string' ? body : JSON.stringify(body)];
   const length = parts.reduce((sum, part) => sum + Buffer.byteLength(part), 0);
-  if (Array.isArray(body)) request.context.reservation?.resize(length);
+  const { context } = request;
+  if (Array.isArray(body)) context.reservation?.resize(length);
   const { raw } = reply;
   reply.hijack();
   const send = () => {
-    writeHead(request, reply, status, { 'content-type': JSON_TYPE, ...headers, 'content-length': length });
-    raw.setTimeout(stallMs);
-    raw.cork();
-    for (const part of parts.slice(0, -1)) raw.write(part);
-    raw.end(parts.at(-1));
+    try {
+      writeHead(request, reply, status, { 'content-type': JSON_TYPE, ...headers, 'content-length': length });
+      raw.setTimeout(context.stallMs);
+      raw.cork();
+      for (const part of parts.slice(0, -1)) raw.write(part);
+      raw.end(parts.at(-1));
+    } catch (error) {
+      request.server.errorHandler(error, request, reply);
+    }
   };
   if (ready.push(send) === 1) setImmediate(sendReady);
 }

@@ -80,11 +80,12 @@ const CONTENT_TYPE: Readonly<Record<StreamFormat, string>> = {
  * both formats break off the chunked encoding, so that no client takes half a result for a whole one.
  */
 export async function streamResponse(
-  { request, reply, settings }: Call,
+  { request, reply }: Call,
   project: Project,
   streamRequest: StreamRequest,
 ): Promise<void> {
   const { raw } = reply;
+  const { context } = request;
   const { format } = streamRequest;
   const begin = () => {
     if (raw.headersSent) return;
@@ -96,24 +97,24 @@ export async function streamResponse(
       const hasRoom = raw.write(chunk.bytes, (error) => {
         if (!error) chunk.free();
       });
-      return hasRoom || raw.destroyed ? undefined : drained(raw, settings.streamStallMs);
+      return hasRoom || raw.destroyed ? undefined : drained(raw, context.stallMs);
     },
   };
   try {
     const { rowCount, type } = await streamSql(project, streamRequest, output);
-    request.context.rows = rowCount;
+    context.rows = rowCount;
     begin();
     const end = { done: true, row_count: rowCount, ...(streamRequest.columns ? { type } : {}) };
     raw.end(format === 'ndjson' ? `${JSON.stringify(end)}\n` : undefined);
   } catch (thrown) {
     if (!raw.headersSent) throw thrown;
     const error = asEngineError(thrown);
-    request.context.errorCode = error.code;
+    context.errorCode = error.code;
     const line = format === 'ndjson' ? `${JSON.stringify({ error: errorBody(error, request.id) })}\n` : '';
     raw.write(line, () => raw.destroy());
   }
   // For the log and metrics, the request ends when its last byte has been sent or the client has disconnected.
-  raw.setTimeout(settings.streamStallMs);
+  raw.setTimeout(context.stallMs);
   await finished(raw).catch(() => {});
 }
 

@@ -1,9 +1,8 @@
-/** Which requests get memory in the service, and which wait for it (http/memory-budget.ts). */
+/** Which requests get memory in the service, and which wait for it (engine/limits/memory-budget.ts). */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import { LIMITS } from '../../src/contract/limits.js';
-import { WaitBudget } from '../../src/engine/limits/wait-budget.js';
-import { announcedBytes, MemoryBudget } from '../../src/http/memory-budget.js';
+import { WaitBudget } from '../../../src/engine/limits/wait-budget.js';
+import { MemoryBudget } from '../../../src/engine/limits/memory-budget.js';
 
 const LARGE = 100_000;
 const never = new AbortController().signal;
@@ -121,18 +120,5 @@ describe('refuses', () => {
     await expect(reserve(budget, 'a', LARGE, 5_000, leaving.signal)).rejects.toMatchObject({ code: 'overloaded' });
     reservation.release();
     (await reserve(budget, 'a')).release();
-  });
-});
-
-describe('reserves for a body', () => {
-  const MOST = LIMITS.bodyBytes;
-  it.each<[string, Record<string, string>, number]>([
-    ['what it says', { 'content-length': '1000' }, 1000],
-    ['nothing where there is none', {}, 0],
-    ['the longest there may be, where it says more', { 'content-length': String(2 * MOST) }, MOST],
-    ['the longest where it comes in chunks', { 'transfer-encoding': 'chunked' }, MOST],
-    ['the longest where it is packed', { 'content-length': '1000', 'content-encoding': 'gzip' }, MOST],
-  ])('%s', (_, headers, bytes) => {
-    expect(announcedBytes(headers)).toBe(bytes);
   });
 });

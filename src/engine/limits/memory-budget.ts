@@ -3,11 +3,10 @@
  * that clients have not read yet. A request reserves memory before its body is read, so that the body stays with the
  * client while it waits.
  */
-import type { IncomingHttpHeaders } from 'node:http';
-import { Counts } from '../contract/counts.js';
-import { LIMITS } from '../contract/limits.js';
-import { FairQueue } from '../engine/limits/fair-queue.js';
-import type { WaitBudget } from '../engine/limits/wait-budget.js';
+import { Counts } from '../../contract/counts.js';
+import { LIMITS } from '../../contract/limits.js';
+import { FairQueue } from './fair-queue.js';
+import type { WaitBudget } from './wait-budget.js';
 
 interface MemoryLimits {
   readonly perProject: number;
@@ -22,13 +21,6 @@ const DEFAULT_LIMITS: MemoryLimits = { perProject: 6 * LIMITS.bodyBytes + 4 * MI
 
 /** A request up to this size never waits because of other projects. */
 const SMALL_BYTES = 64 * 1024;
-
-/** The size that a body may reach: the limit, if it is chunked or compressed. */
-export function announcedBytes(headers: IncomingHttpHeaders): number {
-  if (headers['transfer-encoding'] !== undefined || headers['content-encoding'] !== undefined) return LIMITS.bodyBytes;
-  const length = Number(headers['content-length'] ?? 0);
-  return Number.isSafeInteger(length) ? Math.min(length, LIMITS.bodyBytes) : 0;
-}
 
 /** The bytes of one request. */
 export interface Reservation {
