@@ -1,4 +1,4 @@
-/** Ends transactions, and reports honestly if the outcome is unknown. */
+/** Commits transactions; reports outcome_unknown if the connection is lost during the commit. */
 import { EngineError } from '../../contract/errors.js';
 import {
   COMMIT,

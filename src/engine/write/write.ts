@@ -33,8 +33,8 @@ interface WriteOptions<A> {
   /** The schema of the stored response. */
   readonly responseSchema: Schema<A>;
   /**
-   * False: the project does not grow, or the work checks that itself. Without a key, the caller has already checked for
-   * room.
+   * False: the project does not grow, or the work checks the quota itself. Without a key, the caller has already checked
+   * for room.
    */
   readonly grows?: boolean;
   readonly pool?: PoolName;
