@@ -13,7 +13,7 @@ import { readTables, tableToWrite } from '../catalog/catalog.js';
 import type { RequestTrace } from '../database/trace.js';
 import { typedDeadline } from '../limits/deadline.js';
 import type { Project } from '../project.js';
-import { resultsOf } from '../write/transaction.js';
+import { resultsOrOutcomeUnknown } from '../write/transaction.js';
 import { runWrite } from '../write/write.js';
 import { insertChecked } from './checked-insert.js';
 import type { NotStored, QueuedBatch } from './copy-queue.js';
@@ -179,7 +179,7 @@ async function storeAndCheck(
   const hasKey = commit === 'now';
   const ran = await session.pipeline(hasKey ? [...steps, COMMIT] : steps, { prepared: true });
   try {
-    if (commit !== 'later') return resultsOf(session, ran, steps.length, hasKey);
+    if (commit !== 'later') return resultsOrOutcomeUnknown(session, ran, steps.length, hasKey);
     if (ran.error !== null) throw ran.error;
     return ran.results;
   } catch (error) {

@@ -135,7 +135,7 @@ export function dropFromQuarantine(
   return project.use({ pool: 'typed', deadline: typedDeadline(signal), impact: 'none' }, async ({ session }) => {
     await session.run([BEGIN]);
     const count = await session.rowCount(chosen);
-    await commit(session, [purgeExpired(project.quarantineDays)], false, project.dryRun);
+    await commit(session, [purgeExpired(project.quarantineDays)], { dryRun: project.dryRun });
     return count;
   });
 }
