@@ -96,10 +96,14 @@ function refuseUnusedKey({ headers }: FastifyRequest, route: ServedRoute): void 
  */
 function dryRunOf({ request }: Call, { hasDryRun }: ServedRoute): DryRun | null {
   const { dry_run: isDryRun } = request.query as { dry_run?: string };
-  const { project: found } = request.context;
-  if (!hasDryRun || isDryRun === undefined || found === null) return null;
-  if (request.headers['idempotency-key'] === undefined) return found.startDryRun();
-  throw new EngineError('invalid_request', '`dry_run` cannot be combined with an Idempotency-Key', {
-    hint: 'Send the request without the key.',
-  });
+  const { context, headers } = request;
+  if (!hasDryRun || isDryRun === undefined || context.project === null) return null;
+  if (headers['idempotency-key'] !== undefined) {
+    throw new EngineError('invalid_request', '`dry_run` cannot be combined with an Idempotency-Key', {
+      hint: 'Send the request without the key.',
+    });
+  }
+  const { project, dryRun } = context.project.inDryRun();
+  context.project = project;
+  return dryRun;
 }

@@ -2,6 +2,7 @@
 import { LIMITS } from '../../contract/limits.js';
 import { STRICT, Type } from '../../contract/schema.js';
 import { SqlResponse } from '../../contract/wire/sql.js';
+import type { Project } from '../../engine/project.js';
 import { collectSql } from '../../engine/sql/collect-sql.js';
 import type { SqlResult } from '../../engine/sql/sql-result.js';
 import type { JsonNode } from '../../codec/index.js';
@@ -49,7 +50,7 @@ export const QUERY = tool({
   input: input('SQL of Postgres that only reads.'),
   output: ResultSchema(SqlResponse),
   async run(call, given, exact) {
-    const responses = await run(call, { ...given, readOnly: true }, exact('params'));
+    const responses = await run(call, projectOf(call), { ...given, readOnly: true }, exact('params'));
     call.request.context.rows = responses.at(-1)?.rowCount ?? 0;
     return shownRows(responses, textOf(sqlResponse(responses)));
   },
@@ -67,8 +68,8 @@ export const REHEARSE_SQL = tool({
   input: input('SQL of Postgres that writes.'),
   output: ResultSchema(SqlResponse),
   async run(call, given, exact) {
-    const dryRun = projectOf(call).startDryRun();
-    const responses = await run(call, { ...given, readOnly: false }, exact('params'));
+    const { project, dryRun } = projectOf(call).inDryRun();
+    const responses = await run(call, project, { ...given, readOnly: false }, exact('params'));
     return shownRows(responses, textOf(dryRunResponse({ body: sqlResponse(responses) }, dryRun).body));
   },
 });
@@ -81,8 +82,8 @@ interface Given {
 }
 
 /** @throws EngineError as `collectSql` */
-async function run(call: Call, given: Given, params: JsonNode | undefined): Promise<SqlResult[]> {
-  const { response } = await collectSql(projectOf(call), {
+async function run(call: Call, project: Project, given: Given, params: JsonNode | undefined): Promise<SqlResult[]> {
+  const { response } = await collectSql(project, {
     sql: given.sql,
     params: params?.kind === 'array' ? params.items : [],
     readOnly: given.readOnly,
