@@ -32,12 +32,12 @@ export const INSERT = tool({
   },
 });
 
-export const REHEARSE_INSERT = tool({
-  name: 'rehearse_insert',
+export const DRY_RUN_INSERT = tool({
+  name: 'dry_run_insert',
   title: 'Dry run of an insert',
   description: `Insert ${ALL_OR_NONE} Then roll it back: returns the errors, or what would be stored. Nothing is stored.`,
   scope: 'data:write',
-  audit: 'rehearsal',
+  audit: 'dry_run',
   annotations: DRY_RUN,
   input,
   output: ResultSchema(BatchResponse),

@@ -56,14 +56,14 @@ export const QUERY = tool({
   },
 });
 
-export const REHEARSE_SQL = tool({
-  name: 'rehearse_sql',
+export const DRY_RUN_SQL = tool({
+  name: 'dry_run_sql',
   title: 'Dry run of SQL',
   description:
     'Run SQL that writes, and roll it back: returns which rows, locks and tables it would touch, and the error if it fails. ' +
     'Nothing is stored. It takes the locks of the write while it runs.',
   scope: 'sql:write',
-  audit: 'rehearsal',
+  audit: 'dry_run',
   annotations: DRY_RUN,
   input: input('SQL of Postgres that writes.'),
   output: ResultSchema(SqlResponse),
