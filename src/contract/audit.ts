@@ -27,7 +27,7 @@ export const AUDIT_OPERATIONS = [
   /** Free SQL as the reader, which cannot change anything. */
   'sql_read',
   /** A write with dry_run, which was rolled back. */
-  'rehearsal',
+  'dry_run',
   /** An MCP message that calls no tool; a tool call is recorded as its operation. */
   'mcp',
   'project.create',

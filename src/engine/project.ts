@@ -40,9 +40,6 @@ interface ProjectUse {
 }
 
 export class Project {
-  /** null: the request's changes are kept. */
-  dryRun: DryRun | null = null;
-
   constructor(
     private readonly row: ProjectRow,
     private readonly shared: SharedServices,
@@ -54,11 +51,15 @@ export class Project {
     private readonly replica: { readonly at: Replica; readonly position: string | undefined } | null = null,
     /** How long this request may still wait, in any queue. */
     readonly waitBudget = new WaitBudget(shared.waitMs),
+    /** null: the request's changes are kept. */
+    readonly dryRun: DryRun | null = null,
   ) {}
 
-  /** Makes this request a dry run: its changes are rolled back at the end. */
-  startDryRun(): DryRun {
-    return (this.dryRun = new DryRun(this.schema));
+  /** The project for a request whose changes are rolled back at the end. */
+  inDryRun(): { project: Project; dryRun: DryRun } {
+    const { row, shared, trace, replica, waitBudget, schema } = this;
+    const dryRun = new DryRun(schema);
+    return { project: new Project(row, shared, trace, replica, waitBudget, dryRun), dryRun };
   }
 
   get id(): string {

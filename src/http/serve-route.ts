@@ -90,10 +90,13 @@ function refuseUnusedKey({ headers }: FastifyRequest, route: ServedRoute): void 
  */
 function dryRunOf({ query, context, headers }: FastifyRequest, { hasDryRun }: ServedRoute): DryRun | null {
   const { dry_run: isDryRun } = query as { dry_run?: string };
-  const { project } = context;
-  if (!hasDryRun || isDryRun === undefined || project === null) return null;
-  if (headers['idempotency-key'] === undefined) return project.startDryRun();
-  throw new EngineError('invalid_request', '`dry_run` cannot be combined with an Idempotency-Key', {
-    hint: 'Send the request without the key.',
-  });
+  if (!hasDryRun || isDryRun === undefined || context.project === null) return null;
+  if (headers['idempotency-key'] !== undefined) {
+    throw new EngineError('invalid_request', '`dry_run` cannot be combined with an Idempotency-Key', {
+      hint: 'Send the request without the key.',
+    });
+  }
+  const { project, dryRun } = context.project.inDryRun();
+  context.project = project;
+  return dryRun;
 }

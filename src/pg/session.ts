@@ -153,7 +153,7 @@ export class Session extends Connection {
    * @returns the number of rows in its command tag; 0 if it has none
    * @throws PostgresError, ConnectionLost
    */
-  async change(statement: Statement, options?: PipelineOptions): Promise<number> {
+  async rowCount(statement: Statement, options?: PipelineOptions): Promise<number> {
     const [result] = await this.run([statement], options);
     return readCommandTag(result?.tag ?? '').count ?? 0;
   }

@@ -166,15 +166,14 @@ describe.each(testServers())('on Postgres $major', (server) => {
     expect(service.engine.live.list()).toEqual([]);
   });
 
-  it('is recorded in the audit log as a rehearsal', async () => {
+  it('is recorded in the audit log as one', async () => {
     await startDryRun('POST', 'data/people', [{ email: 'c' }]);
     const admin = (await service.engine.tokens.create(null)).token;
     await expect
       .poll(
         async () =>
-          (await service.call('GET', '/api/cdp/admin/audit?limit=1&operation=rehearsal', { token: admin })).body
-            .entries,
+          (await service.call('GET', '/api/cdp/admin/audit?limit=1&operation=dry_run', { token: admin })).body.entries,
       )
-      .toMatchObject([{ operation: 'rehearsal', object: 'people', rows: null, outcome: 'ok' }]);
+      .toMatchObject([{ operation: 'dry_run', object: 'people', rows: null, outcome: 'ok' }]);
   });
 });

@@ -140,14 +140,14 @@ describe('works:', () => {
 
   it('a dry run says what a write would do, and stores nothing', async () => {
     const before = await project.rows('SELECT * FROM customers ORDER BY email');
-    const sql = await tool(service, project.token, 'rehearse_sql', { sql: 'DELETE FROM customers WHERE age > 40' });
+    const sql = await tool(service, project.token, 'dry_run_sql', { sql: 'DELETE FROM customers WHERE age > 40' });
     expect(sql.structured?.data).toMatchObject({
       dry_run: true,
       affected_rows: 1,
       impact: { rows: [{ table: 'customers', inserted: 0, updated: 0, deleted: 1 }] },
     });
     const records = [{ email: 'x@example.com' }];
-    const insert = await tool(service, project.token, 'rehearse_insert', { table: 'customers', records });
+    const insert = await tool(service, project.token, 'dry_run_insert', { table: 'customers', records });
     expect(insert.structured?.data).toMatchObject({
       dry_run: true,
       inserted_rows: 1,
@@ -185,8 +185,8 @@ describe('works:', () => {
       ['describe_table', { table: 'customers' }, { operation: 'read_table', outcome: 'ok', object: 'customers' }],
       ['query', { sql: 'SELECT 1 FROM customers' }, { operation: 'sql_read', outcome: 'ok', rows: '2' }],
       ['query', { sql: 'SELECT nonsense' }, { operation: 'sql_read', outcome: 'sql_error', status: 200 }],
-      ['rehearse_sql', { sql: 'DELETE FROM customers' }, { operation: 'rehearsal', outcome: 'ok', rows: null }],
-      ['rehearse_insert', { table: 'customers', records: [{}] }, { operation: 'rehearsal', object: 'customers' }],
+      ['dry_run_sql', { sql: 'DELETE FROM customers' }, { operation: 'dry_run', outcome: 'ok', rows: null }],
+      ['dry_run_insert', { table: 'customers', records: [{}] }, { operation: 'dry_run', object: 'customers' }],
     ];
     for (const [name, args, entry] of calls) {
       const id = randomUUID();
@@ -307,18 +307,18 @@ describe('refuses:', () => {
     const reader = await project.tokenWith('sql:read');
     expect(await names(service, reader)).toEqual(['query']);
     expect(await names(service, await project.tokenWith('schema:read'))).toEqual(['list_tables', 'describe_table']);
-    expect(await names(service, await project.tokenWith('data:write'))).toEqual(['rehearse_insert']);
+    expect(await names(service, await project.tokenWith('data:write'))).toEqual(['dry_run_insert']);
     const call = {
       jsonrpc: '2.0',
       id: 1,
       method: 'tools/call',
-      params: { name: 'rehearse_sql', arguments: { sql: 'SELECT 1' } },
+      params: { name: 'dry_run_sql', arguments: { sql: 'SELECT 1' } },
     };
     failure(await post(service, call, { token: reader }), 403, 'insufficient_scope');
   });
 
   it('to insert unless the setting allows it', async () => {
-    const all = ['list_tables', 'describe_table', 'query', 'rehearse_sql', 'rehearse_insert'];
+    const all = ['list_tables', 'describe_table', 'query', 'dry_run_sql', 'dry_run_insert'];
     expect(await names(service, project.token)).toEqual(all);
     expect(await names(writing, shop.token)).toEqual([...all, 'insert']);
     const params = { name: 'insert', arguments: { table: 'customers', records: [{ age: 1 }] } };

@@ -371,7 +371,7 @@ describe.each(testServers().map((server) => [server.major, server] as const))('o
         response = await sql(project, 'DELETE FROM notes WHERE grows()');
       }
       const body = failure(response, 403, 'quota_exceeded');
-      expect(body.message).toMatch(/grown further/);
+      expect(body.message).toMatch(/grow further/);
       expect(await sizeOnDisk()).toBeLessThan(4 * room);
       failure(await sql(project, 'DROP TABLE notes; DELETE FROM ballast'), 403, 'quota_exceeded');
       failure(

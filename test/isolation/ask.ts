@@ -43,7 +43,7 @@ export const asNeonDriver = (project: TestProject, token: string): Ask =>
 
 /** As an agent, by a tool that runs SQL. What does not fit into its response is cut off. */
 export const asMcp =
-  (service: TestService, token: string, tool: 'query' | 'rehearse_sql'): Ask =>
+  (service: TestService, token: string, tool: 'query' | 'dry_run_sql'): Ask =>
   (sql, params = []) =>
     askTool(service, token, tool, { sql, params, max_rows: 1_000 });
 

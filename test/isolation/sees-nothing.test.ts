@@ -215,7 +215,7 @@ describe.each<(typeof TENANCIES)[number]>(TENANCIES)('on $where', ({ start, mayS
       expect(await shownByNames(asNeonDriver(namer, namer.token))).toEqual({});
     });
 
-    it.each(['query', 'rehearse_sql'] as const)('to an agent, with %s', async (tool) => {
+    it.each(['query', 'dry_run_sql'] as const)('to an agent, with %s', async (tool) => {
       expect(await shownByNames(asMcp(service, namer.token, tool))).toEqual({});
     });
 

@@ -242,7 +242,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
 
   it('runs a script of several statements', async () => {
     await session.script(`CREATE TEMP TABLE scripted (n int); INSERT INTO scripted VALUES (1), (2)`);
-    expect(await session.change(s('UPDATE scripted SET n = 3'))).toBe(2);
+    expect(await session.rowCount(s('UPDATE scripted SET n = 3'))).toBe(2);
     expect(await failureOf(session.script('SELECT 1; SELECT 1 / 0'))).toMatchObject({ sqlstate: '22012' });
   });
 

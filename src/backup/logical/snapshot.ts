@@ -75,5 +75,5 @@ export async function countIn(session: Session, { schema, name }: ProjectTable):
         WHERE attrelid = ${table.text}::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = '' AND attlen > 0
         ORDER BY attlen, attnum LIMIT 1`,
   );
-  return session.change(sql`COPY ${table} ${narrow == null ? sql`` : sql`(${ident(narrow)})`} TO STDOUT`);
+  return session.rowCount(sql`COPY ${table} ${narrow == null ? sql`` : sql`(${ident(narrow)})`} TO STDOUT`);
 }

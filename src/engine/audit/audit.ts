@@ -97,7 +97,7 @@ const NOT_CHANGES: ReadonlySet<AuditOperation> = new Set([
   'insert',
   'receipts',
   'sql_read',
-  'rehearsal',
+  'dry_run',
   'mcp',
   'project.list',
   'server.check',

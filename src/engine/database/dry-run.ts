@@ -1,15 +1,6 @@
 /** A dry run: the request runs, is rolled back at its end, and reports what it would have done. */
 import type { Impact } from '../../contract/wire/dry-run.js';
-import {
-  fixed,
-  type Fragment,
-  type Result,
-  ROLLBACK,
-  type Row,
-  type Session,
-  sql,
-  type Statement,
-} from '../../pg/index.js';
+import { fixed, type Fragment, ROLLBACK, type Row, type Session, sql, type Statement } from '../../pg/index.js';
 
 /** The impact before anything has run. */
 const NOTHING: Impact = { rows: [], locks: [], rewritten: [], duration_ms: 0 };
@@ -36,26 +27,13 @@ export class DryRun {
 
   /**
    * Replaces the commit: runs the last statements and the checks of a commit, and rolls back.
-   * @returns the results of the statements
    * @throws PostgresError
    */
-  async end(session: Session, statements: readonly Statement[]): Promise<Result[]> {
-    const results = await session.run([...statements, fixed('SET CONSTRAINTS ALL IMMEDIATE')]);
-    const duration = performance.now() - this.started;
-    const [rows, locks, relations] = await session.run([this.changes(), LOCKS, this.relations()]);
+  async end(session: Session, statements: readonly Statement[]): Promise<void> {
+    await session.run([...statements, fixed('SET CONSTRAINTS ALL IMMEDIATE')]);
+    const duration_ms = Math.round((performance.now() - this.started) * 1_000) / 1_000;
+    const [rows, locks, relations] = await session.run([this.writtenRows(), LOCKS, this.relations()]);
     await session.run([ROLLBACK]);
-    const after = relationsOf(relations?.rows ?? []);
-    const dropped = [...this.before].flatMap(([oid, { name, isSequence }]) =>
-      after.has(oid) || isSequence ? [] : [name],
-    );
-    const held = (locks?.rows ?? []).map(([oid = null, modes]) => ({
-      relation: after.get(oid) ?? this.before.get(oid),
-      isNew: !this.before.has(oid),
-      modes: JSON.parse(modes ?? '[]') as string[],
-    }));
-    const sequences = held.flatMap(({ relation, isNew, modes }) =>
-      relation?.isSequence === true && !isNew && modes.includes(SEQUENCE_USED) ? [relation.name] : [],
-    );
     this.impact = {
       rows: (rows?.rows ?? []).map(([table, inserted, updated, deleted]) => ({
         table: table ?? '',
@@ -63,28 +41,17 @@ export class DryRun {
         updated: Number(updated),
         deleted: Number(deleted),
       })),
-      locks: held
-        .flatMap(({ relation, modes }) =>
-          relation === undefined || relation.isSequence ? [] : [{ table: relation.name, modes }],
-        )
-        .sort((one, other) => (one.table < other.table ? -1 : 1)),
-      rewritten: [...after].flatMap(([oid, { name, file, isSequence }]) => {
-        const before = this.before.get(oid);
-        return before === undefined || before.file === file || isSequence ? [] : [name];
-      }),
-      ...(dropped.length === 0 ? {} : { dropped }),
-      ...(sequences.length === 0 ? {} : { sequences: sequences.sort() }),
-      duration_ms: Math.round(duration * 1_000) / 1_000,
+      ...impactOn(this.before, relationsOf(relations?.rows ?? []), locks?.rows ?? []),
+      duration_ms,
     };
-    return results.slice(0, statements.length);
   }
 
   private relations(): Statement {
     return sql`SELECT c.oid, ${this.shownName}, c.relfilenode, c.relkind = 'S' FROM pg_catalog.pg_class c ${IN_SCHEMA}
-      WHERE ${IS_OF_PROJECT} AND c.relkind IN ('r', 'p', 'v', 'm', 'S') ORDER BY 2`;
+      WHERE ${IS_OF_PROJECT} AND c.relkind IN ('r', 'p', 'v', 'm', 'S')`;
   }
 
-  private changes(): Statement {
+  private writtenRows(): Statement {
     return sql`SELECT ${this.shownName}, n_tup_ins, n_tup_upd, n_tup_del FROM pg_catalog.pg_stat_xact_user_tables s
       JOIN pg_catalog.pg_class c ON c.oid = s.relid ${IN_SCHEMA}
       WHERE ${IS_OF_PROJECT} AND n_tup_ins + n_tup_upd + n_tup_del > 0 ORDER BY 1`;
@@ -125,3 +92,26 @@ const relationsOf = (rows: readonly Row[]): Relations =>
       { name: name ?? '', file: file ?? '', isSequence: isSequence === 't' },
     ]),
   );
+
+/** @param locks the rows of {@link LOCKS} */
+function impactOn(before: Relations, after: Relations, locks: readonly Row[]): Omit<Impact, 'rows' | 'duration_ms'> {
+  const modesByOid = new Map(locks.map(([oid = null, modes]) => [oid, JSON.parse(modes ?? '[]') as string[]]));
+  const relations = [...new Map([...before, ...after])]
+    .map(([oid, { name, isSequence }]) => {
+      return { name, isSequence, was: before.get(oid), is: after.get(oid), modes: modesByOid.get(oid) ?? [] };
+    })
+    .sort((one, other) => (one.name < other.name ? -1 : 1));
+  const tables = relations.filter(({ isSequence }) => !isSequence);
+  const rewritten = tables.filter(({ was, is }) => was !== undefined && is !== undefined && was.file !== is.file);
+  const dropped = tables.filter(({ is }) => is === undefined);
+  const sequences = relations.filter(
+    ({ isSequence, was, modes }) => isSequence && was !== undefined && modes.includes(SEQUENCE_USED),
+  );
+  const nameOf = ({ name }: { readonly name: string }) => name;
+  return {
+    locks: tables.filter(({ modes }) => modes.length > 0).map(({ name, modes }) => ({ table: name, modes })),
+    rewritten: rewritten.map(nameOf),
+    ...(dropped.length === 0 ? {} : { dropped: dropped.map(nameOf) }),
+    ...(sequences.length === 0 ? {} : { sequences: sequences.map(nameOf) }),
+  };
+}

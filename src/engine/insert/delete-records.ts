@@ -39,7 +39,7 @@ export async function deleteRecords(
     lease.resetAfterUse();
     const table = await lockTable(session, begin, project.schema, tableName, batch);
     const key = await findKey(session, table, 'by', by);
-    const count = await session.change(deleteStatement(table, key, readKeys(batch, table, key)));
+    const count = await session.rowCount(deleteStatement(table, key, readKeys(batch, table, key)));
     const message = `${counted(count, 'record')} deleted`;
     const response: DeleteResponse = { success: true, deleted_rows: count, message };
     return { response: await commit([], response, count), replayed: false };

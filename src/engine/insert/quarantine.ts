@@ -134,8 +134,8 @@ export function dropFromQuarantine(
   const chosen = sql`DELETE FROM _cdp.quarantine WHERE ${conditions(filter)}`;
   return project.use({ pool: 'typed', deadline: typedDeadline(signal), impact: 'none' }, async ({ session }) => {
     await session.run([BEGIN]);
-    const count = await session.change(chosen);
-    await commit(session, [purgeExpired(project.quarantineDays)], false, project.dryRun);
+    const count = await session.rowCount(chosen);
+    await commit(session, [purgeExpired(project.quarantineDays)], { dryRun: project.dryRun });
     return count;
   });
 }

@@ -52,7 +52,7 @@ export async function replay(
     const found = await session.query(selectPage({ ...filter, table: name }, fitting, quarantineDays, true));
     const { records, next } = readPage(found);
     if (records.length === 0) {
-      await commit(session, [purgeExpired(quarantineDays)], false, project.dryRun);
+      await commit(session, [purgeExpired(quarantineDays)], { dryRun: project.dryRun });
       return replayResponse([], { inserted: 0, updated: 0 }, 0, null);
     }
 
@@ -70,7 +70,7 @@ export async function replay(
       removeRecords(gone),
       ...(isTrial ? [] : left.map(({ id, errors }) => updateErrors(id, errors))),
     ];
-    await commit(session, changes, false, project.dryRun);
+    await commit(session, changes, { dryRun: project.dryRun });
     return replayResponse(left, stored, gone.length, next);
   });
 }

@@ -3,7 +3,7 @@ import { COMMIT, PostgresError, type Result, SQLSTATE, type Statement, type Step
 import type { Lease } from '../../tenancy/connections/connections.js';
 import { errorCode } from '../../tenancy/engine-error.js';
 import type { Table } from '../catalog/catalog.js';
-import { resultsOf } from '../write/transaction.js';
+import { resultsOrOutcomeUnknown } from '../write/transaction.js';
 import { NO_RECORDS_FAULT } from './record-error.js';
 
 export interface TableWithCheck {
@@ -39,7 +39,7 @@ export async function storeAndCheck(
   const commitsHere = commit === 'now';
   const ran = await session.pipeline(commitsHere ? [...steps, COMMIT] : steps, { prepared: true });
   try {
-    if (commit !== 'later') return resultsOf(session, ran, steps.length, commitsHere);
+    if (commit !== 'later') return resultsOrOutcomeUnknown(session, ran, steps.length, commitsHere);
     if (ran.error !== null) throw ran.error;
     return ran.results;
   } catch (error) {

@@ -48,10 +48,8 @@ export class QuotaGuard {
     if (runsCode && !overQuota.mayRunCode) {
       throw new EngineError(
         'quota_exceeded',
-        `${overQuota.error.message}. It has grown further, because code ran with the deletes`,
-        {
-          hint: 'Until it is smaller again, only reads, VACUUM and requests that contain only drops work.',
-        },
+        `${overQuota.error.message}. Triggers or functions run by deletes have made it grow further`,
+        { hint: 'Until it shrinks, only reads, VACUUM and requests that consist of drops are allowed.' },
       );
     }
   }

@@ -9,8 +9,7 @@ import type { Replayable, IdempotencyKey } from '../write/idempotency.js';
 import { queryTimeout } from '../limits/deadline.js';
 import type { Project } from '../project.js';
 import type { OverQuota, QuotaImpact } from '../limits/quota.js';
-import type { DryRun } from '../database/dry-run.js';
-import { commitAndReset, isUnknown, outcomeUnknown } from '../write/transaction.js';
+import { commitError } from '../write/transaction.js';
 import { runWrite, type Write } from '../write/write.js';
 import { QuotaGuard } from './quota-guard.js';
 import { leadingKeyword, mainKeyword, mayChangeRights } from '../parser/keywords.js';
@@ -29,6 +28,18 @@ interface KeptUnderKey<T> {
   readonly key: IdempotencyKey;
   readonly store: (results: readonly T[]) => StoredResults;
   readonly restore: (stored: StoredResults) => T[];
+}
+
+/** Statements that have already been split, and what becomes of their results. */
+interface StatementsToRun<T> {
+  readonly mode: SqlMode;
+  readonly statements: readonly BoundStatement[];
+  /** null: the project is within its quota; otherwise `frees` of each statement must be known. */
+  readonly overQuota: OverQuota | null;
+  /** Called for each statement, in order. */
+  readonly fetchResult: FetchResult<T>;
+  /** null: the request has no key. */
+  readonly kept: KeptUnderKey<T> | null;
 }
 
 /**
@@ -59,25 +70,13 @@ export async function runSql<T>(
 export const overQuotaFor = (project: Project, { readOnly }: SqlMode): Promise<OverQuota | null> | null =>
   readOnly ? null : project.overQuota();
 
-/** Statements that have already been split, and what becomes of their results. */
-interface StatementsToRun<T> {
-  readonly mode: SqlMode;
-  readonly statements: readonly BoundStatement[];
-  /** null: the project is within its quota; otherwise `frees` of each statement must be known. */
-  readonly overQuota: OverQuota | null;
-  readonly fetchResult: FetchResult<T>;
-  /** null: the request has no key. */
-  readonly kept: KeptUnderKey<T> | null;
-}
-
 /** {@link runSql} for statements that have already been split. */
-export const runStatements = <T>(project: Project, run: StatementsToRun<T>): Promise<Replayable<T[]>> =>
-  mayReadWhileMoving(project, run) ? readWhileMoving(project, run) : runOnce(project, run);
-
-async function runOnce<T>(project: Project, run: StatementsToRun<T>): Promise<Replayable<T[]>> {
-  const { mode, statements, overQuota, kept } = run;
+export async function runStatements<T>(project: Project, run: StatementsToRun<T>): Promise<Replayable<T[]>> {
+  const { statements, overQuota, kept } = run;
+  const asReader = mayReadWhileMoving(project, run);
+  const mode: SqlMode = asReader ? { ...run.mode, readOnly: true, allRows: true } : run.mode;
   const { readOnly, timeoutMs, signal } = mode;
-  const guard = overQuota === null ? null : new QuotaGuard(overQuota, statements);
+  const guard = readOnly || overQuota === null ? null : new QuotaGuard(overQuota, statements);
   const options = {
     pool: readOnly ? 'sql-read' : 'sql-write',
     deadline: { timeoutMs, signal, expired: queryTimeout(timeoutMs) },
@@ -86,15 +85,73 @@ async function runOnce<T>(project: Project, run: StatementsToRun<T>): Promise<Re
     // The guard enforces the quota: statements that free space may run beyond it.
     grows: false,
     begin: beginOf(mode),
+    resets: true,
     impact: guard?.impact ?? impactOf(statements),
   } as const;
-  const outcome = await runWrite(project, options, async (write) => {
-    const response = await new Transaction(run, project.dryRun, guard, write).run();
-    if (!readOnly && statements.some(({ text }) => mayChangeRights(text))) project.recheckRights(write.lease);
-    return { response, replayed: false } as const;
-  });
-  return outcome.replayed ? { response: kept?.restore(outcome.response) ?? [], replayed: true } : outcome;
+  try {
+    const outcome = await runWrite(project, options, async (write) => {
+      const response = await runInTransaction({ ...run, mode }, write, guard, project.dryRun !== null);
+      if (!readOnly && statements.some(({ text }) => mayChangeRights(text))) project.recheckRights(write.lease);
+      return { response, replayed: false } as const;
+    });
+    return outcome.replayed ? { response: kept?.restore(outcome.response) ?? [], replayed: true } : outcome;
+  } catch (error) {
+    throw asReader && error instanceof EngineError && error.code === 'permission_denied' ? moving() : error;
+  }
 }
+
+/**
+ * Runs the statements in order, then commits and resets the session.
+ * @param guard null: the project is within its quota
+ * @throws EngineError as {@link runSql}
+ */
+async function runInTransaction<T>(
+  run: StatementsToRun<T>,
+  write: Write,
+  guard: QuotaGuard | null,
+  isDryRun: boolean,
+): Promise<T[]> {
+  const { mode, statements, fetchResult, kept } = run;
+  const { clock, lease } = write;
+  const { session } = lease;
+  const execute = async (statement: BoundStatement, before: readonly Statement[], isLast: boolean): Promise<T> => {
+    try {
+      const described = await describe(session, statement, before, { clock, isLast });
+      const result = await fetchResult(described);
+      await restoreEncoding(session, described);
+      return result;
+    } catch (error) {
+      const translated = located(error, statement);
+      throw guard === null ? translated : guard.explained(translated);
+    }
+  };
+  const results: T[] = [];
+  try {
+    for (const [i, statement] of statements.entries()) {
+      const begin = i === 0 ? write.begin : [];
+      const { before, after } = guard?.around(statement) ?? UNGUARDED;
+      results.push(await execute(statement, [...begin, ...before], i === statements.length - 1));
+      if (after.length > 0) await session.run(after);
+    }
+  } catch (error) {
+    const alone = runsOnlyAlone(run, error);
+    if (alone === null) throw error;
+    if (write.hasKey) throw noPlaceForKey(error);
+    if (isDryRun) throw noDryRun(error);
+    await session.run([ROLLBACK, ...(guard?.outside(alone) ?? [])]);
+    try {
+      return [await execute(alone, [], true)];
+    } catch (cause) {
+      throw commitError(session, cause, false);
+    }
+  }
+  if (guard?.readsOnly) await guard.endReads(session);
+  else if (mode.readOnly) await session.run([ROLLBACK], { reset: true });
+  else await write.commit([], kept?.store(results));
+  return results;
+}
+
+const UNGUARDED = { before: [], after: [] };
 
 /**
  * The writer may not log in during a move. Queries are tried as the reader: Postgres refuses those that turn out to
@@ -110,18 +167,6 @@ const mayReadWhileMoving = <T>(
   dryRun === null &&
   kept === null &&
   statements.every(({ text }) => mainKeyword(text) === 'SELECT');
-
-async function readWhileMoving<T>(
-  project: Project,
-  { mode: { timeoutMs, signal }, statements, fetchResult }: StatementsToRun<T>,
-): Promise<Replayable<T[]>> {
-  const mode = { readOnly: true, allRows: true, timeoutMs, signal };
-  try {
-    return await runOnce(project, { mode, statements, overQuota: null, fetchResult, kept: null });
-  } catch (error) {
-    throw error instanceof EngineError && error.code === 'permission_denied' ? moving() : error;
-  }
-}
 
 /** Statements that write new files for tables or indexes before removing the old ones. */
 const REWRITING = new Set(['CLUSTER', 'REINDEX', 'VACUUM']);
@@ -143,97 +188,19 @@ function beginOf({ readOnly, modes = readOnly ? ['READ ONLY'] : [], allRows }: S
   return [begin, ...(allRows ? [ROW_SECURITY_OFF] : []), ...(readOnly ? [FIRST_QUERY] : [])];
 }
 
-/** The statements of one request, on one connection. */
-class Transaction<T> {
-  /**
-   * @param dryRun null: the request's changes are kept
-   * @param guard null: the project is within its quota
-   */
-  constructor(
-    private readonly parts: StatementsToRun<T>,
-    private readonly dryRun: DryRun | null,
-    private readonly guard: QuotaGuard | null,
-    private readonly write: Write,
-  ) {}
-
-  /** @throws EngineError as {@link runSql} */
-  async run(): Promise<T[]> {
-    const { statements, mode } = this.parts;
-    const { guard, write } = this;
-    const results: T[] = [];
-    try {
-      for (const [i, statement] of statements.entries()) {
-        const begin = i > 0 ? [] : write.begin;
-        const guarded = guard?.around(statement);
-        const before = [...begin, ...(guarded?.before ?? [])];
-        const isLast = i === statements.length - 1;
-        results.push(await this.execute(statement, before, { isLast, inTransaction: true }));
-        if (guarded !== undefined && guarded.after.length > 0) await write.lease.session.run(guarded.after);
-      }
-    } catch (error) {
-      const [only] = statements;
-      const { readOnly, modes } = mode;
-      const isAlone = statements.length === 1 && modes === undefined && !readOnly;
-      if (!isAlone || only === undefined || !needsNoTransaction(error, only)) throw error;
-      if (write.hasKey) throw noPlaceForKey(error);
-      if (this.dryRun !== null) throw noDryRun(error);
-      return this.outsideTransaction(only);
-    }
-    await this.end(results);
-    return results;
-  }
-
-  private async execute(
-    statement: BoundStatement,
-    before: readonly Statement[],
-    place: { readonly isLast: boolean; readonly inTransaction: boolean },
-  ): Promise<T> {
-    const { guard } = this;
-    const { clock, lease } = this.write;
-    const { session } = lease;
-    try {
-      const described = await describe(session, statement, before, { clock, ...place });
-      const result = await this.parts.fetchResult(described);
-      await restoreEncoding(session, described);
-      return result;
-    } catch (error) {
-      const translated = located(error, statement);
-      throw guard === null ? translated : guard.explained(translated);
-    }
-  }
-
-  /** For a statement that Postgres has rejected inside a transaction. */
-  private async outsideTransaction(only: BoundStatement): Promise<T[]> {
-    const { session } = this.write.lease;
-    await session.run([ROLLBACK, ...(this.guard?.outside(only) ?? [])]);
-    try {
-      return [await this.execute(only, [], { isLast: true, inTransaction: false })];
-    } catch (error) {
-      throw isUnknown(session, error) ? outcomeUnknown(error, false) : error;
-    }
-  }
-
-  private end(results: readonly T[]): Promise<unknown> {
-    const { mode, kept } = this.parts;
-    const { guard, dryRun, write } = this;
-    const { session } = write.lease;
-    if (guard?.readsOnly) return guard.endReads(session);
-    if (mode.readOnly) return session.run([ROLLBACK], { reset: true });
-    const row = kept === null ? [] : write.responseRow(kept.store(results));
-    return commitAndReset(session, row, write.hasKey, dryRun);
-  }
-}
-
 /**
  * First words of the statements that Postgres runs only outside a transaction. The project's code may raise the same
  * SQLSTATE, but not from one of these.
  */
 const OUTSIDE_A_TRANSACTION = new Set(['ALTER', 'CLUSTER', 'CREATE', 'DISCARD', 'DROP', 'REINDEX', 'VACUUM']);
 
-const needsNoTransaction = (error: unknown, { text }: SplitStatement): boolean =>
-  error instanceof EngineError &&
-  error.postgres?.sqlstate === SQLSTATE.ACTIVE_SQL_TRANSACTION &&
-  OUTSIDE_A_TRANSACTION.has(leadingKeyword(text) ?? '');
+/** The only statement, if the error says that Postgres runs it only outside a transaction, and the request allows that. */
+function runsOnlyAlone<T>({ mode, statements }: StatementsToRun<T>, error: unknown): BoundStatement | null {
+  const [only, ...others] = statements;
+  if (only === undefined || others.length > 0 || mode.readOnly || mode.modes !== undefined) return null;
+  const isRefused = error instanceof EngineError && error.postgres?.sqlstate === SQLSTATE.ACTIVE_SQL_TRANSACTION;
+  return isRefused && OUTSIDE_A_TRANSACTION.has(leadingKeyword(only.text) ?? '') ? only : null;
+}
 
 const noPlaceForKey = (cause: unknown) =>
   new EngineError(

@@ -35,7 +35,7 @@ export function sqlResult(text: string, tag: string | null, rows: RowCollector |
   };
 }
 
-/** Names as in the rows, types as the API calls them; only types that are not built in take a query. */
+/** Column names as in the rows; type names as in the API. Only types that are not built in need a query. */
 export async function columnsJson(session: Session, columns: readonly ResultColumn[] | null): Promise<string> {
   const described = describeColumns(columns ?? []);
   for (const [i, { typeOid, typeModifier }] of (columns ?? []).entries()) {

@@ -21,8 +21,6 @@ export interface BoundStatement extends SplitStatement {
 interface Execution {
   readonly clock: Clock;
   readonly isLast: boolean;
-  /** False if Postgres runs it only outside a transaction; its rows then cannot be fetched in steps. */
-  readonly inTransaction: boolean;
 }
 
 /** A statement that is parsed and described, and ready to be executed. */
@@ -53,27 +51,23 @@ export async function describe(
 }
 
 /**
+ * INSERT … RETURNING and the like have produced all rows before the first is sent, and EXECUTE may run one of them. The
+ * command tag says which it was, and how many rows there are.
+ */
+const PRODUCED_AT_ONCE = new Set([...MODIFYING, 'EXECUTE']);
+
+/**
  * Collects the rows of a statement, up to the caps.
  * @returns the command tag, or null if the rows were cut off before the statement ended
  * @throws PostgresError, ConnectionLost, MessageTooLarge; EngineError statement_not_allowed
  */
 export async function collectRows(
   project: Project,
-  described: DescribedStatement,
-  rows: RowCollector,
-): Promise<string | null> {
-  const tag = await fetchInSteps(project, described, rows);
-  for (const bytes of rows.bytes.buffers) rejectOtherEncoding(bytes);
-  return tag;
-}
-
-async function fetchInSteps(
-  project: Project,
-  { session, clock, columns, params, inTransaction, text }: DescribedStatement,
+  { session, clock, columns, params, text }: DescribedStatement,
   rows: RowCollector,
 ): Promise<string | null> {
   // Outside a transaction, the portal ends with its first step.
-  const step = inTransaction && columns !== null ? rows.nextStep() : 0;
+  const step = session.inTransaction && columns !== null ? rows.nextStep() : 0;
   let tag = await session.fetch(params, rows.formats, step, rows.takeRows);
   while (tag === null && !rows.truncated) {
     const pause = project.throttle(rows.newBytes());
@@ -85,10 +79,7 @@ async function fetchInSteps(
     }
     tag = await session.fetchMore(rows.nextStep(), rows.takeRows);
   }
-  if (tag !== null) return tag;
-  // INSERT … RETURNING and the like have already produced all rows, and EXECUTE may run one of them. The command tag
-  // says which it was, and how many rows there are.
-  const keyword = mainKeyword(text);
-  if (MODIFYING.has(keyword) || keyword === 'EXECUTE') tag = await session.fetchMore(0, rows.takeRows);
+  if (tag === null && PRODUCED_AT_ONCE.has(mainKeyword(text))) tag = await session.fetchMore(0, rows.takeRows);
+  for (const bytes of rows.bytes.buffers) rejectOtherEncoding(bytes);
   return tag;
 }

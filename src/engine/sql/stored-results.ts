@@ -1,4 +1,4 @@
-/** Results of free SQL as stored under an Idempotency-Key: whole up to a size, beyond it without their rows. */
+/** Results of free SQL as stored under an Idempotency-Key: with rows up to a size limit, without them above it. */
 import { BufferList } from '../../codec/index.js';
 import { LIMITS } from '../../contract/limits.js';
 import { type Static, Type } from '../../contract/schema.js';

@@ -92,7 +92,7 @@ export async function withIdempotencyKey<T, A>(
   try {
     const earlier = await claimKey(session, idempotency, responseSchema);
     if (earlier === null) return await work();
-    await commit(session, [], true);
+    await commit(session, [], { hasKey: true });
     return { response: earlier.response, replayed: true };
   } finally {
     // A repeat may arrive as soon as the response is sent: by then the key must be free.

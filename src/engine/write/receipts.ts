@@ -82,7 +82,7 @@ async function settleKeys(session: Session, keys: readonly string[], table: stri
       pg_catalog.unnest(${free}::pg_catalog.text[]) AS free_key
     WHERE NOT EXISTS (SELECT FROM _cdp.idempotency_keys WHERE key = free_key AND ${areReceipts(table)})
     ON CONFLICT DO NOTHING`;
-  await commit(session, [settle], true);
+  await commit(session, [settle], { hasKey: true });
 }
 
 /** A row of the table of keys. */
@@ -125,7 +125,7 @@ async function lookUp(
         OR (fingerprint IS NULL AND path = ANY (${[...paths, ANY_PATH]}::pg_catalog.text[])))
       ORDER BY created_at DESC ${isReader ? sql`` : sql`FOR KEY SHARE`}`,
   ]);
-  await commit(session, [], true);
+  await commit(session, [], { hasKey: true });
   const heldLocks = new Set(held?.rows.map(([number]) => number));
   const rows = new Map<string, Row[]>(keys.map((key) => [key, []]));
   for (const [key = '', path, isSettled, kept, count, transaction, sha256, at] of found?.rows ?? []) {

@@ -1,4 +1,4 @@
-/** Ends transactions, and reports honestly if the outcome is unknown. */
+/** Commits transactions; reports outcome_unknown if the connection is lost during the commit. */
 import { EngineError } from '../../contract/errors.js';
 import {
   COMMIT,
@@ -12,36 +12,32 @@ import {
 } from '../../pg/index.js';
 import type { DryRun } from '../database/dry-run.js';
 
+interface CommitOptions {
+  /** The request has an Idempotency-Key: a repeat cannot do the work twice. */
+  readonly hasKey?: boolean;
+  /** If given, everything is rolled back instead. */
+  readonly dryRun?: DryRun | null;
+  /** Resets the session in the same round trip. */
+  readonly reset?: boolean;
+}
+
 /**
  * Runs the last statements of a transaction and its COMMIT in one round trip.
- * @param hasKey a repeat of the request cannot do the work twice, because it has an Idempotency-Key
- * @param dryRun if given, everything is rolled back instead
  * @throws PostgresError if Postgres refused; EngineError outcome_unknown if the connection was lost on the way, or the
  * commit was canceled while it waited for a synchronous standby
  */
 export async function commit(
   session: Session,
-  statements: readonly Statement[] = [],
-  hasKey = false,
-  dryRun: DryRun | null = null,
-): Promise<Result[]> {
-  if (dryRun !== null) return dryRun.end(session, statements);
-  return resultsOf(session, await session.pipeline([...statements, COMMIT]), statements.length, hasKey);
-}
-
-/** {@link commit} with a reset of the session in the same round trip. */
-export async function commitAndReset(
-  session: Session,
   statements: readonly Statement[],
-  hasKey: boolean,
-  dryRun: DryRun | null = null,
+  { hasKey = false, dryRun = null, reset = false }: CommitOptions = {},
 ): Promise<void> {
-  if (dryRun !== null) {
+  if (dryRun === null) {
+    const outcome = await session.pipeline([...statements, COMMIT], { reset });
+    resultsOrOutcomeUnknown(session, outcome, statements.length, hasKey);
+  } else {
     await dryRun.end(session, statements);
-    return session.reset();
+    if (reset) await session.reset();
   }
-  const outcome = await session.pipeline([...statements, COMMIT], { reset: true });
-  resultsOf(session, outcome, statements.length, hasKey);
 }
 
 /**
@@ -49,25 +45,26 @@ export async function commitAndReset(
  * @param before the number of steps before the commit
  * @throws what {@link commit} throws
  */
-export function resultsOf(session: Session, outcome: Outcome, before: number, hasKey: boolean): Result[] {
-  const { results, error } = outcome;
+export function resultsOrOutcomeUnknown(
+  session: Session,
+  { results, error }: Outcome,
+  before: number,
+  hasKey: boolean,
+): Result[] {
   if (error === null) return results;
   // Postgres was ordered to end the connection, and reported that before the COMMIT.
   if (isShutdown(error) && results.length < before) throw error;
-  if (isUnknown(session, error)) throw outcomeUnknown(error, hasKey);
-  throw error;
+  throw commitError(session, error, hasKey);
 }
 
-/** Whether an error at the end of a transaction leaves its outcome unknown. */
-export const isUnknown = (session: Session, error: unknown): boolean =>
-  error instanceof CommitNotReplicated || error instanceof ConnectionLost || session.closed;
-
-export function outcomeUnknown(cause: unknown, hasKey: boolean): EngineError {
+/** What to report of an error at the end of a transaction: outcome_unknown if the commit may have taken effect. */
+export function commitError(session: Session, cause: unknown, hasKey: boolean): unknown {
+  const isNotReplicated = cause instanceof CommitNotReplicated;
+  if (!isNotReplicated && !(cause instanceof ConnectionLost) && !session.closed) return cause;
+  const what = isNotReplicated ? cause.message : 'The connection to Postgres was lost during the commit';
   const advice = hasKey
     ? 'retry with the same Idempotency-Key, which settles it'
     : 'check what was stored before retrying; a request with an Idempotency-Key can be retried at once';
-  const what =
-    cause instanceof CommitNotReplicated ? cause.message : 'The connection to Postgres was lost during the commit';
   return new EngineError('outcome_unknown', `${what}: ${advice}`, {
     cause,
     ...(hasKey ? {} : { retryAfter: null }),

@@ -33,13 +33,15 @@ interface WriteOptions<A> {
   /** The schema of the stored response. */
   readonly responseSchema: Schema<A>;
   /**
-   * False: the project does not grow, or the work checks that itself. Without a key, the caller has already checked for
-   * room.
+   * False: the project does not grow, or the work checks the quota itself. Without a key, the caller has already checked
+   * for room.
    */
   readonly grows?: boolean;
   readonly pool?: PoolName;
   /** Begins the transaction, unless the look-up of the key does. */
   readonly begin?: readonly Statement[];
+  /** The commit resets the session in the same round trip. */
+  readonly resets?: boolean;
   /** See `Project.use`. */
   readonly impact?: QuotaImpact;
   readonly trace?: RequestTrace | null | undefined;
@@ -63,6 +65,7 @@ export function runWrite<T, A>(
     grows = true,
     pool = 'typed',
     begin = [BEGIN],
+    resets: reset = false,
     impact,
     trace,
   } = options;
@@ -78,7 +81,8 @@ export function runWrite<T, A>(
       hasKey,
       responseRow,
       commit: async (statements, response, rows) => {
-        await commit(session, [...statements, ...responseRow(response, rows)], hasKey, project.dryRun);
+        const { dryRun } = project;
+        await commit(session, [...statements, ...responseRow(response, rows)], { hasKey, dryRun, reset });
         return response;
       },
     };

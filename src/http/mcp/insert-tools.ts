@@ -2,6 +2,7 @@
 import { STRICT, Type } from '../../contract/schema.js';
 import { BatchResponse, BatchBody } from '../../contract/wire/batch.js';
 import { checkTableInPath } from '../../engine/schema/definition.js';
+import type { Project } from '../../engine/project.js';
 import { insertRecords } from '../../engine/insert/insert.js';
 import { rowsChanged } from '../../engine/insert/insert-response.js';
 import type { JsonNode } from '../../codec/index.js';
@@ -25,32 +26,37 @@ export const INSERT = tool({
   input,
   output: ResultSchema(BatchResponse),
   async run(call, { table }, exact) {
-    const response = await insert(call, table, exact('records'));
+    const response = await insert(call, projectOf(call), table, exact('records'));
     call.request.context.rows = rowsChanged(response);
     return toolResult(JSON.stringify(response));
   },
 });
 
-export const REHEARSE_INSERT = tool({
-  name: 'rehearse_insert',
+export const DRY_RUN_INSERT = tool({
+  name: 'dry_run_insert',
   title: 'Dry run of an insert',
   description: `Insert ${ALL_OR_NONE} Then roll it back: returns the errors, or what would be stored. Nothing is stored.`,
   scope: 'data:write',
-  audit: 'rehearsal',
+  audit: 'dry_run',
   annotations: DRY_RUN,
   input,
   output: ResultSchema(BatchResponse),
   async run(call, { table }, exact) {
-    const dryRun = projectOf(call).startDryRun();
-    const response = await insert(call, table, exact('records'));
+    const { project, dryRun } = projectOf(call).inDryRun();
+    const response = await insert(call, project, table, exact('records'));
     return toolResult(JSON.stringify({ ...response, dry_run: true, impact: dryRun.impact }));
   },
 });
 
 /** @throws EngineError as `insertRecords` */
-async function insert(call: Call, table: string, records: JsonNode | undefined): Promise<BatchResponse> {
+async function insert(
+  { signal }: Call,
+  project: Project,
+  table: string,
+  records: JsonNode | undefined,
+): Promise<BatchResponse> {
   checkTableInPath(table);
   const body = Buffer.from(records?.kind === 'array' ? records.text : '[]');
-  const options = { returnIds: false, idempotency: null, upsert: null, quarantine: false, signal: call.signal };
-  return (await insertRecords(projectOf(call), table, body, options)).response;
+  const options = { returnIds: false, idempotency: null, upsert: null, quarantine: false, signal };
+  return (await insertRecords(project, table, body, options)).response;
 }

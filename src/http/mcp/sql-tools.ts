@@ -2,6 +2,7 @@
 import { LIMITS } from '../../contract/limits.js';
 import { STRICT, Type } from '../../contract/schema.js';
 import { SqlResponse } from '../../contract/wire/sql.js';
+import type { Project } from '../../engine/project.js';
 import { collectSql } from '../../engine/sql/collect-sql.js';
 import type { SqlResult } from '../../engine/sql/sql-result.js';
 import type { JsonNode } from '../../codec/index.js';
@@ -49,26 +50,26 @@ export const QUERY = tool({
   input: input('SQL of Postgres that only reads.'),
   output: ResultSchema(SqlResponse),
   async run(call, given, exact) {
-    const responses = await run(call, { ...given, readOnly: true }, exact('params'));
+    const responses = await run(call, projectOf(call), { ...given, readOnly: true }, exact('params'));
     call.request.context.rows = responses.at(-1)?.rowCount ?? 0;
     return shownRows(responses, textOf(sqlResponse(responses)));
   },
 });
 
-export const REHEARSE_SQL = tool({
-  name: 'rehearse_sql',
+export const DRY_RUN_SQL = tool({
+  name: 'dry_run_sql',
   title: 'Dry run of SQL',
   description:
     'Run SQL that writes, and roll it back: returns which rows, locks and tables it would touch, and the error if it fails. ' +
     'Nothing is stored. It takes the locks of the write while it runs.',
   scope: 'sql:write',
-  audit: 'rehearsal',
+  audit: 'dry_run',
   annotations: DRY_RUN,
   input: input('SQL of Postgres that writes.'),
   output: ResultSchema(SqlResponse),
   async run(call, given, exact) {
-    const dryRun = projectOf(call).startDryRun();
-    const responses = await run(call, { ...given, readOnly: false }, exact('params'));
+    const { project, dryRun } = projectOf(call).inDryRun();
+    const responses = await run(call, project, { ...given, readOnly: false }, exact('params'));
     return shownRows(responses, textOf(dryRunBody(sqlResponse(responses), dryRun)));
   },
 });
@@ -81,8 +82,8 @@ interface Given {
 }
 
 /** @throws EngineError as `collectSql` */
-async function run(call: Call, given: Given, params: JsonNode | undefined): Promise<SqlResult[]> {
-  const { response } = await collectSql(projectOf(call), {
+async function run(call: Call, project: Project, given: Given, params: JsonNode | undefined): Promise<SqlResult[]> {
+  const { response } = await collectSql(project, {
     sql: given.sql,
     params: params?.kind === 'array' ? params.items : [],
     readOnly: given.readOnly,

@@ -48,7 +48,7 @@ function operationOf(request: FastifyRequest): AuditOperation | undefined {
   const word = route?.audit;
   if (word === undefined || (word === 'metrics' && errorCode === null)) return undefined;
   if (errorCode === 'unauthorized' || errorCode === 'token_expired') return 'authentication';
-  if (request.context.project?.dryRun) return 'rehearsal';
+  if (request.context.project?.dryRun) return 'dry_run';
   if (word !== 'sql' || caller === null) return word;
   return runsAsReader(caller, request.context.sql?.readOnly) ? 'sql_read' : 'sql';
 }
