@@ -16,7 +16,6 @@ import type { Server } from '../../tenancy/tenancy.js';
 import type { Clock, Deadline, StopReason } from '../limits/deadline.js';
 import { abortReason, RunningRequest } from './running-request.js';
 import type { ServerPools } from './server-pools.js';
-import type { Slots, WorkKind } from '../limits/slots.js';
 import { Sweeper } from '../limits/sweeper.js';
 import type { WaitBudget } from '../limits/wait-budget.js';
 import type { Projects } from '../projects/projects.js';
@@ -106,8 +105,10 @@ export class DatabaseAccess {
       request.finish();
       unwatch?.();
       const { ending } = request;
-      const cleaned = connections.release(lease, ending === null ? release : () => void ending.then(release));
-      if (cleaned !== null) await cleaned;
+      const cleaning = connections.release(lease);
+      if (cleaning !== null) await cleaning;
+      if (ending === null) release();
+      else void ending.then(release);
     }
   }
 
@@ -129,7 +130,8 @@ export class DatabaseAccess {
     let call: Stage | undefined;
     try {
       const kind = runsFreeSql(pool) ? 'sql' : 'typed';
-      releaseSlot = slots.tryAcquire(id, kind) ?? (await waitForSlot(slots, id, kind, use));
+      const slot = slots.acquire(id, kind, use.deadline.signal, use.waitBudget);
+      releaseSlot = slot instanceof Promise ? await traced(slot, trace?.waits()) : slot;
       // The server may have stopped answering during the wait.
       this.servers.requireUp(placement);
       call = trace?.calls();
@@ -155,19 +157,14 @@ export class DatabaseAccess {
   }
 }
 
-async function waitForSlot(
-  slots: Slots,
-  id: string,
-  kind: WorkKind,
-  { deadline, trace, waitBudget }: UseOptions,
-): Promise<() => void> {
-  const wait = trace?.waits();
+/** @param stage ends when the promise settles */
+async function traced<T>(promise: Promise<T>, stage: Stage | undefined): Promise<T> {
   try {
-    const release = await slots.acquire(id, kind, deadline.signal, waitBudget);
-    wait?.end();
-    return release;
+    const value = await promise;
+    stage?.end();
+    return value;
   } catch (error) {
-    wait?.end(error);
+    stage?.end(error);
     throw error;
   }
 }

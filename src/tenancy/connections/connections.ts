@@ -144,21 +144,19 @@ export class Connections {
   }
 
   /**
-   * Takes a connection back; `done` is called when it is free again or closed.
-   * @returns a promise to await before sending the result of the request, because the project's code may have left a
-   * lock or a LISTEN in the session; null: the rest of the cleanup needs no wait
+   * Takes a connection back.
+   * @returns when it is free again or closed: the project's code may have left a lock or a LISTEN in the session; null:
+   * at once. Never rejects.
    */
-  release(lease: Lease, done: () => void): Promise<void> | null {
+  release(lease: Lease): Promise<void> | null {
     const { session, mustReset } = lease;
     if (lease.mustClose) this.discard(lease);
     // Successful work has usually sent the reset with its last messages.
     if (session.closed || (!session.inTransaction && (!mustReset || session.isClean))) {
       this.keep(lease);
-      done();
       return null;
     }
-    const cleaned = this.clean(lease).finally(done);
-    return mustReset ? cleaned : null;
+    return this.clean(lease);
   }
 
   /** Closes the connections of a project; busy ones, and those being opened, after their request. */
