@@ -129,7 +129,7 @@ export class Engine extends EngineParts {
       projects: {
         list: () => projects.list(),
         get: (name) => projects.get(name),
-        upgraded: (project) => projects.upgraded(project),
+        upgradeIfNeeded: (project) => projects.upgradeIfNeeded(project),
         tenanciesAt: (place) => projects.tenanciesAt(place),
         restore: (name, place, fill, make) => projects.restore(name, by, { place, fill, ...(make && { make }) }),
         delete: (name) => this.deleteProject(name, by),

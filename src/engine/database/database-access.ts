@@ -84,7 +84,7 @@ export class DatabaseAccess {
   private async attempt<T>(project: ProjectRow, use: UseOptions, work: Work<T>): Promise<T> {
     const { lease, server, connections, call, release } = await this.acquire(project, use);
     const { session } = lease;
-    const responsesBefore = session.responses;
+    const answeredBefore = session.answeredCount;
     const request = new RunningRequest(project.id, lease, use.deadline, server.watchdog, this.stops);
     const unwatch = isReader(use.pool) ? null : this.quotas.watch(project, use.impact, request);
     this.running.add(request);
@@ -98,7 +98,7 @@ export class DatabaseAccess {
       call?.end(error);
       // The project may have revoked rights of its own roles, which the next connection checks and repairs as it opens.
       if (isDenied(error)) lease.closeAfterUse();
-      const unanswered = session.responses === responsesBefore;
+      const unanswered = session.answeredCount === answeredBefore;
       throw isEnded(error) && lease.reused && unanswered ? new StaleConnection(error) : error;
     } finally {
       this.running.delete(request);
@@ -135,7 +135,7 @@ export class DatabaseAccess {
       // The server may have stopped answering during the wait.
       this.servers.requireUp(placement);
       call = trace?.calls();
-      await this.projects.upgraded(project);
+      await this.projects.upgradeIfNeeded(project);
       const lease = connections.lendIdle(id, pool) ?? (await connections.lendNew(id, placement, pool));
       if (server.watchdog.niceness?.shouldRecycle(lease.backend)) lease.closeAfterUse();
       return { lease, server, connections, call, release };

@@ -157,7 +157,7 @@ export class Sessions {
         server.release();
         this.count(project.id, -1);
       };
-      await this.parts.projects.upgraded(project);
+      await this.parts.projects.upgradeIfNeeded(project);
       return await this.connect(owner, login, server, release);
     } catch (error) {
       release();
