@@ -22,7 +22,7 @@ import { DatabaseAccess } from './database/database-access.js';
 import { Engine } from './engine.js';
 import { SchemaCache } from './insert/schema-cache.js';
 import { EventLoopThrottle } from './limits/event-loop-throttle.js';
-import { type PoolSettings, ServerPools } from './database/server-pools.js';
+import { type CapacitySettings, ServerCapacities } from './database/server-capacities.js';
 import { Moves } from './moves/moves.js';
 import type { SharedServices } from './project.js';
 import type { ProjectParts } from './projects/project-parts.js';
@@ -33,7 +33,7 @@ import { Sessions, type SessionSettings } from './sessions/sessions.js';
 import { SharedUse } from './database/shared-use.js';
 import { Splitter } from './parser/splitter.js';
 
-interface EngineSettings extends AuditSettings, PoolSettings {
+interface EngineSettings extends AuditSettings, CapacitySettings {
   /** Longest wait of one request, in milliseconds. */
   waitMs: number;
   address: ServerAddress;
@@ -77,7 +77,7 @@ export async function openEngine(settings: EngineSettings): Promise<Engine> {
     const shared = sharedServices(settings, parts, projects, connections);
     const { database, quotas } = shared;
     const onEnd = (id: string) => {
-      database.serverPools.closeProject(id);
+      database.capacities.closeProject(id);
       quotas.forget(id);
     };
     const ofSessions = { servers, projects, quotas, audit, connections, ...access };
@@ -152,7 +152,7 @@ function sharedServices(
   connections: ProjectSessions,
 ): SharedServices {
   const quotas = new Quotas((project) => servers.tenancyOf(project.placement).sizeOf(project), settings.projectQuota);
-  const database = new DatabaseAccess(servers, new ServerPools(servers, connections, settings), quotas, projects);
+  const database = new DatabaseAccess(servers, new ServerCapacities(servers, connections, settings), quotas, projects);
   return {
     database,
     sharedUse: new SharedUse(database),

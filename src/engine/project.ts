@@ -183,6 +183,6 @@ export class Project {
   /** Call this if the project may have changed the rights of its roles: its next connections check and repair them. */
   recheckRights(lease: Lease): void {
     lease.closeAfterUse();
-    this.shared.database.serverPools.closeProject(this.id);
+    this.shared.database.capacities.closeProject(this.id);
   }
 }

@@ -15,7 +15,7 @@ import type { Servers } from '../../tenancy/servers.js';
 import type { Server } from '../../tenancy/tenancy.js';
 import type { Clock, Deadline, StopReason } from '../limits/deadline.js';
 import { abortReason, RunningRequest } from './running-request.js';
-import type { ServerPools } from './server-pools.js';
+import type { ServerCapacities } from './server-capacities.js';
 import { Sweeper } from '../limits/sweeper.js';
 import type { WaitBudget } from '../limits/wait-budget.js';
 import type { Projects } from '../projects/projects.js';
@@ -56,7 +56,7 @@ export class DatabaseAccess {
 
   constructor(
     readonly servers: Servers,
-    readonly serverPools: ServerPools,
+    readonly capacities: ServerCapacities,
     private readonly quotas: Quotas,
     private readonly projects: Projects,
   ) {}
@@ -73,7 +73,7 @@ export class DatabaseAccess {
       if (!(error instanceof StaleConnection)) throw await this.explained(project, error);
     }
     // The cause may have ended the other idle connections too.
-    this.serverPools.closeProject(project.id);
+    this.capacities.closeProject(project.id);
     try {
       return await this.attempt(project, use, work);
     } catch (error) {
@@ -119,7 +119,7 @@ export class DatabaseAccess {
     const pool = use.pool === 'typed-read' && !project.isFenced ? 'typed' : use.pool;
     if (project.isFenced && !isReader(pool)) throw moving();
     const server = replica?.server ?? this.servers.serverOf(placement);
-    const { slots, connections } = this.serverPools.of(placement, replica);
+    const { slots, connections } = this.capacities.of(placement, replica);
     const starting = server.acquire();
     if (starting !== undefined) await untilRunning(server, starting, use.waitBudget);
     let releaseSlot = () => {};
