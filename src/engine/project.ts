@@ -3,7 +3,7 @@ import type { Consistency } from '../contract/servers.js';
 import type { Lease } from '../tenancy/connections/connections.js';
 import type { ProjectRow } from '../tenancy/control/control-rows.js';
 import { isOnCitus } from '../tenancy/placement.js';
-import type { PoolName } from '../tenancy/connections/project-session.js';
+import type { ConnectionKind } from '../tenancy/connections/project-session.js';
 import type { Replica } from '../tenancy/replicas.js';
 import type { DatabaseAccess, Work } from './database/database-access.js';
 import type { SchemaCache } from './insert/schema-cache.js';
@@ -33,7 +33,7 @@ export interface SharedServices {
 
 /** How a request uses the project's database. */
 interface ProjectUse {
-  readonly pool: PoolName;
+  readonly connection: ConnectionKind;
   readonly deadline: Deadline;
   /** The effect that the work may have on the size of the project. */
   readonly impact?: QuotaImpact | undefined;
@@ -159,23 +159,27 @@ export class Project {
   }
 
   /** Runs `work` on a connection, see {@link DatabaseAccess.use}. */
-  use<T>({ pool, deadline, impact = 'writes', trace = this.trace }: ProjectUse, work: Work<T>): Promise<T> {
+  use<T>({ connection, deadline, impact = 'writes', trace = this.trace }: ProjectUse, work: Work<T>): Promise<T> {
     const { dryRun, waitBudget } = this;
     const { at = null, position } = this.replica ?? {};
     const run: Work<T> =
       dryRun === null ? work : (lease, clock) => dryRun.begin(lease.session).then(() => work(lease, clock));
     const runThere: Work<T> =
       at === null ? run : (lease, clock) => awaitPosition(lease, clock, position).then(() => run(lease, clock));
-    return this.shared.database.use(this.row, { pool, deadline, impact, trace, waitBudget, replica: at }, runThere);
+    return this.shared.database.use(
+      this.row,
+      { connection, deadline, impact, trace, waitBudget, replica: at },
+      runThere,
+    );
   }
 
   /**
    * Runs `work` on a connection that other works of this turn of the event loop may share, see {@link SharedUse}. A
    * traced request has a connection to itself, as has a read from a replica, which may have to catch up for it.
    */
-  useShared<T>({ pool, deadline }: Pick<ProjectUse, 'pool' | 'deadline'>, work: Work<T>): Promise<T> {
+  useShared<T>({ connection, deadline }: Pick<ProjectUse, 'connection' | 'deadline'>, work: Work<T>): Promise<T> {
     const { row, shared, trace, replica, waitBudget } = this;
-    const use = { pool, deadline, impact: 'none' } as const;
+    const use = { connection, deadline, impact: 'none' } as const;
     if (trace !== null || replica !== null) return this.use(use, work);
     return shared.sharedUse.use(row, { ...use, trace, waitBudget, replica }, work);
   }

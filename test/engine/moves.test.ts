@@ -313,7 +313,7 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
     const write = () =>
       engine
         .admit(asleep, null)
-        .use({ pool: 'sql-write', deadline: WITHIN_A_MINUTE }, ({ session }) =>
+        .use({ connection: 'sql-write', deadline: WITHIN_A_MINUTE }, ({ session }) =>
           session.script(`INSERT INTO visits (page) VALUES ('x')`),
         );
     // While the process that moves it lives, nobody settles it.

@@ -7,7 +7,7 @@ import { EngineError } from '../../contract/errors.js';
 import { ConnectionLost, isShutdown, PostgresError, SQLSTATE } from '../../pg/index.js';
 import type { Connections, Lease } from '../../tenancy/connections/connections.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
-import { isReader, type PoolName, runsFreeSql } from '../../tenancy/connections/project-session.js';
+import { type ConnectionKind, isReader, runsFreeSql } from '../../tenancy/connections/project-session.js';
 import { toEngineError, unavailable } from '../../tenancy/engine-error.js';
 import { moving } from '../../tenancy/fence.js';
 import type { Replica } from '../../tenancy/replicas.js';
@@ -29,7 +29,7 @@ export interface UseOptions {
   /**
    * `typed-read` means `typed` unless the project is being moved: then the writer may not log in, and the reader does.
    */
-  readonly pool: PoolName;
+  readonly connection: ConnectionKind;
   readonly deadline: Deadline;
   readonly impact: QuotaImpact;
   readonly trace: RequestTrace | null;
@@ -62,8 +62,7 @@ export class DatabaseAccess {
   ) {}
 
   /**
-   * Runs `work` on a connection of a pool. If the connection had died while idle and answered nothing, `work` runs
-   * once more.
+   * Runs `work` on a connection. If the connection had died while idle and answered nothing, `work` runs once more.
    * @throws EngineError overloaded, database_unavailable, quota_exceeded, the deadline's error, and what `work` throws
    */
   async use<T>(project: ProjectRow, use: UseOptions, work: Work<T>): Promise<T> {
@@ -86,7 +85,7 @@ export class DatabaseAccess {
     const { session } = lease;
     const answeredBefore = session.answeredCount;
     const request = new RunningRequest(project.id, lease, use.deadline, server.watchdog, this.stops);
-    const unwatch = isReader(use.pool) ? null : this.quotas.watch(project, use.impact, request);
+    const unwatch = isReader(use.connection) ? null : this.quotas.watch(project, use.impact, request);
     this.running.add(request);
     try {
       if (use.deadline.signal.aborted) throw abortReason(use.deadline.signal)[0];
@@ -116,8 +115,8 @@ export class DatabaseAccess {
   private async acquire(project: ProjectRow, use: UseOptions): Promise<AcquiredConnection> {
     const { id, placement } = project;
     const { trace, replica } = use;
-    const pool = use.pool === 'typed-read' && !project.isFenced ? 'typed' : use.pool;
-    if (project.isFenced && !isReader(pool)) throw moving();
+    const kind = use.connection === 'typed-read' && !project.isFenced ? 'typed' : use.connection;
+    if (project.isFenced && !isReader(kind)) throw moving();
     const server = replica?.server ?? this.servers.serverOf(placement);
     const { slots, connections } = this.capacities.of(placement, replica);
     const starting = server.acquire();
@@ -129,14 +128,13 @@ export class DatabaseAccess {
     };
     let call: Stage | undefined;
     try {
-      const kind = runsFreeSql(pool) ? 'sql' : 'typed';
-      const slot = slots.acquire(id, kind, use.deadline.signal, use.waitBudget);
+      const slot = slots.acquire(id, runsFreeSql(kind) ? 'sql' : 'typed', use.deadline.signal, use.waitBudget);
       releaseSlot = slot instanceof Promise ? await traced(slot, trace?.waits()) : slot;
       // The server may have stopped answering during the wait.
       this.servers.requireUp(placement);
       call = trace?.calls();
       await this.projects.upgradeIfNeeded(project);
-      const lease = connections.lendIdle(id, pool) ?? (await connections.lendNew(id, placement, pool));
+      const lease = connections.lendIdle(id, kind) ?? (await connections.lendNew(id, placement, kind));
       if (server.watchdog.niceness?.shouldRecycle(lease.backend)) lease.closeAfterUse();
       return { lease, server, connections, call, release };
     } catch (error) {

@@ -1,7 +1,7 @@
 /**
- * Works for the same pool of a project that arrive in one turn of the event loop share a connection. What they send
- * goes out in one write: waking a backend costs more than the rest of a small query. Only for works that neither open a
- * transaction nor change anything.
+ * Works of a project that arrive in one turn of the event loop, for the same kind of connection, share one. What they
+ * send goes out in one write: waking a backend costs more than the rest of a small query. Only for works that neither
+ * open a transaction nor change anything.
  */
 import { EngineError } from '../../contract/errors.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
@@ -42,7 +42,7 @@ export class SharedUse {
   private gather(gathered: Gathered): void {
     const { project, use } = gathered;
     const { server, database } = project.placement;
-    const key = `${project.id} ${server} ${database} ${use.pool} ${use.deadline.timeoutMs}`;
+    const key = `${project.id} ${server} ${database} ${use.connection} ${use.deadline.timeoutMs}`;
     const others = this.gathered.get(key);
     if (others !== undefined) return void others.push(gathered);
     const group = [gathered];

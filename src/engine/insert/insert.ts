@@ -84,7 +84,9 @@ async function schemaOf({ project, tableName, deadline }: InsertRequest): Promis
   const cached = project.schemaCache.get(project.cacheKey, tableName);
   if (cached !== undefined) return cached;
   const query = tableToWrite(project.schema, tableName);
-  const rows = await project.use({ pool: 'typed', deadline, impact: 'none' }, ({ session }) => session.query(query));
+  const rows = await project.use({ connection: 'typed', deadline, impact: 'none' }, ({ session }) =>
+    session.query(query),
+  );
   const [table] = readTables(project.schema, rows);
   return table === undefined ? null : project.schemaCache.remember(project.cacheKey, table);
 }
@@ -112,7 +114,7 @@ async function storeByCopy(
   const copy = async (batches: readonly QueuedBatch[], signal: AbortSignal) => {
     const step = target.step(batches.map((batch) => batch.rows));
     const store = (lease: Lease) => storeAndCheck(lease, schema, step, 'alone');
-    return project.use({ pool: 'typed', deadline: typedDeadline(signal), trace: traceOf(batches) }, store);
+    return project.use({ connection: 'typed', deadline: typedDeadline(signal), trace: traceOf(batches) }, store);
   };
   const stored = await target.queue.store({ rows, signal: deadline.signal, waitBudget, trace }, copy);
   return typeof stored === 'string' ? stored : inserted;
@@ -140,7 +142,7 @@ async function storeByUpsert(
     const [inserted = 0, stored = 0] = (results[0]?.rows[0] ?? []).map(Number);
     return upsertResponse(rows.records, { inserted, updated: stored - inserted });
   };
-  if (idempotency === null) return project.use({ pool: 'typed', deadline }, (lease) => store(lease, 'alone'));
+  if (idempotency === null) return project.use({ connection: 'typed', deadline }, (lease) => store(lease, 'alone'));
   return runWrite(project, { deadline, idempotency, responseSchema: BatchResponse }, async ({ lease, commit }) => {
     const inserted = await store(lease, 'later');
     if (typeof inserted === 'string') return inserted;

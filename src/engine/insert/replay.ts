@@ -43,7 +43,7 @@ export async function replay(
   await project.requireRoom();
   const added = [...set].map(([key, value]) => `${JSON.stringify(key)}:${value}`).join(',');
   const fitting = Math.max(1, Math.min(LIMITS.recordsPerBatch, Math.floor(PAGE_BYTES / Buffer.byteLength(added))));
-  return project.use({ pool: 'typed', deadline: typedDeadline(signal) }, async (lease) => {
+  return project.use({ connection: 'typed', deadline: typedDeadline(signal) }, async (lease) => {
     const { session } = lease;
     const table = await lockTable(session, [BEGIN], project.schema, name);
     requireColumns(table, [...Object.values(rename), ...set.keys()]);

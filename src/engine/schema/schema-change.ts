@@ -68,5 +68,5 @@ export function schemaRead<T>(
 ): Promise<T> {
   const expired = () => new EngineError('query_timeout', 'Reading the schema took too long');
   const deadline = { timeoutMs: holdMs, signal, expired };
-  return project.use({ pool: 'typed-read', deadline, impact: 'none' }, (lease) => work(lease.session));
+  return project.use({ connection: 'typed-read', deadline, impact: 'none' }, (lease) => work(lease.session));
 }

@@ -79,7 +79,7 @@ async function runOnce<T>(project: Project, run: StatementsToRun<T>): Promise<Re
   const { readOnly, timeoutMs, signal } = mode;
   const guard = overQuota === null ? null : new QuotaGuard(overQuota, statements);
   const options = {
-    pool: readOnly ? 'sql-read' : 'sql-write',
+    connection: readOnly ? 'sql-read' : 'sql-write',
     deadline: { timeoutMs, signal, expired: queryTimeout(timeoutMs) },
     idempotency: kept?.key ?? null,
     responseSchema: StoredResults,

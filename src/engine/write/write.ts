@@ -2,7 +2,7 @@
 import type { Schema } from '../../contract/schema.js';
 import { BEGIN, type Statement } from '../../pg/index.js';
 import type { Lease } from '../../tenancy/connections/connections.js';
-import type { PoolName } from '../../tenancy/connections/project-session.js';
+import type { ConnectionKind } from '../../tenancy/connections/project-session.js';
 import { type IdempotencyKey, storeResponse, withIdempotencyKey } from './idempotency.js';
 import type { Clock, Deadline } from '../limits/deadline.js';
 import type { Project } from '../project.js';
@@ -37,7 +37,7 @@ interface WriteOptions<A> {
    * room.
    */
   readonly grows?: boolean;
-  readonly pool?: PoolName;
+  readonly connection?: ConnectionKind;
   /** Begins the transaction, unless the look-up of the key does. */
   readonly begin?: readonly Statement[];
   /** See `Project.use`. */
@@ -61,7 +61,7 @@ export function runWrite<T, A>(
     idempotency,
     responseSchema,
     grows = true,
-    pool = 'typed',
+    connection = 'typed',
     begin = [BEGIN],
     impact,
     trace,
@@ -89,5 +89,5 @@ export function runWrite<T, A>(
       return work(write);
     });
   };
-  return project.use({ pool, deadline, impact, trace }, run);
+  return project.use({ connection, deadline, impact, trace }, run);
 }
