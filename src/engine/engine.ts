@@ -22,29 +22,6 @@ import type { Sessions } from './sessions/sessions.js';
 import { sizesOf } from './projects/sizes.js';
 import type { RequestTrace } from './database/trace.js';
 
-/** A class, so that the parts are listed once. */
-class EngineParts {
-  declare readonly control: ControlDatabase;
-  declare readonly servers: Servers;
-  declare readonly serverWatch: ServerWatch;
-  declare readonly databases: ProjectDatabases;
-  declare readonly audit: Audit;
-  declare readonly projects: Projects;
-  declare readonly moves: Moves;
-  declare readonly tokens: Tokens;
-  declare readonly authenticator: Authenticator;
-  /** null: unlimited. */
-  declare readonly tokenRate: TokenRate | null;
-  /** Sessions of the Postgres port; null: the port is off. */
-  declare readonly sessions: Sessions | null;
-  /** The folder of the embedded servers; null: the operator runs Postgres. */
-  declare readonly folder: string | null;
-
-  constructor(parts: EngineParts) {
-    Object.assign(this, parts);
-  }
-}
-
 interface EngineLoad {
   requests: Record<WorkKind, Load>;
   /** Connections to projects' databases by server: open now, and the limit. */
@@ -55,15 +32,29 @@ interface EngineLoad {
   stops: ReadonlyMap<StopReason, number>;
 }
 
-export class Engine extends EngineParts {
-  readonly live = new LiveRequests(this.authenticator);
+export class Engine {
+  readonly live: LiveRequests;
 
   /** See `openEngine`. */
   constructor(
-    parts: EngineParts,
+    readonly control: ControlDatabase,
+    readonly servers: Servers,
+    readonly serverWatch: ServerWatch,
+    readonly databases: ProjectDatabases,
+    readonly audit: Audit,
+    readonly projects: Projects,
+    readonly moves: Moves,
+    readonly tokens: Tokens,
+    readonly authenticator: Authenticator,
+    /** null: unlimited. */
+    readonly tokenRate: TokenRate | null,
+    /** Sessions of the Postgres port; null: the port is off. */
+    readonly sessions: Sessions | null,
+    /** The folder of the embedded servers; null: the operator runs Postgres. */
+    readonly folder: string | null,
     private readonly shared: SharedServices,
   ) {
-    super(parts);
+    this.live = new LiveRequests(authenticator);
   }
 
   /**

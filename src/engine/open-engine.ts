@@ -82,19 +82,18 @@ export async function openEngine(settings: EngineSettings): Promise<Engine> {
     };
     const ofSessions = { servers, projects, quotas, audit, connections, ...access };
     return new Engine(
-      {
-        control,
-        servers,
-        serverWatch: new ServerWatch(control.servers, servers, settings.log),
-        databases,
-        audit,
-        projects,
-        moves: new Moves(parts, projects, onEnd),
-        tokens: new Tokens(control, audit),
-        ...access,
-        sessions: settings.sessions === null ? null : new Sessions(ofSessions, settings.sessions),
-        folder: settings.embedded?.folder ?? null,
-      },
+      control,
+      servers,
+      new ServerWatch(control.servers, servers, settings.log),
+      databases,
+      audit,
+      projects,
+      new Moves(parts, projects, onEnd),
+      new Tokens(control, audit),
+      access.authenticator,
+      access.tokenRate,
+      settings.sessions === null ? null : new Sessions(ofSessions, settings.sessions),
+      settings.embedded?.folder ?? null,
       shared,
     );
   } catch (error) {
