@@ -1,6 +1,5 @@
 /** A project as the operations of one request see it: its name, its limits, and access to its database. */
 import type { Consistency } from '../contract/servers.js';
-import type { Lease } from '../tenancy/connections/connections.js';
 import type { ProjectRow } from '../tenancy/control/control-rows.js';
 import { isOnCitus } from '../tenancy/placement.js';
 import type { ConnectionKind } from '../tenancy/connections/project-session.js';
@@ -12,7 +11,7 @@ import type { EventLoopThrottle } from './limits/event-loop-throttle.js';
 import { WaitBudget } from './limits/wait-budget.js';
 import { DryRun } from './database/dry-run.js';
 import { awaitPosition, positionOf, UNKNOWN_POSITION } from './database/position.js';
-import type { OverQuota, QuotaImpact, Quotas } from './limits/quota.js';
+import type { QuotaImpact, Quotas } from './limits/quota.js';
 import type { Splitter } from './parser/splitter.js';
 import type { SharedUse } from './database/shared-use.js';
 import type { RequestTrace } from './database/trace.js';
@@ -46,8 +45,8 @@ export class Project {
   dryRun: DryRun | null = null;
 
   constructor(
-    private readonly row: ProjectRow,
-    private readonly shared: SharedServices,
+    readonly row: ProjectRow,
+    readonly shared: SharedServices,
     /** Of the request; null if it is not traced. */
     readonly trace: RequestTrace | null,
     /**
@@ -86,11 +85,6 @@ export class Project {
     return isOnCitus(this.row.placement);
   }
 
-  /** It is being moved: its writer may not log in. */
-  get isFenced(): boolean {
-    return this.row.isFenced;
-  }
-
   /** Its server has streaming replicas. */
   get hasReplicas(): boolean {
     return this.row.replicas !== null;
@@ -122,42 +116,6 @@ export class Project {
     }
   }
 
-  get schemaCache(): SchemaCache {
-    return this.shared.schemaCache;
-  }
-
-  get quarantineDays(): number {
-    return this.shared.quarantineDays;
-  }
-
-  get splitter(): Splitter {
-    return this.shared.splitter;
-  }
-
-  /**
-   * @param bytes of this project that are about to be read or encoded, or just were
-   * @returns resolves when the work may go on; undefined: at once
-   */
-  throttle(bytes: number): Promise<void> | undefined {
-    return this.shared.throttle.pause(this.id, bytes);
-  }
-
-  /**
-   * Call this before anything that makes the project larger.
-   * @throws EngineError quota_exceeded, database_unavailable
-   */
-  requireRoom(): Promise<void> | undefined {
-    return this.shared.quotas.requireRoom(this.row);
-  }
-
-  /**
-   * Whether, and how, the project is over its disk quota; null at once if it has none.
-   * @throws EngineError database_unavailable
-   */
-  overQuota(): Promise<OverQuota | null> | null {
-    return this.shared.quotas.overQuota(this.row);
-  }
-
   /** Runs `work` on a connection, see {@link DatabaseAccess.use}. */
   use<T>({ connection, deadline, impact = 'writes', trace = this.trace }: ProjectUse, work: Work<T>): Promise<T> {
     const { dryRun, waitBudget } = this;
@@ -166,11 +124,8 @@ export class Project {
       dryRun === null ? work : (lease, clock) => dryRun.begin(lease.session).then(() => work(lease, clock));
     const runThere: Work<T> =
       at === null ? run : (lease, clock) => awaitPosition(lease, clock, position).then(() => run(lease, clock));
-    return this.shared.database.use(
-      this.row,
-      { connection, deadline, impact, trace, waitBudget, replica: at },
-      runThere,
-    );
+    const use = { connection, deadline, impact, trace, waitBudget, replica: at };
+    return this.shared.database.use(this.row, use, runThere);
   }
 
   /**
@@ -182,11 +137,5 @@ export class Project {
     const use = { connection, deadline, impact: 'none' } as const;
     if (trace !== null || replica !== null) return this.use(use, work);
     return shared.sharedUse.use(row, { ...use, trace, waitBudget, replica }, work);
-  }
-
-  /** Call this if the project may have changed the rights of its roles: its next connections check and repair them. */
-  recheckRights(lease: Lease): void {
-    lease.closeAfterUse();
-    this.shared.database.capacities.closeProject(this.id);
   }
 }

@@ -80,6 +80,12 @@ export class DatabaseAccess {
     }
   }
 
+  /** Call this if the project may have changed the rights of its roles: its next connections check and repair them. */
+  recheckRights(lease: Lease): void {
+    lease.closeAfterUse();
+    this.capacities.closeProject(lease.project);
+  }
+
   private async attempt<T>(project: ProjectRow, use: UseOptions, work: Work<T>): Promise<T> {
     const { lease, server, connections, call, release } = await this.acquire(project, use);
     const { session } = lease;

@@ -48,7 +48,7 @@ export async function insertRecords(
   const request: InsertRequest = { project, tableName, body, deadline: typedDeadline(signal), ...others };
   const { returnIds, idempotency, quarantine } = request;
   // With a key, the check comes later: a repeat is answered even without room, since it stores nothing.
-  if (idempotency === null) await project.requireRoom();
+  if (idempotency === null) await project.shared.quotas.requireRoom(project.row);
 
   // The fast path cannot return ids, and always commits.
   const isFast = !returnIds && project.dryRun === null;
@@ -74,21 +74,21 @@ async function insertFast(request: InsertRequest): Promise<Inserted | null> {
     } finally {
       rows.free();
     }
-    project.schemaCache.forget(project.cacheKey, schema);
+    project.shared.schemaCache.forget(project.cacheKey, schema);
   }
   return null;
 }
 
 /** @returns null if there is no such table. The insert's transaction checks for later changes. */
 async function schemaOf({ project, tableName, deadline }: InsertRequest): Promise<CachedSchema | null> {
-  const cached = project.schemaCache.get(project.cacheKey, tableName);
+  const cached = project.shared.schemaCache.get(project.cacheKey, tableName);
   if (cached !== undefined) return cached;
   const query = tableToWrite(project.schema, tableName);
   const rows = await project.use({ connection: 'typed', deadline, impact: 'none' }, ({ session }) =>
     session.query(query),
   );
   const [table] = readTables(project.schema, rows);
-  return table === undefined ? null : project.schemaCache.remember(project.cacheKey, table);
+  return table === undefined ? null : project.shared.schemaCache.remember(project.cacheKey, table);
 }
 
 /**

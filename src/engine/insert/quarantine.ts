@@ -89,7 +89,7 @@ export function listQuarantine(
   limit: number,
   signal: AbortSignal,
 ): Promise<Page> {
-  const found = selectPage(filter, limit, project.quarantineDays);
+  const found = selectPage(filter, limit, project.shared.quarantineDays);
   const use = { connection: 'typed-read', deadline: typedDeadline(signal), impact: 'none' } as const;
   return project.use(use, async ({ session }) => readPage(await session.query(found)));
 }
@@ -135,7 +135,7 @@ export function dropFromQuarantine(
   return project.use({ connection: 'typed', deadline: typedDeadline(signal), impact: 'none' }, async ({ session }) => {
     await session.run([BEGIN]);
     const count = await session.change(chosen);
-    await commit(session, [purgeExpired(project.quarantineDays)], false, project.dryRun);
+    await commit(session, [purgeExpired(project.shared.quarantineDays)], false, project.dryRun);
     return count;
   });
 }

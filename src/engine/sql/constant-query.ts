@@ -57,6 +57,6 @@ export function runConstantQuery(project: Project, request: CollectRequest): Pro
       throw located(error, { offset: 0 });
     }
   };
-  const connection = readOnly || project.isFenced ? 'sql-read' : 'sql-write';
+  const connection = readOnly || project.row.isFenced ? 'sql-read' : 'sql-write';
   return project.useShared({ connection, deadline }, work);
 }

@@ -47,7 +47,7 @@ export async function runSql<T>(
   const { sql, params, signal } = request;
   const overQuota = await overQuotaFor(project, request);
   const requester = { project: project.name, budget: project.waitBudget, signal };
-  const split = await project.splitter.split(sql, requester, { tellsFreed: overQuota !== null });
+  const split = await project.shared.splitter.split(sql, requester, { tellsFreed: overQuota !== null });
   if (params.length > 0 && split.length > 1) {
     throw new EngineError('invalid_request', '"params" can be used only with a single statement');
   }
@@ -57,7 +57,7 @@ export async function runSql<T>(
 
 /** Whether the project is over its disk quota, if the request could write. @throws EngineError database_unavailable */
 export const overQuotaFor = (project: Project, { readOnly }: SqlMode): Promise<OverQuota | null> | null =>
-  readOnly ? null : project.overQuota();
+  readOnly ? null : project.shared.quotas.overQuota(project.row);
 
 /** Statements that have already been split, and what becomes of their results. */
 interface StatementsToRun<T> {
@@ -90,7 +90,8 @@ async function runOnce<T>(project: Project, run: StatementsToRun<T>): Promise<Re
   } as const;
   const outcome = await runWrite(project, options, async (write) => {
     const response = await new Transaction(run, project.dryRun, guard, write).run();
-    if (!readOnly && statements.some(({ text }) => mayChangeRights(text))) project.recheckRights(write.lease);
+    if (!readOnly && statements.some(({ text }) => mayChangeRights(text)))
+      project.shared.database.recheckRights(write.lease);
     return { response, replayed: false } as const;
   });
   return outcome.replayed ? { response: kept?.restore(outcome.response) ?? [], replayed: true } : outcome;
@@ -101,7 +102,7 @@ async function runOnce<T>(project: Project, run: StatementsToRun<T>): Promise<Re
  * write.
  */
 const mayReadWhileMoving = <T>(
-  { isFenced, dryRun }: Project,
+  { row: { isFenced }, dryRun }: Project,
   { mode, statements, kept }: StatementsToRun<T>,
 ): boolean =>
   isFenced &&

@@ -35,7 +35,7 @@ export async function readReceipts(
   keys: readonly string[],
   { table, settle, days, signal }: ReceiptsOptions,
 ): Promise<Receipt[][]> {
-  if (settle) await project.requireRoom();
+  if (settle) await project.shared.quotas.requireRoom(project.row);
   const use = {
     connection: settle ? 'typed' : 'typed-read',
     deadline: typedDeadline(signal),

@@ -85,7 +85,7 @@ export function runWrite<T, A>(
     if (idempotency === null) return work(write);
     return withIdempotencyKey(session, idempotency, responseSchema, async () => {
       // Checked only now: a repeat under its key is answered even without room.
-      if (grows) await project.requireRoom();
+      if (grows) await project.shared.quotas.requireRoom(project.row);
       return work(write);
     });
   };
