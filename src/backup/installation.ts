@@ -39,7 +39,7 @@ interface ProjectsOfInstallation {
   /** @throws EngineError not_found */
   get(name: string): Promise<ProjectRow>;
   /** Brings the project's database to the schema version of this program. */
-  upgraded(project: ProjectRow): Promise<void> | undefined;
+  upgradeIfNeeded(project: ProjectRow): Promise<void> | undefined;
   /**
    * The servers that may accept a project.
    * @throws EngineError not_found; invalid_request if there is none; database_unavailable

@@ -11,7 +11,7 @@ import type { Tokens } from './access/tokens.js';
 import type { Audit, Origin } from './audit/audit.js';
 import type { StopReason } from './limits/deadline.js';
 import { LiveRequests } from './database/live-requests.js';
-import type { ServerPools } from './database/server-pools.js';
+import type { ServerCapacities } from './database/server-capacities.js';
 import type { Load, WorkKind } from './limits/slots.js';
 import type { Moves } from './moves/moves.js';
 import { Project, type SharedServices } from './project.js';
@@ -22,48 +22,39 @@ import type { Sessions } from './sessions/sessions.js';
 import { sizesOf } from './projects/sizes.js';
 import type { RequestTrace } from './database/trace.js';
 
-/** A class, so that the parts are listed once. */
-class EngineParts {
-  declare readonly control: ControlDatabase;
-  declare readonly servers: Servers;
-  declare readonly serverWatch: ServerWatch;
-  declare readonly databases: ProjectDatabases;
-  declare readonly audit: Audit;
-  declare readonly projects: Projects;
-  declare readonly moves: Moves;
-  declare readonly tokens: Tokens;
-  declare readonly authenticator: Authenticator;
-  /** null: unlimited. */
-  declare readonly tokenRate: TokenRate | null;
-  /** Sessions of the Postgres port; null: the port is off. */
-  declare readonly sessions: Sessions | null;
-  /** The folder of the embedded servers; null: the operator runs Postgres. */
-  declare readonly folder: string | null;
-
-  constructor(parts: EngineParts) {
-    Object.assign(this, parts);
-  }
-}
-
 interface EngineLoad {
   requests: Record<WorkKind, Load>;
   /** Connections to projects' databases by server: open now, and the limit. */
-  connections: ServerPools['connections'];
+  connections: ServerCapacities['connections'];
   overQuota: number;
   /** Running Postgres servers of projects. */
   servers: number;
   stops: ReadonlyMap<StopReason, number>;
 }
 
-export class Engine extends EngineParts {
-  readonly live = new LiveRequests(this.authenticator);
+export class Engine {
+  readonly live: LiveRequests;
 
   /** See `openEngine`. */
   constructor(
-    parts: EngineParts,
+    readonly control: ControlDatabase,
+    readonly servers: Servers,
+    readonly serverWatch: ServerWatch,
+    readonly databases: ProjectDatabases,
+    readonly audit: Audit,
+    readonly projects: Projects,
+    readonly moves: Moves,
+    readonly tokens: Tokens,
+    readonly authenticator: Authenticator,
+    /** null: unlimited. */
+    readonly tokenRate: TokenRate | null,
+    /** Sessions of the Postgres port; null: the port is off. */
+    readonly sessions: Sessions | null,
+    /** The folder of the embedded servers; null: the operator runs Postgres. */
+    readonly folder: string | null,
     private readonly shared: SharedServices,
   ) {
-    super(parts);
+    this.live = new LiveRequests(authenticator);
   }
 
   /**
@@ -75,7 +66,7 @@ export class Engine extends EngineParts {
     const { database, throttle } = this.shared;
     if (work !== null) {
       this.servers.requireUp(row.placement);
-      database.serverPools.of(row.placement).slots.rejectIfFull(row.id, work);
+      database.capacities.of(row.placement).slots.rejectIfFull(row.id, work);
     }
     throttle.noteRequest(row.id);
     return new Project(row, this.shared, trace);
@@ -94,10 +85,10 @@ export class Engine extends EngineParts {
    */
   get load(): EngineLoad {
     const { database, quotas } = this.shared;
-    const { serverPools, stops } = database;
+    const { capacities, stops } = database;
     return {
-      requests: serverPools.load(),
-      connections: serverPools.connections,
+      requests: capacities.load(),
+      connections: capacities.connections,
       overQuota: quotas.projectsOver,
       servers: this.servers.running,
       stops,
@@ -106,12 +97,12 @@ export class Engine extends EngineParts {
 
   /** The limit of connections to the projects of a server. @param added null: the default server */
   connectionLimit(added: Pick<AddedServer, 'maxConnections'> | null): number {
-    return this.shared.database.serverPools.boundOf(added);
+    return this.shared.database.capacities.connectionLimit(added);
   }
 
   /** Requests of one project by kind, now. */
   loadOf(project: string): EngineLoad['requests'] {
-    return this.shared.database.serverPools.load(project);
+    return this.shared.database.capacities.load(project);
   }
 
   /** Bytes on disk by project, see `sizesOf`. */
@@ -129,7 +120,7 @@ export class Engine extends EngineParts {
       projects: {
         list: () => projects.list(),
         get: (name) => projects.get(name),
-        upgraded: (project) => projects.upgraded(project),
+        upgradeIfNeeded: (project) => projects.upgradeIfNeeded(project),
         tenanciesAt: (place) => projects.tenanciesAt(place),
         restore: (name, place, fill, make) => projects.restore(name, by, { place, fill, ...(make && { make }) }),
         delete: (name) => this.deleteProject(name, by),
@@ -141,7 +132,7 @@ export class Engine extends EngineParts {
   /** Deletes a project, and everything this instance keeps for it. @param lost a server that will not come back */
   async deleteProject(name: string, by: Origin, lost?: string): Promise<ProjectRow> {
     const project = await this.projects.delete(name, by, lost);
-    this.shared.database.serverPools.closeProject(project.id);
+    this.shared.database.capacities.closeProject(project.id);
     this.shared.quotas.forget(project.id);
     return project;
   }
@@ -151,7 +142,7 @@ export class Engine extends EngineParts {
     this.serverWatch.close();
     await this.moves.close();
     await this.sessions?.close();
-    this.shared.database.serverPools.close();
+    this.shared.database.capacities.close();
     this.shared.quotas.close();
     await this.audit.close();
     await this.shared.splitter.close();

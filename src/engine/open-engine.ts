@@ -22,7 +22,7 @@ import { DatabaseAccess } from './database/database-access.js';
 import { Engine } from './engine.js';
 import { SchemaCache } from './insert/schema-cache.js';
 import { EventLoopThrottle } from './limits/event-loop-throttle.js';
-import { type PoolSettings, ServerPools } from './database/server-pools.js';
+import { type CapacitySettings, ServerCapacities } from './database/server-capacities.js';
 import { Moves } from './moves/moves.js';
 import type { SharedServices } from './project.js';
 import type { ProjectParts } from './projects/project-parts.js';
@@ -32,7 +32,7 @@ import { ServerWatch } from '../tenancy/health/server-watch.js';
 import { Sessions, type SessionSettings } from './sessions/sessions.js';
 import { Splitter } from './parser/splitter.js';
 
-interface EngineSettings extends AuditSettings, PoolSettings {
+interface EngineSettings extends AuditSettings, CapacitySettings {
   /** Longest wait of one request, in milliseconds. */
   waitMs: number;
   address: ServerAddress;
@@ -76,24 +76,23 @@ export async function openEngine(settings: EngineSettings): Promise<Engine> {
     const shared = sharedServices(settings, parts, projects, connections);
     const { database, quotas } = shared;
     const onEnd = (id: string) => {
-      database.serverPools.closeProject(id);
+      database.capacities.closeProject(id);
       quotas.forget(id);
     };
     const ofSessions = { servers, projects, quotas, audit, connections, ...access };
     return new Engine(
-      {
-        control,
-        servers,
-        serverWatch: new ServerWatch(control.servers, servers, settings.log),
-        databases,
-        audit,
-        projects,
-        moves: new Moves(parts, projects, onEnd),
-        tokens: new Tokens(control, audit),
-        ...access,
-        sessions: settings.sessions === null ? null : new Sessions(ofSessions, settings.sessions),
-        folder: settings.embedded?.folder ?? null,
-      },
+      control,
+      servers,
+      new ServerWatch(control.servers, servers, settings.log),
+      databases,
+      audit,
+      projects,
+      new Moves(parts, projects, onEnd),
+      new Tokens(control, audit),
+      access.authenticator,
+      access.tokenRate,
+      settings.sessions === null ? null : new Sessions(ofSessions, settings.sessions),
+      settings.embedded?.folder ?? null,
       shared,
     );
   } catch (error) {
@@ -151,7 +150,7 @@ function sharedServices(
   connections: ProjectSessions,
 ): SharedServices {
   const quotas = new Quotas((project) => servers.tenancyOf(project.placement).sizeOf(project), settings.projectQuota);
-  const database = new DatabaseAccess(servers, new ServerPools(servers, connections, settings), quotas, projects);
+  const database = new DatabaseAccess(servers, new ServerCapacities(servers, connections, settings), quotas, projects);
   return {
     database,
     quotas,

@@ -1,9 +1,8 @@
 /** A project as the operations of one request see it: its name, its limits, and access to its database. */
 import type { Consistency } from '../contract/servers.js';
-import type { Lease } from '../tenancy/connections/connections.js';
 import type { ProjectRow } from '../tenancy/control/control-rows.js';
 import { isOnCitus } from '../tenancy/placement.js';
-import type { PoolName } from '../tenancy/connections/project-session.js';
+import type { ConnectionKind } from '../tenancy/connections/project-session.js';
 import type { Replica } from '../tenancy/replicas.js';
 import type { DatabaseAccess, Work } from './database/database-access.js';
 import type { SchemaCache } from './insert/schema-cache.js';
@@ -12,7 +11,7 @@ import type { EventLoopThrottle } from './limits/event-loop-throttle.js';
 import { WaitBudget } from './limits/wait-budget.js';
 import { DryRun } from './database/dry-run.js';
 import { awaitPosition, positionOf, UNKNOWN_POSITION } from './database/position.js';
-import type { OverQuota, QuotaImpact, Quotas } from './limits/quota.js';
+import type { QuotaImpact, Quotas } from './limits/quota.js';
 import type { Splitter } from './parser/splitter.js';
 import type { RequestTrace } from './database/trace.js';
 
@@ -31,7 +30,7 @@ export interface SharedServices {
 
 /** How a request uses the project's database. */
 interface ProjectUse {
-  readonly pool: PoolName;
+  readonly connection: ConnectionKind;
   readonly deadline: Deadline;
   /** The effect that the work may have on the size of the project. */
   readonly impact?: QuotaImpact | undefined;
@@ -41,8 +40,8 @@ interface ProjectUse {
 
 export class Project {
   constructor(
-    private readonly row: ProjectRow,
-    private readonly shared: SharedServices,
+    readonly row: ProjectRow,
+    readonly shared: SharedServices,
     /** Of the request; null if it is not traced. */
     readonly trace: RequestTrace | null,
     /**
@@ -85,11 +84,6 @@ export class Project {
     return isOnCitus(this.row.placement);
   }
 
-  /** It is being moved: its writer may not log in. */
-  get isFenced(): boolean {
-    return this.row.isFenced;
-  }
-
   /** Its server has streaming replicas. */
   get hasReplicas(): boolean {
     return this.row.replicas !== null;
@@ -121,56 +115,15 @@ export class Project {
     }
   }
 
-  get schemaCache(): SchemaCache {
-    return this.shared.schemaCache;
-  }
-
-  get quarantineDays(): number {
-    return this.shared.quarantineDays;
-  }
-
-  get splitter(): Splitter {
-    return this.shared.splitter;
-  }
-
-  /**
-   * @param bytes of this project that are about to be read or encoded, or just were
-   * @returns resolves when the work may go on; undefined: at once
-   */
-  throttle(bytes: number): Promise<void> | undefined {
-    return this.shared.throttle.pause(this.id, bytes);
-  }
-
-  /**
-   * Call this before anything that makes the project larger.
-   * @throws EngineError quota_exceeded, database_unavailable
-   */
-  requireRoom(): Promise<void> | undefined {
-    return this.shared.quotas.requireRoom(this.row);
-  }
-
-  /**
-   * Whether, and how, the project is over its disk quota; null at once if it has none.
-   * @throws EngineError database_unavailable
-   */
-  overQuota(): Promise<OverQuota | null> | null {
-    return this.shared.quotas.overQuota(this.row);
-  }
-
   /** Runs `work` on a connection, see {@link DatabaseAccess.use}. */
-  use<T>({ pool, deadline, impact = 'writes', trace = this.trace }: ProjectUse, work: Work<T>): Promise<T> {
+  use<T>({ connection, deadline, impact = 'writes', trace = this.trace }: ProjectUse, work: Work<T>): Promise<T> {
     const { dryRun, waitBudget } = this;
     const { at = null, position } = this.replica ?? {};
     const run: Work<T> =
       dryRun === null ? work : (lease, clock) => dryRun.begin(lease.session).then(() => work(lease, clock));
     const runThere: Work<T> =
       at === null ? run : (lease, clock) => awaitPosition(lease, clock, position).then(() => run(lease, clock));
-    return this.shared.database.use(this.row, { pool, deadline, impact, trace, waitBudget, replica: at }, runThere);
-  }
-
-  /** Call this if the project may have changed the rights of its roles: its next connections check and repair them. */
-  recheckRights(lease: Lease): void {
-    lease.closeAfterUse();
-    this.shared.database.serverPools.closeProject(this.id);
+    const use = { connection, deadline, impact, trace, waitBudget, replica: at };
+    return this.shared.database.use(this.row, use, runThere);
   }
 }

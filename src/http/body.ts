@@ -72,7 +72,7 @@ export async function decodeBody(request: FastifyRequest): Promise<Buffer> {
   const encoding = (request.headers['content-encoding'] ?? 'identity').toLowerCase();
   const bytes = encoding === 'identity' ? body : await decompress(body, encoding);
   reservation?.resize(bytes.length);
-  await project?.throttle(bytes.length);
+  await project?.shared.throttle.pause(project.id, bytes.length);
   return bytes;
 }
 

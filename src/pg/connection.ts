@@ -73,7 +73,7 @@ export abstract class Connection {
   /** Whether a transaction block was open at the last response. */
   inTransaction = false;
   /** The number of requests that the server has answered. */
-  responses = 0;
+  answeredCount = 0;
   /** As the server reports it; a statement may have changed it. */
   clientEncoding = 'UTF8';
   /** The server was a standby at login, and has been promoted since. */
@@ -204,7 +204,7 @@ export abstract class Connection {
   }
 
   /**
-   * Writes more of the last request, which has had no Sync yet.
+   * Writes more of the last request, whose Sync has not been sent.
    * @returns when the server accepts more; false: it does not, and the request fails
    */
   protected async more(parts: readonly Uint8Array[]): Promise<boolean> {
@@ -289,7 +289,7 @@ export abstract class Connection {
   private settle(request: Request): void {
     const { error } = request;
     clearTimeout(request.timer);
-    this.responses++;
+    this.answeredCount++;
     this.isClean = request.endsClean === true && error === null;
     this.requests.shift();
     if (error === null) request.resolve();

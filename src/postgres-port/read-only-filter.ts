@@ -272,10 +272,10 @@ const UNKNOWN_FIELD = 0x77; // 'w'
 
 const NO_CALLS: Rejection = { sqlstate: '0A000', message: 'the user reader cannot send FunctionCall messages' };
 
-const malformed = () => new SessionError('08P01', 'invalid message, or one that has no place here', 'malformed');
+const malformed = () => new SessionError('08P01', 'invalid or unexpected message', 'malformed');
 
 const tooLong = () =>
-  new SessionError('54000', `a message of the user reader may have at most ${LONGEST_MESSAGE} bytes`, 'malformed');
+  new SessionError('54000', `messages of the user reader are limited to ${LONGEST_MESSAGE} bytes`, 'malformed');
 
 const switched = () =>
   new SessionError(

@@ -99,7 +99,7 @@ const isOutOfOwnMemory = ({ sqlstate, fields: { source } }: PostgresError): bool
 const OWN_MESSAGE: Partial<Record<ErrorCode, string>> = {
   query_timeout: 'The statement exceeded its time limit and was canceled',
   table_busy: 'The table is in use by another request; its lock could not be acquired in time',
-  overloaded: 'The database cannot hold more locks at the moment. Nothing was done',
+  overloaded: 'The database has no room for more locks at the moment. Nothing was done',
   database_unavailable: 'The database is not available at the moment',
   internal: 'Internal error',
 };

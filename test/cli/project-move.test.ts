@@ -74,7 +74,7 @@ it('Ctrl-C undoes the move before the switch; after it, the command says that th
   await sql('INSERT INTO b VALUES (1)');
   const canceled = await interrupted('copying', 'eu-1');
   expect(canceled.stderr).toMatch(
-    /^shop: preparing\n[^]*^shop: copying\n[^]*^shop: canceling\n[^]*stays on default: It was canceled\n$/m,
+    /^shop: preparing\n[^]*^shop: copying\n[^]*^shop: canceling\n[^]*stays on default: The move was canceled\n$/m,
   );
   expect([canceled.code, canceled.stdout]).toEqual([1, '']);
   expect(await moves()).toMatchObject([{ state: 'undone' }]);

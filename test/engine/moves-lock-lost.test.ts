@@ -8,6 +8,7 @@ import { pino } from 'pino';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { MoveState } from '../../src/contract/moves.js';
 import { BY_ITSELF } from '../../src/engine/audit/audit.js';
+import { removeLostServer } from '../../src/engine/servers/remove-lost.js';
 import { type Service, startService } from '../../src/service.js';
 import { ADVISORY_LOCKS } from '../../src/tenancy/advisory-locks.js';
 import { lowerFence, raiseFence } from '../../src/tenancy/fence.js';
@@ -147,5 +148,25 @@ it('a process that stops while it changes a fence does not block others from cha
   expect(await lowerFence(tenancy, home, () => Promise.resolve(true))).toBe(true);
   goOn(true);
   await expect(stopped).rejects.toThrow();
+  expect((await insert()).status).toBe(201);
+});
+
+it('a process whose move failed leaves its target alone once another has removed the lost server', async () => {
+  const { moves } = service.engine;
+  const release = await holding(atHome(), ...LOCK_TABLE);
+  const options = { mode: 'copy', verify: 'counts', maxPauseMs: null } as const;
+  const { id } = await moves.start('shop', 'eu-1', options, BY_ITSELF);
+  await eventually('it is copying', async () => (await stateOf()) === 'copying');
+  await other.kill();
+  await release();
+  await eventually('it has failed', () => Promise.resolve(moves.underWay === 0));
+  await moves.recover();
+  expect(moves['unrecovered'].has(id)).toBe(true);
+  await removeLostServer(second.engine, 'eu-1', BY_ITSELF);
+  expect((await moves.get(id)).state).toBe('undone');
+  await moves.recover();
+  // It cannot be stopped otherwise.
+  await other.restart();
+  expect(moves['unrecovered'].has(id)).toBe(false);
   expect((await insert()).status).toBe(201);
 });

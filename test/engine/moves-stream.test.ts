@@ -165,7 +165,7 @@ describe('from servers of their own', () => {
     const id = await startMove('eu-1');
     await eventually('it is streaming', async () => (await seen(id)).state === 'streaming');
     await service.call('DELETE', `/api/cdp/admin/moves/${id}`, { token: admin });
-    expect(await ended(id)).toMatchObject({ state: 'undone', reason: 'It was canceled', pause_ms: null });
+    expect(await ended(id)).toMatchObject({ state: 'undone', reason: 'The move was canceled', pause_ms: null });
     await eventually('it takes writes', async () => (await insert('a', 'a')).status === 201);
     expect(await leftHere()).toEqual([]);
     expect(await leftThere()).toEqual([]);

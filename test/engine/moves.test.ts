@@ -296,7 +296,7 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
       const canceled = await service.call('DELETE', `/api/cdp/admin/moves/${id}`, { token: admin });
       expect(canceled.status, canceled.text).toBe(202);
       await eventually('it is undone', async () => (await seen(id)).ended_at !== null);
-      expect(await seen(id)).toMatchObject({ state: 'undone', reason: 'It was canceled' });
+      expect(await seen(id)).toMatchObject({ state: 'undone', reason: 'The move was canceled' });
     });
     failure(await service.call('DELETE', `/api/cdp/admin/moves/${id}`, { token: admin }), 400, 'invalid_request');
     await eventually('it takes writes', async () => (await insert([{ page: 'b', count: 2 }])).status === 201);
@@ -313,7 +313,7 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
     const write = () =>
       engine
         .admit(asleep, null)
-        .use({ pool: 'sql-write', deadline: WITHIN_A_MINUTE }, ({ session }) =>
+        .use({ connection: 'sql-write', deadline: WITHIN_A_MINUTE }, ({ session }) =>
           session.script(`INSERT INTO visits (page) VALUES ('x')`),
         );
     // While the process that moves it lives, nobody settles it.

@@ -97,7 +97,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       session.query(s('SELECT 3')),
     ]);
     expect(responses).toMatchObject([[['1']], { sqlstate: '22012' }, [['3']]]);
-    expect(session.responses).toBe(3);
+    expect(session.answeredCount).toBe(3);
   });
 
   it('describes a statement before it runs, then fetches its rows in batches', async () => {

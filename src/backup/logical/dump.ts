@@ -43,7 +43,7 @@ export async function saveDump(
   const tenancy = servers.tenancyOf(placement);
   const postgres = await tenancy.major();
   return withServer(tenancy.serverOf(placement), async () => {
-    await projects.upgraded(project);
+    await projects.upgradeIfNeeded(project);
     // The project may have changed its roles and rights; that must not prevent its backup.
     await databases.restoreRights(tenancy, placement);
     const extensions = await databases.extensionsOf(tenancy, placement);

@@ -74,11 +74,11 @@ export class Authenticator {
     }
   }
 
-  /** Ids of recently revoked tokens whose running requests must end. @throws EngineError database_unavailable */
-  async ended(): Promise<ReadonlySet<string>> {
+  /** Ids of tokens that were recently revoked with their running requests. @throws EngineError database_unavailable */
+  async endedTokenIds(): Promise<ReadonlySet<string>> {
     const changes = await this.changesNow();
     if (this.endedTokens.changes !== changes) {
-      this.endedTokens = { changes, ids: new Set(await this.control.tokens.ended()) };
+      this.endedTokens = { changes, ids: new Set(await this.control.tokens.endedIds()) };
     }
     return this.endedTokens.ids;
   }

@@ -7,7 +7,7 @@ import { EngineError } from '../../contract/errors.js';
 import { ConnectionLost, isShutdown, PostgresError, SQLSTATE } from '../../pg/index.js';
 import type { Connections, Lease } from '../../tenancy/connections/connections.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
-import { isReader, type PoolName, runsFreeSql } from '../../tenancy/connections/project-session.js';
+import { type ConnectionKind, isReader, runsFreeSql } from '../../tenancy/connections/project-session.js';
 import { toEngineError, unavailable } from '../../tenancy/engine-error.js';
 import { moving } from '../../tenancy/fence.js';
 import type { Replica } from '../../tenancy/replicas.js';
@@ -15,8 +15,7 @@ import type { Servers } from '../../tenancy/servers.js';
 import type { Server } from '../../tenancy/tenancy.js';
 import type { Clock, Deadline, StopReason } from '../limits/deadline.js';
 import { abortReason, RunningRequest } from './running-request.js';
-import type { ServerPools } from './server-pools.js';
-import type { Slots, WorkKind } from '../limits/slots.js';
+import type { ServerCapacities } from './server-capacities.js';
 import { Sweeper } from '../limits/sweeper.js';
 import type { WaitBudget } from '../limits/wait-budget.js';
 import type { Projects } from '../projects/projects.js';
@@ -30,7 +29,7 @@ export interface UseOptions {
   /**
    * `typed-read` means `typed` unless the project is being moved: then the writer may not log in, and the reader does.
    */
-  readonly pool: PoolName;
+  readonly connection: ConnectionKind;
   readonly deadline: Deadline;
   readonly impact: QuotaImpact;
   readonly trace: RequestTrace | null;
@@ -57,14 +56,13 @@ export class DatabaseAccess {
 
   constructor(
     readonly servers: Servers,
-    readonly serverPools: ServerPools,
+    readonly capacities: ServerCapacities,
     private readonly quotas: Quotas,
     private readonly projects: Projects,
   ) {}
 
   /**
-   * Runs `work` on a connection of a pool. If the connection had died while idle and answered nothing, `work` runs
-   * once more.
+   * Runs `work` on a connection. If the connection had died while idle and answered nothing, `work` runs once more.
    * @throws EngineError overloaded, database_unavailable, quota_exceeded, the deadline's error, and what `work` throws
    */
   async use<T>(project: ProjectRow, use: UseOptions, work: Work<T>): Promise<T> {
@@ -74,7 +72,7 @@ export class DatabaseAccess {
       if (!(error instanceof StaleConnection)) throw await this.explained(project, error);
     }
     // The cause may have ended the other idle connections too.
-    this.serverPools.closeProject(project.id);
+    this.capacities.closeProject(project.id);
     try {
       return await this.attempt(project, use, work);
     } catch (error) {
@@ -82,12 +80,18 @@ export class DatabaseAccess {
     }
   }
 
+  /** Call this if the project may have changed the rights of its roles: its next connections check and repair them. */
+  recheckRights(lease: Lease): void {
+    lease.closeAfterUse();
+    this.capacities.closeProject(lease.project);
+  }
+
   private async attempt<T>(project: ProjectRow, use: UseOptions, work: Work<T>): Promise<T> {
     const { lease, server, connections, call, release } = await this.acquire(project, use);
     const { session } = lease;
-    const responsesBefore = session.responses;
+    const answeredBefore = session.answeredCount;
     const request = new RunningRequest(project.id, lease, use.deadline, server.watchdog, this.stops);
-    const unwatch = isReader(use.pool) ? null : this.quotas.watch(project, use.impact, request);
+    const unwatch = isReader(use.connection) ? null : this.quotas.watch(project, use.impact, request);
     this.running.add(request);
     try {
       if (use.deadline.signal.aborted) throw abortReason(use.deadline.signal)[0];
@@ -99,15 +103,17 @@ export class DatabaseAccess {
       call?.end(error);
       // The project may have revoked rights of its own roles, which the next connection checks and repairs as it opens.
       if (isDenied(error)) lease.closeAfterUse();
-      const unanswered = session.responses === responsesBefore;
+      const unanswered = session.answeredCount === answeredBefore;
       throw isEnded(error) && lease.reused && unanswered ? new StaleConnection(error) : error;
     } finally {
       this.running.delete(request);
       request.finish();
       unwatch?.();
       const { ending } = request;
-      const cleaned = connections.release(lease, ending === null ? release : () => void ending.then(release));
-      if (cleaned !== null) await cleaned;
+      const cleaning = connections.release(lease);
+      if (cleaning !== null) await cleaning;
+      if (ending === null) release();
+      else void ending.then(release);
     }
   }
 
@@ -115,10 +121,10 @@ export class DatabaseAccess {
   private async acquire(project: ProjectRow, use: UseOptions): Promise<AcquiredConnection> {
     const { id, placement } = project;
     const { trace, replica } = use;
-    const pool = use.pool === 'typed-read' && !project.isFenced ? 'typed' : use.pool;
-    if (project.isFenced && !isReader(pool)) throw moving();
+    const kind = use.connection === 'typed-read' && !project.isFenced ? 'typed' : use.connection;
+    if (project.isFenced && !isReader(kind)) throw moving();
     const server = replica?.server ?? this.servers.serverOf(placement);
-    const { slots, connections } = this.serverPools.of(placement, replica);
+    const { slots, connections } = this.capacities.of(placement, replica);
     const starting = server.acquire();
     if (starting !== undefined) await untilRunning(server, starting, use.waitBudget);
     let releaseSlot = () => {};
@@ -128,13 +134,13 @@ export class DatabaseAccess {
     };
     let call: Stage | undefined;
     try {
-      const kind = runsFreeSql(pool) ? 'sql' : 'typed';
-      releaseSlot = slots.tryAcquire(id, kind) ?? (await waitForSlot(slots, id, kind, use));
+      const slot = slots.acquire(id, runsFreeSql(kind) ? 'sql' : 'typed', use.deadline.signal, use.waitBudget);
+      releaseSlot = slot instanceof Promise ? await traced(slot, trace?.waits()) : slot;
       // The server may have stopped answering during the wait.
       this.servers.requireUp(placement);
       call = trace?.calls();
-      await this.projects.upgraded(project);
-      const lease = connections.lendIdle(id, pool) ?? (await connections.lendNew(id, placement, pool));
+      await this.projects.upgradeIfNeeded(project);
+      const lease = connections.lendIdle(id, kind) ?? (await connections.lendNew(id, placement, kind));
       if (server.watchdog.niceness?.shouldRecycle(lease.backend)) lease.closeAfterUse();
       return { lease, server, connections, call, release };
     } catch (error) {
@@ -155,19 +161,14 @@ export class DatabaseAccess {
   }
 }
 
-async function waitForSlot(
-  slots: Slots,
-  id: string,
-  kind: WorkKind,
-  { deadline, trace, waitBudget }: UseOptions,
-): Promise<() => void> {
-  const wait = trace?.waits();
+/** @param stage ends when the promise settles */
+async function traced<T>(promise: Promise<T>, stage: Stage | undefined): Promise<T> {
   try {
-    const release = await slots.acquire(id, kind, deadline.signal, waitBudget);
-    wait?.end();
-    return release;
+    const value = await promise;
+    stage?.end();
+    return value;
   } catch (error) {
-    wait?.end(error);
+    stage?.end(error);
     throw error;
   }
 }

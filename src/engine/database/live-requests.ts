@@ -29,7 +29,7 @@ interface WatchedRequest extends Swept {
 
 export class LiveRequests {
   private readonly watched = new Sweeper<WatchedRequest>();
-  private ended: ReadonlySet<string> = new Set();
+  private endedTokenIds: ReadonlySet<string> = new Set();
   private nextQuestion = 0;
 
   constructor(private readonly authenticator: Authenticator) {}
@@ -40,7 +40,8 @@ export class LiveRequests {
       request,
       check: (now) => {
         if (now >= this.nextQuestion) this.ask(now);
-        if (this.ended.has(request.caller.id)) request.abort(new EngineError('unauthorized', 'The token was revoked'));
+        if (this.endedTokenIds.has(request.caller.id))
+          request.abort(new EngineError('unauthorized', 'The token was revoked'));
       },
     };
     this.watched.add(watched);
@@ -65,8 +66,8 @@ export class LiveRequests {
 
   private ask(now: number): void {
     this.nextQuestion = now + ASK_MS;
-    this.authenticator.ended().then(
-      (ended) => (this.ended = ended),
+    this.authenticator.endedTokenIds().then(
+      (ids) => (this.endedTokenIds = ids),
       () => {},
     );
   }

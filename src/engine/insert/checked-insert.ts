@@ -68,7 +68,7 @@ async function checkAndStore(
   const { isOnCitus } = project;
   const { session } = lease;
   const table = await lockTable(session, begin, project.schema, tableName, batch);
-  project.schemaCache.remember(project.cacheKey, table);
+  project.shared.schemaCache.remember(project.cacheKey, table);
   if (upsert === null ? table.runsProjectCode : table.updateRunsProjectCode) lease.resetAfterUse();
   if (returnIds) requireIds(table);
   const insertsFor = await storingStatements(session, table, upsert, { returnIds, oneByOne, isOnCitus });

@@ -24,7 +24,7 @@ const MAX_BYTES = 256 * 1024;
 type Outcome = readonly Result[] | NotStored;
 
 interface CopyUse {
-  readonly pool: 'typed';
+  readonly connection: 'typed';
   readonly deadline: Deadline;
   readonly trace: RequestTrace | null;
 }
@@ -139,7 +139,7 @@ export class CopyQueue {
     const last = batches.at(-1) as QueuedBatch;
     // A client that disconnects must not cancel a COPY that others share.
     const signal = batches.length > 1 ? NEVER : last.signal;
-    const use: CopyUse = { pool: 'typed', deadline: typedDeadline(signal), trace: traceOf(batches) };
+    const use: CopyUse = { connection: 'typed', deadline: typedDeadline(signal), trace: traceOf(batches) };
     const step = this.stepOf(batches.map(({ rows }) => rows));
     return last.project.use(use, (lease) => storeAndCheck(lease, this.table, step, 'alone'));
   }

@@ -44,7 +44,7 @@ export async function insertRecords(
   const request: InsertRequest = { project, tableName, body, deadline: typedDeadline(signal), ...others };
   const { returnIds, idempotency, quarantine } = request;
   // With a key, the check comes later: a repeat is answered even without room, since it stores nothing.
-  if (idempotency === null) await project.requireRoom();
+  if (idempotency === null) await project.shared.quotas.requireRoom(project.row);
 
   // The fast path cannot return ids, and always commits.
   const isFast = !returnIds && project.dryRun === null;
@@ -70,19 +70,21 @@ async function insertFast(request: InsertRequest): Promise<Inserted | null> {
     } finally {
       rows.free();
     }
-    project.schemaCache.forget(project.cacheKey, schema);
+    project.shared.schemaCache.forget(project.cacheKey, schema);
   }
   return null;
 }
 
 /** @returns null if there is no such table. The insert's transaction checks for later changes. */
 async function schemaOf({ project, tableName, deadline }: InsertRequest): Promise<CachedSchema | null> {
-  const cached = project.schemaCache.get(project.cacheKey, tableName);
+  const cached = project.shared.schemaCache.get(project.cacheKey, tableName);
   if (cached !== undefined) return cached;
   const query = tableToWrite(project.schema, tableName);
-  const rows = await project.use({ pool: 'typed', deadline, impact: 'none' }, ({ session }) => session.query(query));
+  const rows = await project.use({ connection: 'typed', deadline, impact: 'none' }, ({ session }) =>
+    session.query(query),
+  );
   const [table] = readTables(project.schema, rows);
-  return table === undefined ? null : project.schemaCache.remember(project.cacheKey, table);
+  return table === undefined ? null : project.shared.schemaCache.remember(project.cacheKey, table);
 }
 
 /**
@@ -124,7 +126,7 @@ async function storeByUpsert(
     const [inserted = 0, stored = 0] = (results[0]?.rows[0] ?? []).map(Number);
     return upsertResponse(rows.records, { inserted, updated: stored - inserted });
   };
-  if (idempotency === null) return project.use({ pool: 'typed', deadline }, (lease) => store(lease, 'alone'));
+  if (idempotency === null) return project.use({ connection: 'typed', deadline }, (lease) => store(lease, 'alone'));
   return runWrite(project, { deadline, idempotency, responseSchema: BatchResponse }, async ({ lease, commit }) => {
     const inserted = await store(lease, 'later');
     if (typeof inserted === 'string') return inserted;

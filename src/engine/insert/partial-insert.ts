@@ -32,7 +32,7 @@ export async function insertPartially(request: InsertRequest): Promise<Inserted>
       const outcome = await storePartially(lease.session, project, table, batch, upsert);
       const kept = [...outcome.refused].map(([record, errors]) => ({ text: batch.textOf(record), errors }));
       const response = partialResponse(batch.records.length, outcome, upsert !== null);
-      const quarantine = quarantineRecords(tableName, kept, idempotency?.key ?? null, project.quarantineDays);
+      const quarantine = quarantineRecords(tableName, kept, idempotency?.key ?? null, project.shared.quarantineDays);
       return { response: await commit(quarantine, response, rowsChanged(response)), replayed: false };
     },
   );

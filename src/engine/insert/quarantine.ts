@@ -89,8 +89,8 @@ export function listQuarantine(
   limit: number,
   signal: AbortSignal,
 ): Promise<Page> {
-  const found = selectPage(filter, limit, project.quarantineDays);
-  const use = { pool: 'typed-read', deadline: typedDeadline(signal), impact: 'none' } as const;
+  const found = selectPage(filter, limit, project.shared.quarantineDays);
+  const use = { connection: 'typed-read', deadline: typedDeadline(signal), impact: 'none' } as const;
   return project.use(use, async ({ session }) => readPage(await session.query(found)));
 }
 
@@ -132,10 +132,10 @@ export function dropFromQuarantine(
   signal: AbortSignal,
 ): Promise<number> {
   const chosen = sql`DELETE FROM _cdp.quarantine WHERE ${conditions(filter)}`;
-  return project.use({ pool: 'typed', deadline: typedDeadline(signal), impact: 'none' }, async ({ session }) => {
+  return project.use({ connection: 'typed', deadline: typedDeadline(signal), impact: 'none' }, async ({ session }) => {
     await session.run([BEGIN]);
     const count = await session.rowCount(chosen);
-    await commit(session, [purgeExpired(project.quarantineDays)], { dryRun: project.dryRun });
+    await commit(session, [purgeExpired(project.shared.quarantineDays)], { dryRun: project.dryRun });
     return count;
   });
 }

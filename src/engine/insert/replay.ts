@@ -40,15 +40,15 @@ export async function replay(
   { table: name, rename = {}, ...filter }: Omit<ReplayBody, 'set'>,
   { set, upsert, signal }: ReplayOptions,
 ): Promise<ReplayResponse> {
-  await project.requireRoom();
+  await project.shared.quotas.requireRoom(project.row);
   const added = [...set].map(([key, value]) => `${JSON.stringify(key)}:${value}`).join(',');
   const fitting = Math.max(1, Math.min(LIMITS.recordsPerBatch, Math.floor(PAGE_BYTES / Buffer.byteLength(added))));
-  return project.use({ pool: 'typed', deadline: typedDeadline(signal) }, async (lease) => {
+  return project.use({ connection: 'typed', deadline: typedDeadline(signal) }, async (lease) => {
     const { session } = lease;
     const table = await lockTable(session, [BEGIN], project.schema, name);
     requireColumns(table, [...Object.values(rename), ...set.keys()]);
     if (table.updateRunsProjectCode) lease.resetAfterUse();
-    const { quarantineDays } = project;
+    const { quarantineDays } = project.shared;
     const found = await session.query(selectPage({ ...filter, table: name }, fitting, quarantineDays, true));
     const { records, next } = readPage(found);
     if (records.length === 0) {

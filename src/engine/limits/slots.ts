@@ -62,20 +62,23 @@ export class Slots {
     if (!this.isFree(this.usageOf(project), kind)) this.rejectIfQueueFull(project);
   }
 
-  /** Takes a slot if one is free. @returns a function that releases it; null: the request has to wait */
-  tryAcquire(project: string, kind: WorkKind): (() => void) | null {
-    return this.tryTake(project, kind) ? this.releaseOf(project, kind) : null;
+  /**
+   * Takes a slot, or waits for one.
+   * @param signal aborted when the client disconnects
+   * @returns a function that releases the slot; a promise if the request has to wait, which rejects with EngineError
+   * overloaded
+   */
+  acquire(
+    project: string,
+    kind: WorkKind,
+    signal: AbortSignal,
+    budget: WaitBudget,
+  ): (() => void) | Promise<() => void> {
+    if (this.tryTake(project, kind)) return this.releaseOf(project, kind);
+    return this.wait(project, kind, signal, budget);
   }
 
-  /**
-   * Waits for a slot and takes it.
-   * @param signal aborted when the client disconnects
-   * @returns a function that releases the slot
-   * @throws EngineError overloaded
-   */
-  async acquire(project: string, kind: WorkKind, signal: AbortSignal, budget: WaitBudget): Promise<() => void> {
-    const release = this.tryAcquire(project, kind);
-    if (release !== null) return release;
+  private async wait(project: string, kind: WorkKind, signal: AbortSignal, budget: WaitBudget): Promise<() => void> {
     this.rejectIfQueueFull(project);
     await this.queue.wait(project, kind, budget, signal);
     return this.releaseOf(project, kind);

@@ -226,7 +226,7 @@ class ProgressNotes {
     this.writing = this.writing
       .then(() => this.moves.note(this.id, { rows: sum('rows'), bytes: sum('bytes') }))
       .then((goesOn) => {
-        if (!goesOn) this.cancellation.abort(new Error('It was canceled'));
+        if (!goesOn) this.cancellation.abort(new Error('The move was canceled'));
       })
       // The control database may be unavailable for a moment; if it stays so, the next step fails.
       .catch(() => {});

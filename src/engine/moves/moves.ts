@@ -188,10 +188,10 @@ export class Moves {
     if (!(await this.rows.cancel(id))) {
       throw new EngineError(
         'invalid_request',
-        `The project lives on ${serverName(move.target)} already, or the move has ended`,
+        `The project has already moved to ${serverName(move.target)}, or the move has ended`,
       );
     }
-    this.running.get(id)?.abort.abort(new Error('It was canceled'));
+    this.running.get(id)?.abort.abort(new Error('The move was canceled'));
     return this.get(id);
   }
 

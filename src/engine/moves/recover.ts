@@ -6,6 +6,7 @@ import { clearSource } from '../../backup/stream/stream-source.js';
 import type { MoveRow } from '../../tenancy/control/move-rows.js';
 import { lowerFence } from '../../tenancy/fence.js';
 import { serverName } from '../../contract/servers.js';
+import { placeOf, type ServerRows } from '../../tenancy/control/server-rows.js';
 import type { Placement } from '../../tenancy/placement.js';
 import { serviceWork } from '../../tenancy/service-work.js';
 import { dropDumpRole } from '../../backup/logical/dump-role.js';
@@ -43,8 +44,15 @@ export async function recover(
     return true;
   }
   // Another process has undone it, perhaps while this one was still creating the target.
-  if (state !== 'done') await drop(target);
+  if (state !== 'done' && (await isThere(parts.control.servers, target))) await drop(target);
   return state === 'done';
+}
+
+/** False if the server has been removed: another process took it for lost. */
+async function isThere(servers: ServerRows, { server, added }: Placement): Promise<boolean> {
+  if (added === null) return true;
+  const row = await servers.get(server);
+  return row !== null && placeOf(row).added?.addedAt === added.addedAt;
 }
 
 /** First the project accepts writes again, since the target's server may not answer. */

@@ -267,7 +267,7 @@ export class Projects {
    * Migrates a project's database to this program's version, once per process.
    * @returns undefined if it is up to date, as it nearly always is
    */
-  upgraded(project: ProjectRow): Promise<void> | undefined {
+  upgradeIfNeeded(project: ProjectRow): Promise<void> | undefined {
     const { schemaVersion } = this.parts.databases;
     if (project.schemaVersion >= schemaVersion) return undefined;
     let upgrade = this.upgrades.get(project.id);

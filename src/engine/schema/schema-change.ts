@@ -52,7 +52,7 @@ export async function schemaChange<A>(
       `The change would have held the table for more than ${holdMs} ms and was rolled back`,
     );
   // With a key, a repeat is answered even without room.
-  if (idempotency === null && grows) await project.requireRoom();
+  if (idempotency === null && grows) await project.shared.quotas.requireRoom(project.row);
   const deadline = { timeoutMs: holdMs, signal, expired };
   const impact = kind === 'drop' ? 'none' : 'writes';
   return runWrite(project, { deadline, idempotency, responseSchema: answered, grows, impact }, async (write) => {
@@ -68,5 +68,5 @@ export function schemaRead<T>(
 ): Promise<T> {
   const expired = () => new EngineError('query_timeout', 'Reading the schema took too long');
   const deadline = { timeoutMs: holdMs, signal, expired };
-  return project.use({ pool: 'typed-read', deadline, impact: 'none' }, (lease) => work(lease.session));
+  return project.use({ connection: 'typed-read', deadline, impact: 'none' }, (lease) => work(lease.session));
 }

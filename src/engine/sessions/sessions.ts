@@ -157,7 +157,7 @@ export class Sessions {
         server.release();
         this.count(project.id, -1);
       };
-      await this.parts.projects.upgraded(project);
+      await this.parts.projects.upgradeIfNeeded(project);
       return await this.connect(owner, login, server, release);
     } catch (error) {
       release();
@@ -171,10 +171,10 @@ export class Sessions {
     server: Server,
     release: () => void,
   ): Promise<ClientSession> {
-    const pool = owner.role === 'reader' ? 'sql-read' : 'sql-write';
+    const kind = owner.role === 'reader' ? 'sql-read' : 'sql-write';
     const client = { applicationName, settings };
     const { placement } = owner.project;
-    const { loggedIn, backend } = await this.parts.connections.openForClient(placement, pool, client);
+    const { loggedIn, backend } = await this.parts.connections.openForClient(placement, kind, client);
     if (owner.role === 'reader' && parseInt(loggedIn.parameters.get('server_version') ?? '', 10) < HOLDS_READ_ONLY) {
       loggedIn.socket.destroy();
       throw notHeld();

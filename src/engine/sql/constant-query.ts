@@ -57,6 +57,6 @@ export function runConstantQuery(project: Project, request: CollectRequest): Pro
       throw located(error, { offset: 0 });
     }
   };
-  const pool = readOnly || project.isFenced ? 'sql-read' : 'sql-write';
-  return project.use({ pool, deadline, impact: 'none' }, work);
+  const connection = readOnly || project.row.isFenced ? 'sql-read' : 'sql-write';
+  return project.use({ connection, deadline, impact: 'none' }, work);
 }

@@ -75,7 +75,7 @@ async function statementsOf(project: Project, request: QueriesRequest, tellsFree
   const requester = { project: project.name, budget: project.waitBudget, signal: request.signal };
   const statements: BoundStatement[] = [];
   for (const { text, field, params } of request.queries) {
-    const [only, ...others] = await project.splitter.split(text, requester, { tellsFreed, field });
+    const [only, ...others] = await project.shared.splitter.split(text, requester, { tellsFreed, field });
     const isOne = only !== undefined && others.length === 0;
     statements.push({ params, ...(isOne ? only : { text, offset: 0, frees: null }) });
   }

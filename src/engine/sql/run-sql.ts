@@ -58,7 +58,7 @@ export async function runSql<T>(
   const { sql, params, signal } = request;
   const overQuota = await overQuotaFor(project, request);
   const requester = { project: project.name, budget: project.waitBudget, signal };
-  const split = await project.splitter.split(sql, requester, { tellsFreed: overQuota !== null });
+  const split = await project.shared.splitter.split(sql, requester, { tellsFreed: overQuota !== null });
   if (params.length > 0 && split.length > 1) {
     throw new EngineError('invalid_request', '"params" can be used only with a single statement');
   }
@@ -68,7 +68,7 @@ export async function runSql<T>(
 
 /** Whether the project is over its disk quota, if the request could write. @throws EngineError database_unavailable */
 export const overQuotaFor = (project: Project, { readOnly }: SqlMode): Promise<OverQuota | null> | null =>
-  readOnly ? null : project.overQuota();
+  readOnly ? null : project.shared.quotas.overQuota(project.row);
 
 /** {@link runSql} for statements that have already been split. */
 export async function runStatements<T>(project: Project, run: StatementsToRun<T>): Promise<Replayable<T[]>> {
@@ -78,7 +78,7 @@ export async function runStatements<T>(project: Project, run: StatementsToRun<T>
   const { readOnly, timeoutMs, signal } = mode;
   const guard = readOnly || overQuota === null ? null : new QuotaGuard(overQuota, statements);
   const options = {
-    pool: readOnly ? 'sql-read' : 'sql-write',
+    connection: readOnly ? 'sql-read' : 'sql-write',
     deadline: { timeoutMs, signal, expired: queryTimeout(timeoutMs) },
     idempotency: kept?.key ?? null,
     responseSchema: StoredResults,
@@ -91,7 +91,8 @@ export async function runStatements<T>(project: Project, run: StatementsToRun<T>
   try {
     const outcome = await runWrite(project, options, async (write) => {
       const response = await runInTransaction({ ...run, mode }, write, guard, project.dryRun !== null);
-      if (!readOnly && statements.some(({ text }) => mayChangeRights(text))) project.recheckRights(write.lease);
+      if (!readOnly && statements.some(({ text }) => mayChangeRights(text)))
+        project.shared.database.recheckRights(write.lease);
       return { response, replayed: false } as const;
     });
     return outcome.replayed ? { response: kept?.restore(outcome.response) ?? [], replayed: true } : outcome;
@@ -158,7 +159,7 @@ const UNGUARDED = { before: [], after: [] };
  * write.
  */
 const mayReadWhileMoving = <T>(
-  { isFenced, dryRun }: Project,
+  { row: { isFenced }, dryRun }: Project,
   { mode, statements, kept }: StatementsToRun<T>,
 ): boolean =>
   isFenced &&

@@ -70,7 +70,7 @@ export async function collectRows(
   const step = session.inTransaction && columns !== null ? rows.nextStep() : 0;
   let tag = await session.fetch(params, rows.formats, step, rows.takeRows);
   while (tag === null && !rows.truncated) {
-    const pause = project.throttle(rows.newBytes());
+    const pause = project.shared.throttle.pause(project.id, rows.newBytes());
     if (pause !== undefined) {
       // The pause does not count as time of the statement.
       clock.pause();

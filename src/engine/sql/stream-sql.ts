@@ -83,7 +83,7 @@ export async function streamSql(project: Project, request: StreamRequest, output
       if (length >= CHUNK_BYTES) {
         checkEncoding();
         backPressure.waitFor(writeChunk());
-        backPressure.waitFor(project.throttle(length));
+        backPressure.waitFor(project.shared.throttle.pause(project.id, length));
       }
       return rows.end;
     };

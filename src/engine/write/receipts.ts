@@ -35,18 +35,18 @@ export async function readReceipts(
   keys: readonly string[],
   { table, settle, days, signal }: ReceiptsOptions,
 ): Promise<Receipt[][]> {
-  if (settle) await project.requireRoom();
+  if (settle) await project.shared.quotas.requireRoom(project.row);
   const use = {
-    pool: settle ? 'typed' : 'typed-read',
+    connection: settle ? 'typed' : 'typed-read',
     deadline: typedDeadline(signal),
     impact: settle ? 'writes' : 'none',
   } as const;
   const since = new Date(Date.now() - days * DAY_MS).toISOString();
-  return project.use(use, async ({ session, pool }) => {
+  return project.use(use, async ({ session, kind }) => {
     for (let i = 0; settle && i < keys.length; i += SETTLED_AT_ONCE) {
       await settleKeys(session, keys.slice(i, i + SETTLED_AT_ONCE), table);
     }
-    const found = await lookUp(session, keys, table, pool === 'typed-read');
+    const found = await lookUp(session, keys, table, kind === 'typed-read');
     return found.map((evidence) => receiptsOf(evidence, settle, since));
   });
 }

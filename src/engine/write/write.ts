@@ -2,7 +2,7 @@
 import type { Schema } from '../../contract/schema.js';
 import { BEGIN, type Statement } from '../../pg/index.js';
 import type { Lease } from '../../tenancy/connections/connections.js';
-import type { PoolName } from '../../tenancy/connections/project-session.js';
+import type { ConnectionKind } from '../../tenancy/connections/project-session.js';
 import { type IdempotencyKey, storeResponse, withIdempotencyKey } from './idempotency.js';
 import type { Clock, Deadline } from '../limits/deadline.js';
 import type { Project } from '../project.js';
@@ -37,7 +37,7 @@ interface WriteOptions<A> {
    * for room.
    */
   readonly grows?: boolean;
-  readonly pool?: PoolName;
+  readonly connection?: ConnectionKind;
   /** Begins the transaction, unless the look-up of the key does. */
   readonly begin?: readonly Statement[];
   /** The commit resets the session in the same round trip. */
@@ -63,7 +63,7 @@ export function runWrite<T, A>(
     idempotency,
     responseSchema,
     grows = true,
-    pool = 'typed',
+    connection = 'typed',
     begin = [BEGIN],
     resets: reset = false,
     impact,
@@ -89,9 +89,9 @@ export function runWrite<T, A>(
     if (idempotency === null) return work(write);
     return withIdempotencyKey(session, idempotency, responseSchema, async () => {
       // Checked only now: a repeat under its key is answered even without room.
-      if (grows) await project.requireRoom();
+      if (grows) await project.shared.quotas.requireRoom(project.row);
       return work(write);
     });
   };
-  return project.use({ pool, deadline, impact, trace }, run);
+  return project.use({ connection, deadline, impact, trace }, run);
 }

@@ -1,9 +1,9 @@
 /**
  * Connections logged in as projects' roles: a few per project, closed after some idle time, or earlier
- * if the limit is reached. A connection serves only the project and pool for which it was opened.
+ * if the limit is reached. A connection serves only the project and the kind of work for which it was opened.
  */
 import type { Placement } from '../placement.js';
-import { type PoolName, type ProjectSession, type ProjectSessions, runsFreeSql } from './project-session.js';
+import { type ConnectionKind, type ProjectSession, type ProjectSessions, runsFreeSql } from './project-session.js';
 import type { Backend } from './watchdog.js';
 import { readProc } from '../../embedded/proc.js';
 import { ConnectionLost, PostgresError, ROLLBACK, type Session, SQLSTATE } from '../../pg/index.js';
@@ -34,12 +34,12 @@ export class Lease {
 
   constructor(
     readonly project: string,
-    readonly pool: PoolName,
+    readonly kind: ConnectionKind,
     { session, backend }: ProjectSession,
   ) {
     this.session = session;
     this.backend = backend;
-    this.mustReset = runsFreeSql(pool);
+    this.mustReset = runsFreeSql(kind);
   }
 
   /** It must not be used again: it was canceled, its state is uncertain, or its project is gone. */
@@ -108,24 +108,24 @@ export class Connections {
   }
 
   /** Lends a connection that has served the project before. */
-  lendIdle(project: string, pool: PoolName): Lease | null {
-    const lease = this.idle.get(project)?.findLast((one) => one.pool === pool);
+  lendIdle(project: string, kind: ConnectionKind): Lease | null {
+    const lease = this.idle.get(project)?.findLast((one) => one.kind === kind);
     if (lease === undefined) return null;
     this.removeIdle(lease);
     lease.reused = true;
-    lease.mustReset = runsFreeSql(pool);
+    lease.mustReset = runsFreeSql(kind);
     this.lent.add(lease);
     return lease;
   }
 
   /** Lends a new connection. @throws EngineError database_unavailable */
-  async lendNew(project: string, placement: Placement, pool: PoolName): Promise<Lease> {
+  async lendNew(project: string, placement: Placement, kind: ConnectionKind): Promise<Lease> {
     this.makeRoom(project);
     this.count(project, 1);
     const login = { project, mustClose: false };
     this.pendingLogins.add(login);
     try {
-      const lease = new Lease(project, pool, await this.login(placement, pool));
+      const lease = new Lease(project, kind, await this.login(placement, kind));
       lease.mustClose = login.mustClose;
       lease.session.onClose(() => {
         this.count(project, -1);
@@ -144,21 +144,19 @@ export class Connections {
   }
 
   /**
-   * Takes a connection back; `done` is called when it is free again or closed.
-   * @returns a promise to await before sending the result of the request, because the project's code may have left a
-   * lock or a LISTEN in the session; null: the rest of the cleanup needs no wait
+   * Takes a connection back.
+   * @returns when it is free again or closed: the project's code may have left a lock or a LISTEN in the session; null:
+   * at once. Never rejects.
    */
-  release(lease: Lease, done: () => void): Promise<void> | null {
+  release(lease: Lease): Promise<void> | null {
     const { session, mustReset } = lease;
     if (lease.mustClose) this.discard(lease);
     // Successful work has usually sent the reset with its last messages.
     if (session.closed || (!session.inTransaction && (!mustReset || session.isClean))) {
       this.keep(lease);
-      done();
       return null;
     }
-    const cleaned = this.clean(lease).finally(done);
-    return mustReset ? cleaned : null;
+    return this.clean(lease);
   }
 
   /** Closes the connections of a project; busy ones, and those being opened, after their request. */
@@ -176,10 +174,10 @@ export class Connections {
   }
 
   /** Logs in. If Postgres has no connection left, closes idle ones and retries. */
-  private async login(placement: Placement, pool: PoolName): Promise<ProjectSession> {
+  private async login(placement: Placement, kind: ConnectionKind): Promise<ProjectSession> {
     for (let retries = 0; ; retries++) {
       try {
-        return await this.sessions.open(placement, pool);
+        return await this.sessions.open(placement, kind);
       } catch (error) {
         // `total` includes the failed login.
         if (!isTooMany(error)) throw error;

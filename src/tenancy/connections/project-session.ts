@@ -28,16 +28,16 @@ import {
 } from '../../pg/index.js';
 
 /**
- * The use of a connection. A connection never changes its pool: one that ran free SQL never serves inserts or schema
+ * What a connection is for. It never changes its kind: one that ran free SQL never serves inserts or schema
  * calls (contract section 7).
  */
-export const POOLS = ['typed', 'typed-read', 'sql-write', 'sql-read'] as const;
-export type PoolName = (typeof POOLS)[number];
+export const CONNECTION_KINDS = ['typed', 'typed-read', 'sql-write', 'sql-read'] as const;
+export type ConnectionKind = (typeof CONNECTION_KINDS)[number];
 
-export const isReader = (pool: PoolName): boolean => pool === 'typed-read' || pool === 'sql-read';
+export const isReader = (kind: ConnectionKind): boolean => kind === 'typed-read' || kind === 'sql-read';
 
 /** Whether it runs free SQL, which may leave anything in the session. */
-export const runsFreeSql = (pool: PoolName): boolean => pool === 'sql-write' || pool === 'sql-read';
+export const runsFreeSql = (kind: ConnectionKind): boolean => kind === 'sql-write' || kind === 'sql-read';
 
 /** Settings on which responses, checks or the start of a connection depend. `ALTER ROLE … SET` cannot override them. */
 const PINNED = {
@@ -122,7 +122,7 @@ interface LoginAttempt {
   readonly placement: Placement;
   /** The server where the project lives, or a replica of it. */
   readonly server: Server;
-  readonly pool: PoolName;
+  readonly kind: ConnectionKind;
   /** null: for the service itself. */
   readonly client: ClientSettings | null;
   /** Aborted when the connection is no longer needed. */
@@ -139,20 +139,20 @@ export class ProjectSessions {
   ) {}
 
   /**
-   * Opens a connection for a pool, in a clean session and with intact rights.
+   * Opens a connection of a kind, in a clean session and with intact rights.
    * @param replica a replica, on which nothing can be repaired; null: the server where the project lives
    * @throws EngineError database_unavailable if this fails or takes too long
    */
   async open(
     placement: Placement,
-    pool: PoolName,
+    kind: ConnectionKind,
     client: ClientSettings | null = null,
     replica: Server | null = null,
   ): Promise<ProjectSession> {
     const server = replica ?? this.servers.serverOf(placement);
     const expiry = new AbortController();
     const timer = setTimeout(() => expiry.abort(tooSlow()), OPEN_MS);
-    const attempt = { placement, server, pool, client, signal: expiry.signal };
+    const attempt = { placement, server, kind, client, signal: expiry.signal };
     const open = async (signal: AbortSignal) => {
       signal.addEventListener('abort', () => expiry.abort(signal.reason));
       const found = await this.loginIfHealthy(attempt);
@@ -180,8 +180,8 @@ export class ProjectSessions {
    * The same for a client, which then owns the connection.
    * @throws EngineError database_unavailable; its cause is a PostgresError if Postgres refuses a setting of the client
    */
-  async openForClient(placement: Placement, pool: PoolName, client: ClientSettings): Promise<ClientConnection> {
-    const { session, backend } = await this.open(placement, pool, client);
+  async openForClient(placement: Placement, kind: ConnectionKind, client: ClientSettings): Promise<ClientConnection> {
+    const { session, backend } = await this.open(placement, kind, client);
     return { loggedIn: session.handOver(), backend };
   }
 
@@ -218,10 +218,10 @@ export class ProjectSessions {
   }
 
   private async login(attempt: LoginAttempt): Promise<{ opened: ProjectSession; isHealthy: boolean }> {
-    const { placement, server, pool, client, signal } = attempt;
+    const { placement, server, kind, client, signal } = attempt;
     const tenancy = this.servers.tenancyOf(placement);
     const { address, staleConnections } = server;
-    const role = isReader(pool) ? placement.reader : placement.writer;
+    const role = isReader(kind) ? placement.reader : placement.writer;
     const extensionsSchema = this.databases.extensions.length === 0 ? [] : [EXTENSIONS_SCHEMA];
     const options: LoginOptions = {
       ...address,
@@ -229,14 +229,14 @@ export class ProjectSessions {
       user: role,
       password: tenancy.password(role),
       client_encoding: client?.settings.client_encoding ?? PINNED.client_encoding,
-      application_name: client?.applicationName ?? `cdp ${pool}`,
+      application_name: client?.applicationName ?? `cdp ${kind}`,
       options: startupOptions({
         ...(client === null ? PINNED : FOR_CLIENTS),
         search_path: [placement.schema, ...extensionsSchema].join(', '),
         default_transaction_read_only: 'off',
         ...client?.settings,
-        ...(isReader(pool) ? READ_ONLY : {}),
-        ...(client === null ? { lock_timeout: runsFreeSql(pool) ? '0' : String(TYPED_LOCK_TIMEOUT_MS) } : {}),
+        ...(isReader(kind) ? READ_ONLY : {}),
+        ...(client === null ? { lock_timeout: runsFreeSql(kind) ? '0' : String(TYPED_LOCK_TIMEOUT_MS) } : {}),
       }),
     };
     const connect = (password: string) =>
@@ -266,12 +266,12 @@ export class ProjectSessions {
    */
   private async examine(
     session: Session,
-    { placement, server, pool }: LoginAttempt,
+    { placement, server, kind }: LoginAttempt,
   ): Promise<{ isHealthy: boolean; seenAt: string }> {
     const { schema } = placement;
     // A promoted replica no longer counts as one.
     const isReplica = trusted(String(server.address.needsPrimary === false));
-    const privilege = isReader(pool) ? 'USAGE' : 'CREATE';
+    const privilege = isReader(kind) ? 'USAGE' : 'CREATE';
     const results = await session.run([
       ...BEFORE_EXAMINATION,
       sql`SELECT pg_catalog.now(), pg_catalog.has_schema_privilege(${schema}, 'USAGE')

@@ -72,7 +72,7 @@ export class TokenRows {
   }
 
   /** Ids of tokens that were revoked with their requests in the last minutes. */
-  async ended(): Promise<string[]> {
+  async endedIds(): Promise<string[]> {
     const rows = await this.pool.query(sql`SELECT id FROM cdp.tokens WHERE ended_at > now() - interval '5 minutes'`);
     return rows.map(([id]) => id ?? '');
   }

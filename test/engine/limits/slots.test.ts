@@ -10,7 +10,7 @@ const LIMITS: SlotLimits = { total: 100, running: 8, reservedForTyped: 2, waitin
 
 const slotsWith = (over: Partial<SlotLimits> = {}) => new Slots({ ...LIMITS, ...over });
 
-const acquire = (slots: Slots, project: string, kind: WorkKind, signal = NEVER, budget = new WaitBudget(5_000)) =>
+const acquire = async (slots: Slots, project: string, kind: WorkKind, signal = NEVER, budget = new WaitBudget(5_000)) =>
   slots.acquire(project, kind, signal, budget);
 
 /** Enters, and writes its name into `order` when it is admitted. */

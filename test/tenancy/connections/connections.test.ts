@@ -141,7 +141,7 @@ it('leaves a project its only connection while others keep several, even if thei
   const use = async (project: string, times = 1) => {
     const leases = [];
     for (let i = 0; i < times; i++) leases.push(await lend(connections, project));
-    for (const lease of leases) void connections.release(lease, () => {});
+    for (const lease of leases) void connections.release(lease);
   };
   await use('modest');
   await use('greedy', 2);
@@ -152,7 +152,7 @@ it('leaves a project its only connection while others keep several, even if thei
     const lease = connections.lendIdle(project, 'typed');
     expect(lease?.project).toBe(project);
     lease?.closeAfterUse();
-    if (lease) void connections.release(lease, () => {});
+    if (lease) void connections.release(lease);
   }
   connections.close();
 });
@@ -161,7 +161,7 @@ it('keeps no connection of a project that was closed while it logged in', async 
   const connections = connectionsOf({ total: 2, perProject: 2 });
   const lending = lend(connections, 'moved');
   connections.closeProject('moved');
-  await connections.release(await lending, () => {});
+  await connections.release(await lending);
   expect(connections.lendIdle('moved', 'typed')).toBeNull();
   expect(connections.open).toBe(0);
   connections.close();

@@ -3,7 +3,11 @@
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Placement } from '../../../src/tenancy/placement.js';
-import { POOLS, type ProjectSession, ProjectSessions } from '../../../src/tenancy/connections/project-session.js';
+import {
+  CONNECTION_KINDS,
+  type ProjectSession,
+  ProjectSessions,
+} from '../../../src/tenancy/connections/project-session.js';
 import { testServers } from '../../support/postgres.js';
 import { failure, onServer, startTestService, type TestProject, type TestService } from '../../support/service.js';
 
@@ -58,8 +62,8 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
   const placementOf = async (project: TestProject): Promise<Placement> =>
     (await service.engine.projects.get(project.name)).placement;
 
-  async function open(placement: Placement, pool: (typeof POOLS)[number]): Promise<ProjectSession> {
-    const session = await sessions.open(placement, pool);
+  async function open(placement: Placement, kind: (typeof CONNECTION_KINDS)[number]): Promise<ProjectSession> {
+    const session = await sessions.open(placement, kind);
     opened.push(session);
     return session;
   }
@@ -73,10 +77,10 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       placement.database,
     );
 
-  it.each(POOLS)('runs no code of the project: %s', async (pool) => {
+  it.each(CONNECTION_KINDS)('runs no code of the project: %s', async (kind) => {
     const placement = await placementOf(await service.project());
     await asSuperuser(placement, ...HOSTILE);
-    const { session, backend } = await open(placement, pool);
+    const { session, backend } = await open(placement, kind);
     expect(backend.seenAt).toMatch(/^\d{4}-/);
     // What follows is the project's own again.
     expect(session.inTransaction).toBe(false);
@@ -107,7 +111,9 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       async (client) => {
         await client.query('BEGIN; LOCK pg_catalog.pg_default_acl IN ACCESS EXCLUSIVE MODE');
         const started = performance.now();
-        for (const attempt of await Promise.allSettled(POOLS.map((pool) => sessions.open(placement, pool)))) {
+        for (const attempt of await Promise.allSettled(
+          CONNECTION_KINDS.map((kind) => sessions.open(placement, kind)),
+        )) {
           expect(attempt).toMatchObject({
             reason: { code: 'database_unavailable', message: 'The database is not available at the moment' },
           });
@@ -133,7 +139,9 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     for (let round = 0; round < 3; round++) {
       await asSuperuser(placement, `ALTER ROLE ${placement.writer} SET work_mem = '1MB'`);
       const responses = await Promise.allSettled([
-        ...Array.from({ length: 12 }, (_, i) => open(placement, POOLS[i % POOLS.length] ?? 'typed')),
+        ...Array.from({ length: 12 }, (_, i) =>
+          open(placement, CONNECTION_KINDS[i % CONNECTION_KINDS.length] ?? 'typed'),
+        ),
         databases.restoreRights(tenancy, placement),
         databases.restoreRights(tenancy, placement),
       ]);

@@ -9,7 +9,7 @@ import type { Server } from '../../tenancy/tenancy.js';
 import { type Load, noLoad, Slots, type WorkKind } from '../limits/slots.js';
 
 /** Limits that apply to each server. */
-export interface PoolSettings {
+export interface CapacitySettings {
   /** Connections to projects' databases, including idle ones. */
   maxConnections: number;
   /** The same for an added server without a limit of its own. */
@@ -23,7 +23,7 @@ export interface PoolSettings {
   projectWaiting: number;
 }
 
-interface ServerPool {
+interface ServerCapacity {
   readonly maxConnections: number;
   /** null: the default server. */
   readonly server: Server | null;
@@ -32,36 +32,36 @@ interface ServerPool {
   readonly connections: Connections;
 }
 
-export class ServerPools {
+export class ServerCapacities {
   /** By name of the server or replica. Embedded servers of projects share one entry. */
-  private readonly known = new Map<string, ServerPool>();
+  private readonly known = new Map<string, ServerCapacity>();
 
   constructor(
     private readonly servers: Servers,
     private readonly sessions: ProjectSessions,
-    private readonly settings: PoolSettings,
+    private readonly settings: CapacitySettings,
   ) {}
 
   /**
    * @param replica null: the server where the project lives
    * @throws EngineError database_unavailable if this instance does not have the server's URL
    */
-  of(placement: Placement, replica: Replica | null = null): ServerPool {
+  of(placement: Placement, replica: Replica | null = null): ServerCapacity {
     const name = replica?.name ?? serverName(placement);
-    const maxConnections = this.boundOf(placement.added);
+    const maxConnections = this.connectionLimit(placement.added);
     const known = this.known.get(name);
     const server = placement.added === null ? null : this.servers.serverOf(placement);
     if (known?.maxConnections === maxConnections && known.replica === replica && known.server === server) return known;
     const { host } = (replica?.server ?? this.servers.serverOf(placement)).address;
-    const pool = this.open(maxConnections, server, replica, host.startsWith('/'));
-    this.known.set(name, pool);
+    const capacity = this.open(maxConnections, server, replica, host.startsWith('/'));
+    this.known.set(name, capacity);
     // The operator has changed the limit, the address or the replica. Running requests keep their connections.
     known?.connections.close();
-    return pool;
+    return capacity;
   }
 
   /** The limit of connections to the projects of a server. @param added null: the default server */
-  boundOf(added: Pick<AddedServer, 'maxConnections'> | null): number {
+  connectionLimit(added: Pick<AddedServer, 'maxConnections'> | null): number {
     const { maxConnections, addedConnections } = this.settings;
     return added === null ? maxConnections : (added.maxConnections ?? addedConnections);
   }
@@ -89,7 +89,12 @@ export class ServerPools {
     for (const { connections } of this.known.values()) connections.close();
   }
 
-  private open(maxConnections: number, server: Server | null, replica: Replica | null, isLocal: boolean): ServerPool {
+  private open(
+    maxConnections: number,
+    server: Server | null,
+    replica: Replica | null,
+    isLocal: boolean,
+  ): ServerCapacity {
     const { running, projectRunning, projectReserved, projectWaiting, idleConnectionMs } = this.settings;
     const slots = new Slots({
       total: Math.min(running, maxConnections),
