@@ -4,7 +4,7 @@
  */
 import { EngineError } from '../../contract/errors.js';
 import { PROJECT_STATUSES, READY_STATUSES } from '../../contract/projects.js';
-import { DEFAULT_SERVER } from '../../contract/servers.js';
+import { DEFAULT_SERVER, type PlacementRequest } from '../../contract/servers.js';
 import { drain } from '../../tenancy/drain.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import { rollBackPrepared } from '../../tenancy/prepared-transactions.js';
@@ -15,7 +15,7 @@ import { FairQueue } from '../limits/fair-queue.js';
 import { WaitBudget } from '../limits/wait-budget.js';
 import type { Tenancy } from '../../tenancy/tenancy.js';
 import { BY_ITSELF, type Origin } from '../audit/audit.js';
-import { candidates, noServer, type PlacementRequest } from './choose-server.js';
+import { candidates, noServer } from './choose-server.js';
 import { createProject, type Fill, type Make } from './create-project.js';
 import { projectExists, notReady, projectNotFound, needsSuperuser, inUseElsewhere } from './project-errors.js';
 import { isProjectName, requireName } from './project-name.js';
