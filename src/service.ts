@@ -5,6 +5,7 @@
 import { readFileSync } from 'node:fs';
 import type { FastifyInstance } from 'fastify';
 import { type DestinationStream, type Logger, pino } from 'pino';
+import { every } from './contract/every.js';
 import { type AdminSocket, openAdminSocket } from './admin-socket.js';
 import type { Config } from './settings.js';
 import { CONNECTIONS_ELSEWHERE, type Database, openDatabase, SERVICE } from './database.js';
@@ -216,8 +217,8 @@ async function assemble(
     await removeOldArchives(engine.servers.defaultTenancy, config.archiveDays);
   };
   const tidyingFailed = (error: unknown) => logger.warn({ error: String(error) }, 'old archived WAL cannot be removed');
-  const tidying = setInterval(() => void tidyArchives().catch(tidyingFailed), ARCHIVES_EVERY_MS).unref();
-  closing.add(() => Promise.resolve(clearInterval(tidying)));
+  const stopTidying = every(ARCHIVES_EVERY_MS, tidyArchives, tidyingFailed);
+  closing.add(() => Promise.resolve(stopTidying()));
   const [{ httpServer }, { metricsListener }] = await loading;
   const settings = {
     ...config,

@@ -3,6 +3,7 @@
  * step the next start, or the next attempt, can clean up.
  */
 import { EngineError } from '../../contract/errors.js';
+import { every } from '../../contract/every.js';
 import { PROJECT_STATUSES, READY_STATUSES } from '../../contract/projects.js';
 import { DEFAULT_SERVER, type PlacementRequest } from '../../contract/servers.js';
 import { drain } from '../../tenancy/drain.js';
@@ -52,7 +53,7 @@ export class Projects {
   private readonly upgrades = new Map<string, Promise<void>>();
   /** Projects that are half created or half deleted. */
   readonly unfinished: UnfinishedProjects;
-  private clearing: NodeJS.Timeout | undefined;
+  private stopClearing = () => {};
   private underWay = 0;
   private readonly queue = new FairQueue<null>({
     tryTake: () => this.tryTakeTurn(),
@@ -254,13 +255,11 @@ export class Projects {
 
   /** From now on, removes every minute the projects that another process, or a lost Postgres, has left incomplete. */
   keepClearing(): void {
-    // A failure needs no report: the next attempt comes soon.
-    const clear = () => void this.unfinished.clear().catch(() => {});
-    this.clearing = setInterval(clear, CLEAR_EVERY_MS).unref();
+    this.stopClearing = every(CLEAR_EVERY_MS, () => this.unfinished.clear());
   }
 
   close(): void {
-    clearInterval(this.clearing);
+    this.stopClearing();
   }
 
   /**

@@ -18,7 +18,7 @@ import { untilRunning } from '../database/database-access.js';
 import type { Projects } from '../projects/projects.js';
 import type { Quotas } from '../limits/quota.js';
 import { ClientSession, SESSION_ROLES, type SessionOwner, type SessionRole } from './client-session.js';
-import { PreparedTransactions } from './prepared-transactions.js';
+import { keepRollingBack } from './prepared-transactions.js';
 import { loginError, SessionError, type SessionErrorCode, terminated } from './session-error.js';
 import { overQuota, SessionLimits, type SessionTimes } from './session-limits.js';
 
@@ -65,7 +65,7 @@ export class Sessions {
   /** Sessions open or being opened, by project. */
   private readonly counts = new Counts();
   private readonly limits: SessionLimits;
-  private readonly prepared: PreparedTransactions;
+  private readonly stopRollingBack: () => void;
   private closing = false;
 
   constructor(
@@ -73,7 +73,7 @@ export class Sessions {
     private readonly settings: SessionSettings,
   ) {
     this.limits = new SessionLimits(this.open, parts.authenticator, parts.quotas, settings);
-    this.prepared = new PreparedTransactions(parts.servers, parts.projects, settings.transactionMs);
+    this.stopRollingBack = keepRollingBack(parts.servers, parts.projects, settings.transactionMs);
   }
 
   /** Open sessions by role, and bytes since the start. */
@@ -128,7 +128,7 @@ export class Sessions {
   async close(): Promise<void> {
     this.closing = true;
     this.limits.close();
-    this.prepared.close();
+    this.stopRollingBack();
     await Promise.all(
       [...this.open].map((session) => {
         session.end(shutDown());
