@@ -5,6 +5,7 @@
 import { readFileSync } from 'node:fs';
 import type { FastifyInstance } from 'fastify';
 import { type DestinationStream, type Logger, pino } from 'pino';
+import { every } from './contract/every.js';
 import { type AdminSocket, openAdminSocket } from './admin-socket.js';
 import { Closing } from './closing.js';
 import type { Config } from './settings.js';
@@ -182,8 +183,8 @@ async function assemble(
   engine.projects.keepClearing();
   engine.serverWatch.keepWatching();
   engine.moves.keepRecovering();
-  const removing = keepRemovingArchives(engine, config, logger);
-  closing.add(() => Promise.resolve(clearInterval(removing)));
+  const stopRemoving = keepRemovingArchives(engine, config, logger);
+  closing.add(() => Promise.resolve(stopRemoving()));
   const [{ httpServer }, { metricsListener }] = await loading;
   const settings = {
     ...config,
@@ -196,11 +197,11 @@ async function assemble(
 }
 
 /** Removes old archived WAL every {@link ARCHIVES_EVERY_MS}. */
-function keepRemovingArchives({ servers }: Engine, { archiveDays }: Config, logger: Logger): NodeJS.Timeout {
+function keepRemovingArchives({ servers }: Engine, { archiveDays }: Config, logger: Logger): () => void {
   const remove = async () => {
     const { removeOldArchives } = await import('./backup/archiving.js');
     await removeOldArchives(servers.defaultTenancy, archiveDays);
   };
   const failed = (error: unknown) => logger.warn({ error: String(error) }, 'old archived WAL cannot be removed');
-  return setInterval(() => void remove().catch(failed), ARCHIVES_EVERY_MS).unref();
+  return every(ARCHIVES_EVERY_MS, remove, failed);
 }

@@ -5,7 +5,7 @@
 import { resolve } from 'node:path';
 import { AUDIT_MODES, AUDIT_STATEMENTS, type AuditMode, type AuditStatements } from './contract/audit.js';
 import type { Rate } from './engine/access/token-rate.js';
-import { TRACE_DETAILS, type TraceDetail } from './http/observability/request-tracer.js';
+import { TRACE_DETAILS, type TraceDetail } from './http/observability/trace-detail.js';
 import {
   boolean,
   databaseUrl,

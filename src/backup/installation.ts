@@ -1,4 +1,5 @@
 /** The parts of the service that a backup reads and a restore changes. */
+import type { PlacementRequest } from '../contract/servers.js';
 import type { RestoreDone } from '../contract/wire/operator.js';
 import type { ControlDatabase } from '../tenancy/control/control.js';
 import type { ProjectRow } from '../tenancy/control/control-rows.js';
@@ -27,13 +28,6 @@ export interface Contents {
   readonly fill: (placement: Placement) => Promise<Pick<RestoreDone['projects'][number], 'tables' | 'left_out'>>;
 }
 
-/** Where to restore projects; with neither field, on the server `default`. */
-export interface RestorePlace {
-  readonly server?: string | undefined;
-  /** The least loaded of the servers that have these labels. */
-  readonly labels?: Readonly<Record<string, string>> | undefined;
-}
-
 interface ProjectsOfInstallation {
   list(): Promise<ProjectRow[]>;
   /** @throws EngineError not_found */
@@ -44,7 +38,7 @@ interface ProjectsOfInstallation {
    * The servers that may accept a project.
    * @throws EngineError not_found; invalid_request if there is none; database_unavailable
    */
-  tenanciesAt(place: RestorePlace): Promise<Tenancy[]>;
+  tenanciesAt(place: PlacementRequest): Promise<Tenancy[]>;
   /**
    * Creates a project. After a failure, nothing of it remains.
    * @param fill restores its contents and returns its status
@@ -53,7 +47,7 @@ interface ProjectsOfInstallation {
    */
   restore(
     name: string,
-    place: RestorePlace,
+    place: PlacementRequest,
     fill: (project: NewProject) => Promise<'active' | 'inactive'>,
     make?: (placement: Placement) => Promise<void>,
   ): Promise<unknown>;

@@ -6,12 +6,13 @@ import { EngineError } from '../contract/errors.js';
 import { PROJECT_NAME_PATTERN } from '../contract/names.js';
 import { FIRST_PROJECT, isReady } from '../contract/projects.js';
 import { messageOf } from '../contract/operator-message.js';
+import type { PlacementRequest } from '../contract/servers.js';
 import { described, type RestoreDone } from '../contract/wire/operator.js';
 import type { ProjectRow, StoredToken } from '../tenancy/control/control-rows.js';
 import { type Tenancy, withServer } from '../tenancy/tenancy.js';
 import { BackupFile } from './backup-file.js';
 import { untouchedFirstProject } from './first-project.js';
-import type { Contents, Installation, NewProject, RestorePlace } from './installation.js';
+import type { Contents, Installation, NewProject } from './installation.js';
 import type { ProgramPlaces } from './logical/client-programs.js';
 import { loadDump, programsFor } from './logical/load.js';
 import { type Control, CONTROL, dataOf, dumpOf, listOfDump, type SavedProject } from './manifest.js';
@@ -27,7 +28,8 @@ export interface RestoreOptions {
   readonly missing: boolean;
   /** Restores the state at this time, from archived WAL; null: the state in the backup. */
   readonly at: Date | null;
-  readonly place: RestorePlace;
+  /** With neither field, on the server `default`. */
+  readonly place: PlacementRequest;
   readonly places: ProgramPlaces;
   /** If aborted, the project being restored is removed again. */
   readonly signal: AbortSignal;

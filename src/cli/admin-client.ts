@@ -7,6 +7,7 @@ import { EngineError } from '../contract/errors.js';
 import type { ErrorBody } from '../contract/wire/failure.js';
 import { ACCOUNT_HEADER } from '../contract/wire/operator.js';
 import { hasCode, isMissing } from '../files.js';
+import { linesOf } from './lines.js';
 
 /** Nothing listens on the socket, so the request had no effect. */
 export class NotListening extends Error {}
@@ -85,15 +86,6 @@ function account(): string {
     return userInfo().username;
   } catch {
     return String(process.getuid?.() ?? '');
-  }
-}
-
-async function* linesOf(response: IncomingMessage): AsyncGenerator<string> {
-  let rest = '';
-  for await (const chunk of response.setEncoding('utf8')) {
-    const lines = (rest + String(chunk)).split('\n');
-    rest = lines.pop() ?? '';
-    yield* lines;
   }
 }
 

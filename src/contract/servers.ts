@@ -16,6 +16,13 @@ export const isOn =
   ({ placement }: { placement: Parameters<typeof serverName>[0] }): boolean =>
     serverName(placement) === name;
 
+/** Where to place a project. */
+export interface PlacementRequest {
+  /** The name of a server; undefined: the least loaded of those that have the labels. */
+  readonly server?: string | undefined;
+  readonly labels?: Readonly<Record<string, string>> | undefined;
+}
+
 /**
  * A `closed` server accepts no new projects. Neither does a `draining` one, and a rebalance moves its projects away.
  */

@@ -32,7 +32,6 @@ export interface Template {
 }
 
 export interface Embedded {
-  /** The folder of all servers. */
   readonly folder: string;
   readonly control: ControlServer;
   readonly binaries: Binaries;

@@ -3,6 +3,7 @@
  * fills the disk.
  */
 import { join } from 'node:path';
+import { every } from '../contract/every.js';
 import { DiskReserve } from './disk-reserve.js';
 import { boundLog } from './postmaster.js';
 import { ARCHIVE, existingServerFolder, projectFolder } from './server-folder.js';
@@ -33,10 +34,10 @@ export interface SweeperEvents {
 
 export class FleetSweeper {
   private readonly disk: DiskReserve;
-  private readonly timer: NodeJS.Timeout;
+  /** Ends the checks. */
+  readonly close: () => void;
   /** Servers for which `beforeStop` is running. */
   private readonly asking = new Set<string>();
-  private sweeping = false;
 
   constructor(
     private readonly serversFolder: ServersFolder,
@@ -45,28 +46,16 @@ export class FleetSweeper {
     private readonly events: SweeperEvents,
   ) {
     this.disk = new DiskReserve(serversFolder.folder, settings.diskReserve);
-    this.timer = setInterval(() => void this.sweep(), Math.min(INTERVAL_MS, settings.idleStopMs)).unref();
-  }
-
-  close(): void {
-    clearInterval(this.timer);
+    this.close = every(Math.min(INTERVAL_MS, settings.idleStopMs), () => this.sweep());
   }
 
   private async sweep(): Promise<void> {
-    if (this.sweeping) return;
-    this.sweeping = true;
-    try {
-      for (const [id, server] of this.servers) {
-        if (server.state !== 'running') continue;
-        await boundLog(await existingServerFolder(this.serversFolder, projectFolder(id))).catch(() => {});
-        void this.stopIfIdle(id, server);
-      }
-      await this.keepReserve();
-    } catch {
-      // The next sweep tries again soon.
-    } finally {
-      this.sweeping = false;
+    for (const [id, server] of this.servers) {
+      if (server.state !== 'running') continue;
+      await boundLog(await existingServerFolder(this.serversFolder, projectFolder(id))).catch(() => {});
+      void this.stopIfIdle(id, server);
     }
+    await this.keepReserve();
   }
 
   private async stopIfIdle(id: string, server: SupervisedServer): Promise<void> {

@@ -5,7 +5,7 @@ import type { Caller } from '../engine/access/tokens.js';
 import type { Reservation } from '../engine/limits/memory-budget.js';
 import type { Project } from '../engine/project.js';
 import type { ServedRoute } from './api/route.js';
-import type { RequestSpan } from './observability/request-tracer.js';
+import type { RequestSpan } from './observability/request-spans.js';
 
 export class RequestContext {
   /** On the clock of `performance.now()`, like the ends of the stages. */

@@ -17,7 +17,7 @@ import { serveRoute } from './serve-route.js';
 import { auditRequest } from './observability/audit-request.js';
 import { Metrics } from './observability/metrics.js';
 import { requestLog } from './observability/request-log.js';
-import type { RequestTracer } from './observability/request-tracer.js';
+import type { RequestSpans } from './observability/request-spans.js';
 
 interface HttpSettings extends ListenerSettings, RouteSettings {
   /** /metrics has a separate listener. */
@@ -38,7 +38,7 @@ export async function httpServer(
   engine: Engine,
   settings: HttpSettings,
   logger: Logger,
-  tracer: RequestTracer | null = null,
+  tracer: RequestSpans | null = null,
 ): Promise<{ app: FastifyInstance; metrics: Metrics }> {
   const metrics = new Metrics(engine, settings.metricsByProject);
   const log = requestLog(logger);

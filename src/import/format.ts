@@ -18,7 +18,6 @@ export interface Format {
 /** Whether records are cells in the order of a header, rather than JSON objects. */
 export const hasCells = (kind: Format['kind']): boolean => kind === 'delimited' || kind === 'xlsx';
 
-/** Options for the format. */
 export interface FormatOptions {
   format?: FileFormat;
   delimiter?: string | undefined;

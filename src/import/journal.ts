@@ -67,7 +67,6 @@ export abstract class Journal<Header extends ImportHeader = ImportHeader> {
     return sent.filter(({ sentAt }) => Date.now() - sentAt > KEYS_VALID_MS);
   }
 
-  /** The number of inserted or updated rows. */
   get stored(): number {
     return this.totals.inserted + this.totals.updated;
   }

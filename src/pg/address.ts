@@ -4,7 +4,6 @@ import type { ConnectionOptions } from 'node:tls';
 import { parse as parseConnectionString } from 'pg-connection-string';
 import { type Host, Hosts } from './hosts.js';
 
-/** Options of one login. */
 export interface LoginOptions {
   /** Host name, IP address, or the folder of a Unix socket. */
   host: string;

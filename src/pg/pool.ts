@@ -9,9 +9,7 @@ import type { Statement } from './sql.js';
 interface PoolOptions {
   /** The most sessions. */
   readonly max: number;
-  /** The number of idle sessions that stay open. */
-  readonly kept?: number;
-  /** Closes the other ones after they have been idle for this long. */
+  /** Closes a session that has been idle for this long. */
   readonly idleMs: number;
   /** How long to wait for a session if all are in use. */
   readonly waitMs: number;
@@ -126,7 +124,7 @@ export class Pool {
     if (this.closing || session.inTransaction) return void session.close();
     const next = this.nextWaiting();
     if (next !== undefined) return next.resolve(session);
-    const timer = setTimeout(() => this.expire(session), this.options.idleMs);
+    const timer = setTimeout(() => void session.close(), this.options.idleMs);
     this.idle.push({ session, timer });
   }
 
@@ -135,10 +133,6 @@ export class Pool {
       clearTimeout(timer);
       return session;
     });
-  }
-
-  private expire(session: Session): void {
-    if (this.count > (this.options.kept ?? 0)) void session.close();
   }
 
   private closed(session: Session): void {

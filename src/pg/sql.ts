@@ -65,7 +65,6 @@ export function literal(value: string): Raw {
   return new Raw(value.includes('\\') ? ` E'${quoted.replaceAll('\\', '\\\\')}'` : `'${quoted}'`);
 }
 
-/** Joins fragments with a separator. */
 export function join(parts: readonly (Fragment | Raw)[], separator = ', '): Fragment {
   const strings = parts.length === 0 ? [''] : ['', ...parts.slice(1).map(() => separator), ''];
   return new Fragment(strings, parts);

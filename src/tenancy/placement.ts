@@ -6,9 +6,8 @@ export interface Placement {
   readonly server: string;
   /** How to reach an added server; null: the default server. */
   readonly added: AddedServer | null;
-  /** The project's own database. */
   readonly database: string;
-  /** The project's schema in it, owned by the service. */
+  /** In that database; owned by the service. */
   readonly schema: string;
   /** Login role that owns the project's objects. */
   readonly writer: string;

@@ -42,21 +42,16 @@ const SETTINGS = {
 
 /**
  * A pool of the service's own role on the database of the address.
- * @param options.kept the number of idle connections that stay open
- * @param options.breaker shared with everything else that logs in there
+ * @param breaker shared with everything else that logs in there
  */
-export function servicePool(
-  address: ServerAddress,
-  max: number,
-  { kept = 0, breaker = new CircuitBreaker() }: { kept?: number; breaker?: CircuitBreaker } = {},
-): Pool {
+export function servicePool(address: ServerAddress, max: number, breaker = new CircuitBreaker()): Pool {
   const login = {
     ...serviceLogin(address, address.database, LONGEST_QUERY_MS),
     connectionTimeoutMillis: Math.min(QUERY_MS, address.connectionTimeoutMillis),
     timeoutMs: QUERY_MS,
   };
   const connect = () => breaker.run((signal) => Session.connect(login, signal));
-  return new Pool(connect, { max, kept, idleMs: IDLE_MS, waitMs: QUERY_MS });
+  return new Pool(connect, { max, idleMs: IDLE_MS, waitMs: QUERY_MS });
 }
 
 /**

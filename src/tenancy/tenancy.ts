@@ -75,7 +75,7 @@ export function connectionsTo(
   niceness: Niceness | null,
 ): Pick<Server, 'address' | 'pool' | 'breaker' | 'staleConnections' | 'watchdog'> {
   const breaker = new CircuitBreaker();
-  const pool = servicePool(address, poolSize, { breaker });
+  const pool = servicePool(address, poolSize, breaker);
   return {
     address,
     pool,

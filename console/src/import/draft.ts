@@ -122,7 +122,6 @@ export class Draft {
     return own === undefined || isEpoch ? next : { ...next, type: own };
   }
 
-  /** The type of an existing column. */
   typeOf(column: string): string | undefined {
     return this.existing.value?.columns.find(({ name }) => name === column)?.type;
   }

@@ -7,7 +7,7 @@ import { Alert } from '../parts/alert.js';
 import { useDialog } from '../parts/dialog.js';
 import { useLoaded } from '../parts/loaded.js';
 import { count, duration, size } from '../parts/numbers.js';
-import { Table } from '../parts/table.js';
+import { actionColumn, Table } from '../parts/table.js';
 import { dayAndTime } from '../parts/times.js';
 import { linkTo } from '../route.js';
 import { cancelMove, listMoves, planRebalance } from './admin-api.js';
@@ -96,22 +96,12 @@ const MoveTable = ({ moves, onCancel }: { moves: readonly Move[]; onCancel: (mov
         class: 'wide-only',
         cell: ({ started_at: at }) => <time dateTime={at}>{dayAndTime(at)}</time>,
       },
-      {
-        title: 'Actions',
-        isTitleHidden: true,
-        cells: 'is-end',
-        cell: (move) =>
-          CANCELABLE_STATES.includes(move.state) && (
-            <button
-              type="button"
-              class="button is-quiet"
-              aria-label={`Cancel the move of ${move.project}`}
-              onClick={() => onCancel(move)}
-            >
-              Cancel
-            </button>
-          ),
-      },
+      actionColumn({
+        text: 'Cancel',
+        label: ({ project }) => `Cancel the move of ${project}`,
+        run: onCancel,
+        isShown: ({ state }) => CANCELABLE_STATES.includes(state),
+      }),
     ]}
   />
 );

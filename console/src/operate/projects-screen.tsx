@@ -1,6 +1,7 @@
 /** All projects of the service with their sizes, and a form for a new one. */
 import './operate.css';
 import { useSignal } from '@preact/signals';
+import { PROJECT_NAME_PATTERN } from '../../../src/contract/names.js';
 import type { Project } from '../../../src/contract/wire/projects.js';
 import { Alert } from '../parts/alert.js';
 import { useDialog } from '../parts/dialog.js';
@@ -16,8 +17,6 @@ import { createProject, listProjects } from './admin-api.js';
 import { useLoaded } from '../parts/loaded.js';
 import { ProjectView } from './project-view.js';
 import { Status } from './status.js';
-
-const NAME = /^[a-z][a-z0-9-]{0,62}$/;
 
 export function ProjectsScreen({ path }: ScreenProps) {
   const { value: projects, error, reload } = useLoaded(listProjects, '');
@@ -100,7 +99,7 @@ const ProjectTable = ({ projects }: { projects: readonly Project[] }) => {
 
 function NewProject({ onClose, reload }: { onClose: () => void; reload: () => Promise<void> }) {
   const name = useSignal('');
-  const isName = NAME.test(name.value);
+  const isName = new RegExp(PROJECT_NAME_PATTERN).test(name.value);
   return (
     <ActionForm
       title="New project"

@@ -5,7 +5,7 @@ import { Alert } from '../parts/alert.js';
 import { useDialog } from '../parts/dialog.js';
 import { counted, duration } from '../parts/numbers.js';
 import { Empty, Screen } from '../parts/screen.js';
-import { Table } from '../parts/table.js';
+import { actionColumn, Table } from '../parts/table.js';
 import { linkTo } from '../route.js';
 import { ActionForm } from '../parts/action-form.js';
 import { cancelRequest, listRequests } from './admin-api.js';
@@ -67,21 +67,11 @@ const RequestTable = ({ requests, onCancel }: RequestTableProps) => (
         cell: ({ token_name, token_id }) => token_name ?? token_id,
       },
       { title: 'Address', class: 'wide-only', cells: 'mono', cell: ({ address }) => address },
-      {
-        title: 'Actions',
-        isTitleHidden: true,
-        cells: 'is-end',
-        cell: (request) => (
-          <button
-            type="button"
-            class="button is-quiet"
-            aria-label={`Cancel ${request.operation} in ${request.project}`}
-            onClick={() => onCancel(request)}
-          >
-            Cancel
-          </button>
-        ),
-      },
+      actionColumn({
+        text: 'Cancel',
+        label: ({ operation, project }) => `Cancel ${operation} in ${project}`,
+        run: onCancel,
+      }),
     ]}
   />
 );

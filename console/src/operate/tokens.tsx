@@ -11,7 +11,7 @@ import { ago } from '../parts/numbers.js';
 import { ActionForm } from '../parts/action-form.js';
 import { createToken, listTokens, revokeToken } from './admin-api.js';
 import { useLoaded } from '../parts/loaded.js';
-import { Table } from '../parts/table.js';
+import { actionColumn, Table } from '../parts/table.js';
 import { day } from '../parts/times.js';
 
 export function Tokens({ project }: { project: string }) {
@@ -72,22 +72,12 @@ const TokenTable = ({ tokens, onRevoke }: { tokens: readonly Token[]; onRevoke: 
         cell: ({ last_used_at: at }) => (at === null ? 'never' : ago(Date.parse(at))),
       },
       { title: 'Expires', cell: endOf },
-      {
-        title: 'Actions',
-        isTitleHidden: true,
-        cells: 'is-end',
-        cell: (token) =>
-          stateOf(token) === 'good' && (
-            <button
-              type="button"
-              class="button is-quiet"
-              aria-label={`Revoke ${token.name}`}
-              onClick={() => onRevoke(token)}
-            >
-              Revoke
-            </button>
-          ),
-      },
+      actionColumn({
+        text: 'Revoke',
+        label: ({ name }) => `Revoke ${name}`,
+        run: onRevoke,
+        isShown: (token) => stateOf(token) === 'good',
+      }),
     ]}
   />
 );

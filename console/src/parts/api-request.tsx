@@ -12,13 +12,12 @@ export interface ApiRequest {
 }
 
 /** @throws CdpError */
-export function send<Result>({ method, path, body }: ApiRequest, signal?: AbortSignal): Promise<Result> {
+export function send<Result>({ method, path, body }: ApiRequest): Promise<Result> {
   const transport = new Transport({ url: location.origin, token: entered().token, fetch: watchedFetch, maxRetries: 2 });
   return transport.json<Result>({
     method,
     path,
     idempotent: method === 'GET',
-    signal,
     ...(body === undefined ? {} : { body: JSON.stringify(body) }),
   });
 }

@@ -37,16 +37,9 @@ interface FilterProps {
   readonly label: string;
 }
 
-export const TextFilter = ({ name, label, list }: FilterProps & { list?: string }) => (
+export const TextFilter = ({ name, label }: FilterProps) => (
   <Field label={label}>
-    <input
-      name={name}
-      class="mono"
-      list={list}
-      autocomplete="off"
-      spellcheck={false}
-      value={routeQuery.value.get(name) ?? ''}
-    />
+    <input name={name} class="mono" autocomplete="off" spellcheck={false} value={routeQuery.value.get(name) ?? ''} />
   </Field>
 );
 

@@ -14,6 +14,27 @@ export interface Column<Row> {
   readonly cell: (row: Row) => ComponentChildren;
 }
 
+interface Action<Row> {
+  /** The text of the button, and its label, which names the row. */
+  readonly text: string;
+  readonly label: (row: Row) => string;
+  readonly run: (row: Row) => void;
+  readonly isShown?: (row: Row) => boolean;
+}
+
+/** A column with a button in each row. */
+export const actionColumn = <Row,>({ text, label, run, isShown = () => true }: Action<Row>): Column<Row> => ({
+  title: 'Actions',
+  isTitleHidden: true,
+  cells: 'is-end',
+  cell: (row) =>
+    isShown(row) && (
+      <button type="button" class="button is-quiet" aria-label={label(row)} onClick={() => run(row)}>
+        {text}
+      </button>
+    ),
+});
+
 interface TableProps<Row> {
   readonly label: string;
   readonly rows: readonly Row[];

@@ -62,7 +62,6 @@ async function hashed(session: Session, table: CopiedTable): Promise<Rows> {
   return { rows, hash: BigInt.asUintN(64, sum).toString(16) };
 }
 
-/** Names the tables whose rows differ. */
 function differentTables(before: ReadonlyMap<string, Rows>, after: ReadonlyMap<string, Rows>): string[] {
   return [...new Set([...before.keys(), ...after.keys()])].flatMap((name) => {
     const [from, to] = [before.get(name), after.get(name)];

@@ -12,7 +12,7 @@ import {
   writeSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import { makeFolder } from '../../files.js';
+import { hasCode, makeFolder } from '../../files.js';
 import { type ImportHeader, Journal, JOURNAL_FORMAT, type JournalLine, type Part } from '../../import/journal.js';
 import type { ImportPlan } from '../../import/plan.js';
 import { UsageError } from '../exit.js';
@@ -72,7 +72,7 @@ export class JournalFile extends Journal<Header> {
     try {
       text = readFileSync(path, 'utf8');
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+      if (hasCode(error, 'ENOENT')) return undefined;
       throw error;
     }
     // An incomplete line has had no effect yet.

@@ -4,6 +4,7 @@ import { createReadStream } from 'node:fs';
 import { open, stat } from 'node:fs/promises';
 import { pipeline, Readable } from 'node:stream';
 import { createGunzip } from 'node:zlib';
+import { hasCode } from '../../files.js';
 import { decoderFor } from '../../import/decode.js';
 import { type TextInput, textInput } from '../../import/input.js';
 import { UsageError } from '../exit.js';
@@ -45,7 +46,7 @@ export async function sizeOf(path: string): Promise<number | null> {
     if (found.isDirectory()) throw new UsageError(`${path} is a folder`);
     return found.isFile() ? found.size : null;
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') throw new UsageError(`There is no file ${path}`);
+    if (hasCode(error, 'ENOENT')) throw new UsageError(`There is no file ${path}`);
     throw error;
   }
 }

@@ -4,6 +4,7 @@
  */
 import { appendFileSync, closeSync, fstatSync, fsyncSync, ftruncateSync, openSync, readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
+import { hasCode } from '../../files.js';
 import { refusedLine, type RefusedRecord } from '../../import/refused-record.js';
 
 export class RefusedFile {
@@ -55,7 +56,7 @@ export class RefusedFile {
         this.path = path;
         return;
       } catch (error) {
-        if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+        if (!hasCode(error, 'EEXIST')) throw error;
       }
     }
   }

@@ -2,6 +2,7 @@
 import { Command } from 'commander';
 import { networkError } from '../../client/transport.js';
 import type { ErrorBody } from '../../contract/wire/failure.js';
+import { linesOf } from '../lines.js';
 import { warn } from '../terminal/output.js';
 import { findConnection, type Profile, requireUrl, withoutSlash } from './connection.js';
 import { remoteOptions } from './options.js';
@@ -28,18 +29,6 @@ export function mcpCommand(): Command {
     // End of input means that the client has finished; running calls still get their responses.
     for await (const line of linesOf(process.stdin)) bridge.take(line);
   });
-}
-
-/** Splits only at LF: readline also splits at characters that JSON may contain. */
-async function* linesOf(input: AsyncIterable<Buffer>): AsyncGenerator<string> {
-  const decoder = new TextDecoder();
-  let rest = '';
-  for await (const chunk of input) {
-    const lines = (rest + decoder.decode(chunk, { stream: true })).split('\n');
-    rest = lines.pop() ?? '';
-    for (const line of lines) if (line.trim() !== '') yield line;
-  }
-  if (rest.trim() !== '') yield rest;
 }
 
 class Bridge {

@@ -2,6 +2,7 @@
 import { Command, InvalidArgumentError } from 'commander';
 import type { CallOptions } from '../../client/options.js';
 import type { DropOptions, QuarantineFilter, ReplayOptions } from '../../client/quarantine.js';
+import { isUuid } from '../../contract/uuid.js';
 import type { QuarantinedRecord } from '../../contract/wire/quarantine.js';
 import { EXIT, ExitError, UsageError } from '../exit.js';
 import { fitting } from '../terminal/grid.js';
@@ -134,8 +135,7 @@ function values(pair: string, before: ReadonlyMap<string, Value> = new Map()): M
 }
 
 function uuid(id: string): string {
-  if (!/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(id))
-    throw new InvalidArgumentError('Expected an ID from cdp quarantine list.');
+  if (!isUuid(id)) throw new InvalidArgumentError('Expected an ID from cdp quarantine list.');
   return id;
 }
 

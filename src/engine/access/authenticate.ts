@@ -36,21 +36,20 @@ interface Good {
   readonly changes: string;
 }
 
-/** A look-up in the control database, and the `performance.now()` of its query: the system clock may be set back. */
-interface LookUp<T> {
-  readonly value: Promise<T>;
-  readonly at: number;
-}
-
 export class Authenticator {
   private readonly good = new LRUCache<string, Good>({ max: REMEMBERED });
   /** Separate from the valid tokens, so that a flood of wrong ones does not evict them. */
-  private readonly lookUps = new LRUCache<string, LookUp<Caller>>({ max: REMEMBERED });
-  private changes: LookUp<string> | null = null;
+  private readonly lookUps = new LRUCache<string, Promise<Caller>>({
+    max: REMEMBERED,
+    ttl: FRESH_MS,
+    ttlResolution: 0,
+  });
+  /** The number of changes, and the `performance.now()` of its query: the system clock may be set back. */
+  private changes: { readonly value: Promise<string>; readonly at: number } | null = null;
   /** The tokens that had been revoked at that number of changes. */
   private endedTokens: { changes: string | null; ids: ReadonlySet<string> } = { changes: null, ids: new Set() };
-  /** When the last use of a token was stored, by id. */
-  private readonly touched = new LRUCache<string, number>({ max: REMEMBERED });
+  /** Ids of tokens whose last use was stored lately. */
+  private readonly touched = new LRUCache<string, true>({ max: REMEMBERED, ttl: TOUCH_EVERY_MS });
 
   /** @param jwt null: no identity provider */
   constructor(
@@ -91,7 +90,7 @@ export class Authenticator {
       return good.caller;
     }
     const lookUp = this.lookUps.get(hash);
-    if (lookUp !== undefined && isFresh(lookUp)) return lookUp.value;
+    if (lookUp !== undefined) return lookUp;
     if (!hasChecksum(token)) throw unauthorized();
     // A token that was valid recently is not a guess.
     if (good !== undefined) return this.ask(hash);
@@ -101,7 +100,7 @@ export class Authenticator {
 
   /** The number of changes, at most {@link FRESH_MS} old. */
   private changesNow(): Promise<string> {
-    if (this.changes !== null && isFresh(this.changes)) return this.changes.value;
+    if (this.changes !== null && performance.now() - this.changes.at < FRESH_MS) return this.changes.value;
     const changes = { value: this.control.changes(), at: performance.now() };
     this.changes = changes;
     // A failed query must not be reused.
@@ -112,15 +111,14 @@ export class Authenticator {
   }
 
   private ask(hash: string): Promise<Caller> {
-    const value = this.changesNow().then((changes) => this.lookUp(hash, changes));
-    const lookUp = { value, at: performance.now() };
+    const lookUp = this.changesNow().then((changes) => this.lookUp(hash, changes));
     this.lookUps.set(hash, lookUp);
-    value.catch((error: unknown) => {
+    lookUp.catch((error: unknown) => {
       const isRefusal = error instanceof EngineError && REFUSALS.has(error.code);
       if (isRefusal) this.good.delete(hash);
       else if (this.lookUps.peek(hash) === lookUp) this.lookUps.delete(hash);
     });
-    return value;
+    return lookUp;
   }
 
   private async lookUp(hash: string, changes: string): Promise<Caller> {
@@ -137,14 +135,11 @@ export class Authenticator {
   }
 
   private touch(id: string): void {
-    const now = performance.now();
-    if (now - (this.touched.get(id) ?? -Infinity) < TOUCH_EVERY_MS) return;
-    this.touched.set(id, now);
+    if (this.touched.get(id)) return;
+    this.touched.set(id, true);
     // The last use only informs the operator; if it cannot be stored, the request still succeeds.
     this.control.tokens.touch([id]).catch(() => this.touched.delete(id));
   }
 }
-
-const isFresh = ({ at }: { at: number }): boolean => performance.now() - at < FRESH_MS;
 
 const unauthorized = () => new EngineError('unauthorized', 'The bearer token is not valid');

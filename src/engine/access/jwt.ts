@@ -41,8 +41,10 @@ const REMEMBERED = 10_000;
 
 export class JwtVerifier {
   private readonly keys: ReturnType<typeof createRemoteJWKSet>;
-  private readonly projects = new LRUCache<string, { row: Promise<ProjectRow | null>; at: number }>({
+  private readonly projects = new LRUCache<string, Promise<ProjectRow | null>>({
     max: REMEMBERED,
+    ttl: FRESH_MS,
+    ttlResolution: 0,
   });
 
   constructor(
@@ -89,16 +91,15 @@ export class JwtVerifier {
   }
 
   private project(name: string): Promise<ProjectRow | null> {
-    const now = performance.now();
     const known = this.projects.get(name);
-    if (known !== undefined && now - known.at < FRESH_MS) return known.row;
-    const found = { row: this.control.projects.find('name', name), at: now };
+    if (known !== undefined) return known;
+    const found = this.control.projects.find('name', name);
     this.projects.set(name, found);
     // A failed query must not be reused.
-    found.row.catch(() => {
+    found.catch(() => {
       if (this.projects.peek(name) === found) this.projects.delete(name);
     });
-    return found.row;
+    return found;
   }
 }
 

@@ -3,7 +3,7 @@
  */
 import { EngineError } from '../../contract/errors.js';
 import type { Caller } from './tokens.js';
-import { secondsLeft, WindowCounter } from './window-counter.js';
+import { WindowCounter } from './window-counter.js';
 
 /** The most tokens and JWT subjects that are remembered, in about 2 MB. */
 const CALLERS = 10_000;
@@ -36,10 +36,11 @@ export class TokenRate {
     const { rate } = this;
     const { requests, windowS } = rate;
     // Subjects of JWTs are unique only within a project.
-    const window = this.counter.add(`${caller.project?.id ?? ''} ${caller.id}`);
-    const seconds = secondsLeft(window);
+    const key = `${caller.project?.id ?? ''} ${caller.id}`;
+    const count = this.counter.add(key);
+    const seconds = this.counter.secondsLeft(key);
     const message = `The token has sent more than ${requests} requests within ${windowS} s`;
-    const refusal = window.count <= requests ? null : new EngineError('rate_limited', message, { retryAfter: seconds });
-    return { rate, remaining: Math.max(0, requests - window.count), seconds, refusal };
+    const refusal = count <= requests ? null : new EngineError('rate_limited', message, { retryAfter: seconds });
+    return { rate, remaining: Math.max(0, requests - count), seconds, refusal };
   }
 }

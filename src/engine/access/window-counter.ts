@@ -1,43 +1,28 @@
 /** Counts events by key in windows of fixed length, in memory, for a bounded number of keys. */
 import { LRUCache } from 'lru-cache';
 
-interface Window {
-  count: number;
-  /** On the clock of `performance.now()`. */
-  readonly endsAt: number;
-}
-
 export class WindowCounter {
-  private readonly windows: LRUCache<string, Window>;
+  private readonly counts: LRUCache<string, number>;
 
   /** @param keys the most keys that are remembered; beyond that, the least recently used one is forgotten */
-  constructor(
-    private readonly windowMs: number,
-    keys: number,
-  ) {
-    this.windows = new LRUCache({ max: keys });
+  constructor(windowMs: number, keys: number) {
+    this.counts = new LRUCache({ max: keys, ttl: windowMs, ttlResolution: 0, noUpdateTTL: true });
   }
 
-  /** Counts one event; the first of a key opens its window. */
-  add(key: string): Window {
-    const running = this.running(key);
-    const window = running ?? { count: 0, endsAt: performance.now() + this.windowMs };
-    window.count++;
-    if (running === undefined) this.windows.set(key, window);
-    return window;
+  /** Counts one event; the first of a key opens its window. @returns the events in this window */
+  add(key: string): number {
+    const count = this.of(key) + 1;
+    this.counts.set(key, count);
+    return count;
   }
 
-  /** The current window of the key, if any. */
-  running(key: string): Window | undefined {
-    const window = this.windows.get(key);
-    return window !== undefined && window.endsAt > performance.now() ? window : undefined;
+  /** The events in the current window of the key. */
+  of(key: string): number {
+    return this.counts.get(key) ?? 0;
   }
 
-  /** The number of keys that are remembered. */
-  get size(): number {
-    return this.windows.size;
+  /** Whole seconds until the window of the key ends, at least 1. */
+  secondsLeft(key: string): number {
+    return Math.max(1, Math.ceil(this.counts.getRemainingTTL(key) / 1_000));
   }
 }
-
-/** Whole seconds until the window ends, at least 1. */
-export const secondsLeft = ({ endsAt }: Window): number => Math.max(1, Math.ceil((endsAt - performance.now()) / 1_000));

@@ -5,7 +5,7 @@
 import { isIPv6 } from 'node:net';
 import { Counts } from '../../contract/counts.js';
 import { EngineError } from '../../contract/errors.js';
-import { secondsLeft, WindowCounter } from './window-counter.js';
+import { WindowCounter } from './window-counter.js';
 
 const WINDOW_MS = 60_000;
 
@@ -37,11 +37,11 @@ export class WrongTokens {
   beforeQuestion(address: string): () => void {
     if (this.limit === 0) return () => {};
     const network = networkOf(address);
-    const isOver = (this.wrong.running(network)?.count ?? 0) >= this.limit;
+    const isOver = this.wrong.of(network) >= this.limit;
     if (this.asking.of(network) >= QUESTIONS_AT_ONCE) {
       throw new EngineError('rate_limited', 'Too many unknown tokens from this address are being checked');
     }
-    if (isOver && this.questions.add(network).count > 1) throw this.refusal(network);
+    if (isOver && this.questions.add(network) > 1) throw this.refusal(network);
     this.asking.add(network, 1);
     return () => void this.asking.add(network, -1);
   }
@@ -53,13 +53,12 @@ export class WrongTokens {
   refused(address: string, refusal: EngineError): EngineError {
     if (this.limit === 0) return refusal;
     const network = networkOf(address);
-    return this.wrong.add(network).count > this.limit ? this.refusal(network) : refusal;
+    return this.wrong.add(network) > this.limit ? this.refusal(network) : refusal;
   }
 
   private refusal(network: string): EngineError {
-    const window = this.wrong.running(network);
     return new EngineError('rate_limited', 'Too many wrong tokens have come from this address', {
-      ...(window === undefined ? {} : { retryAfter: secondsLeft(window) }),
+      retryAfter: this.wrong.secondsLeft(network),
       hint: 'Recently used valid tokens still work.',
     });
   }

@@ -167,7 +167,6 @@ export const tableByName = (schema: string, name: string): Statement => describe
 /** The same for an insert, which needs the version and no comments. */
 export const tableToWrite = (schema: string, name: string): Statement => describe(isNamed(schema, name), true);
 
-/** All tables of the schema. */
 export const allTables = (schema: string): Statement => describe(sql`c.relnamespace = ${schemaOid(schema)}`, false);
 
 /** Estimated bytes of a column in a response, without its comment and default. */

@@ -35,7 +35,6 @@ export class FairQueue<T> {
     return this.waiters.keys();
   }
 
-  /** The waiting requests of a project. */
   waiting(project: string): readonly T[] {
     return this.waiters.get(project)?.map(({ request }) => request) ?? [];
   }

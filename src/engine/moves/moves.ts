@@ -1,9 +1,11 @@
 /** Moves of an installation: starts them in the background, lists and cancels them, and settles them after a crash. */
 import { randomUUID } from 'node:crypto';
 import { EngineError } from '../../contract/errors.js';
+import { every } from '../../contract/every.js';
 import type { MoveMode } from '../../contract/moves.js';
 import { serverName } from '../../contract/servers.js';
 import { isUuid } from '../../contract/uuid.js';
+import type { PlannedMove } from '../../contract/wire/moves.js';
 import type { MoveRow, MoveRows } from '../../tenancy/control/move-rows.js';
 import { withProjectLock } from '../../tenancy/control/project-lock.js';
 import { placeOf } from '../../tenancy/control/server-rows.js';
@@ -16,7 +18,7 @@ import { underProjectLock } from '../projects/under-project-lock.js';
 import { analyze } from './analyze.js';
 import { type MoveOptions, moveProject } from './move-project.js';
 import { type MovePlan, planMove, requireNoObstacles } from './plan-move.js';
-import { type PlannedMove, planRebalance } from './plan-rebalance.js';
+import { planRebalance } from './plan-rebalance.js';
 import { reasonOf } from './reason.js';
 import { recover } from './recover.js';
 import { situationOf } from './situation.js';
@@ -49,7 +51,7 @@ export class Moves {
   private readonly unrecovered = new Map<string, MoveRow>();
   /** The reasons why moves cannot be settled now, by id. */
   private readonly reported = new Map<string, string>();
-  private recovering: NodeJS.Timeout | undefined;
+  private stopRecovering = () => {};
   private readonly rows: MoveRows;
 
   /** @param onEnd called when a move has ended, with or without success */
@@ -229,20 +231,12 @@ export class Moves {
   }
 
   keepRecovering(): void {
-    let isRecovering = false;
-    this.recovering = setInterval(() => {
-      if (isRecovering) return;
-      isRecovering = true;
-      const done = () => {
-        isRecovering = false;
-      };
-      this.recover().then(done, done);
-    }, RECOVER_EVERY_MS).unref();
+    this.stopRecovering = every(RECOVER_EVERY_MS, () => this.recover());
   }
 
   /** Undoes moves that have not switched yet. */
   async close(): Promise<void> {
-    clearInterval(this.recovering);
+    this.stopRecovering();
     for (const { abort } of this.running.values()) abort.abort(new Error('The service was stopped'));
     await Promise.all(Array.from(this.running.values(), ({ work }) => work));
   }

@@ -2,16 +2,8 @@
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import { isReady } from '../../contract/projects.js';
 import { isOn } from '../../contract/servers.js';
+import type { PlannedMove } from '../../contract/wire/moves.js';
 import type { ServerRow } from '../../tenancy/control/server-rows.js';
-
-export interface PlannedMove {
-  readonly project: string;
-  readonly from: string;
-  /** null: no other server can take it. */
-  readonly to: string | null;
-  /** Why no other server can take it, by the server's name. */
-  readonly obstacles?: Readonly<Record<string, string>>;
-}
 
 /** The properties of a server that matter for placing a project. */
 export interface Offer {

@@ -1,18 +1,12 @@
 /** Chooses the server for a new project. */
 import { EngineError } from '../../contract/errors.js';
 import type { ControlDatabase } from '../../tenancy/control/control.js';
-import { isOn } from '../../contract/servers.js';
+import { isOn, type PlacementRequest } from '../../contract/servers.js';
 import type { Placement } from '../../tenancy/placement.js';
 import { placeOf, type ServerRow, type ServerRows } from '../../tenancy/control/server-rows.js';
 import type { Servers } from '../../tenancy/servers.js';
 import { isProjectName as isServerName } from './project-name.js';
 import { sizesOf } from './sizes.js';
-
-export interface PlacementRequest {
-  /** The name of a server; undefined: the least loaded of those that have the labels. */
-  readonly server?: string | undefined;
-  readonly labels?: Readonly<Record<string, string>> | undefined;
-}
 
 /** The servers that can take the project, the best first. @throws EngineError not_found, database_unavailable */
 export async function candidates(rows: ServerRows, { server, labels = {} }: PlacementRequest): Promise<ServerRow[]> {

@@ -2,13 +2,14 @@
 import { randomUUID } from 'node:crypto';
 import type { NewProject } from '../../backup/installation.js';
 import { EngineError } from '../../contract/errors.js';
+import type { PlacementRequest } from '../../contract/servers.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import { withProjectLock } from '../../tenancy/control/project-lock.js';
 import { unavailable } from '../../tenancy/engine-error.js';
 import type { Placement } from '../../tenancy/placement.js';
 import { serviceWork } from '../../tenancy/service-work.js';
 import type { Origin } from '../audit/audit.js';
-import { candidates, noServer, placementOn, type PlacementRequest } from './choose-server.js';
+import { candidates, noServer, placementOn } from './choose-server.js';
 import { deletedMeanwhile, projectExists, perhapsCreated } from './project-errors.js';
 import { requireName } from './project-name.js';
 import type { ProjectParts } from './project-parts.js';

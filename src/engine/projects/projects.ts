@@ -3,8 +3,9 @@
  * step the next start, or the next attempt, can clean up.
  */
 import { EngineError } from '../../contract/errors.js';
+import { every } from '../../contract/every.js';
 import { PROJECT_STATUSES, READY_STATUSES } from '../../contract/projects.js';
-import { DEFAULT_SERVER } from '../../contract/servers.js';
+import { DEFAULT_SERVER, type PlacementRequest } from '../../contract/servers.js';
 import { drain } from '../../tenancy/drain.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import { rollBackPrepared } from '../../tenancy/prepared-transactions.js';
@@ -15,7 +16,7 @@ import { FairQueue } from '../limits/fair-queue.js';
 import { WaitBudget } from '../limits/wait-budget.js';
 import type { Tenancy } from '../../tenancy/tenancy.js';
 import { BY_ITSELF, type Origin } from '../audit/audit.js';
-import { candidates, noServer, type PlacementRequest } from './choose-server.js';
+import { candidates, noServer } from './choose-server.js';
 import { createProject, type Fill, type Make } from './create-project.js';
 import { projectExists, notReady, projectNotFound, needsSuperuser, inUseElsewhere } from './project-errors.js';
 import { isProjectName, requireName } from './project-name.js';
@@ -52,7 +53,7 @@ export class Projects {
   private readonly upgrades = new Map<string, Promise<void>>();
   /** Projects that are half created or half deleted. */
   readonly unfinished: UnfinishedProjects;
-  private clearing: NodeJS.Timeout | undefined;
+  private stopClearing = () => {};
   private underWay = 0;
   private readonly queue = new FairQueue<null>({
     tryTake: () => this.tryTakeTurn(),
@@ -254,13 +255,11 @@ export class Projects {
 
   /** From now on, removes every minute the projects that another process, or a lost Postgres, has left incomplete. */
   keepClearing(): void {
-    // A failure needs no report: the next attempt comes soon.
-    const clear = () => void this.unfinished.clear().catch(() => {});
-    this.clearing = setInterval(clear, CLEAR_EVERY_MS).unref();
+    this.stopClearing = every(CLEAR_EVERY_MS, () => this.unfinished.clear());
   }
 
   close(): void {
-    clearInterval(this.clearing);
+    this.stopClearing();
   }
 
   /**

@@ -11,7 +11,6 @@ import type { SessionError } from './session-error.js';
 export const SESSION_ROLES = ['writer', 'reader'] as const;
 export type SessionRole = (typeof SESSION_ROLES)[number];
 
-/** The owner of a session. */
 export interface SessionOwner {
   readonly token: string;
   readonly address: string;

@@ -1,4 +1,5 @@
 /** Rolls back transactions that sessions have prepared for two-phase commit, but not finished in time. */
+import { every } from '../../contract/every.js';
 import type { Placement } from '../../tenancy/placement.js';
 import { rollBackPrepared } from '../../tenancy/prepared-transactions.js';
 import type { Servers } from '../../tenancy/servers.js';
@@ -7,31 +8,16 @@ import type { Projects } from '../projects/projects.js';
 
 const EVERY_MS = 60_000;
 
-export class PreparedTransactions {
-  private readonly timer: NodeJS.Timeout;
-
-  /** @param longestMs how long they may stay */
-  constructor(
-    private readonly servers: Servers,
-    private readonly projects: Projects,
-    private readonly longestMs: number,
-  ) {
-    // A server that cannot be reached now is asked again later.
-    const rollBack = () => void this.rollBackOld().catch(() => {});
-    this.timer = setInterval(rollBack, Math.min(EVERY_MS, longestMs)).unref();
-  }
-
-  close(): void {
-    clearInterval(this.timer);
-  }
-
-  private async rollBackOld(): Promise<void> {
+/** @param longestMs how long they may stay @returns a function that stops it */
+export function keepRollingBack(servers: Servers, projects: Projects, longestMs: number): () => void {
+  return every(Math.min(EVERY_MS, longestMs), async () => {
     const placements = new Map<SharedTenancy, Placement[]>();
-    for (const { placement } of await this.projects.list()) {
-      const server = this.servers.tenancyOf(placement);
+    for (const { placement } of await projects.list()) {
+      const server = servers.tenancyOf(placement);
       // Embedded servers allow no prepared transactions.
       if (server instanceof SharedTenancy) placements.set(server, [...(placements.get(server) ?? []), placement]);
     }
-    await Promise.allSettled([...placements].map(([server, all]) => rollBackPrepared(server, all, this.longestMs)));
-  }
+    // A server that cannot be reached now is asked again later.
+    await Promise.allSettled([...placements].map(([server, all]) => rollBackPrepared(server, all, longestMs)));
+  });
 }

@@ -3,6 +3,7 @@
  * setting that a statement can change matters: pg_stat_activity shows what backends do.
  */
 import { EngineError } from '../../contract/errors.js';
+import { every } from '../../contract/every.js';
 import type { Activity } from '../../tenancy/connections/watchdog.js';
 import type { Authenticator } from '../access/authenticate.js';
 import { isOver } from '../access/tokens.js';
@@ -28,9 +29,8 @@ const ACTIVITY_EVERY_MS = 1_000;
 const CANCEL_MS = 5_000;
 
 export class SessionLimits {
-  private readonly timers: NodeJS.Timeout[];
+  private readonly stops: readonly (() => void)[];
   private readonly asking = new Set<ClientSession>();
-  private isLooking = false;
 
   constructor(
     private readonly sessions: ReadonlySet<ClientSession>,
@@ -38,14 +38,14 @@ export class SessionLimits {
     private readonly quotas: Quotas,
     private readonly times: SessionTimes,
   ) {
-    this.timers = [
-      setInterval(() => this.checkTokens(), TOKEN_EVERY_MS).unref(),
-      setInterval(() => this.checkActivity(), ACTIVITY_EVERY_MS).unref(),
+    this.stops = [
+      every(TOKEN_EVERY_MS, () => this.checkTokens()),
+      every(ACTIVITY_EVERY_MS, () => this.checkActivity()),
     ];
   }
 
   close(): void {
-    for (const timer of this.timers) clearInterval(timer);
+    for (const stop of this.stops) stop();
   }
 
   private checkTokens(): void {
@@ -76,14 +76,12 @@ export class SessionLimits {
     }
   }
 
-  private checkActivity(): void {
-    if (this.isLooking || this.sessions.size === 0) return;
-    this.isLooking = true;
+  private async checkActivity(): Promise<void> {
     const looks = [...byWatchdog(this.sessions)].map(async ([watchdog, sessions]) => {
       const seen = await watchdog.activity(sessions.map(({ backend }) => backend));
       for (const session of sessions) this.check(session, seen.get(session.backend.processId));
     });
-    void Promise.allSettled(looks).then(() => (this.isLooking = false));
+    await Promise.allSettled(looks);
   }
 
   /** @param activity undefined: the backend is gone, as its connection will show */

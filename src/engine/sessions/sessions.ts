@@ -18,7 +18,7 @@ import { untilRunning } from '../database/database-access.js';
 import type { Projects } from '../projects/projects.js';
 import type { Quotas } from '../limits/quota.js';
 import { ClientSession, SESSION_ROLES, type SessionOwner, type SessionRole } from './client-session.js';
-import { PreparedTransactions } from './prepared-transactions.js';
+import { keepRollingBack } from './prepared-transactions.js';
 import { loginError, SessionError, type SessionErrorCode, terminated } from './session-error.js';
 import { overQuota, SessionLimits, type SessionTimes } from './session-limits.js';
 
@@ -64,9 +64,8 @@ export class Sessions {
   private readonly open = new Set<ClientSession>();
   /** Sessions open or being opened, by project. */
   private readonly counts = new Counts();
-  private total = 0;
   private readonly limits: SessionLimits;
-  private readonly prepared: PreparedTransactions;
+  private readonly stopRollingBack: () => void;
   private closing = false;
 
   constructor(
@@ -74,7 +73,7 @@ export class Sessions {
     private readonly settings: SessionSettings,
   ) {
     this.limits = new SessionLimits(this.open, parts.authenticator, parts.quotas, settings);
-    this.prepared = new PreparedTransactions(parts.servers, parts.projects, settings.transactionMs);
+    this.stopRollingBack = keepRollingBack(parts.servers, parts.projects, settings.transactionMs);
   }
 
   /** Open sessions by role, and bytes since the start. */
@@ -129,7 +128,7 @@ export class Sessions {
   async close(): Promise<void> {
     this.closing = true;
     this.limits.close();
-    this.prepared.close();
+    this.stopRollingBack();
     await Promise.all(
       [...this.open].map((session) => {
         session.end(shutDown());
@@ -144,10 +143,11 @@ export class Sessions {
     if (project.isFenced && role === 'writer') throw moving();
     if (this.closing) throw new SessionError('57P03', 'the service is shutting down', 'overloaded');
     const count = this.counts.of(project.id);
-    if (count >= this.settings.perProject || this.total >= this.settings.total) throw tooMany(count, this.settings);
-    this.count(project.id, 1);
+    if (count >= this.settings.perProject || this.counts.total >= this.settings.total)
+      throw tooMany(count, this.settings);
+    this.counts.add(project.id, 1);
     const server = this.parts.servers.serverOf(project.placement);
-    let release = () => this.count(project.id, -1);
+    let release = () => void this.counts.add(project.id, -1);
     try {
       const over = role === 'writer' ? await this.parts.quotas.overQuota(project) : null;
       if (over !== null) throw overQuota(over.error);
@@ -155,7 +155,7 @@ export class Sessions {
       if (starting !== undefined) await untilRunning(server, starting, new WaitBudget(this.settings.waitMs));
       release = () => {
         server.release();
-        this.count(project.id, -1);
+        this.counts.add(project.id, -1);
       };
       await this.parts.projects.upgradeIfNeeded(project);
       return await this.connect(owner, login, server, release);
@@ -200,11 +200,6 @@ export class Sessions {
       project: owner.project,
       object: `${owner.role}, ${received} bytes received, ${sent} bytes sent`,
     });
-  }
-
-  private count(project: string, change: number): void {
-    this.total += change;
-    this.counts.add(project, change);
   }
 }
 

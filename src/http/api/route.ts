@@ -104,7 +104,6 @@ const DryRun = Type.Literal('true', {
   description: 'Run the request in a transaction that is rolled back, and report what it would do.',
 });
 
-/** The schema of a route's query. */
 export function queryOf({ query, hasDryRun }: Pick<ServedRoute, 'query' | 'hasDryRun'>): Schema | undefined {
   if (!hasDryRun) return query;
   const { properties = {}, ...others } = (query ?? Type.Object({})) as Schema & { properties?: object };

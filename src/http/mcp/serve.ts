@@ -14,7 +14,12 @@ import { VERSION } from '../../version.js';
 import type { RouteResponse, Call } from '../api/route.js';
 import { asEngineError } from '../response/error-exit.js';
 import { DATA_NOTICE, toolError, type ToolResult } from './tool-results.js';
-import { listedTools, servedTools } from './tools.js';
+import { INSERT, DRY_RUN_INSERT } from './insert-tools.js';
+import { DESCRIBE_TABLE, LIST_TABLES } from './schema-tools.js';
+import { QUERY, DRY_RUN_SQL } from './sql-tools.js';
+import type { Tool } from './tool.js';
+
+const TOOLS: readonly Tool[] = [LIST_TABLES, DESCRIBE_TABLE, QUERY, DRY_RUN_SQL, DRY_RUN_INSERT, INSERT];
 
 const INSTRUCTIONS =
   'Tables and SQL of one project on its own Postgres. Call list_tables and describe_table before you write SQL. `query` only ' +
@@ -92,8 +97,10 @@ function mcpServer(call: Call, refuse: (error: EngineError) => void): Server {
     { name: 'cdp-data-engine', version: VERSION },
     { capabilities: { tools: {} }, instructions: INSTRUCTIONS },
   );
+  const served = TOOLS.filter((tool) => tool !== INSERT || call.settings.mcpWrites);
+  const listed = served.filter(({ scope }) => call.caller.scopes.has(scope));
   server.setRequestHandler('tools/list', () => ({
-    tools: listedTools(call).map(({ name, title, description, annotations, input, output }) => ({
+    tools: listed.map(({ name, title, description, annotations, input, output }) => ({
       name,
       title,
       description,
@@ -103,7 +110,7 @@ function mcpServer(call: Call, refuse: (error: EngineError) => void): Server {
     })),
   }));
   server.setRequestHandler('tools/call', async ({ params: { name, arguments: given = {} } }): Promise<ToolResult> => {
-    const tool = servedTools(call).find((candidate) => candidate.name === name);
+    const tool = served.find((candidate) => candidate.name === name);
     if (tool === undefined) throw new ProtocolError(ProtocolErrorCode.InvalidParams, `Unknown tool: ${name}`);
     try {
       return await tool.run(call, given);

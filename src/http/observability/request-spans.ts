@@ -1,6 +1,7 @@
 /**
  * Spans of requests, by the semantic conventions of OpenTelemetry for HTTP servers and for database clients (both
- * stable), with attributes of our own as `cdp.…`. By default, a span contains nothing chosen by a caller.
+ * stable), with attributes of our own as `cdp.…`. By default, a span contains nothing chosen by a caller. Loaded only if
+ * traces are configured.
  */
 import {
   type Attributes,
@@ -19,7 +20,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { RequestTrace, Stage } from '../../engine/database/trace.js';
 import { asEngineError } from '../response/error-exit.js';
 import { readTraceparent, type TraceContext } from './trace-context.js';
-import type { RequestSpan, RequestTracer, TraceDetail } from './request-tracer.js';
+import type { TraceDetail } from './trace-detail.js';
 
 interface SpanSettings {
   readonly detail: TraceDetail;
@@ -36,7 +37,7 @@ const METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'POST', 'PUT', 'DEL
 /** The longest statement in a span. Thousands of spans wait in memory; a statement of 1 MiB in each would fill it. */
 const STATEMENT_CHARACTERS = 8 * 1024;
 
-export class RequestSpans implements RequestTracer {
+export class RequestSpans {
   /** Paths in OpenAPI's form: `/data/{table_name}` for `/data/:table_name`. */
   private readonly templates = new Map<string, string>();
 
@@ -45,6 +46,7 @@ export class RequestSpans implements RequestTracer {
     private readonly settings: SpanSettings,
   ) {}
 
+  /** @returns null for a request that is not traced */
   begin(request: FastifyRequest): RequestSpan | null {
     const { url } = request.routeOptions;
     if (url !== undefined && PROBES.has(url)) return null;
@@ -60,7 +62,7 @@ export class RequestSpans implements RequestTracer {
       { kind: SpanKind.SERVER, attributes },
       this.settings.takesContext ? parentOf(request) : ROOT_CONTEXT,
     );
-    return new ServerSpan(this.tracer, span, request, this.settings.detail);
+    return new RequestSpan(this.tracer, span, request, this.settings.detail);
   }
 
   private templateOf(url: string): string {
@@ -95,8 +97,10 @@ function parentOf({ headers }: FastifyRequest): Context {
   });
 }
 
-class ServerSpan implements RequestSpan {
+export class RequestSpan {
+  /** The parent of all further spans. */
   readonly context: TraceContext;
+  /** For the engine; null: the sampler has dropped the request. */
   readonly trace: RequestTrace | null;
 
   constructor(
@@ -110,6 +114,7 @@ class ServerSpan implements RequestSpan {
     this.trace = span.isRecording() ? new SpansBelow(tracer, span, request, detail) : null;
   }
 
+  /** The response has been sent, or the connection has closed. */
   end({ context, id }: FastifyRequest, { raw }: FastifyReply): void {
     const { span } = this;
     const { errorCode, caller, rows } = context;

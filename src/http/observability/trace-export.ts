@@ -8,7 +8,7 @@ import { defaultResource, detectResources, envDetector, resourceFromAttributes }
 import { BasicTracerProvider, BatchSpanProcessor, type SpanExporter } from '@opentelemetry/sdk-trace-base';
 import type { Logger } from 'pino';
 import { RequestSpans } from './request-spans.js';
-import type { TraceDetail } from './request-tracer.js';
+import type { TraceDetail } from './trace-detail.js';
 import { VERSION } from '../../version.js';
 
 /** Settings that the SDK leaves to the program. */

@@ -82,7 +82,6 @@ export class Connections {
   private readonly pendingLogins = new Set<PendingLogin>();
   /** Connections open or being opened, by project. */
   private readonly counts = new Counts();
-  private total = 0;
   /** The limit after Postgres ran out of connections, and when it ends. */
   private scarce = { most: Infinity, until: 0 };
   private readonly sweeper: NodeJS.Timeout;
@@ -99,7 +98,7 @@ export class Connections {
 
   /** Open connections, for the metrics. */
   get open(): number {
-    return this.total;
+    return this.counts.total;
   }
 
   /** The most connections that may be open now. */
@@ -121,14 +120,14 @@ export class Connections {
   /** Lends a new connection. @throws EngineError database_unavailable */
   async lendNew(project: string, placement: Placement, kind: ConnectionKind): Promise<Lease> {
     this.makeRoom(project);
-    this.count(project, 1);
+    this.counts.add(project, 1);
     const login = { project, mustClose: false };
     this.pendingLogins.add(login);
     try {
       const lease = new Lease(project, kind, await this.login(placement, kind));
       lease.mustClose = login.mustClose;
       lease.session.onClose(() => {
-        this.count(project, -1);
+        this.counts.add(project, -1);
         this.removeIdle(lease);
       });
       // The session may have closed before the listener was added.
@@ -136,7 +135,7 @@ export class Connections {
       this.lent.add(lease);
       return lease;
     } catch (error) {
-      this.count(project, -1);
+      this.counts.add(project, -1);
       throw error;
     } finally {
       this.pendingLogins.delete(login);
@@ -181,7 +180,7 @@ export class Connections {
       } catch (error) {
         // `total` includes the failed login.
         if (!isTooMany(error)) throw error;
-        this.scarce = { most: Math.max(1, this.total - 1 - LEFT_FREE), until: performance.now() + SCARCE_MS };
+        this.scarce = { most: Math.max(1, this.counts.total - 1 - LEFT_FREE), until: performance.now() + SCARCE_MS };
         const lease = this.leastNeeded();
         if (lease === undefined || retries === RETRIES) throw error;
         this.removeIdle(lease);
@@ -220,7 +219,7 @@ export class Connections {
       const [longest] = this.idle.get(project) ?? [];
       if (longest !== undefined) this.discard(longest);
     }
-    for (let excess = this.total - this.most; excess >= 0; excess--) {
+    for (let excess = this.counts.total - this.most; excess >= 0; excess--) {
       const lease = this.leastNeeded();
       if (lease === undefined) return;
       this.discard(lease);
@@ -270,11 +269,6 @@ export class Connections {
 
   private allIdle(): Lease[] {
     return [...this.idle.values()].flat();
-  }
-
-  private count(project: string, change: number): void {
-    this.total += change;
-    this.counts.add(project, change);
   }
 }
 

@@ -32,7 +32,6 @@ export class TokenRows {
     return rows.length === 1;
   }
 
-  /** The token of that hash with its project. */
   async byHash(sha256: string): Promise<{ token: TokenRow; project: ProjectRow | null } | null> {
     const [token, project] = await this.pool.row(
       sql`SELECT ${TOKEN_JSON}, CASE WHEN projects.id IS NOT NULL THEN ${PROJECT_JSON} END FROM cdp.tokens
