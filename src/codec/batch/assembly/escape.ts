@@ -16,7 +16,7 @@ const UNIT: u16 = 0x755c;
 
 const HIGH_SURROGATE: i32 = 0xd800;
 const LOW_SURROGATE: i32 = 0xdc00;
-const BEHIND_SURROGATES: i32 = 0xe000;
+const SURROGATES_END: i32 = 0xe000;
 
 /** The character for the letter after a backslash; 0: none. */
 const MEANINGS = memory.data(256);
@@ -50,10 +50,10 @@ export function unitsEnd(at: usize): usize {
   if (unit <= 0) return 0;
   at += UNIT_BYTES;
   codePoint = unit;
-  if (unit < HIGH_SURROGATE || unit >= BEHIND_SURROGATES) return at;
+  if (unit < HIGH_SURROGATE || unit >= SURROGATES_END) return at;
   if (unit >= LOW_SURROGATE) return 0;
   const low = unitAt(at);
-  if (low < LOW_SURROGATE || low >= BEHIND_SURROGATES) return 0;
+  if (low < LOW_SURROGATE || low >= SURROGATES_END) return 0;
   codePoint = 0x10000 + ((unit - HIGH_SURROGATE) << 10) + (low - LOW_SURROGATE);
   return at + UNIT_BYTES;
 }

@@ -12,7 +12,7 @@ import {
   TAB,
 } from './bytes';
 import { codePoint, LETTER_BYTES, meaning, unitsEnd, writeCharacter } from './escape';
-import { copy, outAt, wrote } from './memory';
+import { copy, outAt, seek } from './memory';
 
 const BACKSLASHES: u16 = 0x5c5c;
 
@@ -28,7 +28,7 @@ export const ELEMENT = 2;
 export function copied(start: usize, end: usize): usize {
   if (end == 0) return 0;
   copy(start, outAt, end - start);
-  wrote(outAt + end - start);
+  seek(outAt + end - start);
   return end;
 }
 
@@ -50,7 +50,7 @@ export function string(at: usize, place: i32): usize {
     to += plain;
     const byte: u32 = load<u8>(at);
     if (byte == QUOTE) {
-      wrote(to);
+      seek(to);
       return at + 1;
     }
     if (byte != BACKSLASH) return 0;
@@ -86,7 +86,7 @@ export function copiedEscaped(at: usize, end: usize): usize {
     to = writeEscaped(load<u8>(at), to);
     at++;
   }
-  wrote(to);
+  seek(to);
   return end;
 }
 
