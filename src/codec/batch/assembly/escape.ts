@@ -19,23 +19,23 @@ const LOW_SURROGATE: i32 = 0xdc00;
 const SURROGATES_END: i32 = 0xe000;
 
 /** The character for the letter after a backslash; 0: none. */
-const MEANINGS = memory.data(256);
-mean(QUOTE, QUOTE);
-mean(BACKSLASH, BACKSLASH);
-mean(SLASH, SLASH);
-mean(LOWER_N, LINE_FEED);
-mean(LOWER_T, TAB);
-mean(LOWER_R, CARRIAGE_RETURN);
-mean(LOWER_B, BACKSPACE);
-mean(LOWER_F, FORM_FEED);
+const CHARACTERS = memory.data(256);
+setCharacter(QUOTE, QUOTE);
+setCharacter(BACKSLASH, BACKSLASH);
+setCharacter(SLASH, SLASH);
+setCharacter(LOWER_N, LINE_FEED);
+setCharacter(LOWER_T, TAB);
+setCharacter(LOWER_R, CARRIAGE_RETURN);
+setCharacter(LOWER_B, BACKSPACE);
+setCharacter(LOWER_F, FORM_FEED);
 
-function mean(letter: u32, character: u32): void {
-  store<u8>(MEANINGS + usize(letter), character);
+function setCharacter(letter: u32, character: u32): void {
+  store<u8>(CHARACTERS + usize(letter), character);
 }
 
 /** The character for the letter after the backslash at `at`; 0: none, or a code unit follows. */
-export function meaning(at: usize): u32 {
-  return load<u8>(MEANINGS + usize(load<u8>(at + 1)));
+export function escaped(at: usize): u32 {
+  return load<u8>(CHARACTERS + usize(load<u8>(at + 1)));
 }
 
 /** The last character that {@link unitsEnd} has read. */

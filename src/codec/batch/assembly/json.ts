@@ -23,7 +23,7 @@ import {
   stringStops,
   ZERO,
 } from './bytes';
-import { LETTER_BYTES, meaning, unitsEnd } from './escape';
+import { escaped, LETTER_BYTES, unitsEnd } from './escape';
 import { jsonDepth } from './host';
 
 export const NULL_WORD: u32 = 0x6c6c756e;
@@ -106,7 +106,7 @@ function stringEnd(at: usize): usize {
     if (byte == QUOTE) return at + 1;
     if (byte != BACKSLASH) return 0;
     do {
-      at = meaning(at) != 0 ? at + LETTER_BYTES : unitsEnd(at);
+      at = escaped(at) != 0 ? at + LETTER_BYTES : unitsEnd(at);
       if (at == 0) return 0;
     } while (load<u8>(at) == BACKSLASH);
   }

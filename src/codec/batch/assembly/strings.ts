@@ -11,7 +11,7 @@ import {
   stringStops,
   TAB,
 } from './bytes';
-import { codePoint, LETTER_BYTES, meaning, unitsEnd, writeCharacter } from './escape';
+import { codePoint, escaped, LETTER_BYTES, unitsEnd, writeCharacter } from './escape';
 import { copy, outAt, seek } from './memory';
 
 const BACKSLASHES: u16 = 0x5c5c;
@@ -32,8 +32,8 @@ export function copied(start: usize, end: usize): usize {
   return end;
 }
 
-/** At the opening quote. Writes the string's content with the escapes for `place`. */
-export function string(at: usize, place: i32): usize {
+/** At the opening quote. Writes the string's content with the escapes for `context`. */
+export function string(at: usize, context: i32): usize {
   let to = outAt;
   at++;
   while (true) {
@@ -56,14 +56,14 @@ export function string(at: usize, place: i32): usize {
     if (byte != BACKSLASH) return 0;
     // An escape is often followed by another.
     do {
-      let code = meaning(at);
+      let code = escaped(at);
       if (code != 0) at += LETTER_BYTES;
       else {
         at = unitsEnd(at);
         if (at == 0) return 0;
         code = codePoint;
       }
-      to = writePlaced(code, place, to);
+      to = writeIn(context, code, to);
     } while (load<u8>(at) == BACKSLASH);
   }
 }
@@ -90,10 +90,10 @@ export function copiedEscaped(at: usize, end: usize): usize {
   return end;
 }
 
-function writePlaced(code: u32, place: i32, to: usize): usize {
-  if (place == PLAIN) return writeCharacter(code, to);
+function writeIn(context: i32, code: u32, to: usize): usize {
+  if (context == PLAIN) return writeCharacter(code, to);
   // The array literal's own escape; COPY text doubles its backslash.
-  if (place == ELEMENT && (code == QUOTE || code == BACKSLASH)) {
+  if (context == ELEMENT && (code == QUOTE || code == BACKSLASH)) {
     store<u16>(to, BACKSLASHES);
     to += 2;
   }

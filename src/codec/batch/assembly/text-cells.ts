@@ -47,6 +47,7 @@ export function textValue(kind: i32, at: usize): usize {
     case ID: {
       const start = outAt;
       const end = uuid(at);
+      // Only its check was needed, not its sixteen bytes.
       seek(start);
       if (end != 0) copied(at + 1, end - 1);
       return end;
