@@ -168,15 +168,6 @@ export const SHAPES = {
       (n, i) => `x${n + i}`,
     ),
   },
-  'keys escaped \\u': {
-    columns: many(10, 'TEXT', (i) => `größe_名前_${i}`),
-    record: fromColumns(
-      many(10, 'TEXT', (i) => `größe_名前_${i}`),
-      (n, i) => `x${n + i}`,
-    ),
-    json: (records) =>
-      JSON.stringify(records).replace(/[^\0-\x7f]/g, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`),
-  },
   '200 columns': {
     columns: Array.from({ length: 200 }, (_, i) => ({
       name: `c${i}`,

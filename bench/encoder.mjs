@@ -4,7 +4,7 @@
  * path. The shapes are those of the benchmark, and others that the encoder was not tuned for.
  */
 import { parseArgs } from 'node:util';
-import { freeBuffer } from '../dist/buffers.js';
+import { freeBuffer } from '../dist/codec/buffers.js';
 import { batchEncoder } from '../dist/codec/index.js';
 import { SHAPES } from './encoder-shapes.mjs';
 

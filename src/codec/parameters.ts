@@ -35,25 +35,23 @@ export function encodeParameters(
     );
   }
   const encoded: (string | null)[] = [];
-  let errors: ErrorCollector | undefined;
+  const errors = new ErrorCollector();
   for (let i = 0; i < values.length; i++) {
     const parameter = `$${i + 1}`;
     const oid = oids[i] ?? 0;
     const text = encode(values[i] as JsonNode, oid, scalarTypeName(oid) ?? textTypes?.get(oid), parameter);
-    if (text instanceof CellError) (errors ??= new ErrorCollector()).add('invalid_value', placeOf(parameter, text));
+    if (text instanceof CellError) errors.add('invalid_value', () => detailOf(parameter, text));
     else encoded.push(text);
   }
-  errors?.throwIfAny();
+  errors.throwIfAny();
   return encoded;
 }
 
-const placeOf =
-  (parameter: string, { reason, hint }: CellError) =>
-  () => ({
-    column: parameter,
-    message: `Parameter ${parameter}: ${reason}`,
-    ...(hint === undefined ? {} : { hint }),
-  });
+const detailOf = (parameter: string, { reason, hint }: CellError) => ({
+  column: parameter,
+  message: `Parameter ${parameter}: ${reason}`,
+  ...(hint !== undefined && { hint }),
+});
 
 function encode(value: JsonNode, oid: number, scalar: string | undefined, parameter: string): Cell {
   if (value.kind === 'null') return null;

@@ -37,6 +37,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       ['a foreign key that is looked at in the end', 'v bigint REFERENCES parents DEFERRABLE INITIALLY DEFERRED'],
       ['defaults', `v bigint, at timestamptz DEFAULT now(), s bigserial`],
       ['a generated column', 'v bigint, twice bigint GENERATED ALWAYS AS (v * 2) STORED'],
+      ['quotes in a name', 'v bigint, "say ""hi""" text'],
       ['an enum', `v bigint, colour colour DEFAULT 'red'`],
       ['an exclusion', 'v bigint, EXCLUDE (v WITH =)'],
     ])('is used for a table with %s', async (what, columns) => {

@@ -2,12 +2,22 @@
  * The fast path of a batch: from the bytes of a JSON array directly to the rows of COPY, in one pass, without an object
  * or a string for a record. It never reports what is wrong: it leaves everything that it does not recognize, wrong or
  * merely rare, to the checked path (`read-records.ts`, `check-records.ts`).
+ *
+ * The encoder itself is `assembly/encode.ts`, which the build compiles to WebAssembly. It has its own memory: a body is
+ * copied into it, and rows out of it. For single rare cells it calls {@link readCell}, so that there is only one
+ * grammar.
  */
 import { isUtf8 } from 'node:buffer';
+import { randomBytes } from 'node:crypto';
+import { LIMITS } from '../../contract/limits.js';
+import { allocBuffer } from '../buffers.js';
+import { readJson } from '../json/read-json.js';
+import { WasmInstance } from '../wasm.js';
+import { readCell } from './cell.js';
+import { CellError } from './cell-error.js';
 import type { BatchColumn } from './column.js';
-import type { EncodedBatch } from './encoded-batch.js';
-import { programOf } from './program.js';
-import { runProgram } from './wasm-encoder.js';
+import { EncodedBatch } from './encoded-batch.js';
+import { type Program, programOf } from './program.js';
 
 export interface BatchEncoder {
   /** @returns null: the checked path must read the batch */
@@ -18,18 +28,134 @@ export interface BatchEncoder {
  * @param columns of the table, in its order
  * @param marksDefaults Postgres supports a mark for a column's default (16 and later), so records may lack different
  * columns
- * @returns null: no batch for this table can be encoded
  */
-export function batchEncoder(columns: readonly BatchColumn[], marksDefaults: boolean): BatchEncoder | null {
-  // A name that JSON cannot write without an escape is found only in its decoded form.
-  if (columns.some(({ name }) => JSON.stringify(name).includes('\\'))) return null;
+export function batchEncoder(columns: readonly BatchColumn[], marksDefaults: boolean): BatchEncoder {
   const format = columns.every(({ type, isId }) => isId || type !== null) ? 'binary' : 'text';
   const program = programOf(columns, format);
-  const withMarks = marksDefaults ? programOf(columns, 'marked') : null;
+  const marked = marksDefaults ? programOf(columns, 'marked') : null;
   return {
     encode(body) {
       if (!isUtf8(body)) return null;
-      return runProgram(program, body) ?? (withMarks === null ? null : runProgram(withMarks, body));
+      return runProgram(program, body) ?? (marked === null ? null : runProgram(marked, body));
     },
   };
+}
+
+/**
+ * WebAssembly memory never shrinks, so an instance that has used more than this is discarded. The largest body and its
+ * rows take less, unless it consists of escapes. Fresh memory costs ten times as much as writing to used memory.
+ */
+const KEPT_BYTES = 32 * 1024 * 1024;
+
+/** One for all tables, since a call never waits. */
+let encoder: WasmEncoder | null = null;
+
+/** @returns null: the checked path must read the batch */
+export function runProgram(program: Program, body: Uint8Array): EncodedBatch | null {
+  encoder ??= new WasmEncoder();
+  const batch = encoder.run(program, body);
+  if (encoder.used > KEPT_BYTES) encoder = null;
+  return batch;
+}
+
+interface Global {
+  readonly value: number;
+}
+
+/** The exports of the encoder. An address is an offset in its memory; 0 means none, or false. */
+interface WasmExports {
+  readonly memory: { readonly buffer: ArrayBuffer };
+  allocProgram(length: number): number;
+  useProgram(): number;
+  allocBody(length: number): number;
+  encode(): number;
+  isListed(column: number): number;
+  allocText(length: number): number;
+  readonly records: Global;
+  readonly rows: Global;
+  readonly rowsEnd: Global;
+}
+
+/** No cell was written: the checked path must read the batch. */
+const NOT_WRITTEN = -1;
+
+class WasmEncoder {
+  private readonly instance: WasmInstance<WasmExports>;
+  private readonly wasm: WasmExports;
+  /** The program in the instance's memory. */
+  private program: Program | null = null;
+
+  constructor() {
+    this.instance = new WasmInstance(new URL('encode.wasm', import.meta.url), {
+      recordsPerBatch: LIMITS.recordsPerBatch,
+      jsonDepth: LIMITS.jsonDepth,
+      hashFactor: randomBytes(8).readBigUInt64LE() | 1n,
+      readCell: (column: number, start: number, end: number, to: number) => this.readCell(column, start, end, to),
+      readDouble: (start: number, end: number) => Number(this.instance.bytes.toString('latin1', start, end)),
+    });
+    this.wasm = this.instance.exports;
+  }
+
+  /** Bytes of its memory that the last batch has used. */
+  get used(): number {
+    return this.wasm.rowsEnd.value;
+  }
+
+  run(program: Program, body: Uint8Array): EncodedBatch | null {
+    const { wasm } = this;
+    if (!this.use(program) || !this.store(body, wasm.allocBody(body.length)) || wasm.encode() === 0) return null;
+    const [start, end] = [wasm.rows.value, wasm.rowsEnd.value];
+    const data = allocBuffer(end - start);
+    this.instance.bytes.copy(data, 0, start, end);
+    return new EncodedBatch(wasm.records.value, program.format, this.listedOf(program), data);
+  }
+
+  private use(program: Program): boolean {
+    if (this.program === program) return true;
+    this.program = null;
+    const { bytes } = program;
+    if (!this.store(bytes, this.wasm.allocProgram(bytes.length)) || this.wasm.useProgram() === 0) return false;
+    this.program = program;
+    return true;
+  }
+
+  /** @param address 0: there is no memory */
+  private store(bytes: Uint8Array, address: number): boolean {
+    if (address !== 0) this.instance.bytes.set(bytes, address);
+    return address !== 0;
+  }
+
+  /** The indexes of the columns that the rows contain. */
+  private listedOf({ columns }: Program): number[] {
+    const listed: number[] = [];
+    for (let i = 0; i < columns.length; i++) if (this.wasm.isListed(i) !== 0) listed.push(i);
+    return listed;
+  }
+
+  /**
+   * Reads the valid JSON of a rare cell from `start` to `end` in the memory, by the checked path, and writes the cell:
+   * in binary to `to`, in text where there is room for it.
+   * @returns the bytes written; -1: the checked path must read the batch
+   */
+  private readCell(index: number, start: number, end: number, to: number): number {
+    const { program } = this;
+    const column = program?.columns[index];
+    if (program === null || column === undefined) return NOT_WRITTEN;
+    const cell = readCell(column, readJson(this.instance.bytes.subarray(start, end), undefined, 0));
+    if (cell === null || cell instanceof CellError) return NOT_WRITTEN;
+    return program.format === 'binary' ? this.writeBinary(column, cell, to) : this.writeText(cell);
+  }
+
+  /** Not for times: the checked path writes them as text for Postgres to parse. */
+  private writeBinary({ type }: BatchColumn, text: string, to: number): number {
+    if (type === 'INTEGER') return this.instance.bytes.writeBigInt64BE(BigInt(text), to) - to;
+    return type === 'FLOAT' ? this.instance.bytes.writeDoubleBE(Number(text), to) - to : NOT_WRITTEN;
+  }
+
+  /** The encoder then escapes the text. */
+  private writeText(text: string): number {
+    const length = Buffer.byteLength(text);
+    const address = this.wasm.allocText(length);
+    return address === 0 ? NOT_WRITTEN : this.instance.bytes.write(text, address);
+  }
 }

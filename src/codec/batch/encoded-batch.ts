@@ -17,31 +17,33 @@ export class EncodedBatch {
     readonly records: number,
     /** `marked`: text in which `\D` represents a column's default. */
     readonly format: BatchFormat,
-    /** Indexes of the table's columns, in the order of a row's cells; often the same array as in the previous batch. */
+    /** Indexes of the table's columns, in the order of a row's cells. */
     readonly columns: readonly number[],
     /** Without COPY's header and trailer. */
     readonly data: Uint8Array,
   ) {}
 
   /**
-   * Uses that a field of COPY has the format of an array element: its length and its bytes, or -1 for NULL.
+   * Relies on COPY fields and array elements having the same format: the length and the bytes, or -1 for NULL.
    * @returns an array for each column of the batch; null if the batch is not binary
    */
   columnArrays(table: readonly BatchColumn[]): Buffer[] | null {
     const { records, format, columns, data } = this;
     if (format !== 'binary') return null;
-    const fields = columns.map((): Uint8Array[] => []);
+    const cells = columns.map((): Uint8Array[] => []);
     const bytes = Buffer.from(data.buffer, data.byteOffset, data.length);
     let at = 0;
     for (let record = 0; record < records; record++) {
       at += 2; // the number of the row's fields
-      for (const own of fields) {
+      for (const ofColumn of cells) {
         const end = at + 4 + Math.max(0, bytes.readInt32BE(at));
-        own.push(bytes.subarray(at, end));
+        ofColumn.push(bytes.subarray(at, end));
         at = end;
       }
     }
-    return fields.map((own, i) => Buffer.concat([headerOf(records, table[columns[i] ?? 0]?.type ?? null), ...own]));
+    return cells.map((ofColumn, i) =>
+      Buffer.concat([headerOf(records, table[columns[i] ?? 0]?.type ?? null), ...ofColumn]),
+    );
   }
 
   /** The rows must not be read afterwards. */

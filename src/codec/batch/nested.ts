@@ -48,10 +48,7 @@ function invalidInside(node: JsonNode, type: 'json' | 'jsonb'): CellError | unde
 /** An escape of U+0000 or of a surrogate. Most texts have none and need no decoding. */
 const MAY_BE_UNSTORABLE = /\\u(?:0000|[dD][89a-fA-F])/;
 
-/** Numbers that are always in the range of jsonb. */
-const SHORT_NUMBER = /^[^eE]{1,1000}(?:[eE][+-]?[0-9]{1,4})?$/;
-
 function numberError(text: string, type: 'json' | 'jsonb'): CellError | undefined {
-  if (type === 'json' || SHORT_NUMBER.test(text) || fitsNumeric(text)) return undefined;
+  if (type === 'json' || fitsNumeric(text)) return undefined;
   return new CellError(`the number ${shown({ kind: 'number', text })} is beyond what JSONB can hold`);
 }

@@ -13,35 +13,29 @@ export interface Program {
 }
 
 export function programOf(columns: readonly BatchColumn[], format: BatchFormat): Program {
-  const spellings = columns.flatMap(({ name, isGeneratedAlways }, column) =>
-    // A record with such a column goes to the INSERT, which rejects it.
-    isGeneratedAlways ? [] : spellingsOf(name).map((bytes) => ({ column, bytes })),
-  );
   const bytes = Buffer.concat([
-    words(Number(format !== 'binary'), Number(format === 'marked'), columns.length, spellings.length),
-    ...columns.map((column) => words(kindOf(column), Number(column.hasDefault))),
-    ...spellings.flatMap(({ column, bytes }) => [words(column, bytes.length), bytes]),
+    words(Number(format !== 'binary'), Number(format === 'marked'), columns.length),
+    ...columns.flatMap((column) => {
+      const key = keyOf(column);
+      return [words(kindOf(column), Number(column.hasDefault), key.length), key];
+    }),
   ]);
   return { format, columns, bytes };
 }
 
 const words = (...values: number[]): Uint8Array => new Uint8Array(Uint32Array.from(values).buffer);
 
+/**
+ * The column's name as most writers of JSON spell it. A record with another spelling goes to the checked path, as does
+ * one with a column that is always generated: its INSERT rejects it.
+ */
+function keyOf({ name, isGeneratedAlways }: BatchColumn): Buffer {
+  return Buffer.from(isGeneratedAlways ? '' : JSON.stringify(name));
+}
+
 function kindOf({ type, isId, isJson, isArray }: BatchColumn): number {
   if (isId) return kinds.ID;
   if (type !== null) return kinds[type];
   if (isJson) return kinds.JSON_TEXT;
   return isArray ? kinds.ARRAY : kinds.OTHER;
-}
-
-/**
- * The name unchanged, and if it is not all ASCII, also with escapes in lowercase or uppercase digits, as from writers
- * that send only ASCII.
- */
-function spellingsOf(name: string): Buffer[] {
-  const plain = JSON.stringify(name);
-  const escaped = (spell: (digits: string) => string) =>
-    plain.replace(/[^\0-\x7f]/g, (unit) => `\\u${spell(unit.charCodeAt(0).toString(16).padStart(4, '0'))}`);
-  const spellings = [plain, escaped((digits) => digits), escaped((digits) => digits.toUpperCase())];
-  return [...new Set(spellings)].map((text) => Buffer.from(text));
 }

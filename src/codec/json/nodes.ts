@@ -49,22 +49,10 @@ export type JsonNode = JsonNull | JsonBoolean | JsonNumber | JsonString | JsonAr
  */
 export function refuseDuplicateKeys(node: JsonNode, deep = true): void {
   if (node.kind === 'object') {
-    const key = firstDuplicate(node);
+    const [key] = duplicateKeys(node);
     if (key !== undefined) throw new EngineError('invalid_json', `The key ${quoted(key)} occurs twice`);
   }
   if (deep) for (const child of children(node)) refuseDuplicateKeys(child);
-}
-
-/** Objects with at most this many members are compared pair by pair, without a set. */
-const FEW = 8;
-
-function firstDuplicate(object: JsonObject): string | undefined {
-  const { members } = object;
-  if (members.length > FEW) return duplicateKeys(object).values().next().value;
-  for (let i = 1; i < members.length; i++) {
-    for (let k = 0; k < i; k++) if (members[k]?.[0] === members[i]?.[0]) return members[i]?.[0];
-  }
-  return undefined;
 }
 
 /** The duplicate keys of this object, each once. */

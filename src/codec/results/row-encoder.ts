@@ -111,9 +111,9 @@ function planBytes(encoders: readonly TypeEncoder[], format: number, keys: reado
 /** Addresses are offsets in its memory. */
 interface WasmExports {
   readonly memory: { readonly buffer: ArrayBuffer };
-  placePlan(length: number): number;
-  placeMessages(length: number): number;
-  placeValue(length: number): number;
+  allocPlan(length: number): number;
+  allocMessages(length: number): number;
+  allocValue(length: number): number;
   encode(end: number, maxRows: number, maxBytes: number): number;
   readonly rows: { readonly value: number };
   readonly read: { readonly value: number };
@@ -136,13 +136,13 @@ function run(plan: Plan, buffer: Buffer, start: number, end: number, maxRows: nu
   instance ??= new WasmInstance<WasmExports>(new URL('rows.wasm', import.meta.url), { writeValue });
   const { exports: wasm } = instance;
   if (plan !== current) {
-    const address = wasm.placePlan(plan.bytes.length);
+    const address = wasm.allocPlan(plan.bytes.length);
     instance.bytes.set(plan.bytes, address);
     current = plan;
   }
   const first = 1 + buffer.readUInt32BE(start + 1);
   const size = Math.min(end - start, Math.max(first, MESSAGE_BYTES));
-  const messages = wasm.placeMessages(size);
+  const messages = wasm.allocMessages(size);
   buffer.copy(instance.bytes, messages, start, start + size);
   const written = wasm.encode(messages + size, maxRows, Math.min(maxBytes, ROW_BYTES));
   const [count, read] = [wasm.count.value, wasm.read.value - messages];
@@ -158,7 +158,7 @@ function writeValue(column: number, start: number, end: number): number {
   if (instance === null || current === null || encoder === undefined) throw new Error('No rows are being written');
   const value = Buffer.from(instance.bytes.subarray(start, end));
   const text = textOf(encoder, value, current.isJson);
-  const address = instance.exports.placeValue(text.length);
+  const address = instance.exports.allocValue(text.length);
   text.copy(instance.bytes, address);
   return text.length;
 }

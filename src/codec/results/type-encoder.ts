@@ -14,19 +14,19 @@ interface Common {
 }
 
 /** For values that Postgres sends as text; `plain` converts that to the text of CSV. */
-interface TextEncoder extends Common {
+interface TextTypeEncoder extends Common {
   readonly format: typeof TEXT_FORMAT;
   readonly plain: (text: string) => string;
 }
 
 /** For values that Postgres sends in its binary format. */
-interface BinaryEncoder extends Common {
+interface BinaryTypeEncoder extends Common {
   readonly format: typeof BINARY_FORMAT;
   readonly plain: (bytes: Buffer) => string;
 }
 
 /** `format` is the format code for Bind (Postgres manual 54.7). */
-export type TypeEncoder = TextEncoder | BinaryEncoder;
+export type TypeEncoder = TextTypeEncoder | BinaryTypeEncoder;
 
 /** A value as text for CSV, before quoting. */
 export function plainText(encoder: TypeEncoder, bytes: Buffer): string {

@@ -11,7 +11,7 @@ import { CopyQueue } from './copy-queue.js';
 import type { TableWithCheck } from './store-rows.js';
 
 export interface CachedSchema extends TableWithCheck {
-  /** null: COPY into the table would behave differently from INSERT, or its batches cannot be encoded. */
+  /** null: COPY into the table would behave differently from INSERT. */
   readonly encoder: BatchEncoder | null;
   /** The same for an upsert: it accepts only batches whose records all have the same columns. */
   readonly upsertEncoder: BatchEncoder | null;
@@ -82,7 +82,7 @@ export class SchemaCache {
 /**
  * In an upsert, a column that a record lacks is not NULL. The encoder must not fill in a column that has a default.
  */
-const uniformEncoder = ({ columns }: Table): BatchEncoder | null =>
+const uniformEncoder = ({ columns }: Table): BatchEncoder =>
   batchEncoder(
     columns.map((column) => ({ ...column, hasDefault: true })),
     false,

@@ -1,8 +1,8 @@
 /** Tables for the tests of the fast path, each in one format. */
 import { isUtf8 } from 'node:buffer';
+import { runProgram } from '../../../src/codec/batch/batch-encoder.js';
 import type { BatchFormat, Program } from '../../../src/codec/batch/program.js';
 import { programOf } from '../../../src/codec/batch/program.js';
-import { runProgram } from '../../../src/codec/batch/wasm-encoder.js';
 import type { EncodedBatch } from '../../../src/codec/index.js';
 import type { Column, Table } from '../../../src/engine/catalog/catalog.js';
 import { table } from './shapes.js';

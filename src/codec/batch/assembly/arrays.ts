@@ -5,7 +5,7 @@
 import { CLOSE_BRACE, CLOSE_BRACKET, COMMA, OPEN_BRACE, OPEN_BRACKET, QUOTE } from './bytes';
 import { jsonDepth } from './host';
 import { CELL_DEPTH, NULL_WORD, scalarEnd, skipSpace } from './json';
-import { outAt, wrote } from './memory';
+import { outAt, seek, write } from './memory';
 import { copied, ELEMENT, string } from './strings';
 
 const NULL_LITERAL: u32 = 0x4c4c_554e;
@@ -49,16 +49,11 @@ export function array(at: usize): usize {
 function element(at: usize): usize {
   if (load<u32>(at) == NULL_WORD) {
     store<u32>(outAt, NULL_LITERAL);
-    wrote(outAt + 4);
+    seek(outAt + 4);
     return at + 4;
   }
   write(QUOTE);
   const end = load<u8>(at) == QUOTE ? string(at, ELEMENT) : copied(at, scalarEnd(at));
   write(QUOTE);
   return end;
-}
-
-function write(byte: u32): void {
-  store<u8>(outAt, byte);
-  wrote(outAt + 1);
 }

@@ -5,7 +5,7 @@
 import { hex, LOWER_T, MINUS, QUOTE } from './bytes';
 import { literalEnd, scalarEnd, valueEnd } from './json';
 import { BOOLEAN, FLOAT, ID, INTEGER, JSONB, TEXT, TIMESTAMP } from './kinds';
-import { outAt, wrote } from './memory';
+import { outAt, seek } from './memory';
 import { double, float, int64, integer } from './number';
 import { copied, PLAIN, string } from './strings';
 import { microseconds, timestamp } from './timestamp';
@@ -27,28 +27,28 @@ export function binaryValue(kind: i32, at: usize): usize {
     case TEXT:
       return isQuoted ? string(at, PLAIN) : copied(at, scalarEnd(at));
     case INTEGER: {
-      const end = isQuoted ? behindQuote(integer(at + 1, false)) : integer(at, true);
+      const end = isQuoted ? skipQuote(integer(at + 1, false)) : integer(at, true);
       write64(int64);
       return end;
     }
     case FLOAT: {
-      const end = isQuoted ? behindQuote(float(at + 1)) : float(at);
+      const end = isQuoted ? skipQuote(float(at + 1)) : float(at);
       write64(reinterpret<u64>(double));
       return end;
     }
     case BOOLEAN:
       store<u8>(outAt, load<u8>(at) == LOWER_T ? 1 : 0);
-      wrote(outAt + 1);
+      seek(outAt + 1);
       return literalEnd(at);
     case TIMESTAMP: {
       if (!isQuoted) return 0;
-      const end = behindQuote(timestamp(at + 1));
+      const end = skipQuote(timestamp(at + 1));
       write64(u64(microseconds));
       return end;
     }
     case JSONB:
       store<u8>(outAt, JSONB_VERSION);
-      wrote(outAt + 1);
+      seek(outAt + 1);
       return copied(at, valueEnd(at));
     case ID:
       return uuid(at);
@@ -58,13 +58,13 @@ export function binaryValue(kind: i32, at: usize): usize {
 }
 
 /** @returns the position after the closing quote at `at`; 0 if there is none, or `at` is 0 */
-export function behindQuote(at: usize): usize {
+export function skipQuote(at: usize): usize {
   return at != 0 && load<u8>(at) == QUOTE ? at + 1 : 0;
 }
 
 function write64(value: u64): void {
   store<u64>(outAt, bswap(value));
-  wrote(outAt + 8);
+  seek(outAt + 8);
 }
 
 /** Accepts only the usual form, as the checked path does. */
@@ -82,6 +82,6 @@ export function uuid(start: usize): usize {
       at += 2;
     }
   }
-  wrote(to);
+  seek(to);
   return bytes < 0 ? 0 : at + 1;
 }

@@ -4,9 +4,9 @@ import { BACKSLASH, TAB, UPPER_D, UPPER_N } from './bytes';
 import { readCell } from './host';
 import { NULL_WORD, valueEnd } from './json';
 import { ID } from './kinds';
-import { outAt, reserveBeside, wrote } from './memory';
+import { outAt, reserveMore, seek, write } from './memory';
 import { copiedEscaped } from './strings';
-import { indexOf, isText, kindOf } from './table';
+import { Column, isText } from './table';
 import { textValue } from './text-cells';
 
 /** In binary a cell begins with its length, or -1 for NULL; in text it ends with a tab. */
@@ -21,22 +21,21 @@ let textAt: usize = 0;
  * Writes the value that begins at `at`.
  * @returns its end; 0 if the checked path must read the batch
  */
-export function cell(column: usize, at: usize): usize {
-  const kind = kindOf(column);
+export function cell(column: Column, at: usize): usize {
+  const kind = column.kind;
   if (load<u32>(at) == NULL_WORD && kind != ID) {
     writeNull();
     return at + 4;
   }
   const start = isText ? outAt : outAt + LENGTH_BYTES;
-  wrote(start);
+  seek(start);
   let end = isText ? textValue(kind, at) : binaryValue(kind, at);
   if (end == 0) {
-    wrote(start);
-    end = byReference(column, at);
+    seek(start);
+    end = byCheckedPath(column, at);
   }
   if (isText) {
-    store<u8>(outAt, TAB);
-    wrote(outAt + 1);
+    write(TAB);
   } else store<u32>(start - LENGTH_BYTES, bswap(u32(outAt - start)));
   return end;
 }
@@ -50,31 +49,31 @@ function writeMark(letter: u32): void {
   store<u8>(outAt, BACKSLASH);
   store<u8>(outAt + 1, letter);
   store<u8>(outAt + 2, TAB);
-  wrote(outAt + 3);
+  seek(outAt + 3);
 }
 
 export function writeNull(): void {
   if (isText) writeMark(UPPER_N);
   else {
     store<i32>(outAt, -1);
-    wrote(outAt + LENGTH_BYTES);
+    seek(outAt + LENGTH_BYTES);
   }
 }
 
-function byReference(column: usize, at: usize): usize {
+function byCheckedPath(column: Column, at: usize): usize {
   const end = valueEnd(at);
   if (end == 0) return 0;
-  const size = readCell(indexOf(column), at, end, outAt);
+  const size = readCell(column.index, at, end, outAt);
   if (size < 0) return 0;
   if (isText) copiedEscaped(textAt, textAt + usize(size));
-  else wrote(outAt + usize(size));
+  else seek(outAt + usize(size));
   return end;
 }
 
 /**
  * @returns the address for a text of `length` bytes that will be escaped into the next cell; 0 if there is no memory
  */
-export function placeText(length: usize): usize {
+export function allocText(length: usize): usize {
   textAt = outAt + 2 * length + GAP;
-  return reserveBeside(3 * length + GAP) ? textAt : 0;
+  return reserveMore(3 * length + GAP) ? textAt : 0;
 }

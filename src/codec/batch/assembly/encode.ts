@@ -1,36 +1,26 @@
 /**
- * The encoder of batches, from the bytes of their JSON directly to the rows of COPY. It never reports what is wrong: it
- * leaves everything that it does not recognize, wrong or merely rare, to the checked path.
+ * The encoder of batches, from the bytes of their JSON to the rows of COPY.
  *
  * Written in AssemblyScript, which has the syntax of TypeScript and the types and loads of WebAssembly;
- * `wasm-encoder.ts` is its host.
+ * `batch-encoder.ts` is its host.
  */
 import { CLOSE_BRACE, CLOSE_BRACKET, COMMA, LINE_FEED, OPEN_BRACE, OPEN_BRACKET } from './bytes';
 import { cell, writeDefault, writeNull } from './cells';
 import { recordsPerBatch } from './host';
-import { behindColon, skipSpace, take } from './json';
-import { aligned, body, bodyEnd, copy, outAt, placeBody, reach, reserve, reserveBeside, wrote } from './memory';
+import { skipColon, skipSpace, take } from './json';
+import { allocBodyAt, body, bodyEnd, copy, outAt, reserve, reserveMore, seek } from './memory';
 import {
   beginning,
-  cellEnd,
-  cellStart,
   columnAt,
   columnCount,
-  columnOf,
-  defaultCount,
-  hasDefault,
-  isIn,
+  columnOfKey,
   isText,
-  keyAt,
-  lengthOf,
+  listColumns,
+  listedDefaults,
+  listLength,
+  listNoDefaults,
   marksDefaults,
-  nextRecord,
-  placeColumns,
-  placeCount,
-  placeNoDefaults,
-  placeOfColumn,
-  setCell,
-  setTable,
+  NOT_LISTED,
   tableEnd,
 } from './table';
 
@@ -44,57 +34,44 @@ const NULL_BYTES: usize = 4;
 /** The number of records in the last batch, and the start and end of its rows. */
 export let records: i32 = 0;
 export let rows: usize = 0;
-export { placeText } from './cells';
-export { placement } from './table';
 export { outAt as rowsEnd } from './memory';
+export { allocText } from './cells';
+export { allocProgram, useProgram } from './table';
 
-let programEnd: usize = 0;
-/**
- * The number of the last record, and whether it contains other columns with a default than those that have a place.
- * With marks: whether it or an earlier record does.
- */
+/** The number of the last record, counted over all batches. */
 let number: u64 = 0;
-let otherDefaults: bool = false;
-
-/** @returns the address for a program of `length` bytes; 0 if there is no memory */
-export function placeProgram(length: usize): usize {
-  const program = aligned(__heap_base);
-  programEnd = program + length;
-  return reach(programEnd) ? program : 0;
-}
-
-/** @returns whether there is enough memory */
-export function useProgram(): bool {
-  return setTable(aligned(__heap_base), programEnd);
-}
+/** A record of the batch contains a column with a default that is not in COPY's list. */
+let hasUnlisted: bool = false;
+/** The last record lacks a column with a default that is in COPY's list, and no mark can represent the default. */
+let lacksDefault: bool = false;
 
 /** @returns the address for a body of `length` bytes; 0 if there is no memory */
-export function placeBatch(length: usize): usize {
-  return placeBody(tableEnd, length);
+export function allocBody(length: usize): usize {
+  return allocBodyAt(tableEnd, length);
 }
 
 /** Whether the written rows contain this column. */
-export function hasColumn(index: i32): bool {
-  return placeOfColumn(columnAt(index)) >= 0;
+export function isListed(index: i32): bool {
+  return columnAt(index).ordinal != NOT_LISTED;
 }
 
 /** @returns whether all rows of the batch were written */
 export function encode(): bool {
   rows = outAt;
   if (!marksDefaults) return batch();
-  placeNoDefaults();
-  const before = nextRecord();
+  listNoDefaults();
+  const first = number + 1;
   if (batch()) return true;
-  if (!otherDefaults) return false;
+  if (!hasUnlisted) return false;
   // Now all columns of the batch are known. Each record may have added another column with a default.
-  placeColumns(before);
-  wrote(rows);
+  listColumns(first);
+  seek(rows);
   return batch();
 }
 
 function batch(): bool {
   records = 0;
-  otherDefaults = false;
+  hasUnlisted = false;
   let at = take(OPEN_BRACKET, body);
   if (at == 0) return false;
   for (;;) {
@@ -104,21 +81,21 @@ function batch(): bool {
     if (at == 0) return false;
     at = records == 1 ? firstRecord(at) : record(at);
     if (at == 0) return false;
-    const behind = take(COMMA, at);
-    if (behind == 0) break;
-    at = behind;
+    const next = take(COMMA, at);
+    if (next == 0) break;
+    at = next;
   }
   at = take(CLOSE_BRACKET, at);
-  return at != 0 && skipSpace(at) == bodyEnd && !otherDefaults;
+  return at != 0 && skipSpace(at) == bodyEnd && !hasUnlisted;
 }
 
-/** The first record determines which columns with a default the data has; usually the same as in the previous batch. */
+/** The first record determines which columns with a default COPY lists; usually the same as in the previous batch. */
 function firstRecord(at: usize): usize {
   const end = record(at);
-  if (!otherDefaults) return end;
-  placeColumns(number);
-  otherDefaults = false;
-  wrote(rows);
+  if (!hasUnlisted && !lacksDefault) return end;
+  listColumns(number);
+  hasUnlisted = false;
+  seek(rows);
   return record(at);
 }
 
@@ -128,35 +105,37 @@ function firstRecord(at: usize): usize {
  * @returns the end of the record
  */
 function record(at: usize): usize {
-  number = nextRecord();
+  number++;
+  lacksDefault = false;
   beginRow();
   const cells = outAt;
   let inOrder = true;
-  let place = 0;
+  /** The ordinal of the next cell, if the cells are in order. */
+  let next = 0;
   let defaults = 0;
-  let key = beginning;
+  let previous = beginning;
   at = skipSpace(at);
   if (load<u8>(at) == CLOSE_BRACE) at++;
   else {
     for (;;) {
-      key = keyAt(at, key);
-      if (key == 0) return 0;
-      const column = columnOf(key);
-      at = behindColon(at + lengthOf(key));
-      if (at == 0 || isIn(column, number)) return 0;
-      const own = placeOfColumn(column);
-      defaults += i32(hasDefault(column));
-      if (own < place) {
-        inOrder = false;
-        if (own < 0) otherDefaults = true;
-      } else {
-        for (; place < own; place++) writeNull();
-        place++;
+      const column = columnOfKey(at, previous);
+      if (column === null) return 0;
+      previous = column;
+      at = skipColon(at + column.nameBytes);
+      if (at == 0 || column.record == number) return 0;
+      const ordinal = column.ordinal;
+      if (ordinal == NOT_LISTED) hasUnlisted = true;
+      else defaults += i32(column.hasDefault);
+      if (ordinal < next) inOrder = false;
+      else {
+        for (; next < ordinal; next++) writeNull();
+        next++;
       }
-      const cellAt = outAt;
+      column.record = number;
+      column.cellStart = outAt;
       at = cell(column, at);
       if (at == 0) return 0;
-      setCell(column, number, cellAt, outAt);
+      column.cellEnd = outAt;
       at = skipSpace(at);
       const byte: u32 = load<u8>(at);
       at++;
@@ -165,15 +144,15 @@ function record(at: usize): usize {
       at = skipSpace(at);
     }
   }
-  // Without marks, a record that lacks a default or has another one needs its own INSERT.
-  if (defaults != defaultCount) {
+  if (defaults != listedDefaults) {
     if (marksDefaults) inOrder = false;
-    else otherDefaults = true;
+    else lacksDefault = true;
   }
-  if (otherDefaults) return marksDefaults ? at : 0;
+  // With marks, the next records may add columns, too. Otherwise the record needs its own INSERT.
+  if (hasUnlisted || lacksDefault) return marksDefaults ? at : 0;
   // COPY cannot represent a record without columns.
-  if (placeCount == 0) return 0;
-  if (inOrder) for (; place < placeCount; place++) writeNull();
+  if (listLength == 0) return 0;
+  if (inOrder) for (; next < listLength; next++) writeNull();
   else if (!arrange(cells)) return 0;
   if (isText) store<u8>(outAt - 1, LINE_FEED);
   return at;
@@ -182,29 +161,30 @@ function record(at: usize): usize {
 /** In binary a row begins with the number of its cells; in text a line feed replaces its last tab. */
 function beginRow(): void {
   if (isText) return;
-  store<u16>(outAt, bswap(u16(placeCount)));
-  wrote(outAt + 2);
+  store<u16>(outAt, bswap(u16(listLength)));
+  seek(outAt + 2);
 }
 
 /**
- * Sorts the cells from `cells` on into the order of the columns, and fills each gap with NULL or the mark for a
- * default.
+ * Sorts the record's cells, which begin at `cells`, into the order of the columns, and fills each gap with NULL or the
+ * mark for a default.
+ * @returns false if there is no memory
  */
 function arrange(cells: usize): bool {
   const end = outAt;
-  if (!reserveBeside(end - cells + NULL_BYTES * usize(placeCount))) return false;
+  if (!reserveMore(end - cells + NULL_BYTES * usize(listLength))) return false;
   for (let i: i32 = 0; i < columnCount; i++) {
     const column = columnAt(i);
-    if (placeOfColumn(column) < 0) continue;
-    if (isIn(column, number)) {
-      const size = cellEnd(column) - cellStart(column);
-      copy(cellStart(column), outAt, size);
-      wrote(outAt + size);
-    } else if (marksDefaults && hasDefault(column)) writeDefault();
+    if (column.ordinal == NOT_LISTED) continue;
+    if (column.record == number) {
+      const size = column.cellEnd - column.cellStart;
+      copy(column.cellStart, outAt, size);
+      seek(outAt + size);
+    } else if (marksDefaults && column.hasDefault) writeDefault();
     else writeNull();
   }
   const size = outAt - end;
   memory.copy(cells, end, size);
-  wrote(cells + size);
+  seek(cells + size);
   return true;
 }

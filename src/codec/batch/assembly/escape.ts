@@ -16,26 +16,26 @@ const UNIT: u16 = 0x755c;
 
 const HIGH_SURROGATE: i32 = 0xd800;
 const LOW_SURROGATE: i32 = 0xdc00;
-const BEHIND_SURROGATES: i32 = 0xe000;
+const SURROGATES_END: i32 = 0xe000;
 
 /** The character for the letter after a backslash; 0: none. */
-const MEANINGS = memory.data(256);
-mean(QUOTE, QUOTE);
-mean(BACKSLASH, BACKSLASH);
-mean(SLASH, SLASH);
-mean(LOWER_N, LINE_FEED);
-mean(LOWER_T, TAB);
-mean(LOWER_R, CARRIAGE_RETURN);
-mean(LOWER_B, BACKSPACE);
-mean(LOWER_F, FORM_FEED);
+const CHARACTERS = memory.data(256);
+setCharacter(QUOTE, QUOTE);
+setCharacter(BACKSLASH, BACKSLASH);
+setCharacter(SLASH, SLASH);
+setCharacter(LOWER_N, LINE_FEED);
+setCharacter(LOWER_T, TAB);
+setCharacter(LOWER_R, CARRIAGE_RETURN);
+setCharacter(LOWER_B, BACKSPACE);
+setCharacter(LOWER_F, FORM_FEED);
 
-function mean(letter: u32, character: u32): void {
-  store<u8>(MEANINGS + usize(letter), character);
+function setCharacter(letter: u32, character: u32): void {
+  store<u8>(CHARACTERS + usize(letter), character);
 }
 
 /** The character for the letter after the backslash at `at`; 0: none, or a code unit follows. */
-export function meaning(at: usize): u32 {
-  return load<u8>(MEANINGS + usize(load<u8>(at + 1)));
+export function escaped(at: usize): u32 {
+  return load<u8>(CHARACTERS + usize(load<u8>(at + 1)));
 }
 
 /** The last character that {@link unitsEnd} has read. */
@@ -50,10 +50,10 @@ export function unitsEnd(at: usize): usize {
   if (unit <= 0) return 0;
   at += UNIT_BYTES;
   codePoint = unit;
-  if (unit < HIGH_SURROGATE || unit >= BEHIND_SURROGATES) return at;
+  if (unit < HIGH_SURROGATE || unit >= SURROGATES_END) return at;
   if (unit >= LOW_SURROGATE) return 0;
   const low = unitAt(at);
-  if (low < LOW_SURROGATE || low >= BEHIND_SURROGATES) return 0;
+  if (low < LOW_SURROGATE || low >= SURROGATES_END) return 0;
   codePoint = 0x10000 + ((unit - HIGH_SURROGATE) << 10) + (low - LOW_SURROGATE);
   return at + UNIT_BYTES;
 }

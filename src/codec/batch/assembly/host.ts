@@ -1,4 +1,4 @@
-/** The imports of the encoder, which `wasm-encoder.ts` provides. */
+/** The imports of the encoder, which `batch-encoder.ts` provides. */
 
 /** The contract's limits. */
 export declare const recordsPerBatch: i32;
@@ -12,7 +12,7 @@ export declare const hashFactor: u64;
 
 /**
  * Reads a rare or wrong cell by the checked path: the well-formed JSON value from `start` to `end`, for the column with
- * this index. Writes it in binary to `to`, or in text to the address from `placeText`.
+ * this index. Writes it in binary to `to`, or in text to the address from `allocText`.
  * @returns the bytes written; -1 if the checked path must read the batch
  */
 export declare function readCell(column: i32, start: usize, end: usize, to: usize): i32;

@@ -23,7 +23,7 @@ import {
   stringStops,
   ZERO,
 } from './bytes';
-import { LETTER_BYTES, meaning, unitsEnd } from './escape';
+import { escaped, LETTER_BYTES, unitsEnd } from './escape';
 import { jsonDepth } from './host';
 
 export const NULL_WORD: u32 = 0x6c6c756e;
@@ -43,10 +43,10 @@ const isObjectAt = memory.data(MAX_DEPTH);
 
 /** Skips white space. There is usually none, so this is small enough for the compiler to inline. */
 export function skipSpace(at: usize): usize {
-  return load<u8>(at) > SPACE ? at : behindSpace(at);
+  return load<u8>(at) > SPACE ? at : spaceEnd(at);
 }
 
-function behindSpace(at: usize): usize {
+function spaceEnd(at: usize): usize {
   // Most writers insert only one byte.
   if (noSpaces(at) & 1) return at;
   at++;
@@ -65,7 +65,7 @@ export function take(byte: u32, at: usize): usize {
 }
 
 /** From the end of a key to the start of its value. */
-export function behindColon(at: usize): usize {
+export function skipColon(at: usize): usize {
   if (load<u8>(at) != COLON) {
     at = skipSpace(at);
     if (load<u8>(at) != COLON) return 0;
@@ -106,7 +106,7 @@ function stringEnd(at: usize): usize {
     if (byte == QUOTE) return at + 1;
     if (byte != BACKSLASH) return 0;
     do {
-      at = meaning(at) != 0 ? at + LETTER_BYTES : unitsEnd(at);
+      at = escaped(at) != 0 ? at + LETTER_BYTES : unitsEnd(at);
       if (at == 0) return 0;
     } while (load<u8>(at) == BACKSLASH);
   }
@@ -188,5 +188,5 @@ function nestedEnd(at: usize): usize {
 function memberValue(at: usize): usize {
   if (load<u8>(at) != QUOTE) return 0;
   at = stringEnd(at);
-  return at == 0 ? 0 : behindColon(at);
+  return at == 0 ? 0 : skipColon(at);
 }

@@ -23,41 +23,47 @@ let reserved: usize = 0;
  * Reserves memory for a body of this length at `start`, followed by zeros.
  * @returns its address; 0 if there is no memory
  */
-export function placeBody(start: usize, length: usize): usize {
+export function allocBodyAt(start: usize, length: usize): usize {
   body = aligned(start);
   bodyEnd = body + length;
-  if (!reach(bodyEnd + SLACK)) return 0;
+  if (!growTo(bodyEnd + SLACK)) return 0;
   memory.fill(bodyEnd, 0, SLACK);
   outAt = aligned(bodyEnd + SLACK);
   return body;
 }
 
-export function wrote(end: usize): void {
-  outAt = end;
+/** Continues to write at `address`. */
+export function seek(address: usize): void {
+  outAt = address;
+}
+
+export function write(byte: u32): void {
+  store<u8>(outAt, byte);
+  outAt++;
 }
 
 /**
- * Reserves `bytes` bytes for output until the next call.
+ * Reserves `bytes` bytes for output, until the next call.
  * @returns false if there is no memory
  */
 export function reserve(bytes: usize): bool {
   reserved = bytes;
-  return reserveBeside(0);
+  return reserveMore(0);
 }
 
 /**
- * Reserves `extra` bytes in addition to those.
+ * Reserves `extra` bytes, in addition to those.
  * @returns false if there is no memory
  */
-export function reserveBeside(extra: usize): bool {
-  return reach(outAt + reserved + extra + SLACK);
+export function reserveMore(extra: usize): bool {
+  return growTo(outAt + reserved + extra + SLACK);
 }
 
 /**
  * Grows the memory up to `end`.
  * @returns false if there is no memory
  */
-export function reach(end: usize): bool {
+export function growTo(end: usize): bool {
   const size = usize(memory.size()) << PAGE_BITS;
   if (end <= size) return true;
   const missing = (end - size + PAGE - 1) >> PAGE_BITS;

@@ -11,8 +11,8 @@ import {
   stringStops,
   TAB,
 } from './bytes';
-import { codePoint, LETTER_BYTES, meaning, unitsEnd, writeCharacter } from './escape';
-import { copy, outAt, wrote } from './memory';
+import { codePoint, escaped, LETTER_BYTES, unitsEnd, writeCharacter } from './escape';
+import { copy, outAt, seek } from './memory';
 
 const BACKSLASHES: u16 = 0x5c5c;
 
@@ -28,12 +28,12 @@ export const ELEMENT = 2;
 export function copied(start: usize, end: usize): usize {
   if (end == 0) return 0;
   copy(start, outAt, end - start);
-  wrote(outAt + end - start);
+  seek(outAt + end - start);
   return end;
 }
 
-/** At the opening quote. Writes the string's content with the escapes for `place`. */
-export function string(at: usize, place: i32): usize {
+/** At the opening quote. Writes the string's content with the escapes for `context`. */
+export function string(at: usize, context: i32): usize {
   let to = outAt;
   at++;
   while (true) {
@@ -50,20 +50,20 @@ export function string(at: usize, place: i32): usize {
     to += plain;
     const byte: u32 = load<u8>(at);
     if (byte == QUOTE) {
-      wrote(to);
+      seek(to);
       return at + 1;
     }
     if (byte != BACKSLASH) return 0;
     // An escape is often followed by another.
     do {
-      let code = meaning(at);
+      let code = escaped(at);
       if (code != 0) at += LETTER_BYTES;
       else {
         at = unitsEnd(at);
         if (at == 0) return 0;
         code = codePoint;
       }
-      to = writePlaced(code, place, to);
+      to = writeIn(context, code, to);
     } while (load<u8>(at) == BACKSLASH);
   }
 }
@@ -86,14 +86,14 @@ export function copiedEscaped(at: usize, end: usize): usize {
     to = writeEscaped(load<u8>(at), to);
     at++;
   }
-  wrote(to);
+  seek(to);
   return end;
 }
 
-function writePlaced(code: u32, place: i32, to: usize): usize {
-  if (place == PLAIN) return writeCharacter(code, to);
+function writeIn(context: i32, code: u32, to: usize): usize {
+  if (context == PLAIN) return writeCharacter(code, to);
   // The array literal's own escape; COPY text doubles its backslash.
-  if (place == ELEMENT && (code == QUOTE || code == BACKSLASH)) {
+  if (context == ELEMENT && (code == QUOTE || code == BACKSLASH)) {
     store<u16>(to, BACKSLASHES);
     to += 2;
   }

@@ -1,222 +1,161 @@
 /**
- * The table for which a body is: its columns, and how a record's key finds its column by bytes, without a string. Built
- * from the program's bytes (`program.ts`), and kept until the next program.
+ * The columns of the table that the body is for, and how a record's key finds its column: by bytes, without a string.
+ * Built from a program (`program.ts`), and kept until the next one.
  */
 import { keyStops, QUOTE } from './bytes';
 import { hashFactor } from './host';
-import { aligned, reach } from './memory';
+import { aligned, growTo } from './memory';
 
-/**
- * Fields of a column: its kind, whether it has a default, its place in the data, the last record that contains it, and
- * its cell in that record.
- */
-const KIND: usize = 0;
-const HAS_DEFAULT: usize = 4;
-const PLACE: usize = 8;
-const RECORD: usize = 16;
-const CELL_START: usize = 24;
-const CELL_END: usize = 28;
-const COLUMN_BYTES: usize = 32;
+@unmanaged
+export class Column {
+  index: i32;
+  kind: i32;
+  hasDefault: bool;
+  /** Its position in COPY's column list, or NOT_LISTED. */
+  ordinal: i32;
+  /** The number of the last record that contains it, and its cell in that record. */
+  record: u64;
+  cellStart: usize;
+  cellEnd: usize;
+  /** Its name in JSON, with quotes; without bytes if no key may find the column. */
+  name: usize;
+  nameBytes: usize;
+  /** The column of the key that followed this one last time. */
+  follower: Column;
+}
 
-/**
- * Fields of a spelling of a column's name, including quotes: its first sixteen bytes, a bit for each of them, its
- * length, the address of the whole, its column, and the spelling that followed it last time.
- */
-const HEAD: usize = 0;
-const HEAD_BITS: usize = 16;
-const LENGTH: usize = 20;
-const BYTES: usize = 24;
-const COLUMN: usize = 28;
-const FOLLOWER: usize = 32;
-const SPELLING_BYTES: usize = 48;
-const HEAD_BYTES: usize = 16;
+const COLUMN_BYTES: usize = (offsetof<Column>() + 15) & ~15;
 
-const NO_PLACE: i32 = -1;
-const NO_RECORD: u64 = u64.MAX_VALUE;
+export const NOT_LISTED: i32 = -1;
 
-/** The hash table has at least this many slots per spelling. */
-const SPARE = 2;
+/** Later than any record. */
+const NEVER: u64 = u64.MAX_VALUE;
 
-const HEADER_BYTES: usize = 16;
+/** The hash table has at least 2² slots per column. */
+const SPARE_BITS = 2;
+const SLOT_BYTES: usize = 4;
+
+const HEADER_BYTES: usize = 12;
+const COLUMN_HEADER_BYTES: usize = 12;
 
 export let isText: bool = false;
 /** Marks represent defaults, so that records may lack different columns. */
 export let marksDefaults: bool = false;
 export let columnCount: i32 = 0;
-/** The number of columns in the data, and of those with a default. */
-export let placeCount: i32 = 0;
-export let defaultCount: i32 = 0;
-/** Changes whenever the set of data columns changes. */
-export let placement: i32 = 0;
-/** A pseudo-spelling for the beginning of a record. */
-export let beginning: usize = 0;
+/** The length of COPY's column list, and how many of its columns have a default. */
+export let listLength: i32 = 0;
+export let listedDefaults: i32 = 0;
+/** Stands for the beginning of a record, before its first key. It has no name. */
+export let beginning: Column = changetype<Column>(0);
 /** The end of the table. */
 export let tableEnd: usize = 0;
 
+let program: usize = 0;
+let programEnd: usize = 0;
 let columns: usize = 0;
-/** Addresses of spellings, by the upper bits of their hash; 0: a free slot. */
-let places: usize = 0;
+/** The hash table: addresses of columns, by the upper bits of the hash of their name; 0: a free slot. */
+let slots: usize = 0;
 let hashBits: u32 = 0;
-/** Counts records over all batches, so that each has a unique number. */
-let recordNumber: u64 = 0;
+
+/** @returns the address for a program of `length` bytes; 0 if there is no memory */
+export function allocProgram(length: usize): usize {
+  program = aligned(__heap_base);
+  programEnd = program + length;
+  return growTo(programEnd) ? program : 0;
+}
 
 /**
- * Reads a program. Each number is a u32: text or binary, with or without marks, number of columns, number of spellings;
- * for each column its kind and whether it has a default; for each spelling its column, its length and the bytes.
+ * Reads the program. Each number is a u32: text or binary, with or without marks, number of columns; for each column
+ * its kind, whether it has a default, and the length of its name; then the name.
  * @returns false if there is no memory
  */
-export function setTable(program: usize, programEnd: usize): bool {
+export function useProgram(): bool {
   isText = load<u32>(program) != 0;
   marksDefaults = load<u32>(program, 4) != 0;
   columnCount = load<i32>(program, 8);
-  const spellingCount = load<i32>(program, 12);
-  hashBits = 32 - clz(u32(spellingCount)) + SPARE;
-  const placeBytes = usize(4) << hashBits;
+  hashBits = 32 - clz(u32(columnCount)) + SPARE_BITS;
   columns = aligned(programEnd);
-  places = columns + usize(columnCount) * COLUMN_BYTES;
-  beginning = aligned(places + placeBytes);
-  tableEnd = beginning + usize(spellingCount + 1) * SPELLING_BYTES;
-  if (!reach(tableEnd)) return false;
+  beginning = columnAt(columnCount);
+  slots = columns + usize(columnCount + 1) * COLUMN_BYTES;
+  tableEnd = slots + (SLOT_BYTES << hashBits);
+  if (!growTo(tableEnd)) return false;
   memory.fill(columns, 0, tableEnd - columns);
-  const spellings = readColumns(program + HEADER_BYTES);
-  readSpellings(spellings);
+  readColumns();
+  listNoDefaults();
   return true;
 }
 
-/** @returns the start of the spellings */
-function readColumns(at: usize): usize {
+function readColumns(): void {
+  let at = program + HEADER_BYTES;
   for (let i: i32 = 0; i < columnCount; i++) {
     const column = columnAt(i);
-    store<u32>(column, load<u32>(at), KIND);
-    store<u32>(column, load<u32>(at, 4), HAS_DEFAULT);
-    at += 8;
+    column.index = i;
+    column.kind = load<i32>(at);
+    column.hasDefault = load<u32>(at, 4) != 0;
+    column.nameBytes = load<usize>(at, 8);
+    column.name = at + COLUMN_HEADER_BYTES;
+    column.follower = columnAt(i + 1);
+    at = column.name + column.nameBytes;
+    if (column.nameBytes == 0) continue;
+    let slot = slotOf(column.name + 1);
+    while (load<usize>(slot) != 0) slot = nextSlot(slot);
+    store<usize>(slot, changetype<usize>(column));
   }
-  placeNoDefaults();
-  return at;
-}
-
-function readSpellings(at: usize): void {
-  for (let spelling = beginning; spelling < tableEnd; spelling += SPELLING_BYTES) {
-    const next = spelling + SPELLING_BYTES;
-    store<usize>(spelling, next == tableEnd ? beginning : next, FOLLOWER);
-    if (spelling == beginning) continue;
-    const length = load<usize>(at, 4);
-    const head = min<usize>(length, HEAD_BYTES);
-    memory.copy(spelling + HEAD, at + 8, head);
-    store<u32>(spelling, (1 << u32(head)) - 1, HEAD_BITS);
-    store<usize>(spelling, length, LENGTH);
-    store<usize>(spelling, at + 8, BYTES);
-    store<usize>(spelling, columnAt(load<i32>(at)), COLUMN);
-    let place = placeOf(at + 9);
-    while (load<usize>(place) != 0) place = nextPlace(place);
-    store<usize>(place, spelling);
-    at += 8 + length;
-  }
+  beginning.follower = columnAt(0);
 }
 
 /**
- * Determines the columns of the data: those without a default, and those with a default that a record has contained
+ * Determines COPY's column list: the columns without a default, and those with a default that a record has contained
  * since this one. COPY needs all its columns in every row; Postgres inserts the default of a column that COPY does not
  * list.
  */
-export function placeColumns(record: u64): void {
-  placement++;
-  placeCount = 0;
-  defaultCount = 0;
+export function listColumns(since: u64): void {
+  listLength = 0;
+  listedDefaults = 0;
   for (let i: i32 = 0; i < columnCount; i++) {
     const column = columnAt(i);
-    const isDefault = hasDefault(column);
-    const isPart = !isDefault || load<u64>(column, RECORD) >= record;
-    store<i32>(column, isPart ? placeCount : NO_PLACE, PLACE);
-    placeCount += i32(isPart);
-    defaultCount += i32(isPart && isDefault);
+    const isListed = !column.hasDefault || column.record >= since;
+    column.ordinal = isListed ? listLength : NOT_LISTED;
+    listLength += i32(isListed);
+    listedDefaults += i32(isListed && column.hasDefault);
   }
 }
 
 /** Only columns without a default. */
-export function placeNoDefaults(): void {
-  placeColumns(NO_RECORD);
+export function listNoDefaults(): void {
+  listColumns(NEVER);
 }
 
-export function nextRecord(): u64 {
-  return ++recordNumber;
+export function columnAt(index: i32): Column {
+  return changetype<Column>(columns + usize(index) * COLUMN_BYTES);
 }
 
-export function columnAt(index: i32): usize {
-  return columns + usize(index) * COLUMN_BYTES;
-}
-
-export function indexOf(column: usize): i32 {
-  return i32((column - columns) / COLUMN_BYTES);
-}
-
-export function kindOf(column: usize): i32 {
-  return load<i32>(column, KIND);
-}
-
-export function hasDefault(column: usize): bool {
-  return load<u32>(column, HAS_DEFAULT) != 0;
-}
-
-export function placeOfColumn(column: usize): i32 {
-  return load<i32>(column, PLACE);
-}
-
-export function isIn(column: usize, record: u64): bool {
-  return load<u64>(column, RECORD) == record;
-}
-
-/** Stores the position of a record's cell for this column. */
-export function setCell(column: usize, record: u64, start: usize, end: usize): void {
-  store<u64>(column, record, RECORD);
-  store<usize>(column, start, CELL_START);
-  store<usize>(column, end, CELL_END);
-}
-
-export function cellStart(column: usize): usize {
-  return load<usize>(column, CELL_START);
-}
-
-export function cellEnd(column: usize): usize {
-  return load<usize>(column, CELL_END);
-}
-
-export function columnOf(spelling: usize): usize {
-  return load<usize>(spelling, COLUMN);
-}
-
-export function lengthOf(spelling: usize): usize {
-  return load<usize>(spelling, LENGTH);
-}
-
-/** The spelling of a column's name at `at`, usually the one that followed `previous` last time; 0: none. */
-export function keyAt(at: usize, previous: usize): usize {
-  const expected = load<usize>(previous, FOLLOWER);
-  if (standsAt(expected, at)) return expected;
+/** The column whose name is the key at `at`, usually the one that followed `previous` last time; null: none. */
+export function columnOfKey(at: usize, previous: Column): Column | null {
+  const expected = previous.follower;
+  if (isKeyAt(expected, at)) return expected;
   const found = find(at);
-  if (found != 0) store<usize>(previous, found, FOLLOWER);
+  if (found !== null) previous.follower = found;
   return found;
 }
 
-function find(at: usize): usize {
-  if (load<u8>(at) != QUOTE) return 0;
-  for (let place = placeOf(at + 1); load<usize>(place) != 0; place = nextPlace(place)) {
-    const spelling = load<usize>(place);
-    if (standsAt(spelling, at)) return spelling;
+function find(at: usize): Column | null {
+  if (load<u8>(at) != QUOTE) return null;
+  for (let slot = slotOf(at + 1); load<usize>(slot) != 0; slot = nextSlot(slot)) {
+    const column = load<Column>(slot);
+    if (isKeyAt(column, at)) return column;
   }
-  return 0;
+  return null;
 }
 
-function standsAt(spelling: usize, at: usize): bool {
-  if (!areSame(spelling + HEAD, at, load<u32>(spelling, HEAD_BITS))) return false;
-  const length = lengthOf(spelling);
-  const bytes = load<usize>(spelling, BYTES);
-  for (let i: usize = HEAD_BYTES; i < length; i += 16) {
-    const left = u32(length - i);
-    if (!areSame(bytes + i, at + i, left < 16 ? (1 << left) - 1 : 0xffff)) return false;
+function isKeyAt(column: Column, at: usize): bool {
+  const name = column.name;
+  const nameBytes = column.nameBytes;
+  for (let i: usize = 0; i < nameBytes; i += 16) {
+    const left = u32(nameBytes - i);
+    if (!areSame(name + i, at + i, left < 16 ? (1 << left) - 1 : 0xffff)) return false;
   }
-  // The pseudo-spelling of the beginning has no bytes.
-  return length != 0;
+  return nameBytes != 0;
 }
 
 /** Whether the bytes with set bits are equal in both groups of sixteen. */
@@ -227,7 +166,7 @@ function areSame(a: usize, b: usize, bits: u32): bool {
 /**
  * The slot of the key whose characters begin at `at`. The hash is multiplicative, so its upper bits are the best ones.
  */
-function placeOf(at: usize): usize {
+function slotOf(at: usize): usize {
   let hash: u64 = 0;
   for (;;) {
     const stops = keyStops(at);
@@ -243,7 +182,7 @@ function placeOf(at: usize): usize {
       left -= 8;
     }
     if (left > 0) hash = mixed(hash, load<u64>(at) << (64 - 8 * left));
-    return places + (usize(hash >> (64 - hashBits)) << 2);
+    return slots + usize(hash >> (64 - hashBits)) * SLOT_BYTES;
   }
 }
 
@@ -252,7 +191,7 @@ function mixed(hash: u64, word: u64): u64 {
   return product ^ (product >> 32);
 }
 
-function nextPlace(place: usize): usize {
-  const next = place + 4;
-  return next == places + (4 << hashBits) ? places : next;
+function nextSlot(slot: usize): usize {
+  const next = slot + SLOT_BYTES;
+  return next == tableEnd ? slots : next;
 }

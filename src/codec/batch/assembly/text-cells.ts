@@ -3,11 +3,11 @@
  * supported.
  */
 import { array } from './arrays';
-import { behindQuote, uuid } from './binary-cells';
+import { skipQuote, uuid } from './binary-cells';
 import { LOWER_F, LOWER_T, OPEN_BRACKET, PLUS, QUOTE, SPACE, ZERO } from './bytes';
 import { literalEnd, scalarEnd, valueEnd } from './json';
 import { ARRAY, BOOLEAN, FLOAT, ID, INTEGER, JSON_TEXT, JSONB, TIMESTAMP } from './kinds';
-import { outAt, wrote } from './memory';
+import { outAt, seek, write } from './memory';
 import { float, int64, integer, wholeEnd } from './number';
 import { CELL, copied, copiedEscaped, string } from './strings';
 import { offsetAt, timestamp } from './timestamp';
@@ -29,12 +29,12 @@ export function textValue(kind: i32, at: usize): usize {
       // -0 becomes 0.
       if (int64 == 0) write(ZERO);
       else if (end != 0) copied(start, wholeEnd);
-      return isQuoted ? behindQuote(end) : end;
+      return isQuoted ? skipQuote(end) : end;
     }
     case FLOAT: {
       const start = at + usize(isQuoted);
       const end = copied(start, float(start));
-      return isQuoted ? behindQuote(end) : end;
+      return isQuoted ? skipQuote(end) : end;
     }
     case BOOLEAN:
       write(load<u8>(at) == LOWER_T ? LOWER_T : LOWER_F);
@@ -47,7 +47,8 @@ export function textValue(kind: i32, at: usize): usize {
     case ID: {
       const start = outAt;
       const end = uuid(at);
-      wrote(start);
+      // Only its check was needed, not its sixteen bytes.
+      seek(start);
       if (end != 0) copied(at + 1, end - 1);
       return end;
     }
@@ -67,17 +68,12 @@ function time(start: usize): usize {
   if (end - start == DATE_BYTES) {
     write(SPACE);
     store<u64>(outAt, MIDNIGHT);
-    wrote(outAt + 8);
+    seek(outAt + 8);
   } else store<u8>(to + DATE_BYTES, SPACE);
   if (!hasOffset) {
     write(PLUS);
     write(ZERO);
     write(ZERO);
   }
-  return behindQuote(end);
-}
-
-function write(byte: u32): void {
-  store<u8>(outAt, byte);
-  wrote(outAt + 1);
+  return skipQuote(end);
 }

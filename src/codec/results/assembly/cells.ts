@@ -54,13 +54,20 @@ export function writeCell(kind: u32, format: u32, column: u32, from: usize, end:
       // The length does not change.
       writeOnOneLine(from, end, from);
       return writeField(from, end, format, to);
-    case NUMBER:
-    case RAW_NUMBER: {
-      let digits = isJson ? integerDigits(from, end) : 1;
-      if (kind == RAW_NUMBER) return writePlain(from, size, digits == 0, to);
-      if (digits == SAFE_DIGITS) digits = safety(from);
-      if (digits == 0) break;
-      return writePlain(from, size, digits > SAFE_DIGITS, to);
+    case RAW_NUMBER:
+      return writePlain(from, size, isJson && !isNumber(from), to);
+    case NUMBER: {
+      if (!isJson) return writePlain(from, size, false, to);
+      if (!isNumber(from)) break;
+      const digits = integerDigits(from, end);
+      let isUnsafe = digits > SAFE_DIGITS;
+      if (digits == SAFE_DIGITS) {
+        const whole = firstDigits(from);
+        // The digits after the point decide.
+        if (whole == LARGEST_SAFE) break;
+        isUnsafe = whole > LARGEST_SAFE;
+      }
+      return writePlain(from, size, isUnsafe, to);
     }
     case PLAIN:
       return writePlain(from, size, isJson, to);
@@ -132,33 +139,38 @@ function writeOther(format: u32, column: u32, from: usize, end: usize, to: usize
  * @returns the address for a value of `length` bytes from the host: its final one, or if it must be quoted, one after
  * the room for the result
  */
-export function placeValue(length: usize): usize {
+export function allocValue(length: usize): usize {
   reserveMore(valueTo, isRaw ? length : 3 * length + FIXED_BYTES);
   valueAt = isRaw ? valueTo : valueTo + 2 * length + FIXED_BYTES;
   return valueAt;
 }
 
-/** The number of digits before the point; 1 means any small number, 0 means "not a number". */
+/** Otherwise NaN or an infinity. */
+function isNumber(from: usize): bool {
+  return load<u8>(unsigned(from)) - ZERO <= 9;
+}
+
+/** The position of the first digit. */
+function unsigned(from: usize): usize {
+  return load<u8>(from) == MINUS ? from + 1 : from;
+}
+
+/** The number of digits before the point: 0 if there are clearly fewer than in 2^53 - 1, at most one more. */
 function integerDigits(from: usize, end: usize): usize {
-  const first = load<u8>(from) == MINUS ? from + 1 : from;
-  if (load<u8>(first) - ZERO > 9) return 0;
-  if (end - first < SAFE_DIGITS) return 1;
+  const first = unsigned(from);
+  if (end - first < SAFE_DIGITS) return 0;
   const last = min(end, first + SAFE_DIGITS + 1);
   let at = first;
   while (at < last && load<u8>(at) != POINT) at++;
   return at - first;
 }
 
-/**
- * Compares a number that has as many digits before the point as 2^53 - 1 with 2^53 - 1.
- * @returns a smaller count of digits if it is smaller, a larger one if it is larger; 0 if the digits after the point
- * decide
- */
-function safety(from: usize): usize {
-  let at = load<u8>(from) == MINUS ? from + 1 : from;
+/** The value of as many digits as 2^53 - 1 has. */
+function firstDigits(from: usize): u64 {
+  let at = unsigned(from);
   let number: u64 = 0;
   for (let i: usize = 0; i < SAFE_DIGITS; i++) number = number * 10 + load<u8>(at++) - ZERO;
-  return number < LARGEST_SAFE ? 1 : number > LARGEST_SAFE ? SAFE_DIGITS + 1 : 0;
+  return number;
 }
 
 function writePlain(from: usize, size: usize, isQuoted: bool, to: usize): usize {

@@ -16,32 +16,32 @@ export let rows: usize = 0;
 let reserved: usize = 0;
 
 /** @returns the address for a plan of this length */
-export function placePlan(length: usize): usize {
+export function allocPlan(length: usize): usize {
   messages = aligned(plan + length);
-  reach(messages);
+  growTo(messages);
   return plan;
 }
 
 /** @returns the address for messages of this length */
-export function placeMessages(length: usize): usize {
+export function allocMessages(length: usize): usize {
   rows = aligned(messages + length);
-  reach(rows);
+  growTo(rows);
   return messages;
 }
 
 /** Reserves room at `to` for a row of at most this length. */
 export function reserve(to: usize, length: usize): void {
   reserved = length;
-  reach(to + length);
+  growTo(to + length);
 }
 
 /** Reserves this many more bytes. */
 export function reserveMore(to: usize, extra: usize): void {
-  reach(to + extra + reserved);
+  growTo(to + extra + reserved);
 }
 
 /** Grows the memory beyond `end`. The host limits the messages, so the maximum size of the memory suffices. */
-function reach(end: usize): void {
+function growTo(end: usize): void {
   const size = usize(memory.size()) << PAGE_BITS;
   if (end + SLACK <= size) return;
   const missing = (end + SLACK - size + PAGE - 1) >> PAGE_BITS;

@@ -26,8 +26,8 @@ const HEAD_BYTES: usize = 7;
 const NULL: u32 = 0x6c6c756e;
 
 export { rows };
-export { placeMessages, placePlan } from './memory';
-export { placeValue } from './cells';
+export { allocMessages, allocPlan } from './memory';
+export { allocValue } from './cells';
 
 /** Results of the last call: the offset of the first message not taken, and the number of messages taken. */
 export let read: usize = 0;
