@@ -1,5 +1,5 @@
 /** Bytes of the raw wire (Postgres manual 54.7; COPY, "Binary Format"). */
-import { bind, COPY_DONE, copyDataHeader, execute, parse, SYNC } from '../dist/pg/messages.js';
+import { bind, COPY_DONE, dataMessages, execute, parse, SYNC } from '../dist/pg/messages.js';
 
 const STATEMENT = 'bench';
 
@@ -15,7 +15,7 @@ export const runText = (sql, params = []) => Buffer.concat([parse(sql), bind(par
 /** A transaction of COPY … FROM STDIN (FORMAT binary), whole. */
 export function copyBatch(shape, records) {
   const data = copyBinary(shape, records);
-  return Buffer.concat([bind([], [], STATEMENT), execute(), copyDataHeader(data.length), data, COPY_DONE, SYNC]);
+  return Buffer.concat([bind([], [], STATEMENT), execute(), ...dataMessages(data), COPY_DONE, SYNC]);
 }
 
 const SIGNATURE = Buffer.from('PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0', 'latin1');

@@ -1,6 +1,6 @@
 /** One shape as a work of the benchmark: what it sends, and the check that Postgres has stored it. */
 import { gzipSync } from 'node:zlib';
-import { COPY_DONE, bind, copyDataHeader, execute, SYNC } from '../../dist/pg/messages.js';
+import { COPY_DONE, bind, dataMessages, execute, SYNC } from '../../dist/pg/messages.js';
 import { POSTGRES_TYPES, recordsOf } from '../records.mjs';
 import { prepare } from '../wire.mjs';
 import { copyOut } from './copy-out.mjs';
@@ -75,7 +75,7 @@ export class ShapeWork {
       const rows = `SELECT ${cells} FROM bench_expected.${this.table} WHERE batch = ${batch}`;
       const data = await copyOut(database.client, `COPY (${rows}) TO STDOUT (FORMAT binary)`);
       requests.push(
-        Buffer.concat([bind([], [], 'bench'), execute(), copyDataHeader(data.length), data, COPY_DONE, SYNC]),
+        Buffer.concat([bind([], [], 'bench'), execute(), ...dataMessages(data), COPY_DONE, SYNC]),
       );
     }
     const into = `${database.table(this.table)} (${this.#names})`;
