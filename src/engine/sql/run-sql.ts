@@ -71,10 +71,10 @@ export const overQuotaFor = (project: Project, { readOnly }: SqlMode): Promise<O
   readOnly ? null : project.shared.quotas.overQuota(project.row);
 
 /** {@link runSql} for statements that have already been split. */
-export async function runStatements<T>(project: Project, run: StatementsToRun<T>): Promise<Replayable<T[]>> {
-  const { statements, overQuota, kept } = run;
-  const asReader = mayReadWhileMoving(project, run);
-  const mode: SqlMode = asReader ? { ...run.mode, readOnly: true, allRows: true } : run.mode;
+export async function runStatements<T>(project: Project, given: StatementsToRun<T>): Promise<Replayable<T[]>> {
+  const asReader = mayReadWhileMoving(project, given);
+  const run = asReader ? { ...given, mode: { ...given.mode, readOnly: true, allRows: true } } : given;
+  const { mode, statements, overQuota, kept } = run;
   const { readOnly, timeoutMs, signal } = mode;
   const guard = readOnly || overQuota === null ? null : new QuotaGuard(overQuota, statements);
   const options = {
@@ -90,7 +90,7 @@ export async function runStatements<T>(project: Project, run: StatementsToRun<T>
   } as const;
   try {
     const outcome = await runWrite(project, options, async (write) => {
-      const response = await runInTransaction({ ...run, mode }, write, guard, project.dryRun !== null);
+      const response = await runInTransaction(run, write, guard, project.dryRun !== null);
       if (!readOnly && statements.some(({ text }) => mayChangeRights(text)))
         project.shared.database.recheckRights(write.lease);
       return { response, replayed: false } as const;
