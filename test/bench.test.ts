@@ -26,7 +26,7 @@ const imports: Import[] = readdirSync(join(root, 'bench'), { recursive: true, en
   );
 
 it('the benchmarks import only what the service exports', async () => {
-  expect(imports.length).toBeGreaterThan(10);
+  expect(imports).not.toEqual([]);
   const missing: string[] = [];
   for (const { file, module, names } of imports) {
     const exported = (await import(join(root, 'src', module))) as object;
