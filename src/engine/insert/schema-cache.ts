@@ -5,9 +5,10 @@
  */
 import { LRUCache } from 'lru-cache';
 import { type BatchEncoder, batchEncoder, type EncodedBatch } from '../../codec/index.js';
+import { Counts } from '../../contract/counts.js';
 import { type Fragment, ident, join, literal, sql, type Step } from '../../pg/index.js';
 import { schemaUnchanged, type Table } from '../catalog/catalog.js';
-import { CopyQueue } from './copy-queue.js';
+import { CopyQueue, type WaitingBatches } from './copy-queue.js';
 import type { TableWithCheck } from './store-rows.js';
 
 export interface CachedSchema extends TableWithCheck {
@@ -48,8 +49,12 @@ export class SchemaCache {
     sizeCalculation: ({ table }) => TABLE_COLUMNS + table.columns.length,
   });
 
-  /** @param maxWaiting the most batches that may wait for the COPYs into one table */
-  constructor(private readonly maxWaiting: number) {}
+  readonly waiting: WaitingBatches;
+
+  /** @param maxWaiting the most batches of a project that may wait for COPYs */
+  constructor(maxWaiting: number) {
+    this.waiting = { counts: new Counts(), max: maxWaiting };
+  }
 
   /** @param project its `cacheKey` */
   get(project: string, table: string): CachedSchema | undefined {
@@ -66,7 +71,7 @@ export class SchemaCache {
       ...confirmed,
       encoder: table.needsInsert ? null : batchEncoder(table.columns, table.marksDefaults),
       upsertEncoder: table.needsInsert ? null : uniformEncoder(table),
-      targetOf: copyTargets(confirmed, this.maxWaiting),
+      targetOf: copyTargets(confirmed, this.waiting),
     };
     this.schemas.set(`${project} ${table.name}`, schema);
     return schema;
@@ -89,7 +94,7 @@ const uniformEncoder = ({ columns }: Table): BatchEncoder =>
   );
 
 /** @returns finds the target for the columns and format of a batch */
-function copyTargets(confirmed: TableWithCheck, maxWaiting: number): (rows: EncodedBatch) => CopyTarget {
+function copyTargets(confirmed: TableWithCheck, waiting: WaitingBatches): (rows: EncodedBatch) => CopyTarget {
   const { schema, name, columns } = confirmed.table;
   const targets = new LRUCache<string, CopyTarget>({ max: MAX_TARGETS });
   return ({ format, columns: given }) => {
@@ -102,7 +107,7 @@ function copyTargets(confirmed: TableWithCheck, maxWaiting: number): (rows: Enco
       const data = batches.map((batch) => batch.data);
       return { text, params: [], data, ...(format === 'binary' && { format }) };
     };
-    const target = { stepOf, queue: new CopyQueue(confirmed, stepOf, maxWaiting) };
+    const target = { stepOf, queue: new CopyQueue(confirmed, stepOf, waiting) };
     targets.set(key, target);
     return target;
   };

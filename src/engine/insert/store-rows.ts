@@ -48,8 +48,9 @@ export async function storeAndCheck(
     if (!(error instanceof PostgresError) || session.closed) throw error;
     // The check fails with a division by zero. One in a constraint or trigger fails earlier or later.
     if (error.sqlstate === SQLSTATE.DIVISION_BY_ZERO && ran.results.length === 1) return 'outdated';
-    if (mayBeARecord(error)) return 'refused';
-    throw error;
+    if (!mayBeARecord(error)) throw error;
+    // Class 42: the table or a column is gone.
+    return error.sqlstate.startsWith('42') ? 'outdated' : 'refused';
   }
 }
 

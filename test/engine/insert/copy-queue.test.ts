@@ -1,10 +1,12 @@
 /** Batches that share a COPY (engine/insert/copy-queue.ts): which batches are combined, and what happens to each. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { EncodedBatch } from '../../../src/codec/batch/encoded-batch.js';
-import type { Result } from '../../../src/pg/index.js';
+import { type Outcome as Pipelined, PostgresError, type Result, type Step } from '../../../src/pg/index.js';
+import type { Lease } from '../../../src/tenancy/connections/connections.js';
+import { Counts } from '../../../src/contract/counts.js';
 import { EngineError } from '../../../src/contract/errors.js';
-import { type Deadline, NEVER } from '../../../src/engine/limits/deadline.js';
+import { type Clock, NEVER } from '../../../src/engine/limits/deadline.js';
 import { WaitBudget } from '../../../src/engine/limits/wait-budget.js';
 import { CopyQueue, type QueuedBatch } from '../../../src/engine/insert/copy-queue.js';
 import type { NotStored, TableWithCheck } from '../../../src/engine/insert/store-rows.js';
@@ -14,7 +16,7 @@ const STORED: readonly Result[] = [];
 type Outcome = typeof STORED | NotStored;
 
 interface Sent {
-  batches: readonly EncodedBatch[];
+  batches: readonly Uint8Array[];
   signal: AbortSignal;
   /** Of the request that waits for a slot and a connection. */
   waitBudget: WaitBudget;
@@ -29,22 +31,34 @@ interface About {
   waitMs?: number;
 }
 
-/** A queue in front of a server whose responses the test gives. */
-function queueOf(maxWaiting = 64) {
+/** The outcomes as a session reports them: a violated constraint, the failed check of the schema. */
+const REPORTED: Record<NotStored, Pipelined> = {
+  refused: { results: [], error: new PostgresError('duplicate key', '23505', 'ERROR') },
+  outdated: { results: [{ tag: 'COPY 1', rows: [] }], error: new PostgresError('division by zero', '22012', 'ERROR') },
+};
+
+/** A queue in front of a server whose responses the test gives. `connect` delays the connection. */
+function queueOf(maxWaiting = 64, connect: () => Promise<void> = () => Promise.resolve()) {
   const sent: Sent[] = [];
-  let batches: readonly EncodedBatch[] = [];
-  const stepOf = (rows: readonly EncodedBatch[]) => {
-    batches = rows;
-    return { text: '', params: [] };
-  };
-  const queue = new CopyQueue({} as TableWithCheck, stepOf, maxWaiting);
-  const projectWith = (waitBudget: WaitBudget) => {
-    const use = ({ deadline: { signal } }: { deadline: Deadline }) =>
-      new Promise<unknown>((resolve, reject) => {
-        sent.push({ batches, signal, waitBudget, response: resolve, fail: reject });
-      });
-    return { use, waitBudget, trace: null } as QueuedBatch['project'];
-  };
+  const table = { table: {}, check: { text: '', params: [] } } as unknown as TableWithCheck;
+  const stepOf = (data: readonly EncodedBatch[]) => ({ text: '', params: [], data: data.map((batch) => batch.data) });
+  const queue = new CopyQueue(table, stepOf, { counts: new Counts(), max: maxWaiting });
+  const projectWith = (waitBudget: WaitBudget): QueuedBatch['project'] => ({
+    id: 'p',
+    waitBudget,
+    trace: null,
+    use: async ({ deadline: { signal }, waitBudget }, work) => {
+      await connect();
+      const pipeline = ([copy]: readonly Step[]) =>
+        new Promise<Pipelined>((resolve, reject) => {
+          const response = (outcome: Outcome) =>
+            resolve(typeof outcome === 'string' ? REPORTED[outcome] : { results: outcome as Result[], error: null });
+          sent.push({ batches: copy?.data ?? [], signal, waitBudget, response, fail: reject });
+        });
+      const lease = { session: { pipeline, closed: false }, resetAfterUse: () => {} };
+      return work(lease as unknown as Lease, {} as Clock);
+    },
+  });
   const store = async ({ records = 1, bytes = records, signal = NEVER, waitMs = 5_000 }: About = {}) => {
     const rows = new EncodedBatch(records, 'binary', [0], new Uint8Array(bytes));
     return queue.store({ rows, signal, project: projectWith(new WaitBudget(waitMs)) });
@@ -109,12 +123,12 @@ describe('works', () => {
     const byBytes = queueOf();
     void byBytes.storeMany(5, { bytes: 100 * 1024 });
     await settled();
-    expect(byRecords.sizes()).toEqual([4]);
-    expect(byBytes.sizes()).toEqual([2]);
-    for (const { sent } of [byRecords, byBytes]) sent[0]?.response(STORED);
-    await settled();
     expect(byRecords.sizes()).toEqual([4, 4]);
     expect(byBytes.sizes()).toEqual([2, 2]);
+    for (const { sent } of [byRecords, byBytes]) sent[0]?.response(STORED);
+    await settled();
+    expect(byRecords.sizes()).toEqual([4, 4, 2]);
+    expect(byBytes.sizes()).toEqual([2, 2, 1]);
   });
 
   it('sends a large batch alone and at once', async () => {
@@ -130,7 +144,7 @@ describe('refuses', () => {
     const { sent, storeMany, sizes } = queueOf();
     const stored = storeMany(5);
     await turn();
-    const isBad = (batch: EncodedBatch | undefined) => batch === sent[0]?.batches[3];
+    const isBad = (batch: Uint8Array) => batch === sent[0]?.batches[3];
     for (let i = 0; i < sent.length; i++) {
       sent[i]?.response(sent[i]?.batches.some(isBad) ? 'refused' : STORED);
       await settled();
@@ -190,6 +204,38 @@ describe('refuses', () => {
 });
 
 describe('protects', () => {
+  it('the other batches of a shared COPY if a request is ended: they go again', async () => {
+    const { sent, store, sizes } = queueOf();
+    const ended = new AbortController();
+    const one = store({ signal: ended.signal });
+    const others = [store(), store()];
+    await turn();
+    const reason = new EngineError('unauthorized', 'The token has been revoked');
+    ended.abort(reason);
+    await vi.waitUntil(() => sent[0]?.signal.aborted);
+    // As a canceled request ends.
+    sent[0]?.fail(reason);
+    await expect(one).rejects.toBe(reason);
+    await settled();
+    expect(sizes()).toEqual([3, 2]);
+    sent[1]?.response(STORED);
+    expect(await Promise.all(others)).toEqual([STORED, STORED]);
+  });
+
+  it('a batch whose wait ends before its COPY has a connection from being stored', async () => {
+    let connected = () => {};
+    const { sent, store } = queueOf(64, () => new Promise((resolve) => (connected = resolve)));
+    const late = store({ waitMs: 30 });
+    const stays = store();
+    await turn();
+    await expect(late).rejects.toThrow('The batch has waited too long for its turn');
+    connected();
+    await settled();
+    expect(sent.map(({ batches }) => batches.length)).toEqual([1]);
+    sent[0]?.response(STORED);
+    expect(await stays).toBe(STORED);
+  });
+
   it("batches from the departure of another batch's client; a batch alone ends with its own client", async () => {
     const { sent, storeMany, store } = queueOf();
     const leaving = new AbortController();
