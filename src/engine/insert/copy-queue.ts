@@ -83,8 +83,9 @@ export class CopyQueue {
   store(batch: QueuedBatch): Promise<Outcome> {
     const { rows, project, signal } = batch;
     const { counts, max } = this.waitingBatches;
-    if (rows.data.length > MAX_BYTES / 2) return this.storeAlone(batch);
-    if (this.underWay === MAX_UNDER_WAY && counts.of(project.id) >= max) return Promise.reject(TOO_MANY_WAIT);
+    const isLarge = rows.data.length > MAX_BYTES / 2;
+    const isBusy = !isLarge && this.underWay === MAX_UNDER_WAY;
+    if (isBusy && counts.of(project.id) >= max) return Promise.reject(TOO_MANY_WAIT);
     const due = performance.now() + project.waitBudget.ms;
     const waited = project.waitBudget.start();
     const wait = project.trace?.waits();
@@ -113,18 +114,12 @@ export class CopyQueue {
           this.waiting = this.waiting.filter((other) => other !== entry);
         },
       };
-      this.waiting.push(entry);
       counts.add(project.id, 1);
       this.sweeper.add(entry);
+      if (isLarge) return void this.send([entry]);
+      this.waiting.push(entry);
       this.gather();
     });
-  }
-
-  private storeAlone({ rows, project, signal }: QueuedBatch): Promise<Outcome> {
-    const { waitBudget, trace } = project;
-    const deadline = typedDeadline(signal);
-    const use: CopyUse = { connection: 'typed', deadline, waitBudget, trace: trace?.copying([]) ?? null };
-    return project.use(use, (lease) => storeAndCheck(lease, this.table, this.stepOf([rows]), 'alone'));
   }
 
   /** Sends the waiting batches at the end of this turn of the event loop, with those that it still reads. */
