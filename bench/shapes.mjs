@@ -2,7 +2,7 @@
  * Compares batches of many shapes with binary COPY of the same rows, to find shapes that are much slower than others:
  * `node bench/shapes.mjs [NAMES] [--seconds N] [--rounds N] [--connections N] [--before DIST]`. For each shape it
  * prints the CPU time of a record, the share of it that COPY takes, and how the rows went into Postgres; the worst come
- * last. It checks all rows afterwards. With the `dist` of another version of the project, it measures both in turn.
+ * last. It checks all rows afterward. With the `dist` of another version of the project, it measures both in turn.
  */
 import { parseArgs } from 'node:util';
 import { build } from '../scripts/build.mjs';

@@ -54,7 +54,7 @@ export const SETTINGS = named({
   secretPrevious: setting<string | null>(
     null,
     secret,
-    'The previous secret, while you replace it. Passwords derived from it are accepted too.',
+    'While you replace the secret, also accept passwords derived from this previous one.',
     { secret: true },
   ),
   extensions: setting<readonly string[]>(
@@ -189,7 +189,7 @@ export const SETTINGS = named({
   pgPort: setting<number | null>(
     null,
     integer(0, 65_535),
-    'Also accept Postgres clients (psql, drivers, BI tools) on this port; 0 picks a free one. Default: none.',
+    'Also accept Postgres clients (psql, drivers, BI tools) on this port; 0 picks a free one.',
   ),
   pgHost: setting<string | null>(null, text('ADDRESS'), 'Accept Postgres clients on this address. Default: host.'),
   tlsCert: setting<string | null>(
@@ -236,7 +236,7 @@ export const SETTINGS = named({
   traceDetail: setting<TraceDetail>(
     'route',
     oneOf('WHAT', ...TRACE_DETAILS),
-    'Detail in spans: route (no caller data), names (also project, table, path, address) or ' +
+    'Record in spans: route (no caller data), names (also project, table, path, address) or ' +
       'statements (also the SQL text).',
   ),
   audit: setting<AuditMode>(

@@ -61,7 +61,7 @@ function simple(
 }
 
 function create(): Command {
-  return simple('create', 'Create a project with its own database', 'created', (admin, name, command) => {
+  return simple('create', 'Create a project', 'created', (admin, name, command) => {
     const { server, label: labels } = command.opts<{ server?: string; label?: Labels }>();
     return admin.call('POST', 'admin/projects', { name, server, labels });
   })

@@ -12,7 +12,7 @@ import { print, warn } from './terminal/output.js';
 export function rebalanceCommand(): Command {
   const command = moveOptions(
     new Command('rebalance')
-      .description('Move projects off draining servers, and from full servers to empty ones')
+      .description('Move projects off draining servers, and balance the other servers by weight')
       .option('--plan', 'List the moves; change nothing (default)')
       .option('--apply', 'Carry out the moves, one after the other'),
   );

@@ -80,7 +80,7 @@ export const ERROR_CODES = {
   },
   cdp_inactive: {
     status: 403,
-    meaning: 'The CDP is inactive for the project.',
+    meaning: 'The project is deactivated.',
     action: 'Ask the operator to activate the project.',
   },
   permission_denied: {

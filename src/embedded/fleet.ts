@@ -114,7 +114,7 @@ export class Fleet {
     this.preparing = this.template().catch(() => {});
   }
 
-  /** A new id. It is short, so that paths of sockets are. */
+  /** A new id. It is short, because socket paths have a length limit. */
   static newId = (): string => randomBytes(6).toString('hex');
 
   /** The folder of archived WAL, with a subfolder for each server's id. Some of these servers may no longer exist. */
@@ -259,7 +259,7 @@ export class Fleet {
    * @throws EngineError overloaded
    */
   private async makeRoomFor(server: ProjectServer): Promise<void> {
-    if (this.closing) throw new EngineError('database_unavailable', 'The service is being stopped');
+    if (this.closing) throw new EngineError('database_unavailable', 'The service is stopping');
     while (this.running >= this.settings.maxServers) {
       const all = [...this.servers];
       const stopping = all.find(([, { state }]) => state === 'stopping');

@@ -73,7 +73,7 @@ function addRow(group: Group, columns: readonly ParquetColumn[], line: string, r
     const value = json === 'null' ? null : toValue(json);
     if (value === undefined) {
       throw new FileError(
-        `Row ${row}: Parquet has no place for ${json} in the column "${name}"`,
+        `Row ${row}: Parquet cannot represent ${json} in the column "${name}"`,
         `Write the column as text: "${name}"::text`,
       );
     }

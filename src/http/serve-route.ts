@@ -41,7 +41,7 @@ export function serveRoute(
       const { status = route.success.status, body, rows, replayed = false } = response;
       if (rows !== undefined) context.rows = replayed ? 0 : rows;
       const isWrite = route.method !== 'GET' && !context.sql?.readOnly && dryRun === null;
-      // For reads at a replica that must see this write, which has succeeded; the response waits for one query.
+      // For reads on a replica that must see this write, which has succeeded; the response waits for one query.
       if (isWrite && body !== null && context.project?.hasReplicas) {
         void reply.header('x-consistency', await context.project.position());
       }

@@ -62,7 +62,7 @@ export async function requireUnchanged(file: ImportFile, identity: string | null
   if ((await file.identity()) === identity) return;
   throw new FileError(
     `${file.path} has changed since the import was started`,
-    'Start again with --restart; rows that are stored stay',
+    'Start again with --restart; rows already stored are kept',
   );
 }
 

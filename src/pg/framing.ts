@@ -33,8 +33,8 @@ export class Framing {
 
   /**
    * Processes `chunk[0, end)`, which may change as soon as the call returns.
-   * @returns false if the reading was stopped; nothing may be fed afterwards
-   * @throws ConnectionLost for bytes that are not a message; nothing may be fed afterwards
+   * @returns false if the reading was stopped; nothing may be fed afterward
+   * @throws ConnectionLost for bytes that are not a message; nothing may be fed afterward
    */
   feed(chunk: Buffer, end = chunk.length): boolean {
     let from = 0;

@@ -35,7 +35,7 @@ export class Pool {
   ) {}
 
   /**
-   * Lends a session for the duration of `work`. If it is in a transaction afterwards, it is closed.
+   * Lends a session for the duration of `work`. If it is in a transaction afterward, it is closed.
    * @throws what `connect` throws, ConnectionLost if none becomes free in time; what `work` throws
    */
   async use<T>(work: (session: Session) => Promise<T>): Promise<T> {

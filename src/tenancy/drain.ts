@@ -24,7 +24,7 @@ interface DrainOptions {
 
 /**
  * Waits until no transaction of the project's roles runs, from any instance. Those that take too long are terminated,
- * and their clients get an error, so that nothing is acknowledged afterwards.
+ * and their clients get an error, so that nothing is acknowledged afterward.
  * @throws EngineError database_unavailable; the signal's reason
  */
 export async function drain(

@@ -21,7 +21,7 @@ import { lockDatabase, randomName, TenancyByAddress } from './tenancy-by-address
 const REVOKES = readFileSync(new URL('./shared-tenancy.sql', import.meta.url), 'utf8');
 
 /**
- * The connection limit of a role, over all instances of the service. An instance opens at most 14 for a project (8 for
+ * The connection limit of a role, across all instances of the service. An instance opens at most 14 for a project (8 for
  * inserts and schema calls, 6 for free SQL), so this leaves room for nine instances.
  */
 const CONNECTION_LIMIT = 128;

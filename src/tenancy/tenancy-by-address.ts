@@ -28,7 +28,7 @@ export abstract class TenancyByAddress implements Tenancy {
   readonly fleet = null;
   readonly running = 1;
   protected readonly server: Server;
-  /** The connection limit of a role, over all instances of the service; -1: unlimited. */
+  /** The connection limit of a role, across all instances of the service; -1: unlimited. */
   protected abstract readonly connectionLimit: number;
 
   /** @param added null: the default server */

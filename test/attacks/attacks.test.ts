@@ -1,6 +1,6 @@
 /**
  * A hostile project next to a neighbor, on an embedded data folder: whatever `alice` does, every request of `bob`
- * succeeds, all his rows are stored, and alice's own project answers again afterwards. `bench/neighbour.mjs` measures
+ * succeeds, all his rows are stored, and alice's own project answers again afterward. `bench/neighbour.mjs` measures
  * how fast bob is served meanwhile.
  */
 import { readdir, stat } from 'node:fs/promises';
@@ -154,7 +154,7 @@ describe.sequential('bob is served as usual under attack', () => {
   it.each(inSessions)('$name, in sessions', (one) => attack(one, aliceInSessions));
 });
 
-describe.sequential('afterwards', () => {
+describe.sequential('afterward', () => {
   it('each row of bob is stored once, and so are those of an unlogged table', async () => {
     const numbers = await sql('bob', 'SELECT count(DISTINCT n) AS n, max(n) AS last FROM kept');
     expect(numbers.body.rows).toEqual([{ n: stored, last: stored - 1 }]);

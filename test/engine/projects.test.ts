@@ -191,7 +191,7 @@ describe('a deleted project', () => {
 });
 
 describe('deactivating', () => {
-  it('waits for running requests, so that a backup made afterwards contains everything acknowledged', async () => {
+  it('waits for running requests, so that a backup made afterward contains everything acknowledged', async () => {
     const project = await service.project('moving');
     await project.table('t', { a: 'TEXT' });
     const sql = `INSERT INTO t (a) SELECT 'late' FROM pg_sleep(3)`;

@@ -1,5 +1,5 @@
 /**
- * Far more clients than there is room for: refusals are fast, memory is bounded, and afterwards everything is as
+ * Far more clients than there is room for: refusals are fast, memory is bounded, and afterward everything is as
  * before.
  */
 import { readFile } from 'node:fs/promises';

@@ -113,9 +113,9 @@ describe('the service is killed, or its packets are delayed, at each step of eve
   // The first message with the key takes it, the second one has the response and the commit.
   it.each([
     ['before its key is taken', 1, 'never', 'not_stored', 'not_stored'],
-    ['and its key is taken afterwards', 1, 'late', 'not_stored', 'not_stored'],
+    ['and its key is taken afterward', 1, 'late', 'not_stored', 'not_stored'],
     ['before its commit is sent', 2, 'never', 'running', 'not_stored'],
-    ['and its commit arrives afterwards', 2, 'late', 'running', 'stored'],
+    ['and its commit arrives afterward', 2, 'late', 'running', 'stored'],
     ['after its commit', 2, 'first', 'stored', 'stored'],
   ] as const)('killed %s', async (_what, nth, arrives, meanwhile, end) => {
     const { service, sent } = await sendAll(nth);

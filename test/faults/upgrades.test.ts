@@ -145,7 +145,7 @@ it('refuses a control schema or a template of a newer program, with its name and
       const { code, stderr } = await runProgram(['serve', '--port', '0'], { env });
       await ask(server, `DELETE FROM ${schema}.migrations WHERE version = 999`, database);
       expect(code).toBe(1);
-      expect(stderr).toMatch(new RegExp(`version 999 of the ${schema} schema.*start a newer one`));
+      expect(stderr).toMatch(new RegExp(`version 999 of the ${schema} schema.*start a newer program`));
       expect(stderr).not.toMatch(/^ +at /m);
     }
   } finally {

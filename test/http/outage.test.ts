@@ -19,12 +19,12 @@ it('reports no outage if a project moves; gives the message of an error without 
     new ErrorExit(logger),
   );
   app.get('/moves', () => Promise.reject(moving()));
-  app.get('/stops', () => Promise.reject(new EngineError('database_unavailable', 'The service is being stopped')));
+  app.get('/stops', () => Promise.reject(new EngineError('database_unavailable', 'The service is stopping')));
   const url = await app.listen({ port: 0, host: '127.0.0.1' });
   failure(await call(url, 'GET', '/moves'), 503, 'database_unavailable');
   failure(await call(url, 'GET', '/stops'), 503, 'database_unavailable');
   await app.close();
-  expect(lines).toMatchObject([{ msg: 'database unavailable', cause: 'The service is being stopped' }]);
+  expect(lines).toMatchObject([{ msg: 'database unavailable', cause: 'The service is stopping' }]);
 });
 
 it.each(['database', 'identity provider'] as const)(

@@ -62,7 +62,7 @@ export const RUN_BY_INSERTS: readonly [what: string, text: string][] = [
   ],
 ];
 
-/** What stands in the way of nothing: afterwards everything works as before. */
+/** What stands in the way of nothing: afterward everything works as before. */
 export const HARMLESS: readonly [what: string, text: string][] = [
   [
     'functions of its own under the names of the catalog',

@@ -1,6 +1,6 @@
 /**
  * A project tries to reach beyond its database: files, programs, the network, other databases and roles, the server's
- * configuration, the service's own bookkeeping. Each attempt is refused, and afterwards nothing has changed.
+ * configuration, the service's own bookkeeping. Each attempt is refused, and afterward nothing has changed.
  */
 import { existsSync, readFileSync } from 'node:fs';
 import pg from 'pg';

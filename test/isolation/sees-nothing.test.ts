@@ -62,7 +62,7 @@ const TENANCIES = [
 describe.each<(typeof TENANCIES)[number]>(TENANCIES)('on $where', ({ start, mayShow, ways }) => {
   let service: TestService;
   let prober: TestProject;
-  /** Asks what names the neighbour: whatever it grants to that name, its own catalogs show afterwards. */
+  /** Asks what names the neighbour: whatever it grants to that name, its own catalogs show afterward. */
   let namer: TestProject;
   let neighbour: Neighbour;
   let relations: Probe[];

@@ -34,7 +34,7 @@ function cut(chunks: readonly Buffer[], accepts: (type: number, length: number) 
   const framing = new Framing((type, buffer, start, end) => {
     found.push({ type: String.fromCharCode(type), body: buffer.toString('latin1', start, end) });
   }, accepts);
-  // All chunks come in one buffer that is overwritten afterwards: nothing may rely on it any longer.
+  // All chunks come in one buffer that is overwritten afterward: nothing may rely on it any longer.
   const shared = Buffer.alloc(Math.max(...chunks.map(({ length }) => length)) + 9, 0xff);
   for (const chunk of chunks) {
     chunk.copy(shared);

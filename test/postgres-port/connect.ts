@@ -16,7 +16,7 @@ export function login(
   };
 }
 
-/** Runs `work` with a client, which is closed afterwards. */
+/** Runs `work` with a client, which is closed afterward. */
 export async function withClient<T>(config: pg.ClientConfig, work: (client: pg.Client) => Promise<T>): Promise<T> {
   const client = new pg.Client(config);
   client.on('error', () => {});

@@ -126,7 +126,7 @@ describe('next to a running service', () => {
     await nothingIsLeft();
   });
 
-  it('a command that arrives during a stop is served by the service, or by itself afterwards', async () => {
+  it('a command that arrives during a stop is served by the service, or by itself afterward', async () => {
     for (let round = 0; round < 3; round++) {
       const service = await serve();
       const ending = service.end();

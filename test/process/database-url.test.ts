@@ -93,7 +93,7 @@ describe('refuses', () => {
     const { code, stderr } = await runProgram(['serve', '--port', '0'], operator);
     await inControl('DELETE FROM cdp.migrations WHERE version = 999');
     expect(code).toBe(1);
-    expect(stderr).toMatch(/version 999 .*start a newer one/);
+    expect(stderr).toMatch(/version 999 .*start a newer program/);
     expect(stderr).not.toMatch(/^ +at /m);
   });
 

@@ -140,7 +140,7 @@ function Unfinished({ onJob }: Pick<ChooseFileProps, 'onJob'>) {
                 <button
                   type="button"
                   class="button is-quiet"
-                  title="Rows that are stored stay"
+                  title="Rows already stored are kept"
                   onClick={() => void discard(journal)}
                 >
                   Discard<span class="sr-only"> the import of {file}</span>

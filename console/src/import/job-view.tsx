@@ -120,7 +120,7 @@ function JobActions({ job, onClose }: { job: ImportJob; onClose: () => void }) {
       {(state === 'paused' || state === 'failed') && (
         <Menu
           label="Discard"
-          items={[{ label: 'Discard this import', hint: 'rows that are stored stay', run: discard }]}
+          items={[{ label: 'Discard this import', hint: 'rows already stored are kept', run: discard }]}
         >
           Discard
         </Menu>

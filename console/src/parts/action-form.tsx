@@ -13,7 +13,7 @@ interface ActionFormProps<Result> {
   action: string;
   /** The label of the other button. */
   keep?: string;
-  /** The message of the toast afterwards. */
+  /** The message of the toast afterward. */
   done: string | ((response: Result) => string);
   /** null: the form is incomplete. */
   request: ApiRequest | null;

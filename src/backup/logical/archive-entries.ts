@@ -5,7 +5,7 @@ interface ChosenEntries {
   readonly ownSchemas: readonly string[];
   /** For pg_restore's `--use-list`. */
   readonly contents: readonly string[];
-  /** Entries to be executed afterwards as statements, with the names of the roles replaced. */
+  /** Entries to be executed afterward as statements, with the names of the roles replaced. */
   readonly statements: readonly string[];
 }
 

@@ -107,7 +107,7 @@ export async function loadDump(options: LoadOptions): Promise<{ tables: TableRow
   if (JSON.stringify(tables) !== JSON.stringify(dumped.tables)) {
     const rows = (list: readonly TableRows[]) => list.map(({ name, rows }) => `${name} ${rows}`).join(', ');
     throw new Error(
-      `The tables do not have the rows after the restore that they had in the backup: ${rows(tables)} instead of ${rows(dumped.tables)}`,
+      `The tables do not have the same number of rows as in the backup: ${rows(tables)} instead of ${rows(dumped.tables)}`,
     );
   }
   if (distributed.length > 0 && !isDistributed) {

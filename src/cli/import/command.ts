@@ -91,7 +91,7 @@ const EXAMPLES = `
 Examples:
   cdp import customers.csv --table customers --create --preview
   cdp import customers.csv --table customers --create
-  cdp import umsatz.csv --table sales --create --decimal , --thousands . --encoding windows-1252
+  cdp import sales.csv --table sales --create --decimal , --thousands . --encoding windows-1252
   cdp import part-*.csv.gz --table events --add-columns
   cdp import customers.csv --table customers --resume
 

@@ -85,8 +85,8 @@ export class JournalFile extends Journal<Header> {
     const { cdp_import: format, ...header } = JSON.parse(first) as Header & { cdp_import?: number };
     if (format !== JOURNAL_FORMAT) {
       throw new UsageError(
-        `An interrupted import of this was started by another version of cdp, in ${path}`,
-        'Resume it with that version, or remove the file; rows that are stored stay',
+        `An interrupted import of these files was started by another version of cdp, in ${path}`,
+        'Resume it with that version, or remove the file; rows already stored are kept',
       );
     }
     if (complete.length < text.length) truncateSync(path, Buffer.byteLength(complete));

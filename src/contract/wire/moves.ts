@@ -58,7 +58,7 @@ export const Move = Type.Object({
   to: Type.String(),
   state: Type.Enum(MOVE_STATES, {
     description:
-      'Before `switched` the project lives on the source, afterwards on the target. `done`: the source has nothing left of it. `undone`: the target has nothing left of it.',
+      'Before `switched` the project lives on the source, afterward on the target. `done`: the source has nothing left of it. `undone`: the target has nothing left of it.',
   }),
   rows: Type.Integer({ description: 'Copied so far.' }),
   bytes: Type.Integer({ description: 'Copied so far.' }),

@@ -1,4 +1,4 @@
-/** Plans moves of projects: off servers that are draining, and from full servers to empty ones. Changes nothing. */
+/** Plans moves of projects: off servers that are draining, and between the others to balance them by weight. Changes nothing. */
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import { isReady } from '../../contract/projects.js';
 import { isOn } from '../../contract/servers.js';

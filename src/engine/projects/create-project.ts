@@ -15,7 +15,7 @@ import { requireName } from './project-name.js';
 import type { ProjectParts } from './project-parts.js';
 import type { UnfinishedProjects } from './unfinished-projects.js';
 
-/** Fills a new project, for instance from a backup. @returns its status afterwards */
+/** Fills a new project, for instance from a backup. @returns its status afterward */
 export type Fill = (project: NewProject) => Promise<'active' | 'inactive'>;
 
 export type Make = (placement: Placement) => Promise<void>;

@@ -28,7 +28,7 @@ export const RECOMMENDED_SETTINGS: readonly Recommended[] = [
   {
     name: 'log_min_error_statement',
     value: 'panic',
-    otherwise: "Postgres's log contains callers' SQL if it fails",
+    otherwise: "Postgres's log contains the SQL of callers' failed statements",
     isMet: is('panic', 'fatal'),
   },
   {

@@ -96,7 +96,7 @@ export const LIST_MOVES: Operation = {
 export const PLAN_REBALANCE: Operation = {
   ...ADMIN,
   operationId: 'planRebalance',
-  summary: 'List the projects that should move off draining servers, and from full servers to empty ones',
+  summary: 'List the moves that would empty draining servers and balance the other servers by weight',
   description:
     'Changes nothing. A project moves only to a server that answers, has room, has all labels of its current server, the same extensions, and the same or a later major version of Postgres. For a project that no server accepts, `obstacles` says why.',
   audit: 'move.plan_rebalance',

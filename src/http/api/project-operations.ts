@@ -40,7 +40,7 @@ export const LIST_PROJECTS: Operation = {
 export const CREATE_PROJECT: Operation = {
   ...ADMIN,
   operationId: 'createProject',
-  summary: 'Create a project with its own database',
+  summary: 'Create a project',
   audit: 'project.create',
   writesEntry: true,
   body: wire.CreateProjectBody,

@@ -92,7 +92,7 @@ export const RUN_SQL: Operation = {
   },
 };
 
-/** Runs a bounded read at a replica, if the server has any; everything else runs where the project lives. */
+/** Runs a bounded read on a replica, if the server has any; everything else runs where the project lives. */
 function atItsPlace<T>(call: Call, readOnly: boolean, run: (place: Project) => Promise<T>): Promise<T> {
   const { request, reply } = call;
   const own = projectOf(call);

@@ -81,7 +81,7 @@ function engineMetrics(engine: Engine, registers: Registry[]): void {
   requests('running', 'Requests running in Postgres: typed (inserts, schema calls) and sql.');
   requests('waiting', 'Requests waiting for a slot.');
   const stopsHelp = 'Statements that the service canceled, by reason.';
-  series(registers, Counter, 'cdp_statements_cancelled_total', stopsHelp, ['reason'], () =>
+  series(registers, Counter, 'cdp_statements_canceled_total', stopsHelp, ['reason'], () =>
     STOP_REASONS.map((reason) => [{ reason }, engine.load.stops.get(reason) ?? 0]),
   );
   const connections = (name: string, help: string, value: 'open' | 'most') =>

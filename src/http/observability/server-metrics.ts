@@ -33,7 +33,7 @@ export function serverMetrics(engine: Engine, registers: Registry[]): void {
   series(registers, Gauge, 'cdp_server_up', serversHelp, ['server'], () =>
     engine.serverWatch.states.map(({ server, isUp }) => [{ server }, Number(isUp)]),
   );
-  const movesHelp = 'Moves of projects that have something left to do, over all instances; by state.';
+  const movesHelp = 'Moves of projects that have something left to do, across all instances; by state.';
   series(registers, Gauge, 'cdp_moves_open', movesHelp, ['state'], async () => {
     const open = await engine.control.moves.countOpen().catch(() => null);
     return open === null ? [] : OPEN_STATES.map((state) => [{ state }, open.get(state) ?? 0]);

@@ -42,7 +42,7 @@ export async function migrate(
     const applied = await appliedVersion(session, schema);
     if (applied > newestVersion(migrations)) {
       throw new Error(
-        `The database is at version ${applied} of the ${schema} schema, this program supports only ${newestVersion(migrations)}: start a newer one`,
+        `The database is at version ${applied} of the ${schema} schema, but this program supports only ${newestVersion(migrations)}: start a newer program`,
       );
     }
     for (const migration of migrations.filter(({ version }) => version > applied)) {

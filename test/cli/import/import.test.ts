@@ -883,7 +883,7 @@ describe('an export', () => {
     const infinite = await ada.run(['export', `SELECT timestamptz 'infinity' AS at`, '-o', 'what.parquet']);
     expect([infinite.code, infinite.stderr]).toEqual([
       2,
-      expect.stringContaining('no place for "infinity" in the column "at"'),
+      expect.stringContaining('cannot represent "infinity" in the column "at"'),
     ]);
     expect(await ada.exists('what.parquet')).toBe(false);
   });

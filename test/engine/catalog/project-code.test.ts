@@ -1,5 +1,5 @@
 /**
- * Which tables make an insert run code of the project, so that its session must be reset afterwards. A reset that is
+ * Which tables make an insert run code of the project, so that its session must be reset afterward. A reset that is
  * not needed costs time; a missing reset exposes one request's session to the next.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';

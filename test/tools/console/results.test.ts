@@ -113,7 +113,7 @@ describe('a million rows', () => {
     await run(`SELECT 'infinity'::timestamptz AS at`);
     await page.getByRole('button', { name: /Download all/ }).click();
     await page.getByRole('menuitem', { name: /^Parquet/ }).click();
-    await page.getByText('The download failed: Row 1: Parquet has no place for').waitFor();
+    await page.getByText('The download failed: Row 1: Parquet cannot represent').waitFor();
   });
 
   it('are written to disk in chunks if the browser lets a page write there', async () => {
