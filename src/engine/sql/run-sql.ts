@@ -146,7 +146,7 @@ async function runInTransaction<T>(
       throw commitError(session, cause, false);
     }
   }
-  if (guard?.readsOnly) await guard.endReads(session);
+  if (guard?.readsOnly) await guard.endReads(session, write.hasKey);
   else if (mode.readOnly) await session.run([ROLLBACK], { reset: true });
   else await write.commit([], kept?.store(results));
   return results;
