@@ -83,7 +83,7 @@ export async function openEngine(settings: EngineSettings): Promise<Engine> {
     return new Engine(
       control,
       servers,
-      new ServerWatch(control.servers, servers, settings.log),
+      new ServerWatch(control.servers, servers, settings.log, (names) => database.capacities.keep(names)),
       databases,
       audit,
       projects,
