@@ -112,7 +112,7 @@ export class ServerCapacities {
       waiting: projectWaiting,
     });
     const sessions: Pick<ProjectSessions, 'open'> = {
-      open: (placement, pool) => this.sessions.open(placement, pool, null, replica?.server),
+      open: (placement, kind) => this.sessions.open(placement, kind, null, replica?.server),
     };
     const connections = new Connections(sessions, {
       total: maxConnections,
