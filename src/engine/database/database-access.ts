@@ -140,10 +140,10 @@ export class DatabaseAccess {
     let call: Stage | undefined;
     try {
       const slot = slots.acquire(id, runsFreeSql(kind) ? 'sql' : 'typed', use.deadline.signal, use.waitBudget);
-      releaseSlot = slot instanceof Promise ? await traced(slot, trace?.waits()) : slot;
+      releaseSlot = slot instanceof Promise ? await traced(slot, trace?.startWait()) : slot;
       // The server may have stopped answering during the wait.
       this.servers.requireUp(placement);
-      call = trace?.calls();
+      call = trace?.startCall();
       await this.projects.upgradeIfNeeded(project);
       const lease = connections.lendIdle(id, kind) ?? (await connections.lendNew(id, placement, kind));
       if (server.watchdog.niceness?.shouldRecycle(lease.backend)) lease.closeAfterUse();

@@ -99,7 +99,7 @@ async function storeByCopy(
   const target = schema.targetOf(rows);
   const inserted = insertResponse(rows.records);
   if (idempotency !== null) {
-    const options = { deadline, idempotency, responseSchema: BatchResponse, trace: project.trace?.copying([]) };
+    const options = { deadline, idempotency, responseSchema: BatchResponse, trace: project.trace?.forCopy([]) };
     return runWrite(project, options, async ({ lease, responseRow }) => {
       const row = responseRow(inserted.response, rows.records);
       const stored = await storeAndCheck(lease, schema, target.stepOf([rows]), 'now', row);
