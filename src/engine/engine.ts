@@ -132,8 +132,7 @@ export class Engine {
   /** Deletes a project, and everything this instance keeps for it. @param lost a server that will not come back */
   async deleteProject(name: string, by: Origin, lost?: string): Promise<ProjectRow> {
     const project = await this.projects.delete(name, by, lost);
-    this.shared.database.capacities.closeProject(project.id);
-    this.shared.quotas.forget(project.id);
+    this.shared.database.forget(project.id);
     return project;
   }
 

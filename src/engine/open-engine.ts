@@ -72,22 +72,18 @@ export async function openEngine(settings: EngineSettings): Promise<Engine> {
     const projects = new Projects(parts);
     await projects.unfinished.clear();
     const access = await openAccess(settings, parts);
-    const connections = new ProjectSessions(servers, databases);
-    const shared = sharedServices(settings, parts, projects, connections);
+    const projectSessions = new ProjectSessions(servers, databases);
+    const shared = sharedServices(settings, parts, projects, projectSessions);
     const { database, quotas } = shared;
-    const onEnd = (id: string) => {
-      database.capacities.closeProject(id);
-      quotas.forget(id);
-    };
-    const ofSessions = { servers, projects, quotas, audit, connections, ...access };
+    const ofSessions = { servers, projects, quotas, audit, projectSessions, ...access };
     return new Engine(
       control,
       servers,
-      new ServerWatch(control.servers, servers, settings.log),
+      new ServerWatch(control.servers, servers, settings.log, (names) => database.capacities.keep(names)),
       databases,
       audit,
       projects,
-      new Moves(parts, projects, onEnd),
+      new Moves(parts, projects, (id) => database.forget(id)),
       new Tokens(control, audit),
       access.authenticator,
       access.tokenRate,
@@ -147,10 +143,15 @@ function sharedServices(
   settings: EngineSettings,
   { servers }: ProjectParts,
   projects: Projects,
-  connections: ProjectSessions,
+  projectSessions: ProjectSessions,
 ): SharedServices {
   const quotas = new Quotas((project) => servers.tenancyOf(project.placement).sizeOf(project), settings.projectQuota);
-  const database = new DatabaseAccess(servers, new ServerCapacities(servers, connections, settings), quotas, projects);
+  const database = new DatabaseAccess(
+    servers,
+    new ServerCapacities(servers, projectSessions, settings),
+    quotas,
+    projects,
+  );
   return {
     database,
     quotas,

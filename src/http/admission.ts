@@ -28,6 +28,7 @@ export class Admission {
     context.route = route;
     const caller = await this.engine.authenticator.authenticate((route.token ?? bearerToken)(headers), context.address);
     context.caller = caller;
+    context.authenticated = performance.now();
     // The request counts even if the caller lacks the scope; insufficient_scope comes before rate_limited.
     const counted = this.engine.tokenRate?.count(caller);
     if (counted) setRateHeaders(reply, counted);
@@ -39,7 +40,6 @@ export class Admission {
       const bytes = announcedBytes(headers);
       context.reservation = await this.memory.reserve(project.id, bytes, project.waitBudget, context.signal);
     }
-    context.authenticated = performance.now();
   }
 }
 

@@ -12,6 +12,8 @@ export interface Replica {
   readonly server: Server;
 }
 
+export const replicaName = (reference: string): string => `replica ${reference}`;
+
 interface WatchedReplica extends Replica {
   /** The URL behind its reference, with the password. */
   readonly url: string;
@@ -50,7 +52,7 @@ export class Replicas {
   }
 
   private watch(reference: string, onChange: (name: string, failure: Error | null) => void): WatchedReplica | null {
-    const name = `replica ${reference}`;
+    const name = replicaName(reference);
     try {
       const { url, address } = urlAt(reference);
       const connections = connectionsTo({ ...address, needsPrimary: false }, REPLICA_POOL_SIZE, null);

@@ -64,6 +64,32 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(kept[0]?.idempotency_key).toBe('k1');
     });
 
+    it('resets the session only after writes that may have run code of the project', async () => {
+      await project.table('owners', { email: 'TEXT', age: 'INTEGER' });
+      // The trigger of this key runs if "owners" is updated, and not if rows are inserted.
+      await project.rows(
+        'ALTER TABLE owners ADD UNIQUE (email); CREATE TABLE pets (owner text REFERENCES owners (email))',
+      );
+      const { placement } = await service.engine.projects.get(project.name);
+      const lastQuery = () =>
+        onServer(server, async (client) => {
+          const { rows } = await client.query<{ query: string }>(
+            'SELECT query FROM pg_stat_activity WHERE datname = $1 ORDER BY state_change DESC LIMIT 1',
+            [placement.database],
+          );
+          return rows[0]?.query;
+        });
+      const send = (age: unknown, query = '') =>
+        project.call('POST', `/api/cdp/data/owners?on_error=quarantine${query}`, { body: [{ email: 'a', age }] });
+      await send('x');
+      expect(await lastQuery()).toBe('COMMIT');
+      expect((await replay({ table: 'owners', set: { age: 1 } })).body.inserted_rows).toBe(1);
+      expect(await lastQuery()).toBe('COMMIT');
+      expect((await send(2, '&on_conflict=email')).body.updated_rows).toBe(1);
+      expect(await lastQuery()).not.toBe('COMMIT');
+      await project.rows('DROP TABLE owners, pets');
+    });
+
     it('answers a batch of good records like any other, with 0 refused records', async () => {
       const { body } = await insert([{ email: 'a' }]);
       expect(body).toEqual({ success: true, inserted_rows: 1, quarantined_rows: 0, message: '1 record inserted' });

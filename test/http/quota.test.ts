@@ -182,6 +182,24 @@ describe.each(testServers().map((server) => [server.major, server] as const))('o
     // Nothing changes it.
     beforeAll(fillProject);
 
+    it('a read under a key, whose response could not be stored, but not its repeat', async () => {
+      const read = (key: string) =>
+        project.call('POST', '/api/cdp/sql', {
+          body: { sql: 'SELECT reads() AS n' },
+          headers: { 'Idempotency-Key': key },
+        });
+      await setQuota(0);
+      const first = await read('stored');
+      expect(first.status, first.text).toBe(200);
+      await setQuota(QUOTA);
+      const repeat = await read('stored');
+      expect(repeat.headers.get('idempotency-replayed')).toBe('true');
+      expect(repeat.text).toBe(first.text);
+      expect(failure(await read('new'), 403, 'quota_exceeded').hint).toBe(
+        'Send a request that only reads without an Idempotency-Key.',
+      );
+    });
+
     it('what an EXPLAIN ANALYZE creates, next to a delete that is kept', async () => {
       const text =
         "DELETE FROM notes WHERE text = 'x'; EXPLAIN ANALYZE CREATE TABLE made AS SELECT 1 AS n; SELECT 1 AS n";

@@ -91,6 +91,23 @@ describe.each(Object.entries(HOMES))('added next to %s', (_name, start) => {
     expect(await Promise.all(hanging)).toEqual(Array(6).fill('left'));
   });
 
+  it('keeps connections to no server that was removed', async () => {
+    service = await start();
+    const home = await service.project();
+    added = await createDatabase();
+    process.env[VARIABLE] = urlOf(added);
+    await service.engine.control.servers.add(NEW, null);
+    const { name } = await service.engine.projects.create('abroad', BY_ITSELF, { server: 'second' });
+    await (await service.found(name)).rows('SELECT 1');
+    await home.rows('SELECT 1');
+    const known = () => service.engine.load.connections.map(({ server }) => server).sort();
+    expect(known()).toEqual(['default', 'second']);
+    await service.engine.deleteProject(name, BY_ITSELF);
+    expect(await service.engine.control.servers.remove('second', null)).toBe(true);
+    await expect.poll(known, { timeout: 20_000 }).toEqual(['default']);
+    expect(await home.rows('SELECT 1 AS one')).toEqual([{ one: 1 }]);
+  });
+
   it('keeps connections to no former URL, even if that changed before the first refresh', async () => {
     service = await start();
     added = await createDatabase();

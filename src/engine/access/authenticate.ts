@@ -29,7 +29,7 @@ const REFUSALS: ReadonlySet<ErrorCode> = new Set(['unauthorized', 'token_expired
 const TOUCH_EVERY_MS = 60_000;
 
 /** A token that was valid at its last look-up. It still is if nothing has changed since. */
-interface Good {
+interface ValidToken {
   readonly caller: Caller;
   readonly token: TokenRow;
   /** The number of changes before the look-up. */
@@ -37,7 +37,7 @@ interface Good {
 }
 
 export class Authenticator {
-  private readonly good = new LRUCache<string, Good>({ max: REMEMBERED });
+  private readonly valid = new LRUCache<string, ValidToken>({ max: REMEMBERED });
   /** Separate from the valid tokens, so that a flood of wrong ones does not evict them. */
   private readonly lookUps = new LRUCache<string, Promise<Caller>>({
     max: REMEMBERED,
@@ -49,7 +49,7 @@ export class Authenticator {
   /** The tokens that had been revoked at that number of changes. */
   private endedTokens: { changes: string | null; ids: ReadonlySet<string> } = { changes: null, ids: new Set() };
   /** Ids of tokens whose last use was stored lately. */
-  private readonly touched = new LRUCache<string, true>({ max: REMEMBERED, ttl: TOUCH_EVERY_MS });
+  private readonly touched = new LRUCache<string, true>({ max: REMEMBERED, ttl: TOUCH_EVERY_MS, ttlResolution: 0 });
 
   /** @param jwt null: no identity provider */
   constructor(
@@ -84,18 +84,18 @@ export class Authenticator {
 
   private async callerOf(token: string, address: string): Promise<Caller> {
     const hash = sha256(token);
-    const good = this.good.get(hash);
-    if (good !== undefined && !isOver(good.token) && (await this.changesNow()) === good.changes) {
-      this.touch(good.token.id);
-      return good.caller;
+    const valid = this.valid.get(hash);
+    if (valid !== undefined && !isOver(valid.token) && (await this.changesNow()) === valid.changes) {
+      this.touch(valid.token.id);
+      return valid.caller;
     }
     const lookUp = this.lookUps.get(hash);
     if (lookUp !== undefined) return lookUp;
     if (!hasChecksum(token)) throw unauthorized();
     // A token that was valid recently is not a guess.
-    if (good !== undefined) return this.ask(hash);
-    const answered = this.wrongTokens.beforeQuestion(address);
-    return this.ask(hash).finally(answered);
+    if (valid !== undefined) return this.startLookUp(hash);
+    const endLookUp = this.wrongTokens.beginLookUp(address);
+    return this.startLookUp(hash).finally(endLookUp);
   }
 
   /** The number of changes, at most {@link FRESH_MS} old. */
@@ -110,12 +110,12 @@ export class Authenticator {
     return changes.value;
   }
 
-  private ask(hash: string): Promise<Caller> {
+  private startLookUp(hash: string): Promise<Caller> {
     const lookUp = this.changesNow().then((changes) => this.lookUp(hash, changes));
     this.lookUps.set(hash, lookUp);
     lookUp.catch((error: unknown) => {
       const isRefusal = error instanceof EngineError && REFUSALS.has(error.code);
-      if (isRefusal) this.good.delete(hash);
+      if (isRefusal) this.valid.delete(hash);
       else if (this.lookUps.peek(hash) === lookUp) this.lookUps.delete(hash);
     });
     return lookUp;
@@ -129,7 +129,7 @@ export class Authenticator {
     const scopes = SCOPES.filter((scope) => token.scopes.includes(scope));
     const { id, name, expiresAt } = token;
     const caller = { id, name, expiresAt, scopes: new Set(scopes), project };
-    this.good.set(hash, { caller, token, changes });
+    this.valid.set(hash, { caller, token, changes });
     this.touch(token.id);
     return caller;
   }

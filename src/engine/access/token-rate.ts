@@ -34,13 +34,17 @@ export class TokenRate {
 
   count(caller: Caller): Counted {
     const { rate } = this;
-    const { requests, windowS } = rate;
+    const { requests } = rate;
     // Subjects of JWTs are unique only within a project.
     const key = `${caller.project?.id ?? ''} ${caller.id}`;
     const count = this.counter.add(key);
     const seconds = this.counter.secondsLeft(key);
-    const message = `The token has sent more than ${requests} requests within ${windowS} s`;
-    const refusal = count <= requests ? null : new EngineError('rate_limited', message, { retryAfter: seconds });
+    const refusal = count <= requests ? null : tooMany(rate, seconds);
     return { rate, remaining: Math.max(0, requests - count), seconds, refusal };
   }
 }
+
+const tooMany = ({ requests, windowS }: Rate, retryAfter: number) =>
+  new EngineError('rate_limited', `The token has sent more than ${requests} requests within ${windowS} s`, {
+    retryAfter,
+  });

@@ -13,18 +13,18 @@ const WINDOW_MS = 60_000;
  * From an address over its limit, one unknown token a second is still looked up, so that a new caller behind a proxy
  * is not locked out while another caller there sends wrong tokens.
  */
-const QUESTION_EVERY_MS = 1_000;
+const LOOK_UP_EVERY_MS = 1_000;
 
 /** The most unknown tokens of one address that are looked up at a time: a token is counted only after its look-up. */
-const QUESTIONS_AT_ONCE = 100;
+const LOOK_UPS_AT_ONCE = 100;
 
 /** The most addresses that are remembered, in about 2 MB. */
 const ADDRESSES = 10_000;
 
 export class WrongTokens {
   private readonly wrong = new WindowCounter(WINDOW_MS, ADDRESSES);
-  private readonly questions = new WindowCounter(QUESTION_EVERY_MS, ADDRESSES);
-  private readonly asking = new Counts();
+  private readonly allowedLookUps = new WindowCounter(LOOK_UP_EVERY_MS, ADDRESSES);
+  private readonly lookingUp = new Counts();
 
   /** @param limit wrong tokens per address and minute; 0: unlimited */
   constructor(private readonly limit: number) {}
@@ -34,16 +34,16 @@ export class WrongTokens {
    * @returns a function to call when the database has answered
    * @throws EngineError rate_limited
    */
-  beforeQuestion(address: string): () => void {
+  beginLookUp(address: string): () => void {
     if (this.limit === 0) return () => {};
     const network = networkOf(address);
     const isOver = this.wrong.of(network) >= this.limit;
-    if (this.asking.of(network) >= QUESTIONS_AT_ONCE) {
+    if (this.lookingUp.of(network) >= LOOK_UPS_AT_ONCE) {
       throw new EngineError('rate_limited', 'Too many unknown tokens from this address are being checked');
     }
-    if (isOver && this.questions.add(network) > 1) throw this.refusal(network);
-    this.asking.add(network, 1);
-    return () => void this.asking.add(network, -1);
+    if (isOver && this.allowedLookUps.add(network) > 1) throw this.refusal(network);
+    this.lookingUp.add(network, 1);
+    return () => void this.lookingUp.add(network, -1);
   }
 
   /**

@@ -6,6 +6,7 @@
 import { hash, randomInt } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { AuditActor, AuditMode, AuditOperation, AuditStatements } from '../../contract/audit.js';
+import { every } from '../../contract/every.js';
 import { LIMITS } from '../../contract/limits.js';
 import { roundedMs } from '../../contract/rounded-ms.js';
 import type { Log } from '../../log.js';
@@ -116,7 +117,7 @@ const TEXT_CHARACTERS = 200;
 export class Audit {
   private readonly writer: AuditWriter;
   private refusalTimer: NodeJS.Timeout | undefined;
-  private removalTimer: NodeJS.Timeout | undefined;
+  private stopRemoving = () => {};
   /** Separate, so that unknown callers cannot crowd out those who have a token. */
   private readonly strangers = new RefusalCounter(100);
   private readonly callers = new RefusalCounter(1_000);
@@ -168,13 +169,10 @@ export class Audit {
 
   /** Starts to remove old entries at regular intervals. */
   keepRemovingOld(): void {
-    const remove = () => {
-      this.removeOld().catch((error: unknown) =>
-        this.settings.log.error({ error: String(error) }, 'old audit entries cannot be removed'),
-      );
-    };
-    this.removalTimer = setInterval(remove, REMOVE_EVERY_MS).unref();
-    remove();
+    const failed = (error: unknown) =>
+      this.settings.log.error({ error: String(error) }, 'old audit entries cannot be removed');
+    this.stopRemoving = every(REMOVE_EVERY_MS, () => this.removeOld(), failed);
+    this.removeOld().catch(failed);
   }
 
   removeOld(): Promise<number> {
@@ -188,7 +186,7 @@ export class Audit {
 
   /** Writes the buffered entries and accepts no more. */
   async close(): Promise<void> {
-    clearInterval(this.removalTimer);
+    this.stopRemoving();
     await sleep(SETTLE_MS);
     this.takeRefusals();
     await this.writer.close();

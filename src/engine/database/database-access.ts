@@ -81,16 +81,21 @@ export class DatabaseAccess {
   }
 
   /** Call this if the project may have changed the rights of its roles: its next connections check and repair them. */
-  recheckRights(lease: Lease): void {
-    lease.closeAfterUse();
-    this.capacities.closeProject(lease.project);
+  recheckRights(project: string): void {
+    this.capacities.closeProject(project);
+  }
+
+  /** Forgets what is kept of a project that was deleted, or whose move has ended. */
+  forget(project: string): void {
+    this.capacities.closeProject(project);
+    this.quotas.forget(project);
   }
 
   private async attempt<T>(project: ProjectRow, use: UseOptions, work: Work<T>): Promise<T> {
     const { lease, server, connections, call, release } = await this.acquire(project, use);
     const { session } = lease;
     const answeredBefore = session.answeredCount;
-    const request = new RunningRequest(project.id, lease, use.deadline, server.watchdog, this.stops);
+    const request = new RunningRequest(lease, use.deadline, server.watchdog, this.stops);
     const unwatch = isReader(use.connection) ? null : this.quotas.watch(project, use.impact, request);
     this.running.add(request);
     try {
@@ -135,10 +140,10 @@ export class DatabaseAccess {
     let call: Stage | undefined;
     try {
       const slot = slots.acquire(id, runsFreeSql(kind) ? 'sql' : 'typed', use.deadline.signal, use.waitBudget);
-      releaseSlot = slot instanceof Promise ? await traced(slot, trace?.waits()) : slot;
+      releaseSlot = slot instanceof Promise ? await traced(slot, trace?.startWait()) : slot;
       // The server may have stopped answering during the wait.
       this.servers.requireUp(placement);
-      call = trace?.calls();
+      call = trace?.startCall();
       await this.projects.upgradeIfNeeded(project);
       const lease = connections.lendIdle(id, kind) ?? (await connections.lendNew(id, placement, kind));
       if (server.watchdog.niceness?.shouldRecycle(lease.backend)) lease.closeAfterUse();

@@ -1,4 +1,5 @@
 /** A dry run: the request runs, is rolled back at its end, and reports what it would have done. */
+import { roundedMs } from '../../contract/rounded-ms.js';
 import type { Impact } from '../../contract/wire/dry-run.js';
 import { fixed, type Fragment, ROLLBACK, type Row, type Session, sql, type Statement } from '../../pg/index.js';
 
@@ -31,7 +32,7 @@ export class DryRun {
    */
   async end(session: Session, statements: readonly Statement[]): Promise<void> {
     await session.run([...statements, fixed('SET CONSTRAINTS ALL IMMEDIATE')]);
-    const duration_ms = Math.round((performance.now() - this.started) * 1_000) / 1_000;
+    const duration_ms = roundedMs(performance.now() - this.started);
     const [rows, locks, relations] = await session.run([this.writtenRows(), LOCKS, this.relations()]);
     await session.run([ROLLBACK]);
     this.impact = {

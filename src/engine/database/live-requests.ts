@@ -9,7 +9,7 @@ import type { Caller } from '../access/tokens.js';
 import { Sweeper, type Swept } from '../limits/sweeper.js';
 
 /** How often to check for such revocations; authentication shares the result. */
-const ASK_MS = 200;
+const REVOCATIONS_EVERY_MS = 200;
 
 export interface LiveRequest {
   /** The caller may have chosen it. */
@@ -30,7 +30,7 @@ interface WatchedRequest extends Swept {
 export class LiveRequests {
   private readonly watched = new Sweeper<WatchedRequest>();
   private endedTokenIds: ReadonlySet<string> = new Set();
-  private nextQuestion = 0;
+  private nextCheck = 0;
 
   constructor(private readonly authenticator: Authenticator) {}
 
@@ -39,7 +39,7 @@ export class LiveRequests {
     const watched: WatchedRequest = {
       request,
       check: (now) => {
-        if (now >= this.nextQuestion) this.ask(now);
+        if (now >= this.nextCheck) this.findRevocations(now);
         if (this.endedTokenIds.has(request.caller.id))
           request.abort(new EngineError('unauthorized', 'The token was revoked'));
       },
@@ -64,8 +64,8 @@ export class LiveRequests {
     return found.length;
   }
 
-  private ask(now: number): void {
-    this.nextQuestion = now + ASK_MS;
+  private findRevocations(now: number): void {
+    this.nextCheck = now + REVOCATIONS_EVERY_MS;
     this.authenticator.endedTokenIds().then(
       (ids) => (this.endedTokenIds = ids),
       () => {},

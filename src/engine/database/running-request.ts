@@ -30,7 +30,6 @@ export class RunningRequest implements Clock, Swept {
   private watchProcessors: (() => Promise<void>) | undefined;
 
   constructor(
-    readonly project: string,
     private readonly lease: Lease,
     private readonly deadline: Deadline,
     private readonly watchdog: Watchdog,
@@ -65,25 +64,21 @@ export class RunningRequest implements Clock, Swept {
   stop(reason: EngineError, why: StopReason): void {
     if (this.stopped !== null || this.finished) return;
     this.stopped = reason;
-    this.count(why);
+    this.stops.set(why, (this.stops.get(why) ?? 0) + 1);
     // The cancel request may arrive late, so this connection must not be reused.
     this.lease.closeAfterUse();
-    this.timer = setTimeout(() => void this.end(reason, why), GRACE_MS);
+    this.timer = setTimeout(() => void this.end(reason), GRACE_MS);
     void this.lease.session.cancel();
   }
 
   /** Ends the backend at once. @returns when it is gone */
-  async end(reason: EngineError, why: StopReason): Promise<void> {
-    if (this.stopped === null) this.count(why);
-    this.stopped ??= reason;
-    this.lease.closeAfterUse();
-    clearTimeout(this.timer);
+  async end(reason: EngineError): Promise<void> {
     const giveUp = () => this.lease.session.destroy(reason);
     // If the server cannot be reached, the wait would never end.
     this.timer = setTimeout(giveUp, TERMINATE_MS);
     const terminated = this.watchdog.terminate(this.backend);
     // If the server cannot be asked, nothing is known of its backends.
-    this.ending ??= terminated.then((gone) => (gone ? undefined : this.watchdog.gone(this.backend))).catch(() => {});
+    this.ending = terminated.then((gone) => (gone ? undefined : this.watchdog.gone(this.backend))).catch(() => {});
     await terminated.then(giveUp, giveUp);
   }
 
@@ -97,10 +92,6 @@ export class RunningRequest implements Clock, Swept {
     // An interrupted commit may have taken effect, so that query_timeout would be wrong.
     if (error instanceof EngineError && error.code === 'outcome_unknown') return error;
     return this.stopped ?? error;
-  }
-
-  private count(why: StopReason): void {
-    this.stops.set(why, (this.stops.get(why) ?? 0) + 1);
   }
 
   private checkProcessors(now: number): void {

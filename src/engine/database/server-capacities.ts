@@ -1,5 +1,5 @@
 /** Slots and connections of each Postgres server. A server that hangs takes none from the others. */
-import { serverName } from '../../contract/servers.js';
+import { DEFAULT_SERVER, serverName } from '../../contract/servers.js';
 import { Connections } from '../../tenancy/connections/connections.js';
 import type { ProjectSessions } from '../../tenancy/connections/project-session.js';
 import type { AddedServer, Placement } from '../../tenancy/placement.js';
@@ -60,6 +60,15 @@ export class ServerCapacities {
     return capacity;
   }
 
+  /** Closes those of servers and replicas that were removed. @param names of those that remain, besides the default server */
+  keep(names: readonly string[]): void {
+    for (const [name, { connections }] of this.known) {
+      if (name === DEFAULT_SERVER || names.includes(name)) continue;
+      this.known.delete(name);
+      connections.close();
+    }
+  }
+
   /** The limit of connections to the projects of a server. @param added null: the default server */
   connectionLimit(added: Pick<AddedServer, 'maxConnections'> | null): number {
     const { maxConnections, addedConnections } = this.settings;
@@ -103,7 +112,7 @@ export class ServerCapacities {
       waiting: projectWaiting,
     });
     const sessions: Pick<ProjectSessions, 'open'> = {
-      open: (placement, pool) => this.sessions.open(placement, pool, null, replica?.server),
+      open: (placement, kind) => this.sessions.open(placement, kind, null, replica?.server),
     };
     const connections = new Connections(sessions, {
       total: maxConnections,

@@ -16,7 +16,7 @@ import {
   SQLSTATE,
   type Statement,
 } from '../../pg/index.js';
-import { readTables, tableToWrite, type Table } from '../catalog/catalog.js';
+import { readTables, resetIfCodeRuns, tableToWrite, type Table } from '../catalog/catalog.js';
 import { tableNotFound } from '../catalog/find-table.js';
 import { runWrite, type Write } from '../write/write.js';
 import type { InsertRequest } from './insert-request.js';
@@ -69,7 +69,7 @@ async function checkAndStore(
   const { session } = lease;
   const table = await lockTable(session, begin, project.schema, tableName, batch);
   project.shared.schemaCache.remember(project.cacheKey, table);
-  if (upsert === null ? table.runsProjectCode : table.updateRunsProjectCode) lease.resetAfterUse();
+  resetIfCodeRuns(lease, table, upsert !== null);
   if (returnIds) requireIds(table);
   const insertsFor = await storingStatements(session, table, upsert, { returnIds, oneByOne, isOnCitus });
   const rows = checkRecords(batch, table);

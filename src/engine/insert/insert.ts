@@ -8,7 +8,7 @@ import type { EncodedBatch } from '../../codec/index.js';
 import { BatchResponse } from '../../contract/wire/batch.js';
 import { PostgresError } from '../../pg/index.js';
 import type { Lease } from '../../tenancy/connections/connections.js';
-import { readTables, tableToWrite } from '../catalog/catalog.js';
+import { readTables, resetIfCodeRuns, tableToWrite } from '../catalog/catalog.js';
 import { typedDeadline } from '../limits/deadline.js';
 import type { Project } from '../project.js';
 import { runWrite } from '../write/write.js';
@@ -99,7 +99,7 @@ async function storeByCopy(
   const target = schema.targetOf(rows);
   const inserted = insertResponse(rows.records);
   if (idempotency !== null) {
-    const options = { deadline, idempotency, responseSchema: BatchResponse, trace: project.trace?.copying([]) };
+    const options = { deadline, idempotency, responseSchema: BatchResponse, trace: project.trace?.forCopy([]) };
     return runWrite(project, options, async ({ lease, responseRow }) => {
       const row = responseRow(inserted.response, rows.records);
       const stored = await storeAndCheck(lease, schema, target.stepOf([rows]), 'now', row);
@@ -120,7 +120,7 @@ async function storeByUpsert(
   const statement = fastUpsert(schema.table, rows, upsert);
   if (statement === null) return 'refused';
   const store = async (lease: Lease, commit: Commit): Promise<Inserted | NotStored> => {
-    if (schema.table.updateRunsProjectCode) lease.resetAfterUse();
+    resetIfCodeRuns(lease, schema.table, true);
     const results = await storeAndCheck(lease, schema, statement, commit);
     if (typeof results === 'string') return results;
     const [inserted = 0, stored = 0] = (results[0]?.rows[0] ?? []).map(Number);

@@ -7,7 +7,7 @@ import type { ErrorDetail } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { BatchResponse } from '../../contract/wire/batch.js';
 import { BEGIN, ROLLBACK, type Session } from '../../pg/index.js';
-import type { Table } from '../catalog/catalog.js';
+import { resetIfCodeRuns, type Table } from '../catalog/catalog.js';
 import type { Project } from '../project.js';
 import { quarantineRecords } from './quarantine.js';
 import { runWrite } from '../write/write.js';
@@ -28,7 +28,7 @@ export async function insertPartially(request: InsertRequest): Promise<Inserted>
     async (write): Promise<Inserted> => {
       const { lease, begin, commit } = write;
       const table = await lockTable(lease.session, begin, project.schema, tableName);
-      if (table.updateRunsProjectCode) lease.resetAfterUse();
+      resetIfCodeRuns(lease, table, upsert !== null);
       const outcome = await storePartially(lease.session, project, table, batch, upsert);
       const kept = [...outcome.refused].map(([record, errors]) => ({ text: batch.textOf(record), errors }));
       const response = partialResponse(batch.records.length, outcome, upsert !== null);

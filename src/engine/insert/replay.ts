@@ -11,6 +11,7 @@ import { lockTable } from './checked-insert.js';
 import { storePartially } from './partial-insert.js';
 import type { UpsertRule } from './upsert.js';
 import type { Project } from '../project.js';
+import { resetIfCodeRuns } from '../catalog/catalog.js';
 import { requireColumns } from '../catalog/find-table.js';
 import { typedDeadline } from '../limits/deadline.js';
 import { commit } from '../write/transaction.js';
@@ -47,7 +48,7 @@ export async function replay(
     const { session } = lease;
     const table = await lockTable(session, [BEGIN], project.schema, name);
     requireColumns(table, [...Object.values(rename), ...set.keys()]);
-    if (table.updateRunsProjectCode) lease.resetAfterUse();
+    resetIfCodeRuns(lease, table, upsert !== null);
     const { quarantineDays } = project.shared;
     const found = await session.query(selectPage({ ...filter, table: name }, fitting, quarantineDays, true));
     const { records, next } = readPage(found);

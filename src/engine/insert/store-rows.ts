@@ -2,7 +2,7 @@
 import { COMMIT, PostgresError, type Result, SQLSTATE, type Statement, type Step } from '../../pg/index.js';
 import type { Lease } from '../../tenancy/connections/connections.js';
 import { errorCode } from '../../tenancy/engine-error.js';
-import type { Table } from '../catalog/catalog.js';
+import { resetIfCodeRuns, type Table } from '../catalog/catalog.js';
 import { resultsOrOutcomeUnknown } from '../write/transaction.js';
 import { NO_RECORDS_FAULT } from './record-error.js';
 
@@ -34,7 +34,7 @@ export async function storeAndCheck(
   responseRow: readonly Statement[] = [],
 ): Promise<readonly Result[] | NotStored> {
   const { session } = lease;
-  if (table.runsProjectCode) lease.resetAfterUse();
+  resetIfCodeRuns(lease, table, false);
   const steps = [store, check, ...responseRow];
   const commitsHere = commit === 'now';
   const ran = await session.pipeline(commitsHere ? [...steps, COMMIT] : steps, { prepared: true });

@@ -24,8 +24,10 @@ const SMALL_BYTES = 64 * 1024;
 
 /** The bytes of one request. */
 export interface Reservation {
-  /** Adjusts to the actual size of the body or response. Never waits. */
+  /** Adjusts to the actual size of the body. Never waits. */
   resize(bytes: number): void;
+  /** Adds the response: the body is kept until it has been sent. Never waits. */
+  grow(bytes: number): void;
   /** Further calls do nothing. */
   release(): void;
 }
@@ -59,11 +61,12 @@ export class MemoryBudget {
       this.add(project, more);
       if (more < 0) this.queue.admitNext();
     };
+    const grow = (by: number) => resize(reserved + by);
     const release = () => {
       resize(0);
       isReleased = true;
     };
-    return { resize, release };
+    return { resize, grow, release };
   }
 
   private tryTake(project: string, bytes: number): boolean {

@@ -139,7 +139,7 @@ export async function alterColumn(
 
 /** Makes the last changes and commits. @returns the changed column */
 async function commitColumn(
-  { lease: { session }, commit }: Change<ShownColumn>,
+  { lease: { session }, commit }: Change,
   { schema, name }: Table,
   column: string,
   changes: readonly Statement[],

@@ -1,11 +1,10 @@
 /** Runs every schema change: a write with a short lock timeout, and a limit on how long it holds the table. */
 import { EngineError } from '../../contract/errors.js';
 import type { Schema } from '../../contract/schema.js';
-import type { Lease } from '../../tenancy/connections/connections.js';
-import { fixed, type Session, type Statement } from '../../pg/index.js';
+import { fixed, type Session } from '../../pg/index.js';
 import type { Project } from '../project.js';
 import type { Replayable, IdempotencyKey } from '../write/idempotency.js';
-import { runWrite } from '../write/write.js';
+import { runWrite, type Write } from '../write/write.js';
 
 export interface SchemaLimits {
   /** A change that scans or rewrites a table is rolled back after this time (contract section 5). */
@@ -18,13 +17,7 @@ export interface ChangeOptions extends SchemaLimits {
 }
 
 /** A change in progress. */
-export interface Change<A> {
-  readonly lease: Lease;
-  /** Statements to run before its first one. */
-  readonly begin: readonly Statement[];
-  /** Runs the last statements, stores the response under the key if there is one, and commits. */
-  readonly commit: (statements: readonly Statement[], response: A) => Promise<A>;
-}
+export type Change = Pick<Write, 'lease' | 'begin' | 'commit'>;
 
 /** How long DDL waits for a lock (contract section 5). */
 const LOCK_TIMEOUT_MS = 2_000;
@@ -33,7 +26,6 @@ const SHORT_WAIT = fixed(`SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS}`);
 
 /**
  * Runs a change; `work` runs `begin` with its first statements and ends in a commit.
- * @param answered the schema of the response
  * @param kind the effect on the size of the project: what does not grow needs no room
  * @throws EngineError table_busy, and what `work` throws; quota_exceeded if it grows; with a key also
  * request_in_flight, idempotency_key_reused, key_settled
@@ -41,9 +33,9 @@ const SHORT_WAIT = fixed(`SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS}`);
 export async function schemaChange<A>(
   project: Project,
   { holdMs, signal, idempotency = null }: ChangeOptions,
-  answered: Schema<A>,
+  responseSchema: Schema<A>,
   kind: 'grows' | 'keeps size' | 'drop',
-  work: (change: Change<A>) => Promise<A>,
+  work: (change: Change) => Promise<A>,
 ): Promise<Replayable<A>> {
   const grows = kind === 'grows';
   const expired = () =>
@@ -55,7 +47,7 @@ export async function schemaChange<A>(
   if (idempotency === null && grows) await project.shared.quotas.requireRoom(project.row);
   const deadline = { timeoutMs: holdMs, signal, expired };
   const impact = kind === 'drop' ? 'none' : 'writes';
-  return runWrite(project, { deadline, idempotency, responseSchema: answered, grows, impact }, async (write) => {
+  return runWrite(project, { deadline, idempotency, responseSchema, grows, impact }, async (write) => {
     const { lease, begin, commit } = write;
     return { response: await work({ lease, begin: [...begin, SHORT_WAIT], commit }), replayed: false };
   });

@@ -45,7 +45,7 @@ interface Parts {
   readonly projects: Projects;
   readonly quotas: Quotas;
   readonly audit: Audit;
-  readonly connections: ProjectSessions;
+  readonly projectSessions: ProjectSessions;
   readonly authenticator: Authenticator;
   /** null: unlimited. */
   readonly tokenRate: TokenRate | null;
@@ -174,7 +174,7 @@ export class Sessions {
     const kind = owner.role === 'reader' ? 'sql-read' : 'sql-write';
     const client = { applicationName, settings };
     const { placement } = owner.project;
-    const { loggedIn, backend } = await this.parts.connections.openForClient(placement, kind, client);
+    const { loggedIn, backend } = await this.parts.projectSessions.openForClient(placement, kind, client);
     if (owner.role === 'reader' && parseInt(loggedIn.parameters.get('server_version') ?? '', 10) < HOLDS_READ_ONLY) {
       loggedIn.socket.destroy();
       throw notHeld();

@@ -67,11 +67,16 @@ export class QuotaGuard {
 
   /**
    * Ends the transaction of a request that only read, and resets the session.
-   * @throws EngineError quota_exceeded if it wrote anyway
+   * @throws EngineError quota_exceeded if it wrote anyway, or has a key: a commit, which stores the response, would also
+   * run the query of a cursor WITH HOLD, outside of READ ONLY
    */
-  async endReads(session: Session): Promise<void> {
+  async endReads(session: Session, hasKey: boolean): Promise<void> {
     const [written] = await session.run([HAS_WRITTEN, ROLLBACK], { reset: true });
-    if (written?.rows[0]?.[0] === 't') throw this.overQuota.error;
+    const { error } = this.overQuota;
+    if (written?.rows[0]?.[0] === 't') throw error;
+    if (!hasKey) return;
+    const hint = 'Send a request that only reads without an Idempotency-Key.';
+    throw new EngineError('quota_exceeded', error.message, { hint });
   }
 
   /** The error for a statement that failed because it tried to write. */

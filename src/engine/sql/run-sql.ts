@@ -92,7 +92,7 @@ export async function runStatements<T>(project: Project, given: StatementsToRun<
     const outcome = await runWrite(project, options, async (write) => {
       const response = await runInTransaction(run, write, guard, project.dryRun !== null);
       if (!readOnly && statements.some(({ text }) => mayChangeRights(text)))
-        project.shared.database.recheckRights(write.lease);
+        project.shared.database.recheckRights(project.id);
       return { response, replayed: false } as const;
     });
     return outcome.replayed ? { response: kept?.restore(outcome.response) ?? [], replayed: true } : outcome;
@@ -135,18 +135,18 @@ async function runInTransaction<T>(
       if (after.length > 0) await session.run(after);
     }
   } catch (error) {
-    const alone = runsOnlyAlone(run, error);
-    if (alone === null) throw error;
+    const outside = refusedInTransaction(run, error);
+    if (outside === null) throw error;
     if (write.hasKey) throw noPlaceForKey(error);
     if (isDryRun) throw noDryRun(error);
-    await session.run([ROLLBACK, ...(guard?.outside(alone) ?? [])]);
+    await session.run([ROLLBACK, ...(guard?.outside(outside) ?? [])]);
     try {
-      return [await execute(alone, [], true)];
+      return [await execute(outside, [], true)];
     } catch (cause) {
       throw commitError(session, cause, false);
     }
   }
-  if (guard?.readsOnly) await guard.endReads(session);
+  if (guard?.readsOnly) await guard.endReads(session, write.hasKey);
   else if (mode.readOnly) await session.run([ROLLBACK], { reset: true });
   else await write.commit([], kept?.store(results));
   return results;
@@ -196,7 +196,7 @@ function beginOf({ readOnly, modes = readOnly ? ['READ ONLY'] : [], allRows }: S
 const OUTSIDE_A_TRANSACTION = new Set(['ALTER', 'CLUSTER', 'CREATE', 'DISCARD', 'DROP', 'REINDEX', 'VACUUM']);
 
 /** The only statement, if the error says that Postgres runs it only outside a transaction, and the request allows that. */
-function runsOnlyAlone<T>({ mode, statements }: StatementsToRun<T>, error: unknown): BoundStatement | null {
+function refusedInTransaction<T>({ mode, statements }: StatementsToRun<T>, error: unknown): BoundStatement | null {
   const [only, ...others] = statements;
   if (only === undefined || others.length > 0 || mode.readOnly || mode.modes !== undefined) return null;
   const isRefused = error instanceof EngineError && error.postgres?.sqlstate === SQLSTATE.ACTIVE_SQL_TRANSACTION;

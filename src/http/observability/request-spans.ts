@@ -155,11 +155,11 @@ class SpansBelow implements RequestTrace {
     private readonly sharers: readonly SpansBelow[] = [],
   ) {}
 
-  waits(): Stage {
+  startWait(): Stage {
     return new SpanStage(this.tracer.startSpan('wait for a slot', {}, this.context));
   }
 
-  calls(): Stage {
+  startCall(): Stage {
     const { request, detail, sharers } = this;
     const { route } = request.context;
     const command = this.command ?? route?.command;
@@ -176,7 +176,7 @@ class SpansBelow implements RequestTrace {
     return new SpanStage(call);
   }
 
-  copying(others: readonly RequestTrace[]): RequestTrace {
+  forCopy(others: readonly RequestTrace[]): RequestTrace {
     const sharers = others.filter((other) => other instanceof SpansBelow);
     return new SpansBelow(this.tracer, this.span, this.request, this.detail, 'COPY', sharers);
   }

@@ -58,7 +58,7 @@ export function sendResponse(
     : [typeof body === 'string' ? body : JSON.stringify(body)];
   const length = parts.reduce((sum, part) => sum + Buffer.byteLength(part), 0);
   const { context } = request;
-  if (Array.isArray(body)) context.reservation?.resize(length);
+  context.reservation?.grow(length);
   const { raw } = reply;
   reply.hijack();
   const send = () => {

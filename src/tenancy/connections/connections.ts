@@ -9,6 +9,7 @@ import { readProc } from '../../embedded/proc.js';
 import { ConnectionLost, PostgresError, ROLLBACK, type Session, SQLSTATE } from '../../pg/index.js';
 import { Counts } from '../../contract/counts.js';
 import { EngineError } from '../../contract/errors.js';
+import { every } from '../../contract/every.js';
 
 interface ConnectionLimits {
   /** The most connections to projects' databases, and so of running requests. */
@@ -84,7 +85,7 @@ export class Connections {
   private readonly counts = new Counts();
   /** The limit after Postgres ran out of connections, and when it ends. */
   private scarce = { most: Infinity, until: 0 };
-  private readonly sweeper: NodeJS.Timeout;
+  private readonly stopSweeping: () => void;
   private lastSweep = 0;
   private closing = false;
 
@@ -92,8 +93,7 @@ export class Connections {
     private readonly sessions: Pick<ProjectSessions, 'open'>,
     private readonly limits: ConnectionLimits,
   ) {
-    this.sweeper = setInterval(() => this.closeIdle(), Math.max(50, Math.min(limits.idleMs / 4, 5_000)));
-    this.sweeper.unref();
+    this.stopSweeping = every(Math.max(50, Math.min(limits.idleMs / 4, 5_000)), () => this.closeIdle());
   }
 
   /** Open connections, for the metrics. */
@@ -168,7 +168,7 @@ export class Connections {
   /** Closes all idle connections at once, and busy ones after use. */
   close(): void {
     this.closing = true;
-    clearInterval(this.sweeper);
+    this.stopSweeping();
     for (const lease of this.allIdle()) this.discard(lease);
   }
 

@@ -3,6 +3,7 @@ import { messageOf } from '../../contract/operator-message.js';
 import type { Log } from '../../log.js';
 import type { Pool } from '../../pg/index.js';
 import { placeOf, type ServerRow, type ServerRows } from '../control/server-rows.js';
+import { replicaName } from '../replicas.js';
 import type { Servers } from '../servers.js';
 import type { Server } from '../tenancy.js';
 import { HealthCheck } from './health-check.js';
@@ -31,6 +32,8 @@ export class ServerWatch {
     private readonly rows: ServerRows,
     private readonly servers: Servers,
     private readonly log: Log,
+    /** Called with the names of the added servers and their replicas. */
+    private readonly keep: (names: readonly string[]) => void,
   ) {}
 
   keepWatching(): void {
@@ -62,10 +65,9 @@ export class ServerWatch {
     }
     this.servers.keep(rows.map(placeOf));
     for (const row of rows) if (row.urlReference !== null) this.watch(row);
-    this.servers.replicas.keep(
-      rows.flatMap(({ replicas }) => replicas),
-      this.report,
-    );
+    const replicas = rows.flatMap((row) => row.replicas);
+    this.servers.replicas.keep(replicas, this.report);
+    this.keep([...rows.map(({ name }) => name), ...replicas.map(replicaName)]);
   }
 
   private watch(row: ServerRow): void {

@@ -59,7 +59,7 @@ describe('wrong tokens', () => {
     const tokens = new WrongTokens(1);
     for (let i = 0; i < 50_000; i++) {
       const address = `10.${i >> 16}.${(i >> 8) & 255}.${i & 255}`;
-      tokens.beforeQuestion(address)();
+      tokens.beginLookUp(address)();
       expect(tokens.refused(address, refusal)).toBe(refusal);
     }
     // The last ones are remembered, the first ones are not.
@@ -70,17 +70,17 @@ describe('wrong tokens', () => {
   it('are not limited if the limit is 0', () => {
     const tokens = new WrongTokens(0);
     for (let i = 0; i < 1_000; i++) {
-      tokens.beforeQuestion('192.0.2.1');
+      tokens.beginLookUp('192.0.2.1');
       expect(tokens.refused('192.0.2.1', refusal)).toBe(refusal);
     }
   });
 
   it('are not looked up hundreds at a time', () => {
     const tokens = new WrongTokens(30);
-    const answered = Array.from({ length: 100 }, () => tokens.beforeQuestion('192.0.2.1'));
-    expect(() => tokens.beforeQuestion('192.0.2.1')).toThrow(EngineError);
-    expect(() => tokens.beforeQuestion('192.0.2.2')).not.toThrow();
+    const answered = Array.from({ length: 100 }, () => tokens.beginLookUp('192.0.2.1'));
+    expect(() => tokens.beginLookUp('192.0.2.1')).toThrow(EngineError);
+    expect(() => tokens.beginLookUp('192.0.2.2')).not.toThrow();
     answered[0]?.();
-    expect(() => tokens.beforeQuestion('192.0.2.1')).not.toThrow();
+    expect(() => tokens.beginLookUp('192.0.2.1')).not.toThrow();
   });
 });

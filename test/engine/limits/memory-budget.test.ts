@@ -49,7 +49,7 @@ describe('works', () => {
   it('counts a response until it is read, even if it exceeds the budget', async () => {
     const budget = newBudget();
     const reservation = await reserve(budget, 'a', 100);
-    reservation.resize(5 * LARGE);
+    reservation.grow(5 * LARGE);
     await expect(reserve(budget, 'a', 100, 20)).rejects.toMatchObject({ code: 'overloaded' });
     await reserve(budget, 'b', 100);
     reservation.release();
