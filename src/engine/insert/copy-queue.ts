@@ -88,7 +88,7 @@ export class CopyQueue {
     if (isBusy && counts.of(project.id) >= max) return Promise.reject(TOO_MANY_WAIT);
     const due = performance.now() + project.waitBudget.ms;
     const waited = project.waitBudget.start();
-    const wait = project.trace?.waits();
+    const wait = project.trace?.startWait();
     let isWaiting = true;
     return new Promise((resolve, reject) => {
       const entry: Waiting = {
@@ -206,7 +206,7 @@ const isEnded = ({ batch }: Waiting): boolean => batch.signal.reason instanceof 
 /** The COPY belongs to the trace of the first traced request; the traces of the others link to it. */
 function traceOf(group: readonly Waiting[]): RequestTrace | null {
   const [first, ...others] = group.flatMap(({ batch }) => batch.project.trace ?? []);
-  return first === undefined ? null : first.copying(others);
+  return first === undefined ? null : first.forCopy(others);
 }
 
 /** Single instances: a stack trace for each would cost more than the rest of a rejection. */
