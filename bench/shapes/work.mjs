@@ -74,9 +74,7 @@ export class ShapeWork {
     for (const batch of this.bodies.keys()) {
       const rows = `SELECT ${cells} FROM bench_expected.${this.table} WHERE batch = ${batch}`;
       const data = await copyOut(database.client, `COPY (${rows}) TO STDOUT (FORMAT binary)`);
-      requests.push(
-        Buffer.concat([bind([], [], 'bench'), execute(), ...dataMessages(data), COPY_DONE, SYNC]),
-      );
+      requests.push(Buffer.concat([bind([], [], 'bench'), execute(), ...dataMessages(data), COPY_DONE, SYNC]));
     }
     const into = `${database.table(this.table)} (${this.#names})`;
     return {
