@@ -36,8 +36,6 @@ interface ProjectUse {
   readonly impact?: QuotaImpact | undefined;
   /** By default that of the request. */
   readonly trace?: RequestTrace | null | undefined;
-  /** By default that of the request. */
-  readonly waitBudget?: WaitBudget;
 }
 
 export class Project {
@@ -118,9 +116,8 @@ export class Project {
   }
 
   /** Runs `work` on a connection, see {@link DatabaseAccess.use}. */
-  use<T>(options: ProjectUse, work: Work<T>): Promise<T> {
-    const { connection, deadline, impact = 'writes', trace = this.trace, waitBudget = this.waitBudget } = options;
-    const { dryRun } = this;
+  use<T>({ connection, deadline, impact = 'writes', trace = this.trace }: ProjectUse, work: Work<T>): Promise<T> {
+    const { dryRun, waitBudget } = this;
     const { at = null, position } = this.replica ?? {};
     const run: Work<T> =
       dryRun === null ? work : (lease, clock) => dryRun.begin(lease.session).then(() => work(lease, clock));

@@ -150,7 +150,7 @@ describe('on the Postgres of a URL', () => {
     expect(findings).toContainEqual({
       subject: 'settings',
       health: 'warning',
-      found: "log_min_error_statement is error: Postgres's log contains callers' SQL if it fails",
+      found: "log_min_error_statement is error: Postgres's log contains the SQL of callers' failed statements",
       advice: "ALTER SYSTEM SET log_min_error_statement = 'panic'; then SELECT pg_reload_conf();",
     });
     expect(findings.map(({ advice }) => advice)).toContain(

@@ -12,7 +12,7 @@ import type { Work } from '../database/database-access.js';
 import type { RequestTrace } from '../database/trace.js';
 import { type Deadline, endedWhileWaiting, typedDeadline } from '../limits/deadline.js';
 import { type Swept, Sweeper } from '../limits/sweeper.js';
-import { WaitBudget } from '../limits/wait-budget.js';
+import type { WaitBudget } from '../limits/wait-budget.js';
 import { type NotStored, storeAndCheck, type TableWithCheck } from './store-rows.js';
 
 /** One that is being stored, and one in transit. */
@@ -27,7 +27,6 @@ type Outcome = readonly Result[] | NotStored;
 interface CopyUse {
   readonly connection: 'typed';
   readonly deadline: Deadline;
-  readonly waitBudget: WaitBudget;
   readonly trace: RequestTrace | null;
 }
 
@@ -54,13 +53,13 @@ export interface WaitingBatches {
 
 interface Waiting extends Swept {
   readonly batch: QueuedBatch;
-  /** It has waited too long, or its request has ended: it must not be sent any more. */
-  isRefused: boolean;
-  readonly budgetLeft: () => WaitBudget;
-  /** Ends the wait. @param error if the batch was not sent */
-  readonly leave: (error?: unknown) => void;
+  state: 'waiting' | 'sent' | 'refused';
+  /** Its group waits for a connection, which is a span of its own. */
+  readonly endSpan: (error?: Error) => void;
+  /** The wait is over: the batch is sent. */
+  readonly send: () => void;
   readonly resolve: (outcome: Outcome) => void;
-  readonly reject: (error: unknown) => void;
+  readonly refuse: (error: Error) => void;
 }
 
 export class CopyQueue {
@@ -86,32 +85,34 @@ export class CopyQueue {
     const isLarge = rows.data.length > MAX_BYTES / 2;
     const isBusy = !isLarge && this.underWay === MAX_UNDER_WAY;
     if (isBusy && counts.of(project.id) >= max) return Promise.reject(TOO_MANY_WAIT);
-    const due = performance.now() + project.waitBudget.ms;
     const waited = project.waitBudget.start();
-    const wait = project.trace?.startWait();
-    let isWaiting = true;
+    let span = project.trace?.startWait();
     return new Promise((resolve, reject) => {
+      const leave = (state: 'sent' | 'refused') => {
+        if (entry.state !== 'waiting') return;
+        entry.state = state;
+        waited();
+        counts.add(project.id, -1);
+        this.sweeper.delete(entry);
+      };
       const entry: Waiting = {
         batch,
-        isRefused: false,
-        resolve,
-        reject,
-        budgetLeft: () => (isWaiting ? new WaitBudget(due - performance.now()) : project.waitBudget),
-        leave: (error) => {
-          if (!isWaiting) return;
-          isWaiting = false;
-          waited();
-          wait?.end(error);
-          counts.add(project.id, -1);
-          this.sweeper.delete(entry);
+        state: 'waiting',
+        endSpan: (error) => {
+          span?.end(error);
+          span = undefined;
         },
-        check: (now) => {
-          if (!signal.aborted && now < due) return;
-          const error = signal.aborted ? endedWhileWaiting(signal) : WAITED_TOO_LONG;
-          entry.isRefused = true;
-          entry.leave(error);
+        send: () => leave('sent'),
+        resolve,
+        refuse: (error) => {
+          entry.endSpan(error);
+          leave('refused');
           reject(error);
+        },
+        check: () => {
+          if (!signal.aborted && project.waitBudget.ms > 0) return;
           this.waiting = this.waiting.filter((other) => other !== entry);
+          entry.refuse(signal.aborted ? endedWhileWaiting(signal) : WAITED_TOO_LONG);
         },
       };
       counts.add(project.id, 1);
@@ -145,41 +146,43 @@ export class CopyQueue {
    * of the requests is ended, the others go again.
    */
   private async send(group: readonly Waiting[]): Promise<void> {
-    // It has waited least.
-    const last = group.at(-1) as Waiting;
+    for (const { endSpan } of group) endSpan();
+    const { batch } = group.reduce((longest, entry) => (budgetOf(entry) > budgetOf(longest) ? entry : longest));
     const shared = group.length > 1 ? this.endOf(group) : null;
-    const signal = shared?.signal ?? last.batch.signal;
-    const deadline = typedDeadline(signal);
-    const use: CopyUse = { connection: 'typed', deadline, waitBudget: last.budgetLeft(), trace: traceOf(group) };
+    const signal = shared?.signal ?? batch.signal;
+    const use: CopyUse = { connection: 'typed', deadline: typedDeadline(signal), trace: traceOf(group) };
     let sent = group;
-    const copy: Work<Outcome> = (lease) => {
-      sent = group.filter(({ isRefused }) => !isRefused);
-      for (const { leave } of sent) leave();
+    const copy: Work<Outcome> = async (lease) => {
+      sent = group.filter(({ state }) => state !== 'refused');
+      if (sent.length === 0) return [];
+      for (const entry of sent) entry.send();
       const step = this.stepOf(sent.map(({ batch }) => batch.rows));
       return storeAndCheck(lease, this.table, step, 'alone');
     };
     try {
-      const outcome = await last.batch.project.use(use, copy).finally(shared?.unwatch);
+      const outcome = await batch.project.use(use, copy).finally(shared?.unwatch);
       if (outcome === 'refused' && sent.length > 1) {
         await this.send(sent.slice(0, sent.length / 2));
         await this.send(sent.slice(sent.length / 2));
       } else for (const { resolve } of sent) resolve(outcome);
     } catch (error) {
-      const others = error === signal.reason ? sent.filter((entry) => !isEnded(entry)) : [];
-      for (const { leave, reject } of sent.filter((entry) => !others.includes(entry))) {
-        leave(error);
-        reject(error);
-      }
+      const isEnd = error === signal.reason;
+      const others = isEnd ? sent.filter((entry) => !isEnded(entry)) : [];
+      for (const entry of sent.filter((entry) => !others.includes(entry)))
+        entry.refuse((isEnd ? entry.batch.signal.reason : error) as Error);
       if (others.length > 0) await this.send(others);
     }
   }
 
-  /** Aborted with the error that ends one of the requests. A client that disconnects cancels nothing that others share. */
+  /**
+   * Aborted with the error that ends one of the requests, once it is sent. A client that disconnects cancels nothing that
+   * others share.
+   */
   private endOf(group: readonly Waiting[]): { signal: AbortSignal; unwatch: () => void } {
     const ending = new AbortController();
     const watch: Swept = {
       check: () => {
-        const ended = group.find(isEnded);
+        const ended = group.find((entry) => entry.state === 'sent' && isEnded(entry));
         if (ended !== undefined) ending.abort(ended.batch.signal.reason);
       },
     };
@@ -202,6 +205,8 @@ export class CopyQueue {
 
 /** Whether the operator, or the revocation of its token, has ended the request. */
 const isEnded = ({ batch }: Waiting): boolean => batch.signal.reason instanceof EngineError;
+
+const budgetOf = ({ batch }: Waiting): number => batch.project.waitBudget.ms;
 
 /** The COPY belongs to the trace of the first traced request; the traces of the others link to it. */
 function traceOf(group: readonly Waiting[]): RequestTrace | null {

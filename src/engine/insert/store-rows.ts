@@ -49,8 +49,8 @@ export async function storeAndCheck(
     // The check fails with a division by zero. One in a constraint or trigger fails earlier or later.
     if (error.sqlstate === SQLSTATE.DIVISION_BY_ZERO && ran.results.length === 1) return 'outdated';
     if (!mayBeARecord(error)) throw error;
-    // Class 42: the table or a column is gone.
-    return error.sqlstate.startsWith('42') ? 'outdated' : 'refused';
+    // Class 42: the table or a column is gone, or code that checked a record failed, which Postgres then names.
+    return error.sqlstate.startsWith('42') && error.fields.where === undefined ? 'outdated' : 'refused';
   }
 }
 

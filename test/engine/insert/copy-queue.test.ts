@@ -47,7 +47,7 @@ function queueOf(maxWaiting = 64, connect: () => Promise<void> = () => Promise.r
     id: 'p',
     waitBudget,
     trace: null,
-    use: async ({ deadline: { signal }, waitBudget }, work) => {
+    use: async ({ deadline: { signal } }, work) => {
       await connect();
       const pipeline = ([copy]: readonly Step[]) =>
         new Promise<Pipelined>((resolve, reject) => {
@@ -222,6 +222,37 @@ describe('protects', () => {
     expect(await Promise.all(others)).toEqual([STORED, STORED]);
   });
 
+  it('each ended request from the reason of another', async () => {
+    const { sent, store } = queueOf();
+    const [revoked, canceled] = [new AbortController(), new AbortController()];
+    const stored = [store({ signal: revoked.signal }), store({ signal: canceled.signal })];
+    await turn();
+    revoked.abort(new EngineError('unauthorized', 'The token has been revoked'));
+    await vi.waitUntil(() => sent[0]?.signal.aborted);
+    canceled.abort(new EngineError('query_timeout', 'Canceled by the operator'));
+    sent[0]?.fail(revoked.signal.reason as Error);
+    expect(await Promise.allSettled(stored)).toMatchObject([
+      { reason: { code: 'unauthorized' } },
+      { reason: { code: 'query_timeout' } },
+    ]);
+  });
+
+  it('a group that still waits for a connection from the end of one request', async () => {
+    let connected = () => {};
+    const { sent, store } = queueOf(64, () => new Promise((resolve) => (connected = resolve)));
+    const ended = new AbortController();
+    const one = store({ signal: ended.signal });
+    const other = store();
+    await turn();
+    ended.abort(new EngineError('unauthorized', 'The token has been revoked'));
+    await expect(one).rejects.toMatchObject({ code: 'unauthorized' });
+    connected();
+    await settled();
+    expect(sent.map(({ batches, signal }) => [batches.length, signal.aborted])).toEqual([[1, false]]);
+    sent[0]?.response(STORED);
+    expect(await other).toBe(STORED);
+  });
+
   it('a batch whose wait ends before its COPY has a connection from being stored', async () => {
     let connected = () => {};
     const { sent, store } = queueOf(64, () => new Promise((resolve) => (connected = resolve)));
@@ -250,10 +281,12 @@ describe('protects', () => {
     ]);
   });
 
-  it('the batches of a shared COPY from one that may hardly wait: the one that has waited least waits for all', async () => {
+  it.each([
+    [10, 5_000],
+    [5_000, 10],
+  ])('the batches of a shared COPY from one that may hardly wait (%i ms and %i ms)', async (...budgets) => {
     const { sent, store } = queueOf();
-    void store({ waitMs: 10 });
-    void store({ waitMs: 5_000 });
+    for (const waitMs of budgets) void store({ waitMs });
     await turn();
     expect(sent[0]?.waitBudget.ms).toBeGreaterThan(1_000);
   });
