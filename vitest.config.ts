@@ -32,8 +32,8 @@ export const COMMON = {
   // Real Postgres and real processes: a slow machine must not fail a right answer.
   testTimeout: 180_000,
   hookTimeout: 120_000,
-  // A file keeps two thirds of a processor busy: these are for two processors.
-  maxWorkers: 3,
+  // A file keeps half of a processor busy: these are for two processors.
+  maxWorkers: 4,
   // `test/support/outcome-reporter.ts` names each test that passed only when run again, and calls it a bug.
   retry: { count: 1, condition: MAY_PASS_LATER },
 };
