@@ -3,7 +3,7 @@
  * restore, it is removed again.
  */
 import { EngineError } from '../contract/errors.js';
-import { PROJECT_NAME_PATTERN } from '../contract/names.js';
+import { isProjectName } from '../contract/names.js';
 import { FIRST_PROJECT, isReady } from '../contract/projects.js';
 import { messageOf } from '../contract/operator-message.js';
 import type { PlacementRequest } from '../contract/servers.js';
@@ -92,7 +92,7 @@ function chooseProjects({ path, manifest, control }: BackupFile, { project, as }
   if (as !== null && project === null) {
     throw new EngineError('invalid_request', '--as renames one project: give --project as well');
   }
-  if (as !== null && !new RegExp(PROJECT_NAME_PATTERN).test(as)) {
+  if (as !== null && !isProjectName(as)) {
     throw new EngineError('invalid_name', `"${as}" is not a valid project name`);
   }
   const found = manifest.projects.filter(({ name }) => project === null || name === project);

@@ -4,6 +4,11 @@ export const NAME_IN_WORDS = '1 to 63 ASCII letters, digits and underscores, the
 
 /** Valid names of projects (contract section 2). */
 export const PROJECT_NAME_PATTERN = '^[a-z][a-z0-9-]{0,62}$';
+
+const PROJECT_NAME = new RegExp(PROJECT_NAME_PATTERN);
+
+/** Check this before a query: Postgres accepts no text with U+0000. */
+export const isProjectName = (name: string): boolean => PROJECT_NAME.test(name);
 export const PROJECT_NAME_IN_WORDS = '1 to 63 lowercase ASCII letters, digits and hyphens, the first one a letter';
 
 /** Scopes of a token (contract section 2). */

@@ -1,7 +1,7 @@
 /** One project: its size and quota, its tokens, and actions. */
 import { useSignal } from '@preact/signals';
 import type { JSX } from 'preact';
-import { PROJECT_NAME_PATTERN } from '../../../src/contract/names.js';
+import { isProjectName } from '../../../src/contract/names.js';
 import type { Project } from '../../../src/contract/wire/projects.js';
 import { useDialog } from '../parts/dialog.js';
 import { Check, TextField } from '../parts/fields.js';
@@ -125,7 +125,7 @@ const Activate = ({ project: { name }, reload, onClose }: FormProps) => (
 
 function Rename({ project: { name }, reload, onClose }: FormProps) {
   const next = useSignal(name);
-  const isName = new RegExp(PROJECT_NAME_PATTERN).test(next.value) && next.value !== name;
+  const isName = isProjectName(next.value) && next.value !== name;
   return (
     <ActionForm
       title={`Rename ${name}`}

@@ -1,7 +1,7 @@
 /** All projects of the service with their sizes, and a form for a new one. */
 import './operate.css';
 import { useSignal } from '@preact/signals';
-import { PROJECT_NAME_PATTERN } from '../../../src/contract/names.js';
+import { isProjectName } from '../../../src/contract/names.js';
 import type { Project } from '../../../src/contract/wire/projects.js';
 import { Alert } from '../parts/alert.js';
 import { useDialog } from '../parts/dialog.js';
@@ -99,7 +99,7 @@ const ProjectTable = ({ projects }: { projects: readonly Project[] }) => {
 
 function NewProject({ onClose, reload }: { onClose: () => void; reload: () => Promise<void> }) {
   const name = useSignal('');
-  const isName = new RegExp(PROJECT_NAME_PATTERN).test(name.value);
+  const isName = isProjectName(name.value);
   return (
     <ActionForm
       title="New project"

@@ -5,10 +5,9 @@
 import { createRemoteJWKSet, errors, type JWTPayload, jwtVerify } from 'jose';
 import { LRUCache } from 'lru-cache';
 import { EngineError } from '../../contract/errors.js';
-import { SCOPES, type Scope } from '../../contract/names.js';
+import { isProjectName, SCOPES, type Scope } from '../../contract/names.js';
 import type { ControlDatabase } from '../../tenancy/control/control.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
-import { isProjectName } from '../projects/project-name.js';
 import type { Caller } from './tokens.js';
 
 export interface JwtSettings {

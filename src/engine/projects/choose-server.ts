@@ -5,7 +5,7 @@ import { isOn, type PlacementRequest } from '../../contract/servers.js';
 import type { Placement } from '../../tenancy/placement.js';
 import { placeOf, type ServerRow, type ServerRows } from '../../tenancy/control/server-rows.js';
 import type { Servers } from '../../tenancy/servers.js';
-import { isProjectName as isServerName } from './project-name.js';
+import { isProjectName as isServerName } from '../../contract/names.js';
 import { sizesOf } from './sizes.js';
 
 /** The servers that can take the project, the best first. @throws EngineError not_found, database_unavailable */

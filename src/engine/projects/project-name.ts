@@ -1,11 +1,6 @@
 /** The rules for names of projects. */
 import { EngineError } from '../../contract/errors.js';
-import { PROJECT_NAME_IN_WORDS, PROJECT_NAME_PATTERN } from '../../contract/names.js';
-
-const NAME = new RegExp(PROJECT_NAME_PATTERN);
-
-/** Check this before a query: Postgres accepts no text with U+0000. */
-export const isProjectName = (name: string): boolean => NAME.test(name);
+import { isProjectName, PROJECT_NAME_IN_WORDS } from '../../contract/names.js';
 
 /** @throws EngineError invalid_name */
 export function requireName(name: string): void {

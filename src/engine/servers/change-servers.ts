@@ -1,6 +1,6 @@
 /** Adds, checks, changes and removes Postgres servers for an operator. */
 import { EngineError } from '../../contract/errors.js';
-import { PROJECT_NAME_IN_WORDS } from '../../contract/names.js';
+import { isProjectName as isServerName, PROJECT_NAME_IN_WORDS } from '../../contract/names.js';
 import { isReady } from '../../contract/projects.js';
 import { DEFAULT_SERVER, isOn } from '../../contract/servers.js';
 import type { Finding } from '../../contract/wire/operator.js';
@@ -12,7 +12,6 @@ import type { Origin } from '../audit/audit.js';
 import { bytesOn, serverNamed } from '../projects/choose-server.js';
 import { problem } from './finding.js';
 import type { Engine } from '../engine.js';
-import { isProjectName as isServerName } from '../projects/project-name.js';
 import { type ServerCheck, checkServer } from './check-server.js';
 import { examineReplicas } from './examine-replicas.js';
 import { examineLeftBehind } from './left-behind.js';
