@@ -51,7 +51,7 @@ export class FairQueue<T> {
   async wait(project: string, request: T, budget: WaitBudget, signal: AbortSignal): Promise<void> {
     const stopWaiting = budget.start();
     try {
-      await this.turn(project, request, budget.ms, signal);
+      await this.turn(project, request, budget, signal);
     } finally {
       stopWaiting();
     }
@@ -75,8 +75,7 @@ export class FairQueue<T> {
     }
   }
 
-  private turn(project: string, request: T, waitMs: number, signal: AbortSignal): Promise<void> {
-    const due = performance.now() + waitMs;
+  private turn(project: string, request: T, budget: WaitBudget, signal: AbortSignal): Promise<void> {
     return new Promise((resolve, reject) => {
       const leave = (error: EngineError) => {
         this.remove(project, waiter);
@@ -87,9 +86,9 @@ export class FairQueue<T> {
       const waiter: Waiter<T> = {
         request,
         admit: resolve,
-        check: (now) => {
+        check: () => {
           if (signal.aborted) leave(endedWhileWaiting(signal));
-          else if (now >= due) leave(new EngineError('overloaded', this.options.late));
+          else if (budget.ms === 0) leave(new EngineError('overloaded', this.options.late));
         },
       };
       const waiters = this.waiters.get(project);

@@ -33,7 +33,6 @@ export interface Reservation {
 }
 
 export class MemoryBudget {
-  private total = 0;
   /** Bytes by project. */
   private readonly used = new Counts();
   private readonly queue = new FairQueue<number>({
@@ -58,7 +57,7 @@ export class MemoryBudget {
       if (isReleased) return;
       const more = to - reserved;
       reserved = to;
-      this.add(project, more);
+      this.used.add(project, more);
       if (more < 0) this.queue.admitNext();
     };
     const grow = (by: number) => resize(reserved + by);
@@ -74,13 +73,9 @@ export class MemoryBudget {
     // The first bytes of a project always fit, so each project exceeds the total by one body at most.
     const fits =
       used === 0 ||
-      (used + bytes <= this.limits.perProject && (bytes <= SMALL_BYTES || this.total + bytes <= this.limits.total));
-    if (fits) this.add(project, bytes);
+      (used + bytes <= this.limits.perProject &&
+        (bytes <= SMALL_BYTES || this.used.total + bytes <= this.limits.total));
+    if (fits) this.used.add(project, bytes);
     return fits;
-  }
-
-  private add(project: string, bytes: number): void {
-    this.total += bytes;
-    this.used.add(project, bytes);
   }
 }
