@@ -14,7 +14,7 @@ import { LogLines } from './http/observability/log-lines.js';
 import type { Engine } from './engine/engine.js';
 import { bootstrap } from './engine/bootstrap.js';
 import { hasCode } from './files.js';
-import { openEngine } from './open-engine.js';
+import { openConfiguredEngine } from './configured-engine.js';
 import type { PostgresPort } from './postgres-port/postgres-port.js';
 import type { RequestSpans } from './http/observability/request-spans.js';
 import type { TraceExport } from './http/observability/trace-export.js';
@@ -177,7 +177,7 @@ async function assemble(
   spans?: RequestSpans,
 ): Promise<Assembly> {
   const loading = loadModules();
-  const engine = await openEngine(config, database, logger);
+  const engine = await openConfiguredEngine(config, database, logger);
   closing.add(() => engine.close());
   engine.audit.keepRemovingOld();
   engine.projects.keepClearing();

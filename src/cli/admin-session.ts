@@ -3,7 +3,7 @@ import { pino } from 'pino';
 import { findAdminSocket, openAdminSocket } from '../admin-socket.js';
 import { Closing } from '../closing.js';
 import { openDatabase } from '../database.js';
-import { openEngine } from '../open-engine.js';
+import { openConfiguredEngine } from '../configured-engine.js';
 import type { Config } from '../settings.js';
 
 /** The longest possible timer: requests of other commands on this socket may take any time. */
@@ -29,8 +29,8 @@ export async function withOwnAdminSocket<T>(
   try {
     const database = await openDatabase(config, command, logger);
     closing.add(() => database.close());
-    let opened: ReturnType<typeof openEngine> | undefined;
-    const engine = () => (opened ??= openEngine(config, database, logger));
+    let opened: ReturnType<typeof openConfiguredEngine> | undefined;
+    const engine = () => (opened ??= openConfiguredEngine(config, database, logger));
     closing.add(async () => {
       await (await opened?.catch(() => undefined))?.close();
     });

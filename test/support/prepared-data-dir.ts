@@ -10,7 +10,7 @@ import { pino } from 'pino';
 import { inject } from 'vitest';
 import { loadConfig } from '../../src/cli/load-config.js';
 import { openDatabase } from '../../src/database.js';
-import { openEngine } from '../../src/open-engine.js';
+import { openConfiguredEngine } from '../../src/configured-engine.js';
 import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 
 declare module 'vitest' {
@@ -26,7 +26,7 @@ export async function prepareDataDir(dataDir: string): Promise<void> {
   const database = await openDatabase(config, 'test', logger);
   // Tests kill processes, not the machine: what was written is there without waiting for the disk.
   await writeFile(join(dataDir, 'postgres', 'local.conf'), 'fsync = off\n');
-  const engine = await openEngine(config, database, logger);
+  const engine = await openConfiguredEngine(config, database, logger);
   await engine.projects.create('prepared');
   await engine.deleteProject('prepared', BY_ITSELF);
   await engine.close();

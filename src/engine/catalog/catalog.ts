@@ -7,7 +7,6 @@ import { type ColumnType, columnTypeOf } from '../../contract/column-types.js';
 import { LIMITS } from '../../contract/limits.js';
 import type { Distribution } from '../../contract/wire/distribution.js';
 import { type Fragment, ident, join, literal, type Row, sql, type Statement } from '../../pg/index.js';
-import type { Lease } from '../../tenancy/connections/connections.js';
 import { changeRunsCode, insertRunsCode, insertTrigger, ownTypes, updateTrigger } from './project-code.js';
 import type { BatchColumn } from '../../codec/index.js';
 
@@ -62,11 +61,6 @@ export interface Table {
   readonly version: string;
   /** Of a table of a project on Citus, if requested. */
   readonly distribution?: Distribution;
-}
-
-/** Call this before rows are stored: the session is reset after use if that can run code of the project. */
-export function resetIfCodeRuns(lease: Lease, table: Table, isUpsert: boolean): void {
-  if (isUpsert ? table.updateRunsProjectCode : table.runsProjectCode) lease.resetAfterUse();
 }
 
 const KINDS: Readonly<Record<string, TableKind>> = {

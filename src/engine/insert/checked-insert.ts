@@ -16,7 +16,7 @@ import {
   SQLSTATE,
   type Statement,
 } from '../../pg/index.js';
-import { readTables, resetIfCodeRuns, tableToWrite, type Table } from '../catalog/catalog.js';
+import { readTables, tableToWrite, type Table } from '../catalog/catalog.js';
 import { tableNotFound } from '../catalog/find-table.js';
 import { runWrite, type Write } from '../write/write.js';
 import type { InsertRequest } from './insert-request.js';
@@ -24,6 +24,7 @@ import { type BatchInsert, requireIds } from './insert-statement.js';
 import { insertResponse, type Inserted, rowsChanged, upsertResponse } from './insert-response.js';
 import { attributeRefusal } from './refused-records.js';
 import { countStored, storingStatements } from './upsert.js';
+import { resetIfCodeRuns } from './store-rows.js';
 
 /** @throws EngineError as `insertRecords` */
 export async function insertChecked(request: InsertRequest): Promise<Inserted> {

@@ -8,7 +8,7 @@ import type { EncodedBatch } from '../../codec/index.js';
 import { BatchResponse } from '../../contract/wire/batch.js';
 import { PostgresError } from '../../pg/index.js';
 import type { Lease } from '../../tenancy/connections/connections.js';
-import { readTables, resetIfCodeRuns, tableToWrite } from '../catalog/catalog.js';
+import { readTables, tableToWrite } from '../catalog/catalog.js';
 import { typedDeadline } from '../limits/deadline.js';
 import type { Project } from '../project.js';
 import { runWrite } from '../write/write.js';
@@ -18,7 +18,7 @@ import { insertResponse, type Inserted, rowsChanged, upsertResponse } from './in
 import type { InsertRequest } from './insert-request.js';
 import { insertPartially } from './partial-insert.js';
 import type { CachedSchema } from './schema-cache.js';
-import { type Commit, mayBeARecord, type NotStored, storeAndCheck } from './store-rows.js';
+import { type Commit, mayBeARecord, type NotStored, resetIfCodeRuns, storeAndCheck } from './store-rows.js';
 import type { UpsertRule } from './upsert.js';
 
 interface InsertOptions extends Omit<InsertRequest, 'project' | 'tableName' | 'body' | 'deadline'> {

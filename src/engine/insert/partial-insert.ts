@@ -7,7 +7,7 @@ import type { ErrorDetail } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { BatchResponse } from '../../contract/wire/batch.js';
 import { BEGIN, ROLLBACK, type Session } from '../../pg/index.js';
-import { resetIfCodeRuns, type Table } from '../catalog/catalog.js';
+import type { Table } from '../catalog/catalog.js';
 import type { Project } from '../project.js';
 import { quarantineRecords } from './quarantine.js';
 import { runWrite } from '../write/write.js';
@@ -17,6 +17,7 @@ import type { InsertRequest } from './insert-request.js';
 import { recordPlace, recordErrorCode } from './record-error.js';
 import { storeWhatFits } from './refused-records.js';
 import { countStored, type StoredRows, storingStatements, type UpsertRule } from './upsert.js';
+import { resetIfCodeRuns } from './store-rows.js';
 
 /** @throws EngineError if the batch cannot be read, or the cause is the table or the server */
 export async function insertPartially(request: InsertRequest): Promise<Inserted> {

@@ -11,7 +11,6 @@ import { lockTable } from './checked-insert.js';
 import { storePartially } from './partial-insert.js';
 import type { UpsertRule } from './upsert.js';
 import type { Project } from '../project.js';
-import { resetIfCodeRuns } from '../catalog/catalog.js';
 import { requireColumns } from '../catalog/find-table.js';
 import { typedDeadline } from '../limits/deadline.js';
 import { commit } from '../write/transaction.js';
@@ -24,6 +23,7 @@ import {
   updateErrors,
   withoutNumber,
 } from './quarantine.js';
+import { resetIfCodeRuns } from './store-rows.js';
 
 interface ReplayOptions {
   /** JSON values by column name. */

@@ -49,7 +49,7 @@ export class SchemaCache {
     sizeCalculation: ({ table }) => TABLE_COLUMNS + table.columns.length,
   });
 
-  readonly waiting: WaitingBatches;
+  private readonly waiting: WaitingBatches;
 
   /** @param maxWaiting the most batches of a project that may wait for COPYs */
   constructor(maxWaiting: number) {
@@ -66,12 +66,12 @@ export class SchemaCache {
     const known = this.get(project, table.name);
     // Concurrent requests get the same object, so that their batches can share COPYs.
     if (known?.table.version === table.version) return known;
-    const confirmed = { table, check: schemaUnchanged(table) };
+    const withCheck = { table, check: schemaUnchanged(table) };
     const schema = {
-      ...confirmed,
+      ...withCheck,
       encoder: table.needsInsert ? null : batchEncoder(table.columns, table.marksDefaults),
       upsertEncoder: table.needsInsert ? null : uniformEncoder(table),
-      targetOf: copyTargets(confirmed, this.waiting),
+      targetOf: copyTargets(withCheck, this.waiting),
     };
     this.schemas.set(`${project} ${table.name}`, schema);
     return schema;
@@ -94,8 +94,8 @@ const uniformEncoder = ({ columns }: Table): BatchEncoder =>
   );
 
 /** @returns finds the target for the columns and format of a batch */
-function copyTargets(confirmed: TableWithCheck, waiting: WaitingBatches): (rows: EncodedBatch) => CopyTarget {
-  const { schema, name, columns } = confirmed.table;
+function copyTargets(table: TableWithCheck, waiting: WaitingBatches): (rows: EncodedBatch) => CopyTarget {
+  const { schema, name, columns } = table.table;
   const targets = new LRUCache<string, CopyTarget>({ max: MAX_TARGETS });
   return ({ format, columns: given }) => {
     const key = `${format} ${given.join()}`;
@@ -107,7 +107,7 @@ function copyTargets(confirmed: TableWithCheck, waiting: WaitingBatches): (rows:
       const data = batches.map((batch) => batch.data);
       return { text, params: [], data, ...(format === 'binary' && { format }) };
     };
-    const target = { stepOf, queue: new CopyQueue(confirmed, stepOf, waiting) };
+    const target = { stepOf, queue: new CopyQueue(table, stepOf, waiting) };
     targets.set(key, target);
     return target;
   };

@@ -2,7 +2,7 @@
 import { COMMIT, PostgresError, type Result, SQLSTATE, type Statement, type Step } from '../../pg/index.js';
 import type { Lease } from '../../tenancy/connections/connections.js';
 import { errorCode } from '../../tenancy/engine-error.js';
-import { resetIfCodeRuns, type Table } from '../catalog/catalog.js';
+import type { Table } from '../catalog/catalog.js';
 import { resultsOrOutcomeUnknown } from '../write/transaction.js';
 import { NO_RECORDS_FAULT } from './record-error.js';
 
@@ -52,6 +52,11 @@ export async function storeAndCheck(
     // Class 42: the table or a column is gone, or code that checked a record failed, which Postgres then names.
     return error.sqlstate.startsWith('42') && error.fields.where === undefined ? 'outdated' : 'refused';
   }
+}
+
+/** Call this before rows are stored: the session is reset after use if that can run code of the project. */
+export function resetIfCodeRuns(lease: Lease, table: Table, isUpsert: boolean): void {
+  if (isUpsert ? table.updateRunsProjectCode : table.runsProjectCode) lease.resetAfterUse();
 }
 
 /** Whether the checked path may find a record at fault. */

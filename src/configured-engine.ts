@@ -1,11 +1,11 @@
-/** Opens the engine on an open database, for the service and the management commands. */
+/** Opens the engine as the settings say, on an open database: for the service and the management commands. */
 import type { Logger } from 'pino';
 import { CONNECTIONS_ELSEWHERE, type Database } from './database.js';
 import type { Engine } from './engine/engine.js';
 import type { SessionSettings } from './engine/sessions/sessions.js';
 import type { Config } from './settings.js';
 
-export async function openEngine(config: Config, database: Database, logger: Logger): Promise<Engine> {
+export async function openConfiguredEngine(config: Config, database: Database, logger: Logger): Promise<Engine> {
   const engine = await import('./engine/open-engine.js');
   const { address, embedded, connections: maxConnections, secret } = database;
   const { jwtIssuer, jwtAudience, jwtJwksUrl } = config;
