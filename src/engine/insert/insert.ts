@@ -16,7 +16,7 @@ import { fastUpsert } from './fast-upsert.js';
 import { insertResponse, type Inserted, type InsertRequest, rowsChanged, upsertResponse } from './insert-request.js';
 import { insertPartially } from './partial-insert.js';
 import type { CachedSchema } from './schema-cache.js';
-import { type Commit, mayBeARecord, type NotStored, resetIfCodeRuns, storeAndCheck } from './store-rows.js';
+import { ALONE, type Ending, mayBeARecord, type NotStored, resetIfCodeRuns, storeAndCheck } from './store-rows.js';
 import type { UpsertRule } from './upsert.js';
 
 /** A table whose schema keeps changing goes to the checked path, which locks it first. */
@@ -80,18 +80,18 @@ async function storeByCopy(
   schema: CachedSchema,
   rows: EncodedBatch,
 ): Promise<Inserted | NotStored> {
-  const target = schema.targetOf(rows);
+  const queue = schema.queueFor(rows);
   const inserted = insertResponse(rows.records);
   if (idempotency !== null) {
     const deadline = typedDeadline(signal);
     const options = { deadline, idempotency, responseSchema: BatchResponse, trace: project.trace?.forCopy([]) };
-    return runWrite(project, options, async ({ lease, responseRow }) => {
-      const row = responseRow(inserted.response, rows.records);
-      const stored = await storeAndCheck(lease, schema, target.stepOf([rows]), 'now', row);
+    return runWrite(project, options, async ({ lease, storeResponse }) => {
+      const end = { statements: storeResponse(inserted.response, rows.records), hasKey: true };
+      const stored = await storeAndCheck(lease, schema, queue.copyOf([rows]), end);
       return typeof stored === 'string' ? stored : inserted;
     });
   }
-  const stored = await target.queue.store({ rows, project, signal });
+  const stored = await queue.store({ rows, project, signal });
   return typeof stored === 'string' ? stored : inserted;
 }
 
@@ -104,17 +104,17 @@ async function storeByUpsert(
 ): Promise<Inserted | NotStored> {
   const statement = fastUpsert(schema.table, rows, upsert);
   if (statement === null) return 'refused';
-  const store = async (lease: Lease, commit: Commit): Promise<Inserted | NotStored> => {
+  const store = async (lease: Lease, end: Ending | null): Promise<Inserted | NotStored> => {
     resetIfCodeRuns(lease, schema.table, true);
-    const results = await storeAndCheck(lease, schema, statement, commit);
+    const results = await storeAndCheck(lease, schema, statement, end);
     if (typeof results === 'string') return results;
     const [inserted = 0, stored = 0] = (results[0]?.rows[0] ?? []).map(Number);
     return upsertResponse(rows.records, { inserted, updated: stored - inserted });
   };
   const deadline = typedDeadline(signal);
-  if (idempotency === null) return project.use({ connection: 'typed', deadline }, (lease) => store(lease, 'alone'));
+  if (idempotency === null) return project.use({ connection: 'typed', deadline }, (lease) => store(lease, ALONE));
   return runWrite(project, { deadline, idempotency, responseSchema: BatchResponse }, async ({ lease, commit }) => {
-    const inserted = await store(lease, 'later');
+    const inserted = await store(lease, null);
     if (typeof inserted === 'string') return inserted;
     try {
       await commit([], inserted.response, rowsChanged(inserted.response));
