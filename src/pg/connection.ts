@@ -27,7 +27,7 @@ interface RequestOptions {
   /** The session is clean after the request: it ends with a reset, or provably leaves nothing. */
   readonly endsClean?: boolean;
   /** If the response takes longer, the statement is canceled and the connection destroyed; 0: no limit. */
-  readonly timeoutMs?: number;
+  readonly timeoutMs?: number | undefined;
 }
 
 interface Request extends RequestOptions {

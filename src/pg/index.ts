@@ -1,6 +1,5 @@
 /** The only Postgres client of the code base. It does not depend on projects, HTTP, or the meaning of rows. */
 export { addressOfUrl, type LoginOptions, type ServerAddress, startupOptions } from './address.js';
-export type { Result, Row } from './responses.js';
 export { cancel } from './cancel.js';
 export { readCommandTag } from './command-tag.js';
 export {
@@ -15,7 +14,7 @@ export { messageSize, type RowTaker } from './framing.js';
 export type { LoggedIn } from './login.js';
 export type { FieldDescription } from './messages.js';
 export { Pool } from './pool.js';
-export { type Described, type Outcome, Session, type Step, withSession } from './session.js';
+export { type Described, type Outcome, type Result, type Row, Session, type Step } from './session.js';
 export {
   BEGIN,
   callerSql,
@@ -33,3 +32,4 @@ export {
 } from './sql.js';
 export { SQLSTATE } from './sqlstate.js';
 export { inTransaction } from './transaction.js';
+export { withSession } from './with-session.js';

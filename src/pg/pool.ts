@@ -1,9 +1,8 @@
 /**
  * A few sessions of one role for short queries. They are lent one at a time, opened on demand, and closed when idle.
  */
-import type { Result, Row } from './responses.js';
 import { ResponseTimeout, ConnectionLost } from './errors.js';
-import type { PipelineOptions, Session, Step } from './session.js';
+import type { PipelineOptions, Result, Row, Session, Step } from './session.js';
 import type { Statement } from './sql.js';
 
 interface PoolOptions {

@@ -3,7 +3,6 @@
  * Rows arrive in text format, or as the bytes of their DataRow messages.
  */
 import type { LoginOptions } from './address.js';
-import { Responses, type Result, type Row } from './responses.js';
 import { readCommandTag } from './command-tag.js';
 import { Connection, type ConnectionLimits } from './connection.js';
 import { CopiedRows } from './copy-out.js';
@@ -26,6 +25,7 @@ import {
   readParameterOids,
   readRowDescription,
   readTag,
+  readTextRow,
   runUnnamed,
   simpleQuery,
   SYNC,
@@ -50,6 +50,15 @@ export interface PipelineOptions {
   readonly reset?: boolean;
   /** If the response takes longer, the session is destroyed. */
   readonly timeoutMs?: number;
+}
+
+/** A row in text format. */
+export type Row = (string | null)[];
+
+export interface Result {
+  /** Command tag, for instance `INSERT 0 250`. */
+  readonly tag: string;
+  readonly rows: Row[];
 }
 
 export interface Outcome {
@@ -106,11 +115,8 @@ export class Session extends Connection {
     messages.push(SYNC);
     const responses = new Responses(steps.length);
     try {
-      await this.request(messages, responses.onMessage, {
-        copies: steps.some(({ data }) => data !== undefined),
-        endsClean: reset,
-        ...(timeoutMs === undefined ? {} : { timeoutMs }),
-      });
+      const copies = steps.some(({ data }) => data !== undefined);
+      await this.request(messages, responses.onMessage, { copies, endsClean: reset, timeoutMs });
       return { results: responses.results, error: null };
     } catch (error) {
       if (prepared) await this.forget(steps);
@@ -300,27 +306,22 @@ export class Session extends Connection {
   }
 }
 
-/**
- * Runs `work` in a short-lived session.
- * @param signal aborted: closes the connection at once, even while it waits
- * @throws PostgresError, ConnectionLost; the signal's reason; what `work` throws
- */
-export async function withSession<T>(
-  options: LoginOptions & ConnectionLimits,
-  work: (session: Session) => Promise<T>,
-  signal?: AbortSignal,
-): Promise<T> {
-  signal?.throwIfAborted();
-  let session: Session | undefined;
-  const breakOff = () => session?.destroy(signal?.reason as Error);
-  signal?.addEventListener('abort', breakOff);
-  try {
-    session = await Session.connect(options, signal);
-    return await work(session);
-  } catch (error) {
-    throw signal?.aborted ? signal.reason : error;
-  } finally {
-    signal?.removeEventListener('abort', breakOff);
-    await session?.close();
+/** Collects the results of a pipeline's steps, in their order. */
+class Responses {
+  readonly results: Result[] = [];
+  private rows: Row[] = [];
+
+  constructor(private readonly count: number) {}
+
+  readonly onMessage: MessageHandler = (type, buffer, start, end) => {
+    if (type === BACKEND.dataRow) this.rows.push(readTextRow(buffer, start, end));
+    else if (type === BACKEND.commandComplete) this.ended(readTag(buffer, start, end));
+    else if (type === BACKEND.emptyQuery) this.ended('');
+  };
+
+  /** Results after the last step belong to the reset. */
+  private ended(tag: string): void {
+    if (this.results.length < this.count) this.results.push({ tag, rows: this.rows });
+    this.rows = [];
   }
 }

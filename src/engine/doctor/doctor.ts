@@ -108,8 +108,9 @@ async function storeAndRead(project: Project): Promise<string> {
   const signal = AbortSignal.timeout(TRIAL_MS);
   const table = { table_name: 'trial', columns: [{ name: 'note', type: 'TEXT' as const }] };
   await createTable(project, table, { holdMs: TRIAL_MS, signal });
+  const body = Buffer.from('[{"note":"well"}]');
   const options = { returnIds: false, idempotency: null, upsert: null, quarantine: false, signal };
-  await insertRecords(project, 'trial', Buffer.from('[{"note":"well"}]'), options);
+  await insertRecords({ project, tableName: 'trial', body, ...options });
   const question = { sql: 'SELECT note FROM trial', params: [], readOnly: true, timeoutMs: TRIAL_MS, signal };
   const { response } = await collectSql(project, { ...question, maxRows: 1, rowMode: 'array' });
   return Buffer.concat(response[0]?.rows?.buffers ?? []).toString();

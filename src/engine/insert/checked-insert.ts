@@ -18,10 +18,10 @@ import {
 } from '../../pg/index.js';
 import { readTables, tableToWrite, type Table } from '../catalog/catalog.js';
 import { tableNotFound } from '../catalog/find-table.js';
+import { typedDeadline } from '../limits/deadline.js';
 import { runWrite, type Write } from '../write/write.js';
-import type { InsertRequest } from './insert-request.js';
 import { type BatchInsert, requireIds } from './insert-statement.js';
-import { insertResponse, type Inserted, rowsChanged, upsertResponse } from './insert-response.js';
+import { insertResponse, type Inserted, type InsertRequest, rowsChanged, upsertResponse } from './insert-request.js';
 import { attributeRefusal } from './refused-records.js';
 import { countStored, storingStatements } from './upsert.js';
 import { resetIfCodeRuns } from './store-rows.js';
@@ -53,10 +53,9 @@ function mayPassOneByOne(error: unknown): boolean {
 
 /** @param oneByOne an upsert runs a statement for each record */
 function insertBatch(request: InsertRequest, batch: Records, oneByOne: boolean): Promise<Inserted> {
-  const { project, deadline, idempotency } = request;
-  return runWrite(project, { deadline, idempotency, responseSchema: BatchResponse }, (write) =>
-    checkAndStore(request, batch, write, oneByOne),
-  );
+  const { project, idempotency, signal } = request;
+  const options = { deadline: typedDeadline(signal), idempotency, responseSchema: BatchResponse };
+  return runWrite(project, options, (write) => checkAndStore(request, batch, write, oneByOne));
 }
 
 async function checkAndStore(

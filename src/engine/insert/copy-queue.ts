@@ -1,43 +1,49 @@
 /**
  * Batches with the same columns share COPYs, because every COPY costs a statement and a commit, and concurrent COPYs
  * contend for the end of the table. At most two COPYs run at once: one being stored, one in transit. Batches that
- * arrive in the meantime wait; when a COPY ends, those that fit go together in the next. Large batches are sent alone
- * and not counted.
+ * arrive in the meantime wait; when a COPY ends, those that fit go together in the next. A large batch is sent alone
+ * and at once, in addition to these two; until it has a connection it counts as waiting.
  */
 import type { EncodedBatch } from '../../codec/index.js';
 import type { Counts } from '../../contract/counts.js';
 import { EngineError } from '../../contract/errors.js';
-import type { Result, Step } from '../../pg/index.js';
+import { type Fragment, ident, join, literal, type Result, sql, type Step } from '../../pg/index.js';
 import type { Work } from '../database/database-access.js';
-import type { RequestTrace } from '../database/trace.js';
+import type { RequestTrace, Stage } from '../database/trace.js';
 import { type Deadline, endedWhileWaiting, typedDeadline } from '../limits/deadline.js';
 import { type Swept, Sweeper } from '../limits/sweeper.js';
 import type { WaitBudget } from '../limits/wait-budget.js';
-import { type NotStored, storeAndCheck, type TableWithCheck } from './store-rows.js';
+import { ALONE, type NotStored, storeAndCheck, type TableWithCheck } from './store-rows.js';
 
 /** One that is being stored, and one in transit. */
 const MAX_UNDER_WAY = 2;
 
-/** The most records and bytes of a shared COPY. */
+/** Maximum records and bytes in one shared COPY. */
 const MAX_RECORDS = 1_000;
 const MAX_BYTES = 256 * 1024;
 
-type Outcome = readonly Result[] | NotStored;
+/** The encoder's mark for a default; in a value, a backslash is doubled. */
+const DEFAULT_MARK = '\\D';
 
-interface CopyUse {
-  readonly connection: 'typed';
-  readonly deadline: Deadline;
-  readonly trace: RequestTrace | null;
-}
+const COPY_OPTIONS: Readonly<Record<EncodedBatch['format'], Fragment>> = {
+  binary: sql`FORMAT binary`,
+  text: sql`FORMAT text`,
+  marked: sql`FORMAT text, DEFAULT ${literal(DEFAULT_MARK)}`,
+};
+
+type Outcome = readonly Result[] | NotStored;
 
 export interface QueuedBatch {
   readonly rows: EncodedBatch;
-  /** As the request of the batch sees it. */
+  /** The `Project` of the request. Importing that type would be circular: a project has the queues of its tables. */
   readonly project: {
     readonly id: string;
     readonly waitBudget: WaitBudget;
     readonly trace: RequestTrace | null;
-    use(use: CopyUse, work: Work<Outcome>): Promise<Outcome>;
+    use(
+      use: { connection: 'typed'; deadline: Deadline; trace: RequestTrace | null },
+      work: Work<Outcome>,
+    ): Promise<Outcome>;
   };
   /** Aborted when its client disconnects, or with the EngineError that ends its request. */
   readonly signal: AbortSignal;
@@ -47,80 +53,110 @@ export interface QueuedBatch {
 export interface WaitingBatches {
   /** By project. */
   readonly counts: Counts;
-  /** The most that may wait of one project, while MAX_UNDER_WAY COPYs run. */
+  /** Maximum of one project, while MAX_UNDER_WAY COPYs run. */
   readonly max: number;
 }
 
-interface Waiting extends Swept {
-  readonly batch: QueuedBatch;
-  state: 'waiting' | 'sent' | 'refused';
-  /** Its group waits for a connection, which is a span of its own. */
-  readonly endSpan: (error?: Error) => void;
-  /** The wait is over: the batch is sent. */
-  readonly send: () => void;
-  readonly resolve: (outcome: Outcome) => void;
-  readonly refuse: (error: Error) => void;
+/** A batch in the queue: it waits until its COPY is sent, then for the outcome. */
+class Entry implements Swept {
+  state: 'waiting' | 'sent' | 'refused' = 'waiting';
+  readonly outcome: Promise<Outcome>;
+  resolve!: (outcome: Outcome) => void;
+  private reject!: (error: Error) => void;
+  private readonly stopWaiting: () => void;
+  private span: Stage | undefined;
+
+  /** @param onLeave called when it no longer waits */
+  constructor(
+    readonly batch: QueuedBatch,
+    private readonly onLeave: () => void,
+  ) {
+    const { waitBudget, trace } = batch.project;
+    this.outcome = new Promise((resolve, reject) => {
+      this.resolve = resolve;
+      this.reject = reject;
+    });
+    this.stopWaiting = waitBudget.start();
+    this.span = trace?.startWait();
+  }
+
+  /** Call this when its COPY begins to wait for a connection: that has a span of its own. */
+  endSpan(error?: Error): void {
+    this.span?.end(error);
+    this.span = undefined;
+  }
+
+  markSent(): void {
+    this.leave('sent');
+  }
+
+  refuse(error: Error): void {
+    this.endSpan(error);
+    this.leave('refused');
+    this.reject(error);
+  }
+
+  check(): void {
+    const { project, signal } = this.batch;
+    if (signal.aborted) this.refuse(endedWhileWaiting(signal));
+    else if (project.waitBudget.ms === 0) this.refuse(WAITED_TOO_LONG);
+  }
+
+  private leave(state: 'sent' | 'refused'): void {
+    if (this.state !== 'waiting') return;
+    this.state = state;
+    this.stopWaiting();
+    this.onLeave();
+  }
 }
 
 export class CopyQueue {
+  /** The COPY, without data. */
+  private readonly copy: Step;
   private underWay = 0;
-  private waiting: Waiting[] = [];
+  private waiting: Entry[] = [];
   private isGathering = false;
   private readonly sweeper = new Sweeper<Swept>();
 
-  /** @param stepOf the COPY of batches */
+  /** @param rows of a batch; the queue takes batches with the same columns and format */
   constructor(
     private readonly table: TableWithCheck,
-    private readonly stepOf: (rows: readonly EncodedBatch[]) => Step,
+    { format, columns }: EncodedBatch,
     private readonly waitingBatches: WaitingBatches,
-  ) {}
+  ) {
+    const { schema, name, columns: all } = table.table;
+    const names = join(columns.map((index) => ident(all[index]?.name ?? '')));
+    const { text } = sql`COPY ${ident(schema, name)} (${names}) FROM STDIN (${COPY_OPTIONS[format]})`;
+    this.copy = { text, params: [], ...(format === 'binary' && { format }) };
+  }
+
+  copyOf(batches: readonly EncodedBatch[]): Step {
+    return { ...this.copy, data: batches.map(({ data }) => data) };
+  }
 
   /**
    * Stores the batch, perhaps in one COPY with others.
    * @throws EngineError overloaded, and what `Project.use` throws
    */
   store(batch: QueuedBatch): Promise<Outcome> {
-    const { rows, project, signal } = batch;
     const { counts, max } = this.waitingBatches;
-    const isLarge = rows.data.length > MAX_BYTES / 2;
+    const { id } = batch.project;
+    const isLarge = batch.rows.data.length > MAX_BYTES / 2;
     const isBusy = !isLarge && this.underWay === MAX_UNDER_WAY;
-    if (isBusy && counts.of(project.id) >= max) return Promise.reject(TOO_MANY_WAIT);
-    const waited = project.waitBudget.start();
-    let span = project.trace?.startWait();
-    return new Promise((resolve, reject) => {
-      const leave = (state: 'sent' | 'refused') => {
-        if (entry.state !== 'waiting') return;
-        entry.state = state;
-        waited();
-        counts.add(project.id, -1);
-        this.sweeper.delete(entry);
-      };
-      const entry: Waiting = {
-        batch,
-        state: 'waiting',
-        endSpan: (error) => {
-          span?.end(error);
-          span = undefined;
-        },
-        send: () => leave('sent'),
-        resolve,
-        refuse: (error) => {
-          entry.endSpan(error);
-          leave('refused');
-          reject(error);
-        },
-        check: () => {
-          if (!signal.aborted && project.waitBudget.ms > 0) return;
-          this.waiting = this.waiting.filter((other) => other !== entry);
-          entry.refuse(signal.aborted ? endedWhileWaiting(signal) : WAITED_TOO_LONG);
-        },
-      };
-      counts.add(project.id, 1);
-      this.sweeper.add(entry);
-      if (isLarge) return void this.send([entry]);
+    if (isBusy && counts.of(id) >= max) return Promise.reject(TOO_MANY_WAIT);
+    const entry = new Entry(batch, () => {
+      counts.add(id, -1);
+      this.sweeper.delete(entry);
+      if (entry.state === 'refused') this.waiting = this.waiting.filter((other) => other !== entry);
+    });
+    counts.add(id, 1);
+    this.sweeper.add(entry);
+    if (isLarge) void this.send([entry]);
+    else {
       this.waiting.push(entry);
       this.gather();
-    });
+    }
+    return entry.outcome;
   }
 
   /** Sends the waiting batches at the end of this turn of the event loop, with those that it still reads. */
@@ -145,26 +181,25 @@ export class CopyQueue {
    * Stores the batches in one COPY. If Postgres refuses it, each half goes by itself, until the bad batch is alone. If one
    * of the requests is ended, the others go again.
    */
-  private async send(group: readonly Waiting[]): Promise<void> {
-    for (const { endSpan } of group) endSpan();
+  private async send(group: readonly Entry[]): Promise<void> {
+    for (const entry of group) entry.endSpan();
     const { batch } = group.reduce((longest, entry) => (budgetOf(entry) > budgetOf(longest) ? entry : longest));
     const shared = group.length > 1 ? this.endOf(group) : null;
     const signal = shared?.signal ?? batch.signal;
-    const use: CopyUse = { connection: 'typed', deadline: typedDeadline(signal), trace: traceOf(group) };
+    const use = { connection: 'typed', deadline: typedDeadline(signal), trace: traceOf(group) } as const;
     let sent = group;
     const copy: Work<Outcome> = async (lease) => {
       sent = group.filter(({ state }) => state !== 'refused');
       if (sent.length === 0) return [];
-      for (const entry of sent) entry.send();
-      const step = this.stepOf(sent.map(({ batch }) => batch.rows));
-      return storeAndCheck(lease, this.table, step, 'alone');
+      for (const entry of sent) entry.markSent();
+      return storeAndCheck(lease, this.table, this.copyOf(sent.map(({ batch }) => batch.rows)), ALONE);
     };
     try {
       const outcome = await batch.project.use(use, copy).finally(shared?.unwatch);
       if (outcome === 'refused' && sent.length > 1) {
         await this.send(sent.slice(0, sent.length / 2));
         await this.send(sent.slice(sent.length / 2));
-      } else for (const { resolve } of sent) resolve(outcome);
+      } else for (const entry of sent) entry.resolve(outcome);
     } catch (error) {
       const isEnd = error === signal.reason;
       const others = isEnd ? sent.filter((entry) => !isEnded(entry)) : [];
@@ -175,10 +210,10 @@ export class CopyQueue {
   }
 
   /**
-   * Aborted with the error that ends one of the requests, once it is sent. A client that disconnects cancels nothing that
-   * others share.
+   * A signal that aborts with the error of the first request that is ended after it was sent. A client that disconnects
+   * cancels nothing that others share.
    */
-  private endOf(group: readonly Waiting[]): { signal: AbortSignal; unwatch: () => void } {
+  private endOf(group: readonly Entry[]): { signal: AbortSignal; unwatch: () => void } {
     const ending = new AbortController();
     const watch: Swept = {
       check: () => {
@@ -204,12 +239,12 @@ export class CopyQueue {
 }
 
 /** Whether the operator, or the revocation of its token, has ended the request. */
-const isEnded = ({ batch }: Waiting): boolean => batch.signal.reason instanceof EngineError;
+const isEnded = ({ batch }: Entry): boolean => batch.signal.reason instanceof EngineError;
 
-const budgetOf = ({ batch }: Waiting): number => batch.project.waitBudget.ms;
+const budgetOf = ({ batch }: Entry): number => batch.project.waitBudget.ms;
 
 /** The COPY belongs to the trace of the first traced request; the traces of the others link to it. */
-function traceOf(group: readonly Waiting[]): RequestTrace | null {
+function traceOf(group: readonly Entry[]): RequestTrace | null {
   const [first, ...others] = group.flatMap(({ batch }) => batch.project.trace ?? []);
   return first === undefined ? null : first.forCopy(others);
 }

@@ -10,39 +10,24 @@ import { PostgresError } from '../../pg/index.js';
 import type { Lease } from '../../tenancy/connections/connections.js';
 import { readTables, tableToWrite } from '../catalog/catalog.js';
 import { typedDeadline } from '../limits/deadline.js';
-import type { Project } from '../project.js';
 import { runWrite } from '../write/write.js';
 import { insertChecked } from './checked-insert.js';
 import { fastUpsert } from './fast-upsert.js';
-import { insertResponse, type Inserted, rowsChanged, upsertResponse } from './insert-response.js';
-import type { InsertRequest } from './insert-request.js';
+import { insertResponse, type Inserted, type InsertRequest, rowsChanged, upsertResponse } from './insert-request.js';
 import { insertPartially } from './partial-insert.js';
 import type { CachedSchema } from './schema-cache.js';
-import { type Commit, mayBeARecord, type NotStored, resetIfCodeRuns, storeAndCheck } from './store-rows.js';
+import { ALONE, type Ending, mayBeARecord, type NotStored, resetIfCodeRuns, storeAndCheck } from './store-rows.js';
 import type { UpsertRule } from './upsert.js';
-
-interface InsertOptions extends Omit<InsertRequest, 'project' | 'tableName' | 'body' | 'deadline'> {
-  /** Aborted when the client disconnects. */
-  readonly signal: AbortSignal;
-}
 
 /** A table whose schema keeps changing goes to the checked path, which locks it first. */
 const ATTEMPTS = 2;
 
 /**
- * @param body the decoded body: a JSON array of records
  * @throws EngineError any code in section 6 of the contract. Nothing was stored then, except that `outcome_unknown`
  * leaves it open.
  */
-export async function insertRecords(
-  project: Project,
-  tableName: string,
-  body: Buffer,
-  options: InsertOptions,
-): Promise<Inserted> {
-  const { signal, ...others } = options;
-  const request: InsertRequest = { project, tableName, body, deadline: typedDeadline(signal), ...others };
-  const { returnIds, idempotency, quarantine } = request;
+export async function insertRecords(request: InsertRequest): Promise<Inserted> {
+  const { project, returnIds, idempotency, quarantine } = request;
   // With a key, the check comes later: a repeat is answered even without room, since it stores nothing.
   if (idempotency === null) await project.shared.quotas.requireRoom(project.row);
 
@@ -76,13 +61,12 @@ async function insertFast(request: InsertRequest): Promise<Inserted | null> {
 }
 
 /** @returns null if there is no such table. The insert's transaction checks for later changes. */
-async function schemaOf({ project, tableName, deadline }: InsertRequest): Promise<CachedSchema | null> {
+async function schemaOf({ project, tableName, signal }: InsertRequest): Promise<CachedSchema | null> {
   const cached = project.shared.schemaCache.get(project.cacheKey, tableName);
   if (cached !== undefined) return cached;
   const query = tableToWrite(project.schema, tableName);
-  const rows = await project.use({ connection: 'typed', deadline, impact: 'none' }, ({ session }) =>
-    session.query(query),
-  );
+  const use = { connection: 'typed', deadline: typedDeadline(signal), impact: 'none' } as const;
+  const rows = await project.use(use, ({ session }) => session.query(query));
   const [table] = readTables(project.schema, rows);
   return table === undefined ? null : project.shared.schemaCache.remember(project.cacheKey, table);
 }
@@ -92,43 +76,45 @@ async function schemaOf({ project, tableName, deadline }: InsertRequest): Promis
  * transaction that holds the key.
  */
 async function storeByCopy(
-  { project, deadline, idempotency }: InsertRequest,
+  { project, idempotency, signal }: InsertRequest,
   schema: CachedSchema,
   rows: EncodedBatch,
 ): Promise<Inserted | NotStored> {
-  const target = schema.targetOf(rows);
+  const queue = schema.queueFor(rows);
   const inserted = insertResponse(rows.records);
   if (idempotency !== null) {
+    const deadline = typedDeadline(signal);
     const options = { deadline, idempotency, responseSchema: BatchResponse, trace: project.trace?.forCopy([]) };
-    return runWrite(project, options, async ({ lease, responseRow }) => {
-      const row = responseRow(inserted.response, rows.records);
-      const stored = await storeAndCheck(lease, schema, target.stepOf([rows]), 'now', row);
+    return runWrite(project, options, async ({ lease, storeResponse }) => {
+      const end = { statements: storeResponse(inserted.response, rows.records), hasKey: true };
+      const stored = await storeAndCheck(lease, schema, queue.copyOf([rows]), end);
       return typeof stored === 'string' ? stored : inserted;
     });
   }
-  const stored = await target.queue.store({ rows, project, signal: deadline.signal });
+  const stored = await queue.store({ rows, project, signal });
   return typeof stored === 'string' ? stored : inserted;
 }
 
 /** Stores the batch by one INSERT … ON CONFLICT. Without a key, the statement is a transaction by itself. */
 async function storeByUpsert(
-  { project, deadline, idempotency }: InsertRequest,
+  { project, idempotency, signal }: InsertRequest,
   schema: CachedSchema,
   rows: EncodedBatch,
   upsert: UpsertRule,
 ): Promise<Inserted | NotStored> {
   const statement = fastUpsert(schema.table, rows, upsert);
   if (statement === null) return 'refused';
-  const store = async (lease: Lease, commit: Commit): Promise<Inserted | NotStored> => {
+  const store = async (lease: Lease, end: Ending | null): Promise<Inserted | NotStored> => {
     resetIfCodeRuns(lease, schema.table, true);
-    const results = await storeAndCheck(lease, schema, statement, commit);
+    const results = await storeAndCheck(lease, schema, statement, end);
     if (typeof results === 'string') return results;
     const [inserted = 0, stored = 0] = (results[0]?.rows[0] ?? []).map(Number);
     return upsertResponse(rows.records, { inserted, updated: stored - inserted });
   };
-  if (idempotency === null) return project.use({ connection: 'typed', deadline }, (lease) => store(lease, 'alone'));
+  const deadline = typedDeadline(signal);
+  if (idempotency === null) return project.use({ connection: 'typed', deadline }, (lease) => store(lease, ALONE));
   return runWrite(project, { deadline, idempotency, responseSchema: BatchResponse }, async ({ lease, commit }) => {
-    const inserted = await store(lease, 'later');
+    const inserted = await store(lease, null);
     if (typeof inserted === 'string') return inserted;
     try {
       await commit([], inserted.response, rowsChanged(inserted.response));

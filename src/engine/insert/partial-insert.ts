@@ -8,12 +8,12 @@ import { LIMITS } from '../../contract/limits.js';
 import { BatchResponse } from '../../contract/wire/batch.js';
 import { BEGIN, ROLLBACK, type Session } from '../../pg/index.js';
 import type { Table } from '../catalog/catalog.js';
+import { typedDeadline } from '../limits/deadline.js';
 import type { Project } from '../project.js';
 import { quarantineRecords } from './quarantine.js';
 import { runWrite } from '../write/write.js';
 import { lockTable, rowsStored } from './checked-insert.js';
-import { insertResponse, type Inserted, rowsChanged, upsertResponse } from './insert-response.js';
-import type { InsertRequest } from './insert-request.js';
+import { insertResponse, type Inserted, type InsertRequest, rowsChanged, upsertResponse } from './insert-request.js';
 import { recordPlace, recordErrorCode } from './record-error.js';
 import { storeWhatFits } from './refused-records.js';
 import { countStored, type StoredRows, storingStatements, type UpsertRule } from './upsert.js';
@@ -21,22 +21,18 @@ import { resetIfCodeRuns } from './store-rows.js';
 
 /** @throws EngineError if the batch cannot be read, or the cause is the table or the server */
 export async function insertPartially(request: InsertRequest): Promise<Inserted> {
-  const { project, tableName, deadline, idempotency, upsert } = request;
+  const { project, tableName, idempotency, upsert, signal } = request;
   const batch = readRecords(request.body, true);
-  return runWrite(
-    project,
-    { deadline, idempotency, responseSchema: BatchResponse },
-    async (write): Promise<Inserted> => {
-      const { lease, begin, commit } = write;
-      const table = await lockTable(lease.session, begin, project.schema, tableName);
-      resetIfCodeRuns(lease, table, upsert !== null);
-      const outcome = await storePartially(lease.session, project, table, batch, upsert);
-      const kept = [...outcome.refused].map(([record, errors]) => ({ text: batch.textOf(record), errors }));
-      const response = partialResponse(batch.records.length, outcome, upsert !== null);
-      const quarantine = quarantineRecords(tableName, kept, idempotency?.key ?? null, project.shared.quarantineDays);
-      return { response: await commit(quarantine, response, rowsChanged(response)), replayed: false };
-    },
-  );
+  const options = { deadline: typedDeadline(signal), idempotency, responseSchema: BatchResponse };
+  return runWrite(project, options, async ({ lease, begin, commit }): Promise<Inserted> => {
+    const table = await lockTable(lease.session, begin, project.schema, tableName);
+    resetIfCodeRuns(lease, table, upsert !== null);
+    const outcome = await storePartially(lease.session, project, table, batch, upsert);
+    const kept = [...outcome.refused].map(([record, errors]) => ({ text: batch.textOf(record), errors }));
+    const response = partialResponse(batch.records.length, outcome, upsert !== null);
+    const quarantine = quarantineRecords(tableName, kept, idempotency?.key ?? null, project.shared.quarantineDays);
+    return { response: await commit(quarantine, response, rowsChanged(response)), replayed: false };
+  });
 }
 
 interface PartiallyStored {

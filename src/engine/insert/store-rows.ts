@@ -15,31 +15,36 @@ export interface TableWithCheck {
 /** Why nothing was stored: Postgres refused the rows, or they were encoded for an earlier schema. */
 export type NotStored = 'refused' | 'outdated';
 
-/**
- * When the rows are committed. `alone`: in a transaction of their own; `now`: at the end of this round trip, with the
- * transaction that holds the key; `later`: by the caller.
- */
-export type Commit = 'alone' | 'now' | 'later';
+/** The end of the round trip that stores rows. */
+export interface Ending {
+  /** Statements to run after the check. */
+  readonly statements: readonly Statement[];
+  /**
+   * The transaction holds an Idempotency-Key; COMMIT follows the statements. Without a key, the round trip is a transaction
+   * of its own.
+   */
+  readonly hasKey: boolean;
+}
+
+export const ALONE: Ending = { statements: [], hasKey: false };
 
 /**
  * Stores rows and confirms the schema in one round trip. The check follows the COPY or INSERT, whose lock prevents
  * changes until the end of the transaction.
- * @param responseRow the statements that store the response under the key
+ * @param end null: the caller commits
  */
 export async function storeAndCheck(
   lease: Lease,
   { table, check }: TableWithCheck,
   store: Step,
-  commit: Commit,
-  responseRow: readonly Statement[] = [],
+  end: Ending | null,
 ): Promise<readonly Result[] | NotStored> {
   const { session } = lease;
   resetIfCodeRuns(lease, table, false);
-  const steps = [store, check, ...responseRow];
-  const commitsHere = commit === 'now';
-  const ran = await session.pipeline(commitsHere ? [...steps, COMMIT] : steps, { prepared: true });
+  const steps = [store, check, ...(end?.statements ?? [])];
+  const ran = await session.pipeline(end?.hasKey ? [...steps, COMMIT] : steps, { prepared: true });
   try {
-    if (commit !== 'later') return resultsOrOutcomeUnknown(session, ran, steps.length, commitsHere);
+    if (end !== null) return resultsOrOutcomeUnknown(session, ran, steps.length, end.hasKey);
     if (ran.error !== null) throw ran.error;
     return ran.results;
   } catch (error) {

@@ -42,18 +42,18 @@ export async function commit(
 
 /**
  * The results of a pipeline that ended in a commit.
- * @param before the number of steps before the commit
+ * @param stepsBeforeCommit their number
  * @throws what {@link commit} throws
  */
 export function resultsOrOutcomeUnknown(
   session: Session,
   { results, error }: Outcome,
-  before: number,
+  stepsBeforeCommit: number,
   hasKey: boolean,
 ): Result[] {
   if (error === null) return results;
   // Postgres was ordered to end the connection, and reported that before the COMMIT.
-  if (isShutdown(error) && results.length < before) throw error;
+  if (isShutdown(error) && results.length < stepsBeforeCommit) throw error;
   throw commitError(session, error, hasKey);
 }
 

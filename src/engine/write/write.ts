@@ -22,7 +22,7 @@ export interface Write {
    * Statements that store the response under the key, if there is one. @param rows the number that a batch stored or
    * deleted
    */
-  readonly responseRow: (response: unknown, rows?: number) => readonly Statement[];
+  readonly storeResponse: (response: unknown, rows?: number) => readonly Statement[];
   /** Runs the last statements, stores the response, and commits. @throws as `commit` */
   readonly commit: <A>(statements: readonly Statement[], response: A, rows?: number) => Promise<A>;
 }
@@ -70,8 +70,6 @@ export function runWrite<T, A>(
     trace,
   } = options;
   const hasKey = idempotency !== null;
-  const responseRow = (response: unknown, rows?: number) =>
-    idempotency === null ? [] : storeResponse(idempotency, response, rows);
   const run = async (lease: Lease, clock: Clock) => {
     const { session } = lease;
     const write: Write = {
@@ -79,10 +77,10 @@ export function runWrite<T, A>(
       clock,
       begin: hasKey ? [] : begin,
       hasKey,
-      responseRow,
+      storeResponse: (response, rows) => (idempotency === null ? [] : storeResponse(idempotency, response, rows)),
       commit: async (statements, response, rows) => {
         const { dryRun } = project;
-        await commit(session, [...statements, ...responseRow(response, rows)], { hasKey, dryRun, reset });
+        await commit(session, [...statements, ...write.storeResponse(response, rows)], { hasKey, dryRun, reset });
         return response;
       },
     };

@@ -8,7 +8,7 @@ import * as wire from '../../contract/wire/batch.js';
 import { deletesFrom } from '../../engine/write/idempotency.js';
 import { deleteRecords } from '../../engine/insert/delete-records.js';
 import { insertRecords } from '../../engine/insert/insert.js';
-import { rowsChanged } from '../../engine/insert/insert-response.js';
+import { rowsChanged } from '../../engine/insert/insert-request.js';
 import type { UpsertRule } from '../../engine/insert/upsert.js';
 import { decodeBody } from '../body.js';
 import { keyFor, projectOf, TableInPath, tableInPath } from './call.js';
@@ -57,8 +57,8 @@ export const INSERT_RECORDS: Operation = {
   ],
   async handle(call) {
     const { request, signal } = call;
-    const table = tableInPath(call);
-    const bytes = await decodeBody(request);
+    const tableName = tableInPath(call);
+    const body = await decodeBody(request);
     const query = request.query as wire.BatchQuery;
     const returnIds = query.return === 'ids';
     const upsert = upsertRule(query);
@@ -66,17 +66,11 @@ export const INSERT_RECORDS: Operation = {
     if (quarantine && returnIds) {
       throw new EngineError('invalid_request', '`return=ids` cannot be combined with `on_error=quarantine`');
     }
-    const idempotency = keyFor(call, table, queryText(query), bytes);
-    const { response, replayed } = await insertRecords(projectOf(call), table, bytes, {
-      returnIds,
-      idempotency,
-      upsert,
-      quarantine,
-      signal,
-    });
+    const idempotency = keyFor(call, tableName, queryText(query), body);
+    const options = { returnIds, idempotency, upsert, quarantine, signal };
+    const { response, replayed } = await insertRecords({ project: projectOf(call), tableName, body, ...options });
     const { quarantined_rows = 0 } = response;
-    const body = quarantine ? { ...response, quarantined_rows } : response;
-    return { body, rows: rowsChanged(response), replayed };
+    return { body: quarantine ? { ...response, quarantined_rows } : response, rows: rowsChanged(response), replayed };
   },
 };
 

@@ -4,7 +4,7 @@ import { BatchResponse, BatchBody } from '../../contract/wire/batch.js';
 import { checkTableInPath } from '../../engine/schema/definition.js';
 import type { Project } from '../../engine/project.js';
 import { insertRecords } from '../../engine/insert/insert.js';
-import { rowsChanged } from '../../engine/insert/insert-response.js';
+import { rowsChanged } from '../../engine/insert/insert-request.js';
 import type { JsonNode } from '../../codec/index.js';
 import { projectOf } from '../api/call.js';
 import type { Call } from '../api/route.js';
@@ -52,11 +52,11 @@ export const DRY_RUN_INSERT = tool({
 async function insert(
   { signal }: Call,
   project: Project,
-  table: string,
+  tableName: string,
   records: JsonNode | undefined,
 ): Promise<BatchResponse> {
-  checkTableInPath(table);
+  checkTableInPath(tableName);
   const body = Buffer.from(records?.kind === 'array' ? records.text : '[]');
   const options = { returnIds: false, idempotency: null, upsert: null, quarantine: false, signal };
-  return (await insertRecords(project, table, body, options)).response;
+  return (await insertRecords({ project, tableName, body, ...options })).response;
 }

@@ -37,12 +37,14 @@ const REPORTED: Record<NotStored, Pipelined> = {
   outdated: { results: [{ tag: 'COPY 1', rows: [] }], error: new PostgresError('division by zero', '22012', 'ERROR') },
 };
 
+const rowsOf = (records: number, bytes: number) => new EncodedBatch(records, 'binary', [0], new Uint8Array(bytes));
+
 /** A queue in front of a server whose responses the test gives. `connect` delays the connection. */
 function queueOf(maxWaiting = 64, connect: () => Promise<void> = () => Promise.resolve()) {
   const sent: Sent[] = [];
-  const table = { table: {}, check: { text: '', params: [] } } as unknown as TableWithCheck;
-  const stepOf = (data: readonly EncodedBatch[]) => ({ text: '', params: [], data: data.map((batch) => batch.data) });
-  const queue = new CopyQueue(table, stepOf, { counts: new Counts(), max: maxWaiting });
+  const table = { schema: 'data', name: 't', columns: [{ name: 'a' }] };
+  const withCheck = { table, check: { text: '', params: [] } } as unknown as TableWithCheck;
+  const queue = new CopyQueue(withCheck, rowsOf(0, 0), { counts: new Counts(), max: maxWaiting });
   const projectWith = (waitBudget: WaitBudget): QueuedBatch['project'] => ({
     id: 'p',
     waitBudget,
@@ -60,8 +62,7 @@ function queueOf(maxWaiting = 64, connect: () => Promise<void> = () => Promise.r
     },
   });
   const store = async ({ records = 1, bytes = records, signal = NEVER, waitMs = 5_000 }: About = {}) => {
-    const rows = new EncodedBatch(records, 'binary', [0], new Uint8Array(bytes));
-    return queue.store({ rows, signal, project: projectWith(new WaitBudget(waitMs)) });
+    return queue.store({ rows: rowsOf(records, bytes), signal, project: projectWith(new WaitBudget(waitMs)) });
   };
   const storeMany = (count: number, about?: About) => Array.from({ length: count }, () => store(about));
   const sizes = () => sent.map(({ batches }) => batches.length);

@@ -23,7 +23,8 @@ const DEFAULTS = { returnIds: false, idempotency: null, upsert: null, quarantine
 /** Batches inserted in one turn of the event loop share a COPY. */
 async function insert(n: number, signal = NEVER): Promise<void> {
   const admitted = service.engine.admit(row, 'typed');
-  await insertRecords(admitted, 'shared', Buffer.from(JSON.stringify([{ n }])), { ...DEFAULTS, signal });
+  const body = Buffer.from(JSON.stringify([{ n }]));
+  await insertRecords({ project: admitted, tableName: 'shared', body, ...DEFAULTS, signal });
 }
 
 it('an ended request is canceled in Postgres, and the others of its COPY are stored', async () => {

@@ -40,7 +40,7 @@ export function cell(column: Column, at: usize): usize {
   return end;
 }
 
-/** The mark of a default: `schema-cache.ts` names it to Postgres. */
+/** The mark of a default: `copy-queue.ts` names it to Postgres. */
 export function writeDefault(): void {
   writeMark(UPPER_D);
 }
