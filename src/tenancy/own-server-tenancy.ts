@@ -5,8 +5,6 @@
 import { createHash } from 'node:crypto';
 import type { Embedded, Template } from '../embedded/embedded.js';
 import { Fleet, type FleetEvents, type Socket } from '../embedded/fleet.js';
-import { Niceness } from '../embedded/niceness.js';
-import { parentOf } from '../embedded/proc.js';
 import type { ControlDatabase } from './control/control.js';
 import type { ProjectRow } from './control/control-rows.js';
 import { refuseReachingOut } from './extensions.js';
@@ -92,9 +90,8 @@ export class OwnServerTenancy implements Tenancy {
     const known = this.servers.get(id);
     if (known !== undefined) return known;
     const { fleet } = this;
-    const niceness = new Niceness(async (pid) => fleet.isPostmaster(await parentOf(pid)));
     const server: Server = {
-      ...connectionsTo(addressOf(fleet.socket(id)), OWN_SERVER_POOL_SIZE, niceness),
+      ...connectionsTo(addressOf(fleet.socket(id)), OWN_SERVER_POOL_SIZE, fleet),
       acquire: () => fleet.acquire(id),
       release: () => fleet.release(id),
     };
