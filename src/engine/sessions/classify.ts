@@ -60,8 +60,19 @@ const NOT_READABLE: Rejection = {
   message: 'the user reader needs client_encoding UTF8 and standard_conforming_strings on for this statement',
 };
 
-/** @param isPlain the server reads the text by the rules that the parser knows: UTF-8, standard_conforming_strings */
-export async function classify(
+/**
+ * The effect that a text may have on a reader's session.
+ * @param isPlain the server reads the text by the rules that the parser knows: UTF-8, standard_conforming_strings
+ */
+export const classify = (
+  splitter: Splitter,
+  project: string,
+  text: string,
+  isPlain: boolean,
+): Classification | Promise<Classification> =>
+  classifyByFirstWord(text) ?? classifyByParser(splitter, project, text, isPlain);
+
+async function classifyByParser(
   splitter: Splitter,
   project: string,
   text: string,
