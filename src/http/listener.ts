@@ -86,7 +86,7 @@ export function createListener(
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('application/json', readBody);
   app.addContentTypeParser('text/plain', (request: FastifyRequest, payload: IncomingMessage, done: Parsed) => {
-    if (request.context.route?.takesText) readBody(request, payload, done);
+    if (request.context.route?.rawBody === 'json-or-text') readBody(request, payload, done);
     else done(new errorCodes.FST_ERR_CTP_INVALID_MEDIA_TYPE('text/plain'));
   });
   app.decorateRequest('context');

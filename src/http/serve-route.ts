@@ -9,7 +9,7 @@ import type { Engine } from '../engine/engine.js';
 import type { LiveRequest } from '../engine/database/live-requests.js';
 import type { DryRun } from '../engine/database/dry-run.js';
 import type { Admission } from './admission.js';
-import { queryOf, type RouteResponse, type RouteSettings, takesKey, type ServedRoute } from './api/route.js';
+import { queryOf, type RouteResponse, type RouteSettings, type ServedRoute } from './api/route.js';
 import { parseJsonBody } from './body.js';
 import { dryRunBody } from './response/dry-run-body.js';
 import { sendResponse } from './response/response.js';
@@ -77,8 +77,7 @@ const liveRequest = ({ id, context }: FastifyRequest, caller: Caller, { audit }:
  * @throws EngineError invalid_request
  */
 function refuseUnusedKey({ headers }: FastifyRequest, route: ServedRoute): void {
-  if (headers['idempotency-key'] === undefined || takesKey(route)) return;
-  if (route.method === 'GET' || route.ignoresKey) return;
+  if (headers['idempotency-key'] === undefined || route.key !== undefined || route.method === 'GET') return;
   throw new EngineError('invalid_request', 'This request does not support an Idempotency-Key', {
     hint: 'Send it without the key. Inserts, deletes of records, schema changes and POST /api/cdp/sql support one.',
   });
