@@ -45,7 +45,7 @@ interface RequestObserver {
 const NO_OBSERVER: RequestObserver = { begin: () => {}, close: () => {}, end: () => {} };
 
 /**
- * How long after its start a request gets `overloaded`. Clients that ignore `Retry-After` and retry at once would
+ * The least time between the start of a request and its `overloaded` response. Clients that ignore `Retry-After` and retry at once would
  * otherwise take the event loop from the requests being served.
  */
 const OVERLOADED_MS = 250;

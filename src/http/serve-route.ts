@@ -31,7 +31,7 @@ export function serveRoute(
       const { context } = request;
       const { caller, signal } = context;
       if (caller === null) throw new Error('A route with access was reached without a caller');
-      context.parsed = performance.now();
+      context.bodyRead = performance.now();
       refuseUnusedKey(request, route);
       const dryRun = dryRunOf(request, route);
       const call = { engine, settings, caller, request, reply, signal };

@@ -133,7 +133,7 @@ export class RequestSpan {
       }
     }
     if (context.authenticated > context.started) span.addEvent('authenticated', context.authenticated);
-    if (context.parsed > context.started) span.addEvent('body read', context.parsed);
+    if (context.bodyRead > context.started) span.addEvent('body read', context.bodyRead);
     span.end();
   }
 }

@@ -12,9 +12,9 @@ import { EngineError } from '../../contract/errors.js';
 import { every } from '../../contract/every.js';
 
 interface ConnectionLimits {
-  /** The most connections to projects' databases, and so of running requests. */
+  /** Maximum number of connections to projects' databases, and therefore of running requests. */
   total: number;
-  /** The most connections of one project. */
+  /** Maximum number of connections of one project. */
   perProject: number;
   /** Milliseconds after which an idle connection is closed. */
   idleMs: number;
@@ -101,7 +101,7 @@ export class Connections {
     return this.counts.total;
   }
 
-  /** The most connections that may be open now. */
+  /** Maximum number of connections that may be open now. */
   get most(): number {
     return performance.now() < this.scarce.until ? Math.min(this.scarce.most, this.limits.total) : this.limits.total;
   }
