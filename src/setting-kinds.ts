@@ -117,9 +117,9 @@ export const proxies = list(
   'LIST',
   (item) => {
     const [address = '', bits, ...more] = item.split('/');
-    const most = { 0: -1, 4: 32, 6: 128 }[isIP(address)] ?? -1;
-    const isNetwork = more.length === 0 && (bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= most));
-    return NETWORKS.includes(item) || (most > 0 && isNetwork);
+    const maxBits = { 0: -1, 4: 32, 6: 128 }[isIP(address)] ?? -1;
+    const isNetwork = more.length === 0 && (bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= maxBits));
+    return NETWORKS.includes(item) || (maxBits > 0 && isNetwork);
   },
   `addresses, networks such as 10.0.0.0/8, or ${NETWORKS.join(', ')}`,
 );

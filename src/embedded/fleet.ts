@@ -38,9 +38,9 @@ export interface FleetSettings extends SweeperSettings {
   readonly size: ServerSize;
   /** MiB of private memory that each process of a server may use. */
   readonly backendMib: number;
-  /** The most servers that may run at once. */
+  /** Maximum number of servers that run at once. */
   readonly maxServers: number;
-  /** The most requests that may wait for the start of one server. */
+  /** Maximum number of requests that wait for the start of one server. */
   readonly maxWaiting: number;
   /**
    * If the service is root, a range of user ids, one per server; null: all servers run as the account of the control

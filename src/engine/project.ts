@@ -22,7 +22,7 @@ export interface SharedServices {
   readonly throttle: EventLoopThrottle;
   readonly schemaCache: SchemaCache;
   readonly splitter: Splitter;
-  /** Longest wait of one request, in milliseconds. */
+  /** Maximum wait of one request, in milliseconds. */
   readonly waitMs: number;
   /** How long refused records are kept. */
   readonly quarantineDays: number;

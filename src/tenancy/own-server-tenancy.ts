@@ -39,7 +39,7 @@ const SERVICE_DATABASE = 'template1';
 const OWN_SERVER_POOL_SIZE = 2;
 
 /** An idle server on which autovacuum has work keeps running for at most this many times the setting. */
-const LONGEST_GRACE = 3;
+const MAX_GRACE = 3;
 
 export class OwnServerTenancy implements Tenancy {
   private readonly servers = new Map<string, Server>();
@@ -154,7 +154,7 @@ export class OwnServerTenancy implements Tenancy {
       session.row(sql`SELECT pg_database_size(current_database()), ${AUTOVACUUM_HAS_WORK}`),
     );
     await this.control.projects.setSize(id, Number(size));
-    return isBusy !== 't' || idleMs >= LONGEST_GRACE * this.idleStopMs;
+    return isBusy !== 't' || idleMs >= MAX_GRACE * this.idleStopMs;
   }
 }
 

@@ -45,8 +45,8 @@ export function programsFor(
       `The backup was made on Postgres ${newest}, and this is ${oldest}: it needs the same or a later one`,
     );
   }
-  const most = oldest < TRANSACTION_TIMEOUT ? TRANSACTION_TIMEOUT - 1 : undefined;
-  return findPrograms(places, Math.max(major, ...dumps.map(({ pg_dump: version }) => version)), most);
+  const max = oldest < TRANSACTION_TIMEOUT ? TRANSACTION_TIMEOUT - 1 : undefined;
+  return findPrograms(places, Math.max(major, ...dumps.map(({ pg_dump: version }) => version)), max);
 }
 
 interface LoadOptions {

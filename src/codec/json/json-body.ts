@@ -10,7 +10,7 @@ interface JsonBody {
   readonly data: readonly JsonNode[];
 }
 
-/** The longest array of any route: the parameters of a statement, which Postgres counts in 16 bits. */
+/** The longest array that a route accepts: the parameters of a statement, which Postgres counts in 16 bits. */
 const LONG_ARRAYS = {
   depth: 2,
   items: 65_535,

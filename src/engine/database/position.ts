@@ -9,7 +9,7 @@ import type { Lease } from '../../tenancy/connections/connections.js';
 import type { Server } from '../../tenancy/tenancy.js';
 import type { Clock } from '../limits/deadline.js';
 
-/** The longest wait for a replica to catch up. */
+/** Maximum wait for a replica to catch up. */
 const WAIT_MS = 300;
 const CHECK_MS = 10;
 

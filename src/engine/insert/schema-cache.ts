@@ -31,7 +31,7 @@ export interface CopyTarget {
   readonly queue: CopyQueue;
 }
 
-/** The most targets kept per table: each set of columns in a batch is one. */
+/** Maximum number of targets kept per table: each set of columns in a batch is one. */
 const MAX_TARGETS = 16;
 
 /** The encoder's mark for a default; in a value, a backslash is doubled. */
@@ -51,7 +51,7 @@ export class SchemaCache {
 
   private readonly waiting: WaitingBatches;
 
-  /** @param maxWaiting the most batches of a project that may wait for COPYs */
+  /** @param maxWaiting maximum number of batches of a project that wait for COPYs */
   constructor(maxWaiting: number) {
     this.waiting = { counts: new Counts(), max: maxWaiting };
   }

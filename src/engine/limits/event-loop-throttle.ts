@@ -14,7 +14,7 @@ const NS_PER_BYTE = 20;
 /** The length of the pause after a project's work, as a multiple of the work. */
 const PAUSE_FACTOR = 3;
 
-/** The most projects whose bytes are counted; beyond that, the least recently used ones start from zero. */
+/** Maximum number of projects whose bytes are counted; beyond it, the least recently used ones start from zero. */
 const PROJECTS = 1_000;
 
 /** Another project is active if its last request is at most this old. */

@@ -3,7 +3,7 @@
  * each would cost more than many requests take.
  */
 
-/** The longest delay in noticing an expired deadline or a disconnected client. */
+/** Maximum delay in noticing an expired deadline or a disconnected client. */
 const INTERVAL_MS = 20;
 
 export interface Swept {

@@ -148,13 +148,13 @@ class ProjectMove {
 
   /**
    * The control database tells every instance, and the source refuses the writes of instances that miss it.
-   * @param longestMs a write that takes longer is canceled
+   * @param maxMs a write that takes longer is canceled
    */
-  private async endWrites(longestMs: number): Promise<void> {
+  private async endWrites(maxMs: number): Promise<void> {
     if (!(await this.parts.control.moves.fence(this.move.id))) throw taken();
     this.limitPause();
     const { tenancy, placement } = this.source;
-    await drain(tenancy, placement, { roles: ['writer'], longestMs, signal: this.signal });
+    await drain(tenancy, placement, { roles: ['writer'], maxMs, signal: this.signal });
     await this.fence('writer', 'fencing');
     await this.advance('fencing', 'copying');
     this.hasEndedWrites = true;

@@ -28,7 +28,7 @@ export type { MoveRow } from '../../tenancy/control/move-rows.js';
 /** How often to look for moves whose process has ended. */
 const RECOVER_EVERY_MS = 5_000;
 
-/** The most concurrent moves in an instance: each keeps a processor busy. */
+/** Maximum number of concurrent moves in an instance: each keeps a processor busy. */
 const AT_ONCE = 4;
 
 /** A move that is not stored yet. */

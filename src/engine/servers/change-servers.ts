@@ -212,7 +212,7 @@ const notDone = (what: string, obstacles: readonly Finding[]): EngineError =>
 
 const list = (texts: readonly string[]): string => texts.join('; ');
 
-/** The most projects that a message names. */
+/** Maximum number of projects that a message names. */
 const NAMED = 5;
 
 const named = (projects: readonly string[]): string =>

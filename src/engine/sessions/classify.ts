@@ -29,7 +29,7 @@ const OTHERS = new Set(
 );
 
 /** Transaction commands as drivers send them. On longer texts these expressions would take quadratic time. */
-const LONGEST_AROUND = 100;
+const MAX_COMMAND_CHARACTERS = 100;
 const BEGINNING = /^\s*(?:begin|start)(?:\s+(?:work|transaction))?(?:\s+read\s+only)?\s*;?\s*$/i;
 const ENDING = /^\s*(?:commit|end|rollback|abort)(?:\s+(?:work|transaction))?\s*;?\s*$/i;
 
@@ -95,7 +95,7 @@ const WAIT_MS = 30_000;
 export function classifyByFirstWord(text: string): Classification | null {
   if (mayHoldSeveral(text)) return null;
   const keyword = leadingKeyword(text);
-  const isShort = text.length <= LONGEST_AROUND;
+  const isShort = text.length <= MAX_COMMAND_CHARACTERS;
   if (keyword === null || READING.has(keyword) || (isShort && BEGINNING.test(text))) return 'reads';
   // Postgres itself reports the error best.
   if (keyword !== '' && !OTHERS.has(keyword)) return 'reads';
