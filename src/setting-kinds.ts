@@ -107,7 +107,7 @@ const list = (value: string, isItem: (item: string) => boolean, expected: string
     return items;
   });
 
-/** These names are quoted in statements but not in the text of an array. */
+/** Extension names are quoted in statements, but not in the text of an array. */
 export const extensionNames = list('NAMES', (name) => /^[a-z][a-z0-9_-]{0,62}$/.test(name), 'names of extensions');
 
 const NETWORKS = ['loopback', 'linklocal', 'uniquelocal'];

@@ -72,7 +72,7 @@ const GROUP_LIMITS = { cpuWeight: 100, memoryMaxBytes: Math.floor(memoryBytes() 
 
 class ProjectServer extends SupervisedServer {
   postmaster: Postmaster | null = null;
-  /** It counts toward `maxServers`. A starting server without it still waits for its turn. */
+  /** Whether the server counts toward `maxServers`. One that is starting and does not count still waits for its turn. */
   hasRoom = false;
 }
 

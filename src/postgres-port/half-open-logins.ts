@@ -1,4 +1,4 @@
-/** Logins that are not finished. Each has a time limit, and a flood of them evicts only the oldest. */
+/** Unfinished logins. Each has a time limit, and a flood of them evicts only the oldest. */
 import type { Socket } from 'node:net';
 import { Counts } from '../contract/counts.js';
 import { networkOf } from '../engine/access/wrong-tokens.js';

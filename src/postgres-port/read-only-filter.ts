@@ -35,11 +35,11 @@ interface Message {
 
 /** The current group of messages. */
 interface Group {
-  /** Its first message was passed on. */
+  /** The first message was passed on. */
   hasBegun: boolean;
-  /** Its last message was passed on, and ReadyForQuery has not arrived. */
+  /** The last message was passed on, and ReadyForQuery has not arrived. */
   isComplete: boolean;
-  /** The message that ends its transaction was passed on. */
+  /** The message that ends the transaction was passed on. */
   hasEndedTransaction: boolean;
   /** Postgres has answered with an error. */
   hasFailed: boolean;

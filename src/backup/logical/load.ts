@@ -51,7 +51,7 @@ export function programsFor(
 
 interface LoadOptions {
   readonly tenancy: Tenancy;
-  /** Of an empty project. */
+  /** Placement of an empty project. */
   readonly placement: Placement;
   readonly dumped: LogicalProject;
   /** Contains the dump. */

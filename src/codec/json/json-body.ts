@@ -4,7 +4,7 @@ import { type JsonNode, refuseDuplicateKeys } from './nodes.js';
 import { readJson } from './read-json.js';
 
 interface JsonBody {
-  /** Its numbers are doubles. The data is an array of the right length without its items. */
+  /** The body, with numbers as doubles. The data is an array of the right length without its items. */
   readonly value: unknown;
   /** The items of the data; empty if there are none. */
   readonly data: readonly JsonNode[];

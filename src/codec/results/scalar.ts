@@ -6,7 +6,7 @@ export const jsonNumber = (text: string): string => (isSafe(text) ? text : `"${t
 const NUMBER = /^-?(\d+)(?:\.0*([1-9])?)?/;
 const MAX_SAFE = String(Number.MAX_SAFE_INTEGER);
 
-/** The same for numbers of any size: a string only for NaN or an infinity. */
+/** A number of any size: a JSON number, or a string for NaN or an infinity. */
 export const rawNumber = (text: string): string => (NUMBER.test(text) ? text : `"${text}"`);
 
 /**

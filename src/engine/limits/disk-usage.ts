@@ -53,7 +53,7 @@ export class DiskUsage {
     return this.measuring !== null;
   }
 
-  /** It has not grown by more than the margin since it was smallest. */
+  /** Whether the database has grown by at most the margin since it was smallest. */
   get isNearLeast(): boolean {
     return this.bytes <= (this.least ?? 0) + this.margin;
   }

@@ -1,6 +1,6 @@
 /**
  * One event loop serves all projects, and reading large bodies or encoding large results blocks it. While other
- * projects are active, a project gets a limited share of its time for that (docs/decisions/0015).
+ * projects are active, a project gets a limited share of the loop's time for that (docs/decisions/0015).
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';

@@ -188,7 +188,7 @@ class ProjectMove {
   }
 }
 
-/** This process has lost the project's lock for a while, and another instance undoes the move. */
+/** This process had lost the project's lock for a while, so another instance undoes the move. */
 const taken = (): EngineError =>
   new EngineError('database_unavailable', 'The move was taken over by another instance, which undoes it');
 

@@ -25,7 +25,7 @@ export interface IdempotencyKey {
 /** The response to a request. */
 export interface Replayable<A> {
   response: A;
-  /** It is the response to an earlier request with the same key; this request did nothing. */
+  /** Whether the response is that of an earlier request with the same key; this request did nothing. */
   replayed: boolean;
 }
 
