@@ -46,7 +46,7 @@ export class EventLoopThrottle {
 
   /**
    * @param bytes of the project that are about to be read or encoded, or just were
-   * @returns resolves when the work may go on; undefined: at once
+   * @returns resolves when the work may continue; undefined: at once
    */
   pause(project: string, bytes: number): Promise<void> | undefined {
     if (!this.othersAreActive(project)) return undefined;

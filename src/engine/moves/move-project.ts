@@ -33,7 +33,7 @@ export interface MoveOptions {
 /**
  * The caller holds the project's lock, and cleans up after a failure.
  * @returns messages about rights that the target lacks, because it does not have their roles
- * @throws EngineError; Error with the reason if the move cannot go on; the signal's reason
+ * @throws EngineError; Error with the reason if the move cannot continue; the signal's reason
  */
 export async function moveProject(
   parts: ProjectParts,

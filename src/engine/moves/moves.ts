@@ -156,7 +156,7 @@ export class Moves {
     try {
       hasMoved = await recover(parts, move, reasonOf(failure));
     } catch (error) {
-      // The next recovery goes on, even if another process has undone the move meanwhile.
+      // The next recovery continues, even if another process has undone the move meanwhile.
       this.unrecovered.set(move.id, move);
       await this.noteFailure(move, error);
     }

@@ -18,7 +18,7 @@ const INTERRUPTED = 'The process that carried it out has ended, or lost the cont
 /**
  * @param lost a server that will not come back: its contents are ignored
  * @returns whether the project lives on the target
- * @throws EngineError database_unavailable: the next attempt goes on
+ * @throws EngineError database_unavailable: the next attempt continues
  */
 export async function recover(
   parts: ProjectParts,
