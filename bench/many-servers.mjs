@@ -24,7 +24,7 @@ const [seconds, rounds] = [Number(values.seconds), Number(values.rounds)];
 
 /** How many servers take part. */
 const COUNTS = [1, 2, 4];
-const MOST = 4;
+const MAX_SERVERS = 4;
 const TABLE = 'customers';
 const RECORD = [COMMON.record(0)];
 
@@ -45,12 +45,12 @@ const generator = new Generator('load.mjs');
 const servers = [];
 async function main() {
   const load = loadAverage();
-  say(`${MOST} servers are started …`);
+  say(`${MAX_SERVERS} servers are started …`);
   await service.start();
   const admin = await service.command('token', 'create', '--admin');
   const manage = (path, body) =>
     call(`${service.url}/api/cdp/admin/${path}`, { headers: service.headers(admin), body });
-  for (let i = 0; i < MOST; i++) {
+  for (let i = 0; i < MAX_SERVERS; i++) {
     const server = new Postgres(join(folder, `s${i}`));
     servers.push(server);
     await server.start();
@@ -63,7 +63,7 @@ async function main() {
   const tokens = new Map();
   for (const count of COUNTS) {
     const own = [];
-    for (let i = 0; i < MOST; i++) own.push(await makeProject(manage, `p${count}-${i}`, `s${i % count}`));
+    for (let i = 0; i < MAX_SERVERS; i++) own.push(await makeProject(manage, `p${count}-${i}`, `s${i % count}`));
     tokens.set(count, own);
   }
   const requestsOf = (count) => tokens.get(count).map((token) => service.request(`/data/${TABLE}`, RECORD, { token }));
@@ -76,7 +76,7 @@ async function main() {
   });
 
   say('Reads of the others while one server is dead …');
-  const [alive, dead] = await besideTheDead(tokens.get(MOST));
+  const [alive, dead] = await besideTheDead(tokens.get(MAX_SERVERS));
 
   say(`Commits that take ${COMMIT_MS} ms …`);
   for (const server of servers) {
@@ -157,11 +157,11 @@ const ASK_EVERY_MS = 50;
 async function besideTheDead(tokens) {
   const [alive, dead] = [[], []];
   const requests = tokens.slice(0, -1).map((token) => service.request('/sql', { sql: 'SELECT 1' }, { token }));
-  const last = servers[MOST - 1];
+  const last = servers[MAX_SERVERS - 1];
   let isOver = false;
   const asking = (async () => {
     while (!isOver) {
-      await service.call('/sql', { sql: 'SELECT 1' }, tokens[MOST - 1]).catch(() => {});
+      await service.call('/sql', { sql: 'SELECT 1' }, tokens[MAX_SERVERS - 1]).catch(() => {});
       await sleep(ASK_EVERY_MS);
     }
   })();
@@ -177,7 +177,7 @@ async function besideTheDead(tokens) {
   isOver = true;
   await asking;
   for (;;) {
-    const responses = await service.call('/sql', { sql: 'SELECT 1' }, tokens[MOST - 1]).catch(() => null);
+    const responses = await service.call('/sql', { sql: 'SELECT 1' }, tokens[MAX_SERVERS - 1]).catch(() => null);
     if (responses !== null) return [alive, dead];
     await sleep(ASK_EVERY_MS);
   }

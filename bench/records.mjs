@@ -35,7 +35,7 @@ const columns = (list) =>
     return { name, type };
   });
 
-/** Its size as JSON. It has every column type. */
+/** Size of a COMMON record as JSON. The record has every column type. */
 const COMMON_BYTES = 231;
 
 /** @type {Shape} */

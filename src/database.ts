@@ -21,7 +21,7 @@ export interface Database {
   readonly address: ServerAddress;
   /** null for the operator's own server. */
   readonly embedded: Embedded | null;
-  /** The most connections to projects' databases that this process may open. */
+  /** Maximum number of connections to projects' databases that this process may open. */
   readonly connections: number;
   /** The source of the roles' passwords: the setting, or a random secret kept in the data folder. */
   readonly secret: string;
@@ -40,7 +40,7 @@ const CONNECTIONS_OF_SERVICE = 10;
 
 /** Autovacuum runs at least twice before an idle server is stopped. */
 const NAPS_BEFORE_STOP = 2;
-const LONGEST_NAP_S = 60;
+const MAX_NAP_S = 60;
 
 /**
  * Opens the database that the settings name. The process owns the data folder until it closes the database.
@@ -102,7 +102,7 @@ function sizeOf(config: Config): ServerSize {
     maxConnections: 2 * projectRunning - projectReserved + sessions + CONNECTIONS_OF_SERVICE,
     sharedBuffersMib,
     maxWalSizeMib,
-    autovacuumNapSeconds: Math.min(LONGEST_NAP_S, Math.max(1, nap)),
+    autovacuumNapSeconds: Math.min(MAX_NAP_S, Math.max(1, nap)),
     durable: true,
   };
 }

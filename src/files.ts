@@ -5,7 +5,7 @@ import { chmod, lstat, mkdir, mkdtemp, open, readdir, rename, rm, stat, writeFil
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 
-/** The longest path of a socket. `sun_path` holds 104 bytes on macOS and 108 on Linux; the rest is reserve. */
+/** Maximum bytes of a socket's path. `sun_path` holds 104 bytes on macOS and 108 on Linux; the rest is reserve. */
 export const SOCKET_PATH_BYTES = 90;
 
 /** Part of a name that no other process and no other call uses. */

@@ -119,7 +119,7 @@ async function openPostgresPort(config: Config, engine: Engine, closing: Closing
       ? null
       : { cert: readSettingFile('tls-cert', tlsCert), key: readSettingFile('tls-key', tlsKey) };
   const settings = { host: pgHost ?? host, port: pgPort, certificate, allowsPlain: pgPlain };
-  const port = await PostgresPort.listen(engine, engine.sessions, settings).catch((error: unknown) => {
+  const port = await PostgresPort.listen(engine.shared.splitter, engine.sessions, settings).catch((error: unknown) => {
     if (!hasCode(error, 'ERR_OSSL_X509_KEY_VALUES_MISMATCH')) throw error;
     throw new Error(`The tls-key ${tlsKey} does not belong to the tls-cert ${tlsCert}`, { cause: error });
   });

@@ -107,7 +107,7 @@ const list = (value: string, isItem: (item: string) => boolean, expected: string
     return items;
   });
 
-/** These names are quoted in statements but not in the text of an array. */
+/** Extension names are quoted in statements, but not in the text of an array. */
 export const extensionNames = list('NAMES', (name) => /^[a-z][a-z0-9_-]{0,62}$/.test(name), 'names of extensions');
 
 const NETWORKS = ['loopback', 'linklocal', 'uniquelocal'];
@@ -117,9 +117,9 @@ export const proxies = list(
   'LIST',
   (item) => {
     const [address = '', bits, ...more] = item.split('/');
-    const most = { 0: -1, 4: 32, 6: 128 }[isIP(address)] ?? -1;
-    const isNetwork = more.length === 0 && (bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= most));
-    return NETWORKS.includes(item) || (most > 0 && isNetwork);
+    const maxBits = { 0: -1, 4: 32, 6: 128 }[isIP(address)] ?? -1;
+    const isNetwork = more.length === 0 && (bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= maxBits));
+    return NETWORKS.includes(item) || (maxBits > 0 && isNetwork);
   },
   `addresses, networks such as 10.0.0.0/8, or ${NETWORKS.join(', ')}`,
 );

@@ -7,7 +7,7 @@
  * @typedef {object} Load
  * @property {Uint8Array[]} requests sent in turn, over all connections together
  * @property {number} seconds no request is sent after this time; the loop waits for those under way
- * @property {number} [atMost] the most requests to send
+ * @property {number} [atMost] maximum number of requests to send
  *
  * @typedef {object} Counted
  * @property {number[]} acknowledged good responses to each of `requests`

@@ -14,10 +14,10 @@
  */
 import { gzipSync } from 'node:zlib';
 
-const LONGEST = 60_000;
+const MAX_TIMEOUT_MS = 60_000;
 
-/** An SQL request with the longest time limit. */
-const sql = (text, rest = {}) => ({ sql: text, timeout_ms: LONGEST, ...rest });
+/** An SQL request with the maximum time limit. */
+const sql = (text, rest = {}) => ({ sql: text, timeout_ms: MAX_TIMEOUT_MS, ...rest });
 
 const INFINITE = 'SELECT count(*) FROM generate_series(1, 1000000000000)';
 

@@ -30,7 +30,7 @@ export class PostgRestTarget {
     return { requests: batches.map((records) => this.postgrest.upsert(table, columns, key, records)) };
   }
 
-  /** It takes no SQL; a function is the nearest. */
+  /** PostgREST takes no SQL; a function is the nearest. */
   selectOne() {
     return { requests: [this.postgrest.request('/rpc/one')], keepBody: true };
   }

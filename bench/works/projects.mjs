@@ -11,7 +11,7 @@ const GOAL_KIB = 32;
 const TABLE = 'customers';
 const RECORD = [COMMON.record(0)];
 
-/** The least number of requests of a measurement. */
+/** Minimum number of requests of a measurement. */
 const REQUESTS = 500;
 
 /** The service closes connections that were not used for a minute. */

@@ -6,8 +6,8 @@ import { openDatabase } from '../database.js';
 import { openConfiguredEngine } from '../configured-engine.js';
 import type { Config } from '../settings.js';
 
-/** The longest possible timer: requests of other commands on this socket may take any time. */
-const LONGEST_MS = 2 ** 31 - 1;
+/** Maximum time of a timer: requests of other commands on this socket may take any time. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
 
 interface AdminSession {
   /** The name of this command, for messages of other processes that need the same data folder. */
@@ -36,7 +36,7 @@ export async function withOwnAdminSocket<T>(
     });
     if (!opensLate) await engine();
     const admin = await openAdminSocket(folder, config, database, engine, logger);
-    closing.add(() => admin.close(LONGEST_MS));
+    closing.add(() => admin.close(MAX_TIMER_MS));
     return await work((await findAdminSocket(folder)) ?? '');
   } finally {
     await closing.run();

@@ -21,7 +21,7 @@ interface Options {
   json?: boolean;
 }
 
-/** Entries per request, and the most that a command shows. */
+/** Entries per request, and the maximum that a command shows. */
 const PAGE = 1_000;
 const MAX_ENTRIES = 100_000;
 
@@ -83,16 +83,16 @@ function timeIn(option: string, text: string, now: number): string {
 }
 
 /** Reads page by page. */
-async function latest(admin: AdminClient, filter: AuditQuery, most: number): Promise<AuditEntry[]> {
+async function latest(admin: AdminClient, filter: AuditQuery, max: number): Promise<AuditEntry[]> {
   const found: AuditEntry[] = [];
   let next: string | null = null;
   do {
-    const limit = String(Math.min(PAGE, most - found.length));
+    const limit = String(Math.min(PAGE, max - found.length));
     const query = new URLSearchParams({ ...filter, limit, ...(next === null ? {} : { before: next }) });
     const page: AuditResponse = await admin.call('GET', `admin/audit?${query.toString()}`);
     found.push(...page.entries);
     next = page.next;
-  } while (next !== null && found.length < most);
+  } while (next !== null && found.length < max);
   return found.reverse();
 }
 

@@ -9,7 +9,7 @@ import {
   type BackupDone,
   contentOf,
   described,
-  MOST_JOBS,
+  MAX_JOBS,
   type RestoreBody,
   type RestoreDone,
 } from '../contract/wire/operator.js';
@@ -45,8 +45,8 @@ interface RestoreFlags {
 
 function parseJobs(text: string): number {
   const jobs = Number(text);
-  if (/^\d+$/.test(text) && jobs >= 1 && jobs <= MOST_JOBS) return jobs;
-  throw new UsageError(`--jobs must be a whole number from 1 to ${MOST_JOBS}`);
+  if (/^\d+$/.test(text) && jobs >= 1 && jobs <= MAX_JOBS) return jobs;
+  throw new UsageError(`--jobs must be a whole number from 1 to ${MAX_JOBS}`);
 }
 
 export function backupCommand(): Command {

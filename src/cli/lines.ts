@@ -1,4 +1,4 @@
-/** Splits input into the lines that are not empty: only at LF, as readline also splits at characters JSON may contain. */
+/** Splits input into its non-empty lines. Splits only at LF: readline also splits at characters that JSON may contain. */
 export async function* linesOf(input: AsyncIterable<Buffer>): AsyncGenerator<string> {
   const decoder = new TextDecoder();
   let rest = '';

@@ -148,7 +148,7 @@ function repair(): Command {
 /** The service repairs at most this many at once. */
 const REPAIRS_AT_ONCE = 4;
 
-/** If a project cannot be repaired, goes on and names it at the end. */
+/** If a project cannot be repaired, continues with the others and names it at the end. */
 async function repairAll(command: Command, admin: AdminClient): Promise<void> {
   const { projects } = await admin.call<ProjectsResponse>('GET', 'admin/projects');
   const ready = projects.filter(isReady);

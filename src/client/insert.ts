@@ -61,7 +61,7 @@ export interface RefusedRecord<Item> {
 export const defaultConcurrency = ({ onConflict }: StoreOptions): number => (onConflict === undefined ? 4 : 1);
 
 export interface InsertOptions<Item> extends StoreOptions {
-  /** The most batches in flight at a time. Default 4; with `onConflict` 1, so that the last record of a key wins. */
+  /** Maximum number of batches in flight. Default 4; with `onConflict` 1, so that the last record of a key wins. */
   concurrency?: number;
   /** `'ids'`: the result contains the id of every record. */
   return?: 'ids';

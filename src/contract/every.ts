@@ -1,5 +1,5 @@
 /**
- * Does work at an interval, without keeping the process running. No run begins before the last one has ended.
+ * Does work at an interval, without keeping the process running. No run begins before the previous one has ended.
  * @param failed by default, a failure is ignored: the next run comes soon
  * @returns a function that stops it
  */

@@ -9,7 +9,7 @@ const first = new Ajv({ allErrors: false });
 const all = new Ajv({ allErrors: true });
 for (const ajv of [first, all]) formats.default(ajv);
 
-/** The most values, nested ones included, that are checked for all errors. */
+/** Maximum number of values, nested ones included, that are checked for all errors. */
 const MAX_VALUES = 10_000;
 
 /** Returns Ajv's errors; null if the value is valid. */

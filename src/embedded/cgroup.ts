@@ -1,7 +1,7 @@
 /**
  * A control group for each project's server, with which the kernel shares processors between projects and limits their
  * memory (cgroup v2). Requires that the service's own group is delegated to it, for instance by systemd's
- * `Delegate=yes`; otherwise the service uses niceness.
+ * `Delegate=yes`; without it, the service uses niceness.
  */
 import { mkdir, readFile, rmdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';

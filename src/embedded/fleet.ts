@@ -15,7 +15,9 @@ import type { ServersFolder } from './servers-folder.js';
 import { bytesIn } from './disk-reserve.js';
 import { memoryBytes } from './process-limits.js';
 import { removeLeftovers } from './lock-file.js';
+import { Niceness } from './niceness.js';
 import { type Postmaster, startPostmaster } from './postmaster.js';
+import { parentOf } from './proc.js';
 import { findPostmasters, stopPostmaster } from './processes.js';
 import {
   ARCHIVE,
@@ -36,9 +38,9 @@ export interface FleetSettings extends SweeperSettings {
   readonly size: ServerSize;
   /** MiB of private memory that each process of a server may use. */
   readonly backendMib: number;
-  /** The most servers that may run at once. */
+  /** Maximum number of servers that run at once. */
   readonly maxServers: number;
-  /** The most requests that may wait for the start of one server. */
+  /** Maximum number of requests that wait for the start of one server. */
   readonly maxWaiting: number;
   /**
    * If the service is root, a range of user ids, one per server; null: all servers run as the account of the control
@@ -70,11 +72,13 @@ const GROUP_LIMITS = { cpuWeight: 100, memoryMaxBytes: Math.floor(memoryBytes() 
 
 class ProjectServer extends SupervisedServer {
   postmaster: Postmaster | null = null;
-  /** It counts toward `maxServers`. A starting server without it still waits for its turn. */
+  /** Whether the server counts toward `maxServers`. One that is starting and does not count still waits for its turn. */
   hasRoom = false;
 }
 
 export class Fleet {
+  /** Lowers the priority of busy processes; null: the servers have control groups, which share the processors. */
+  readonly niceness: Niceness | null;
   private readonly servers = new Map<string, ProjectServer>();
   private readonly queue = new StartQueue(2 * availableParallelism());
   private readonly accounts: ProjectAccounts | null;
@@ -99,6 +103,7 @@ export class Fleet {
     const { uids } = settings;
     this.accounts = uids !== null && calledByRoot() && owner.uid === 0 ? new ProjectAccounts(uids, owned) : null;
     this.sweeper = new FleetSweeper(serversFolder, this.servers, settings, events);
+    this.niceness = cgroups === null ? new Niceness(async (pid) => this.isPostmaster(await parentOf(pid))) : null;
   }
 
   /** Stops the servers that an earlier service has left running. Only requests that need one of them wait. */
@@ -144,8 +149,8 @@ export class Fleet {
   }
 
   /** Whether the fleet started a postmaster with this process id. */
-  isPostmaster(pid: number): boolean {
-    // That of a server which has ended may belong to another program now.
+  private isPostmaster(pid: number): boolean {
+    // The id of a server that has ended may belong to another program now.
     return [...this.servers.values()].some(({ state, postmaster }) => state === 'running' && postmaster?.pid === pid);
   }
 

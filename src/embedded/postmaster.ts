@@ -37,7 +37,7 @@ interface StartOptions {
 
 const POLL_MS = 5;
 
-/** The most attempts while leftovers of a dead server prevent the start. */
+/** Maximum number of attempts while leftovers of a dead server prevent the start. */
 const ATTEMPTS = 3;
 
 /**

@@ -31,7 +31,7 @@ const STABLE_MS = 60_000;
 
 /** The pause after the second consecutive failure; it doubles with each further one. */
 const FIRST_PAUSE_MS = 250;
-const LONGEST_PAUSE_MS = 30_000;
+const MAX_PAUSE_MS = 30_000;
 
 export class SupervisedServer {
   state: ServerState = 'stopped';
@@ -48,7 +48,7 @@ export class SupervisedServer {
   private pauseReason = '';
   private closed = false;
 
-  /** @param maxWaiting the most users that may wait for a start */
+  /** @param maxWaiting maximum number of users that wait for a start */
   constructor(
     private readonly supervision: Supervision,
     private readonly maxWaiting: number,
@@ -172,7 +172,7 @@ export class SupervisedServer {
   /** No pause after one failure, and a longer one after each further failure. */
   private fail(cause: unknown): void {
     this.failures++;
-    const pause = this.failures < 2 ? 0 : Math.min(FIRST_PAUSE_MS * 2 ** (this.failures - 2), LONGEST_PAUSE_MS);
+    const pause = this.failures < 2 ? 0 : Math.min(FIRST_PAUSE_MS * 2 ** (this.failures - 2), MAX_PAUSE_MS);
     this.pause(pause, 'has stopped unexpectedly');
     this.supervision.failed(cause instanceof Error ? cause.message : String(cause), pause);
   }

@@ -1,6 +1,5 @@
 /** The parts of a running engine. Operations are functions that take the `Project` from `admit`. */
 import type { Installation } from '../backup/installation.js';
-import type { AddedServer } from '../tenancy/placement.js';
 import type { ProjectRow } from '../tenancy/control/control-rows.js';
 import type { ControlDatabase } from '../tenancy/control/control.js';
 import type { ProjectDatabases } from '../tenancy/project-databases.js';
@@ -17,9 +16,7 @@ import type { Moves } from './moves/moves.js';
 import { Project, type SharedServices } from './project.js';
 import type { Projects } from './projects/projects.js';
 import type { ServerWatch } from '../tenancy/health/server-watch.js';
-import { type Classification, classify, classifyByFirstWord } from './sessions/classify.js';
 import type { Sessions } from './sessions/sessions.js';
-import { sizesOf } from './projects/sizes.js';
 import type { RequestTrace } from './database/trace.js';
 
 interface EngineLoad {
@@ -52,7 +49,7 @@ export class Engine {
     readonly sessions: Sessions | null,
     /** The folder of the embedded servers; null: the operator runs Postgres. */
     readonly folder: string | null,
-    private readonly shared: SharedServices,
+    readonly shared: SharedServices,
   ) {
     this.live = new LiveRequests(authenticator);
   }
@@ -73,13 +70,6 @@ export class Engine {
   }
 
   /**
-   * The effect that a text may have on a reader's session. @param isPlain the server reads the text as the parser does
-   */
-  classifyForReader({ name }: ProjectRow, text: string, isPlain: boolean): Classification | Promise<Classification> {
-    return classifyByFirstWord(text) ?? classify(this.shared.splitter, name, text, isPlain);
-  }
-
-  /**
    * The current load: requests by kind, connections to projects' databases, projects over their disk quota. Also the
    * requests that were stopped from outside since the start.
    */
@@ -93,21 +83,6 @@ export class Engine {
       servers: this.servers.running,
       stops,
     };
-  }
-
-  /** The limit of connections to the projects of a server. @param added null: the default server */
-  connectionLimit(added: Pick<AddedServer, 'maxConnections'> | null): number {
-    return this.shared.database.capacities.connectionLimit(added);
-  }
-
-  /** Requests of one project by kind, now. */
-  loadOf(project: string): EngineLoad['requests'] {
-    return this.shared.database.capacities.load(project);
-  }
-
-  /** Bytes on disk by project, see `sizesOf`. */
-  sizesOf(projects: readonly ProjectRow[]): Promise<Map<string, number>> {
-    return sizesOf(this.servers, projects);
   }
 
   /** The parts that a backup or restore needs. @param by for the audit log */

@@ -33,7 +33,7 @@ import { Sessions, type SessionSettings } from './sessions/sessions.js';
 import { Splitter } from './parser/splitter.js';
 
 interface EngineSettings extends AuditSettings, CapacitySettings {
-  /** Longest wait of one request, in milliseconds. */
+  /** Maximum wait of one request, in milliseconds. */
   waitMs: number;
   address: ServerAddress;
   /** Embedded servers of projects; null: all projects are on the server of `address`. */

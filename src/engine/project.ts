@@ -22,7 +22,7 @@ export interface SharedServices {
   readonly throttle: EventLoopThrottle;
   readonly schemaCache: SchemaCache;
   readonly splitter: Splitter;
-  /** Longest wait of one request, in milliseconds. */
+  /** Maximum wait of one request, in milliseconds. */
   readonly waitMs: number;
   /** How long refused records are kept. */
   readonly quarantineDays: number;
@@ -34,7 +34,7 @@ interface ProjectUse {
   readonly deadline: Deadline;
   /** The effect that the work may have on the size of the project. */
   readonly impact?: QuotaImpact | undefined;
-  /** By default that of the request. */
+  /** Default: the trace of the request. */
   readonly trace?: RequestTrace | null | undefined;
 }
 
@@ -42,7 +42,7 @@ export class Project {
   constructor(
     readonly row: ProjectRow,
     readonly shared: SharedServices,
-    /** Of the request; null if it is not traced. */
+    /** Trace of the request; null: it is not traced. */
     readonly trace: RequestTrace | null,
     /**
      * The replica to read from, and the position that it must have reached; null: the server where the project lives.
@@ -79,12 +79,12 @@ export class Project {
     return this.row.placement.schema;
   }
 
-  /** Its tables may be distributed over the workers of a cluster. */
+  /** Whether tables may be distributed over the workers of a cluster. */
   get isOnCitus(): boolean {
     return isOnCitus(this.row.placement);
   }
 
-  /** Its server has streaming replicas. */
+  /** Whether the server has streaming replicas. */
   get hasReplicas(): boolean {
     return this.row.replicas !== null;
   }

@@ -63,7 +63,7 @@ function parquetColumn(name: string, type: string): ParquetColumn {
   };
 }
 
-/** The most decimal digits that fit in 16 bytes. */
+/** Maximum number of decimal digits that fit in 16 bytes. */
 const DECIMAL_DIGITS = 38;
 
 /** For types such as `numeric(10,2)`. Without a precision, each value may have its own scale. */

@@ -1,6 +1,6 @@
 /**
- * Admits a request before a byte of its body is read: checks the token (401), the rate and the scopes (403), then waits
- * for the queue and memory (contract section 1).
+ * Admits a request before a byte of its body is read: checks the token (401), the scopes (403) and the rate (429),
+ * rejects the request if its project's queue is full (503), then waits for memory (contract section 1).
  */
 import type { IncomingHttpHeaders } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';

@@ -45,7 +45,7 @@ interface RequestObserver {
 const NO_OBSERVER: RequestObserver = { begin: () => {}, close: () => {}, end: () => {} };
 
 /**
- * How long after its start a request gets `overloaded`. Clients that ignore `Retry-After` and retry at once would
+ * The least time between the start of a request and its `overloaded` response. Clients that ignore `Retry-After` and retry at once would
  * otherwise take the event loop from the requests being served.
  */
 const OVERLOADED_MS = 250;
@@ -86,7 +86,7 @@ export function createListener(
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('application/json', readBody);
   app.addContentTypeParser('text/plain', (request: FastifyRequest, payload: IncomingMessage, done: Parsed) => {
-    if (request.context.route?.takesText) readBody(request, payload, done);
+    if (request.context.route?.rawBody === 'json-or-text') readBody(request, payload, done);
     else done(new errorCodes.FST_ERR_CTP_INVALID_MEDIA_TYPE('text/plain'));
   });
   app.decorateRequest('context');

@@ -8,36 +8,38 @@ import type { ServedRoute } from './api/route.js';
 import type { RequestSpan } from './observability/request-spans.js';
 
 export class RequestContext {
-  /** On the clock of `performance.now()`, like the ends of the stages. */
+  /** When the head of the request had arrived, on the clock of `performance.now()`, as the next two. */
   readonly started = performance.now();
+  /** When the token had been accepted; `started` if it was not. */
   authenticated = this.started;
-  parsed = this.started;
-  /** null: the request is not traced. */
+  /** When the body had arrived; `started` if it did not. */
+  bodyRead = this.started;
+  /** Span of the request; null: it is not traced. */
   span: RequestSpan | null = null;
-  /** Only a part for `/metrics`. null: the request leaves no entry in the audit log, or found no route. */
+  /** Matched route; null: none, or one without entries in the audit log. Of `/metrics` only the URL and audit name. */
   route: (Pick<ServedRoute, 'url' | 'audit'> & Partial<ServedRoute>) | null = null;
   caller: Caller | null = null;
-  /** The account of an operator who uses the admin socket; null: the caller has a token. */
+  /** Account of an operator who uses the admin socket; null: the caller has a token. */
   account: string | null = null;
-  /** The caller's project, the same for the whole request. */
+  /** The caller's project, with its state at admission. */
   project: Project | null = null;
-  /** The memory of the request and its response. */
+  /** Memory for the body and the response. */
   reservation: Reservation | null = null;
-  /** Its JSON body, decompressed. */
+  /** JSON body, decompressed. */
   body: Buffer = Buffer.alloc(0);
-  /** The data in its JSON body, such as the parameters of SQL, with every digit of numbers. */
+  /** Data in the JSON body, such as the parameters of SQL, with every digit of numbers. */
   data: readonly JsonNode[] = [];
-  /** The free SQL that it runs, and whether it runs as the reader. */
+  /** Text of free SQL, and whether it runs as the reader; null: the request runs none. */
   sql: { readonly text: string; readonly readOnly: boolean } | null = null;
-  /** The code of its error response. */
+  /** Code of the error response; null: the request has not failed. */
   errorCode: ErrorCode | null = null;
-  /** The table that it concerns, for the audit log; null: see its path and body. */
+  /** Table for the audit log; null: the one in the path or the body. */
   object: string | null = null;
-  /** Rows stored or returned. */
+  /** Rows stored or returned; null: the request counts none. */
   rows: number | null = null;
-  /** The client disconnected before the request was settled. */
+  /** Whether the client disconnected before the handler or the error exit had ended. */
   clientGone = false;
-  /** The status of the response, after its end; null: no response was begun. */
+  /** Status of the response, set at its end; null: no response was begun. */
   status: number | null = null;
 
   private readonly controller = new AbortController();
@@ -46,7 +48,7 @@ export class RequestContext {
   private settled = false;
 
   /**
-   * @param address of the client; a socket loses it when the connection closes
+   * @param address of the client; a socket forgets it when the connection closes
    * @param stallMs a client that reads nothing of the response for this long loses its connection
    * @param onEnd called when the request is closed and settled
    */
@@ -57,7 +59,7 @@ export class RequestContext {
   ) {}
 
   /**
-   * Aborted when the connection closes before the response has been sent, or with the EngineError that ends the request.
+   * Aborts when the connection closes before the response has been sent, or with the EngineError that ends the request.
    */
   get signal(): AbortSignal {
     return this.controller.signal;

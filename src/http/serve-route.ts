@@ -9,7 +9,7 @@ import type { Engine } from '../engine/engine.js';
 import type { LiveRequest } from '../engine/database/live-requests.js';
 import type { DryRun } from '../engine/database/dry-run.js';
 import type { Admission } from './admission.js';
-import { queryOf, type RouteResponse, type RouteSettings, takesKey, type ServedRoute } from './api/route.js';
+import { queryOf, type RouteResponse, type RouteSettings, type ServedRoute } from './api/route.js';
 import { parseJsonBody } from './body.js';
 import { dryRunBody } from './response/dry-run-body.js';
 import { sendResponse } from './response/response.js';
@@ -31,7 +31,7 @@ export function serveRoute(
       const { context } = request;
       const { caller, signal } = context;
       if (caller === null) throw new Error('A route with access was reached without a caller');
-      context.parsed = performance.now();
+      context.bodyRead = performance.now();
       refuseUnusedKey(request, route);
       const dryRun = dryRunOf(request, route);
       const call = { engine, settings, caller, request, reply, signal };
@@ -77,8 +77,7 @@ const liveRequest = ({ id, context }: FastifyRequest, caller: Caller, { audit }:
  * @throws EngineError invalid_request
  */
 function refuseUnusedKey({ headers }: FastifyRequest, route: ServedRoute): void {
-  if (headers['idempotency-key'] === undefined || takesKey(route)) return;
-  if (route.method === 'GET' || route.ignoresKey) return;
+  if (headers['idempotency-key'] === undefined || route.key !== undefined || route.method === 'GET') return;
   throw new EngineError('invalid_request', 'This request does not support an Idempotency-Key', {
     hint: 'Send it without the key. Inserts, deletes of records, schema changes and POST /api/cdp/sql support one.',
   });

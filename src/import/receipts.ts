@@ -3,7 +3,7 @@ import type { CdpClient } from '../client/client.js';
 import { LIMITS } from '../contract/limits.js';
 import type { Journal, Part } from './journal.js';
 
-/** The largest difference expected between the clocks of the service and of this machine. */
+/** Maximum difference expected between the clocks of the service and of this machine. */
 const CLOCKS_DIFFER_MS = 3_600_000;
 
 /**

@@ -18,7 +18,7 @@ export interface EncodedRecord {
   readonly json: string;
   /** Why it cannot be sent; `json` then contains what could be read, for the user to correct. */
   readonly problem?: ErrorDetail;
-  /** The same as an object, if `json` is not one: a file of refused records must be importable. */
+  /** `json` as an object, if it is not one: a file of refused records must be importable. */
   readonly object?: string;
 }
 

@@ -47,7 +47,7 @@ const HEAD_CHARACTERS = 64 * 1024;
 
 /** A file to import, from any place. */
 export interface ImportFile {
-  /** Its path or name. */
+  /** Path, or name if it has none. */
   readonly path: string;
   /** Changes if the file does, and begins with its size in bytes. null if the file can be read only once. */
   identity(): Promise<string | null>;

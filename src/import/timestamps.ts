@@ -86,7 +86,7 @@ const hourOf = (hour: number, half: string): number =>
   hour < 1 || hour > 12 ? NaN : (hour % 12) + (half.toLowerCase() === 'p' ? 12 : 0);
 
 const JSON_NUMBER = /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/;
-/** The most fractional digits that RFC_3339 above accepts. */
+/** Maximum number of fractional digits that RFC_3339 above accepts. */
 const FRACTION_DIGITS = 80;
 /** The first and the last second of the years 1 to 9999. */
 const [FIRST_SECOND, LAST_SECOND] = [-62_135_596_800, 253_402_300_799];

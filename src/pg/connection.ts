@@ -39,16 +39,16 @@ interface Request extends RequestOptions {
 }
 
 export interface ConnectionLimits {
-  /** The longest row of a result or of COPY, in bytes. */
+  /** Maximum size of a row of a result or of COPY. */
   readonly maxRowBytes?: number;
   /** For requests without a limit of their own; 0: no limit. */
   readonly timeoutMs?: number;
 }
 
 /** Default limit for the bytes of a row. */
-const LONGEST_ROW = 64 * 1024 * 1024;
+const MAX_ROW_BYTES = 64 * 1024 * 1024;
 /** Limit for any other message, such as errors and notices, which statements can create. */
-const LONGEST_MESSAGE = 8 * 1024 * 1024;
+const MAX_MESSAGE_BYTES = 8 * 1024 * 1024;
 
 /** After the Terminate message, Postgres has this long to close the connection. */
 const CLOSE_MS = 5_000;
@@ -88,7 +88,7 @@ export abstract class Connection {
 
   constructor(
     private readonly loggedIn: LoggedIn,
-    { maxRowBytes = LONGEST_ROW, timeoutMs = 0 }: ConnectionLimits = {},
+    { maxRowBytes = MAX_ROW_BYTES, timeoutMs = 0 }: ConnectionLimits = {},
   ) {
     this.socket = loggedIn.socket;
     this.processId = loggedIn.processId;
@@ -96,7 +96,7 @@ export abstract class Connection {
     loggedIn.address.hosts?.opened(this, loggedIn.address);
     const framing = new Framing(
       (type, buffer, start, end) => this.receive(type, buffer, start, end),
-      (type, length) => length <= (isRow(type) ? maxRowBytes : LONGEST_MESSAGE),
+      (type, length) => length <= (isRow(type) ? maxRowBytes : MAX_MESSAGE_BYTES),
       (buffer, start, end) => this.receiveRows(buffer, start, end),
     );
     loggedIn.read((bytes, end) => {

@@ -8,8 +8,8 @@ interface Sender {
 
 /** The bytes of rows that are passed on together. */
 const PART_BYTES = 64 * 1024;
-/** The most parts that may wait before the sender is paused. */
-const MOST_PARTS = 16;
+/** Maximum number of parts that wait before the sender is paused. */
+const MAX_PARTS = 16;
 
 export class CopiedRows implements AsyncIterable<Buffer> {
   private part: Buffer = Buffer.allocUnsafe(PART_BYTES);
@@ -60,7 +60,7 @@ export class CopiedRows implements AsyncIterable<Buffer> {
 
   private push(part: Buffer): void {
     this.parts.push(part);
-    if (this.parts.length >= MOST_PARTS) this.sender.pause();
+    if (this.parts.length >= MAX_PARTS) this.sender.pause();
     this.wake();
   }
 }

@@ -131,7 +131,7 @@ interface Reply {
   readonly body: Buffer;
 }
 
-const LONGEST_REPLY = 64 * 1024;
+const MAX_REPLY_BYTES = 64 * 1024;
 
 /** Reads the messages of a login one at a time. */
 class Replies {
@@ -161,7 +161,7 @@ class Replies {
 
   private readonly framing = new Framing(
     (type, buffer, start, end) => this.arrived.push({ type, body: Buffer.from(buffer.subarray(start, end)) }),
-    (_type, length) => length <= LONGEST_REPLY,
+    (_type, length) => length <= MAX_REPLY_BYTES,
   );
 
   private readonly onData = (bytes: Buffer): void => {

@@ -5,7 +5,7 @@
 import { messageSize } from './framing.js';
 import { MESSAGE_HEADER } from './messages.js';
 
-/** The most bytes of a body that are passed on; the rest of a longer one is ignored. */
+/** Maximum number of bytes of a body that are passed on; the rest of a longer one is ignored. */
 const KEPT = 64 * 1024;
 
 export class MessageScan {

@@ -6,7 +6,7 @@ import type { PipelineOptions, Result, Row, Session, Step } from './session.js';
 import type { Statement } from './sql.js';
 
 interface PoolOptions {
-  /** The most sessions. */
+  /** Maximum number of sessions. */
   readonly max: number;
   /** Closes a session that has been idle for this long. */
   readonly idleMs: number;

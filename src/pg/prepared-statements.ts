@@ -7,7 +7,7 @@ import { bind, closeStatement, EXECUTE_ALL, parse } from './messages.js';
  * Limits for the number and the texts of statements: one that names all columns of a table may have a hundred thousand
  * characters.
  */
-const MOST = 100;
+const MAX_STATEMENTS = 100;
 const MAX_CHARACTERS = 512 * 1024;
 
 interface Prepared {
@@ -43,7 +43,7 @@ export class PreparedStatements {
   /** @param messages receives the messages that prepare the statement */
   private prepare(text: string, messages: Buffer[]): Prepared {
     for (const oldest of this.known.keys()) {
-      if (this.known.size < MOST && this.characters + text.length <= MAX_CHARACTERS) break;
+      if (this.known.size < MAX_STATEMENTS && this.characters + text.length <= MAX_CHARACTERS) break;
       messages.push(...this.forget(oldest));
     }
     const prepared = { name: `${this.prefix}${++this.count}`, run: null };

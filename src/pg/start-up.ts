@@ -4,7 +4,7 @@
  */
 
 /** Postgres's own limit (MAX_STARTUP_PACKET_LENGTH). */
-const LONGEST_START_UP = 10_000;
+const MAX_START_UP_BYTES = 10_000;
 
 const CODE = { cancel: 80877102, ssl: 80877103, gss: 80877104 } as const;
 
@@ -23,7 +23,7 @@ export type StartUp =
 export function startUpSize(bytes: Buffer): number | null {
   if (bytes.length < 4) return null;
   const size = bytes.readInt32BE(0);
-  if (size < 8 || size > LONGEST_START_UP) throw new Error('invalid length of startup packet');
+  if (size < 8 || size > MAX_START_UP_BYTES) throw new Error('invalid length of startup packet');
   return size;
 }
 

@@ -17,7 +17,7 @@ import {
 } from '../pg/protocol.js';
 
 /** A JWT may have a few thousand bytes. */
-const LONGEST_PASSWORD = 16 * 1024;
+const MAX_PASSWORD_BYTES = 16 * 1024;
 
 /** The first byte of a TLS handshake, which clients of Postgres 17 and later may start without a request. */
 const TLS_HANDSHAKE = 0x16;
@@ -174,7 +174,7 @@ export async function askPassword(client: BufferedSocket): Promise<string> {
   const message = await client.take((bytes) => {
     if (bytes.length < MESSAGE_HEADER) return null;
     const size = messageSize(bytes, 0);
-    if (size < MESSAGE_HEADER || size > LONGEST_PASSWORD) throw notPassword();
+    if (size < MESSAGE_HEADER || size > MAX_PASSWORD_BYTES) throw notPassword();
     return size;
   });
   const password = readPassword(message[0] as number, message.subarray(MESSAGE_HEADER));

@@ -4,8 +4,8 @@
  */
 import { SessionError } from '../engine/sessions/session-error.js';
 
-/** The most names to track. */
-const MOST_NAMES = 1_000;
+/** Maximum number of names that are tracked. */
+const MAX_NAMES = 1_000;
 
 /**
  * Postgres cuts longer names at 63 bytes, and other characters depend on the encoding: Postgres might treat two
@@ -51,7 +51,7 @@ export class EndingNames {
       for (const name of this.before.statements) statements.add(name);
       for (const name of this.before.portals) portals.add(name);
     }
-    if (statements.size + portals.size > MOST_NAMES) throw tooMany();
+    if (statements.size + portals.size > MAX_NAMES) throw tooMany();
     this.before = { statements: new Set(statements), portals: new Set(portals) };
   }
 }

@@ -1,4 +1,4 @@
-/** Logins that are not finished. Each has a time limit, and a flood of them evicts only the oldest. */
+/** Unfinished logins. Each has a time limit, and a flood of them evicts only the oldest. */
 import type { Socket } from 'node:net';
 import { Counts } from '../contract/counts.js';
 import { networkOf } from '../engine/access/wrong-tokens.js';
@@ -6,8 +6,8 @@ import { networkOf } from '../engine/access/wrong-tokens.js';
 const LOGIN_MS = 10_000;
 
 /** Limits in total and per network (the same networks as for wrong tokens). */
-const MOST = 1_000;
-const MOST_OF_NETWORK = 200;
+const MAX_LOGINS = 1_000;
+const MAX_PER_NETWORK = 200;
 
 export class HalfOpenLogins {
   /** Oldest first. */
@@ -22,8 +22,8 @@ export class HalfOpenLogins {
     const network = networkOf(socket.remoteAddress ?? '');
     this.open.set(socket, network);
     const count = this.counts.add(network, 1);
-    if (count > MOST_OF_NETWORK) this.breakOff([...this.open].find(([, other]) => other === network)?.[0]);
-    else if (this.open.size > MOST) this.breakOff(this.open.keys().next().value);
+    if (count > MAX_PER_NETWORK) this.breakOff([...this.open].find(([, other]) => other === network)?.[0]);
+    else if (this.open.size > MAX_LOGINS) this.breakOff(this.open.keys().next().value);
     const timer = setTimeout(() => this.breakOff(socket), LOGIN_MS).unref();
     return () => {
       clearTimeout(timer);

@@ -6,7 +6,8 @@ import { randomBytes, randomInt, timingSafeEqual } from 'node:crypto';
 import { once } from 'node:events';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { createSecureContext } from 'node:tls';
-import type { Engine } from '../engine/engine.js';
+import type { Splitter } from '../engine/parser/splitter.js';
+import { classify } from '../engine/sessions/classify.js';
 import type { ClientSession } from '../engine/sessions/client-session.js';
 import { SessionError } from '../engine/sessions/session-error.js';
 import type { Sessions } from '../engine/sessions/sessions.js';
@@ -48,7 +49,7 @@ export class PostgresPort {
   private readonly serving = new Set<Promise<void>>();
 
   private constructor(
-    private readonly engine: Engine,
+    private readonly splitter: Splitter,
     private readonly sessions: Sessions,
     settings: PostgresPortSettings,
   ) {
@@ -71,8 +72,8 @@ export class PostgresPort {
   }
 
   /** @throws Error if the port cannot be opened, or the certificate cannot be read */
-  static async listen(engine: Engine, sessions: Sessions, settings: PostgresPortSettings): Promise<PostgresPort> {
-    const port = new PostgresPort(engine, sessions, settings);
+  static async listen(splitter: Splitter, sessions: Sessions, settings: PostgresPortSettings): Promise<PostgresPort> {
+    const port = new PostgresPort(splitter, sessions, settings);
     port.server.listen(settings.port, settings.host);
     await once(port.server, 'listening');
     return port;
@@ -135,8 +136,9 @@ export class PostgresPort {
     const parameters = [...loggedIn.parameters].map(([name, value]) => parameterStatus(name, value));
     socket.write(Buffer.concat([AUTHENTICATION_OK, ...parameters, backendKeyData(processId, secretKey), READY_IDLE]));
     try {
-      const classify = (text: string, isPlain: boolean) => this.engine.classifyForReader(owner.project, text, isPlain);
-      await new SessionRelay(socket, session, classify).run(client.rest());
+      const { name } = owner.project;
+      const classifyText = (text: string, isPlain: boolean) => classify(this.splitter, name, text, isPlain);
+      await new SessionRelay(socket, session, classifyText).run(client.rest());
     } finally {
       this.keys.delete(processId);
     }

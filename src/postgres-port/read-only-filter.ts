@@ -19,8 +19,8 @@ import { literal } from '../pg/index.js';
 import { BACKEND, Framing, FRONTEND, MESSAGE_HEADER, parse, readStrings, simpleQuery } from '../pg/protocol.js';
 import { EndingNames } from './ending-names.js';
 
-/** The longest message: a text, or the parameters of a statement. */
-const LONGEST_MESSAGE = 4 * 1024 * 1024;
+/** Maximum size of a message: a text, or the parameters of a statement. */
+const MAX_MESSAGE_BYTES = 4 * 1024 * 1024;
 
 /** Encodings in which the service reads a text exactly as Postgres does. */
 const READABLE: readonly (string | undefined)[] = ['UTF8', 'SQL_ASCII'];
@@ -35,11 +35,11 @@ interface Message {
 
 /** The current group of messages. */
 interface Group {
-  /** Its first message was passed on. */
+  /** The first message was passed on. */
   hasBegun: boolean;
-  /** Its last message was passed on, and ReadyForQuery has not arrived. */
+  /** The last message was passed on, and ReadyForQuery has not arrived. */
   isComplete: boolean;
-  /** The message that ends its transaction was passed on. */
+  /** The message that ends the transaction was passed on. */
   hasEndedTransaction: boolean;
   /** Postgres has answered with an error. */
   hasFailed: boolean;
@@ -84,7 +84,7 @@ export class ReadOnlyFilter {
     this.framing = new Framing(
       (type, buffer, start, end) =>
         this.incoming.push({ type, bytes: Buffer.from(buffer.subarray(start - MESSAGE_HEADER, end)) }),
-      (_type, length) => length <= LONGEST_MESSAGE,
+      (_type, length) => length <= MAX_MESSAGE_BYTES,
     );
   }
 
@@ -275,7 +275,7 @@ const NO_CALLS: Rejection = { sqlstate: '0A000', message: 'the user reader canno
 const malformed = () => new SessionError('08P01', 'invalid or unexpected message', 'malformed');
 
 const tooLong = () =>
-  new SessionError('54000', `messages of the user reader are limited to ${LONGEST_MESSAGE} bytes`, 'malformed');
+  new SessionError('54000', `messages of the user reader are limited to ${MAX_MESSAGE_BYTES} bytes`, 'malformed');
 
 const switched = () =>
   new SessionError(

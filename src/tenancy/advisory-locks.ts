@@ -21,7 +21,7 @@ export const ADVISORY_LOCKS = {
   dump: 4_014_252_908,
   /**
    * The database in a server's URL: the seed for the hash of a project's database. Held while that is created or
-   * dropped, so that a drop waits for a CREATE DATABASE which goes on in Postgres after its process was killed.
+   * dropped, so that a drop waits for a CREATE DATABASE that Postgres still runs after its client was killed.
    */
   database: 4_014_252_910,
 } as const;

@@ -9,7 +9,7 @@ import type { Tenancy } from './tenancy.js';
 const NOTICED_MS = 1_000;
 
 /** No statement may take longer than a minute, but a stream with a slow reader may. */
-const LONGEST_MS = 70_000;
+const MAX_MS = 70_000;
 
 const CHECK_MS = 100;
 
@@ -17,7 +17,7 @@ interface DrainOptions {
   /** The roles whose transactions to wait for. */
   readonly roles?: readonly ('writer' | 'reader')[];
   /** Milliseconds until they are terminated. */
-  readonly longestMs?: number;
+  readonly maxMs?: number;
   /** If aborted, the wait ends. */
   readonly signal?: AbortSignal;
 }
@@ -30,11 +30,11 @@ interface DrainOptions {
 export async function drain(
   tenancy: Tenancy,
   placement: Placement,
-  { roles = ['writer', 'reader'], longestMs = LONGEST_MS, signal }: DrainOptions = {},
+  { roles = ['writer', 'reader'], maxMs = MAX_MS, signal }: DrainOptions = {},
 ): Promise<void> {
   await sleep(NOTICED_MS);
   const transactions = transactionsOf(roles.map((role) => placement[role]));
-  const until = performance.now() + longestMs;
+  const until = performance.now() + maxMs;
   // Checked twice in a row: between two transactions, the next one may still be waiting to begin.
   for (let quiet = 0; quiet < 2 && tenancy.runs(placement); await sleep(CHECK_MS)) {
     signal?.throwIfAborted();

@@ -5,8 +5,6 @@
 import { createHash } from 'node:crypto';
 import type { Embedded, Template } from '../embedded/embedded.js';
 import { Fleet, type FleetEvents, type Socket } from '../embedded/fleet.js';
-import { Niceness } from '../embedded/niceness.js';
-import { parentOf } from '../embedded/proc.js';
 import type { ControlDatabase } from './control/control.js';
 import type { ProjectRow } from './control/control-rows.js';
 import { refuseReachingOut } from './extensions.js';
@@ -41,7 +39,7 @@ const SERVICE_DATABASE = 'template1';
 const OWN_SERVER_POOL_SIZE = 2;
 
 /** An idle server on which autovacuum has work keeps running for at most this many times the setting. */
-const LONGEST_GRACE = 3;
+const MAX_GRACE = 3;
 
 export class OwnServerTenancy implements Tenancy {
   private readonly servers = new Map<string, Server>();
@@ -92,9 +90,8 @@ export class OwnServerTenancy implements Tenancy {
     const known = this.servers.get(id);
     if (known !== undefined) return known;
     const { fleet } = this;
-    const niceness = new Niceness(async (pid) => fleet.isPostmaster(await parentOf(pid)));
     const server: Server = {
-      ...connectionsTo(addressOf(fleet.socket(id)), OWN_SERVER_POOL_SIZE, niceness),
+      ...connectionsTo(addressOf(fleet.socket(id)), OWN_SERVER_POOL_SIZE, fleet),
       acquire: () => fleet.acquire(id),
       release: () => fleet.release(id),
     };
@@ -157,7 +154,7 @@ export class OwnServerTenancy implements Tenancy {
       session.row(sql`SELECT pg_database_size(current_database()), ${AUTOVACUUM_HAS_WORK}`),
     );
     await this.control.projects.setSize(id, Number(size));
-    return isBusy !== 't' || idleMs >= LONGEST_GRACE * this.idleStopMs;
+    return isBusy !== 't' || idleMs >= MAX_GRACE * this.idleStopMs;
   }
 }
 

@@ -28,7 +28,7 @@ export interface AddedServer {
   readonly maxConnections: number | null;
 }
 
-/** Its tables may be distributed over the workers of a cluster. */
+/** Whether the tables of a project may be distributed over the workers of a cluster. */
 export const isOnCitus = ({ added }: Pick<Placement, 'added'>): boolean => added?.engine === 'citus';
 
 /**

@@ -18,7 +18,7 @@ export interface ServerFacts {
   readonly settings: ReadonlyMap<string, ServerSetting>;
   /** Connections available to ordinary roles. */
   readonly connections: number;
-  /** This connection is encrypted, or does not leave the machine. */
+  /** Whether this connection is encrypted, or does not leave the machine. */
   readonly isPrivate: boolean;
   /** Milliseconds by which the server's clock is ahead of ours. */
   readonly clockAheadMs: number;

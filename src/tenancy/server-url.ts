@@ -20,12 +20,12 @@ export function urlAt(urlReference: string): { url: string; address: ServerAddre
 }
 
 /** A larger file contains no URL. */
-const MOST_BYTES = 64 * 1024;
+const MAX_BYTES = 64 * 1024;
 
 /** @throws Error for anything but a small file: the name comes from a request */
 function urlIn(file: string): string {
   const stats = statSync(file);
-  if (!stats.isFile() || stats.size > MOST_BYTES) throw new Error(`${file} is not a file with a URL`);
+  if (!stats.isFile() || stats.size > MAX_BYTES) throw new Error(`${file} is not a file with a URL`);
   return readFileSync(file, 'utf8').trim();
 }
 

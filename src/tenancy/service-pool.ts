@@ -2,7 +2,7 @@
 import { type LoginOptions, Pool, type ServerAddress, Session, startupOptions, withSession } from '../pg/index.js';
 import { CircuitBreaker } from './health/circuit-breaker.js';
 
-/** The most connections of a pool, of which there is one for the control database and one for each server by address. */
+/** Maximum number of connections of a pool. The control database has one pool, and each server by address. */
 export const SERVICE_POOL_SIZE = 6;
 
 /**
@@ -19,7 +19,7 @@ const QUERY_MS = 3_000;
 const WORK_MS = 120_000;
 
 /** A query of the pool may ask for more time than {@link QUERY_MS}, up to this. */
-const LONGEST_QUERY_MS = 40_000;
+const MAX_QUERY_MS = 40_000;
 
 const IDLE_MS = 30_000;
 
@@ -46,7 +46,7 @@ const SETTINGS = {
  */
 export function servicePool(address: ServerAddress, max: number, breaker = new CircuitBreaker()): Pool {
   const login = {
-    ...serviceLogin(address, address.database, LONGEST_QUERY_MS),
+    ...serviceLogin(address, address.database, MAX_QUERY_MS),
     connectionTimeoutMillis: Math.min(QUERY_MS, address.connectionTimeoutMillis),
     timeoutMs: QUERY_MS,
   };

@@ -10,7 +10,6 @@ import { Watchdog } from './connections/watchdog.js';
 import type { Placement } from './placement.js';
 import { servicePool, withServiceSession } from './service-pool.js';
 import type { Fleet } from '../embedded/fleet.js';
-import type { Niceness } from '../embedded/niceness.js';
 import type { Fragment, Pool, ServerAddress, Session } from '../pg/index.js';
 
 /** A Postgres server that projects live on. */
@@ -68,11 +67,14 @@ export interface Tenancy {
   close(): Promise<void>;
 }
 
-/** Creates the parts that each server needs: the service's connections, and their monitoring. */
+/**
+ * Creates the parts that each server needs: the service's connections, and their monitoring.
+ * @param fleet that starts the server; null: the operator does
+ */
 export function connectionsTo(
   address: ServerAddress,
   poolSize: number,
-  niceness: Niceness | null,
+  fleet: Pick<Fleet, 'niceness'> | null,
 ): Pick<Server, 'address' | 'pool' | 'breaker' | 'staleConnections' | 'watchdog'> {
   const breaker = new CircuitBreaker();
   const pool = servicePool(address, poolSize, breaker);
@@ -80,8 +82,8 @@ export function connectionsTo(
     address,
     pool,
     breaker,
-    staleConnections: new StaleConnections(pool, breaker, niceness !== null),
-    watchdog: new Watchdog(pool, niceness),
+    staleConnections: new StaleConnections(pool, breaker, fleet !== null),
+    watchdog: new Watchdog(pool, fleet?.niceness),
   };
 }
 

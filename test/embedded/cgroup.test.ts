@@ -6,10 +6,13 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { getPriority } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { ProjectCgroups } from '../../src/embedded/cgroup.js';
 import { makeFolder } from '../support/folder.js';
+import { endEverything } from '../support/program.js';
+import { openStage } from './stage.js';
 
 let root: string;
 let own: string;
@@ -23,6 +26,7 @@ beforeEach(async () => {
   await writeFile(join(own, 'cgroup.controllers'), 'cpuset cpu io memory pids\n');
 });
 afterEach(() => rm(root, { recursive: true }));
+afterAll(endEverything);
 
 const open = async (): Promise<ProjectCgroups> => {
   const groups = await ProjectCgroups.open(root, self);
@@ -67,6 +71,23 @@ it.runIf(process.platform === 'linux')('moves the existing processes of a server
     process.kill(Number(child.toString()), 'SIGKILL');
   } finally {
     parent.kill('SIGKILL');
+  }
+});
+
+it('leaves the priority of a busy process as it is: the kernel shares the processors between groups', async () => {
+  const opened = vi.spyOn(ProjectCgroups, 'open').mockResolvedValue(await open());
+  const stage = await openStage();
+  try {
+    const shop = await stage.project('shop');
+    const pidNow = async () =>
+      ((await shop.sql('SELECT pg_backend_pid() AS pid')).body.rows as [{ pid: number }])[0].pid;
+    const pid = await pidNow();
+    await shop.sql('SELECT count(*) FROM generate_series(1, 5000000)');
+    expect(await pidNow()).toBe(pid);
+    expect(getPriority(pid)).toBe(0);
+  } finally {
+    opened.mockRestore();
+    await stage.close();
   }
 });
 

@@ -3,6 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, afterEach, describe, expect, it, vi } from 'vitest';
 import { BY_ITSELF } from '../../src/engine/audit/audit.js';
+import { sizesOf } from '../../src/engine/projects/sizes.js';
 import { endEverything, eventually, serverOf } from '../support/program.js';
 import { call, failure } from '../support/service.js';
 import { controlRows, openStage, processesOf, type Stage } from './stage.js';
@@ -22,7 +23,7 @@ const untilStopped = (count = 0) =>
 async function sizes(): Promise<Record<string, number | undefined>> {
   const { engine } = stage.service;
   const projects = await engine.projects.list();
-  const bytes = await engine.sizesOf(projects);
+  const bytes = await sizesOf(engine.servers, projects);
   return Object.fromEntries(projects.map(({ id, name }) => [name, bytes.get(id)]));
 }
 

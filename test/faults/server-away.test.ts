@@ -96,7 +96,9 @@ describe.each(Object.entries(HOMES))('added next to %s', (_name, start) => {
       refused(await there.call('GET', '/api/cdp/schema'));
       refused(await hanging);
       const nothing = { running: 0, waiting: 0 };
-      await expect.poll(() => service.engine.loadOf(there.id), PATIENT).toEqual({ typed: nothing, sql: nothing });
+      await expect
+        .poll(() => service.engine.shared.database.capacities.load(there.id), PATIENT)
+        .toEqual({ typed: nothing, sql: nothing });
       const { placement } = await service.engine.projects.get((await service.project()).name);
       expect(placement.added, 'the least loaded server does not answer').toBeNull();
       await expect(service.project('nowhere', 'second')).rejects.toMatchObject({ code: 'database_unavailable' });

@@ -3,7 +3,7 @@ import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { SCOPES } from '../../src/contract/names.js';
 import type { ErrorBody } from '../../src/contract/wire/failure.js';
-import { type Route, takesKey } from '../../src/http/api/route.js';
+import type { Route } from '../../src/http/api/route.js';
 import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 import { ALL_ROUTES, checkResponse, pathOf, titled } from '../support/routes.js';
 import { snapshot, type Snapshot } from '../support/schema.js';
@@ -138,7 +138,7 @@ describe.each(titled(ALL_ROUTES))('%s', (_title, route) => {
   });
 
   it('honors an Idempotency-Key or refuses it, and ignores it only on reads', async () => {
-    if (route.method === 'GET' || takesKey(route)) return;
+    if (route.method === 'GET' || route.key === 'taken') return;
     const body = route.body === undefined ? {} : { body: route.example };
     const response = await send(route, { ...body, headers: { 'idempotency-key': 'k' } });
     const { message, hint } = refusal(route, response, 400, 'invalid_request');
@@ -173,7 +173,7 @@ describe.each(titled(ALL_ROUTES))('%s', (_title, route) => {
 
 describe.each(titled(WITH_BODY))('the body of %s', (_title, route) => {
   it.each([
-    ...(route.takesText ? [] : ['text/plain']),
+    ...(route.rawBody === 'json-or-text' ? [] : ['text/plain']),
     'application/x-www-form-urlencoded',
     'application/jsonp',
     'text/json',
@@ -258,7 +258,7 @@ describe.each(titled(WITH_BODY))('the body of %s', (_title, route) => {
     'application/json; charset=utf-8',
     'application/json;charset=UTF-8',
     'Application/JSON',
-    ...(route.takesText ? ['text/plain', 'text/plain;charset=UTF-8'] : []),
+    ...(route.rawBody === 'json-or-text' ? ['text/plain', 'text/plain;charset=UTF-8'] : []),
   ])('can have the type "%s"', async (type) => {
     const response = await send(route, { body: '{"', headers: { 'content-type': type } });
     refusal(route, response, 400, 'invalid_json');

@@ -7,6 +7,7 @@ import { pino } from 'pino';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { startService } from '../../src/service.js';
 import { BY_ITSELF } from '../../src/engine/audit/audit.js';
+import { sizesOf } from '../../src/engine/projects/sizes.js';
 import {
   call,
   failure,
@@ -314,7 +315,8 @@ describe.each(testServers().map((server) => [server.major, server] as const))('o
         .poll(async () => (await sql(project, 'INSERT INTO notes SELECT WHERE false')).status, { timeout: 20_000 })
         .toBe(403);
 
-    const sizeOnDisk = async () => (await service.engine.sizesOf(await service.engine.projects.list())).get(project.id);
+    const sizeOnDisk = async () =>
+      (await sizesOf(service.engine.servers, await service.engine.projects.list())).get(project.id);
 
     beforeEach(async () => {
       await fillProject();

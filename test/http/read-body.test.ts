@@ -27,13 +27,13 @@ function used(): number {
 }
 
 describe('reserves for a body', () => {
-  const MOST = LIMITS.bodyBytes;
+  const MAX_BYTES = LIMITS.bodyBytes;
   it.each<[string, Record<string, string>, number]>([
     ['what it says', { 'content-length': '1000' }, 1000],
     ['nothing where there is none', {}, 0],
-    ['the longest there may be, where it says more', { 'content-length': String(2 * MOST) }, MOST],
-    ['the longest where it comes in chunks', { 'transfer-encoding': 'chunked' }, MOST],
-    ['the longest where it is packed', { 'content-length': '1000', 'content-encoding': 'gzip' }, MOST],
+    ['the longest there may be, where it says more', { 'content-length': String(2 * MAX_BYTES) }, MAX_BYTES],
+    ['the longest where it comes in chunks', { 'transfer-encoding': 'chunked' }, MAX_BYTES],
+    ['the longest where it is packed', { 'content-length': '1000', 'content-encoding': 'gzip' }, MAX_BYTES],
   ])('%s', (_, headers, bytes) => {
     expect(announcedBytes(headers)).toBe(bytes);
   });

@@ -28,7 +28,7 @@ export interface Plot {
   readonly notes: readonly string[];
 }
 
-/** The most rows that are read for a chart, and the most categories. */
+/** Maximum number of rows read for a chart, and of categories. */
 export const DRAWN = { rows: 10_000, categories: 200 } as const;
 
 export function plotOf(result: Result, choice: ChartChoice): Plot {

@@ -12,7 +12,7 @@ import { StoredJournal } from './stored-journal.js';
 import type { ScreenProps } from '../screens.js';
 import { session } from '../session.js';
 
-/** It continues while other screens are shown. */
+/** The import, which continues while other screens are shown. */
 const current = signal<Draft | ImportJob | null>(null);
 
 // Another token may belong to another project.

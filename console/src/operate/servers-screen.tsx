@@ -77,19 +77,19 @@ const ServerTable = ({ servers, onOpen }: { servers: readonly Server[]; onOpen: 
       {
         title: 'Projects',
         class: 'is-number',
-        cell: ({ projects, max_projects: most }) => <Of used={projects} most={most} as={count} />,
+        cell: ({ projects, max_projects: max }) => <Of used={projects} max={max} as={count} />,
       },
       { title: 'Weight', class: 'is-number', cell: ({ weight }) => weight },
       {
         title: 'Size',
         class: 'is-number wide-only',
-        cell: ({ facts, max_bytes: most }) =>
-          facts === null ? <NotMeasured /> : <Of used={facts.bytes} most={most} as={size} />,
+        cell: ({ facts, max_bytes: max }) =>
+          facts === null ? <NotMeasured /> : <Of used={facts.bytes} max={max} as={size} />,
       },
       {
         title: 'Connections',
         class: 'is-number wide-only',
-        cell: ({ facts }) => facts && <Of used={facts.connections_used} most={facts.connections} as={count} />,
+        cell: ({ facts }) => facts && <Of used={facts.connections_used} max={facts.connections} as={count} />,
       },
       { title: 'Postgres', class: 'wide-only', cell: ({ facts }) => facts?.version.split(' ')[0] },
       {
@@ -110,14 +110,14 @@ const NotMeasured = () => <span class="quiet">not measured</span>;
 interface OfProps {
   readonly used: number;
   /** null: there is no limit. */
-  readonly most: number | null;
+  readonly max: number | null;
   readonly as: (n: number) => string;
 }
 
-const Of = ({ used, most, as }: OfProps) => (
+const Of = ({ used, max, as }: OfProps) => (
   <>
     {as(used)}
-    {most !== null && <span class="quiet"> of {as(most)}</span>}
+    {max !== null && <span class="quiet"> of {as(max)}</span>}
   </>
 );
 

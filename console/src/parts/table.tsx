@@ -5,7 +5,7 @@ export interface Column<Row> {
   readonly title: string;
   /** For columns of buttons: the title is only for screen readers. */
   readonly isTitleHidden?: true;
-  /** Its cells are the headers of their rows. Without such a column, those of the first column are. */
+  /** Whether the cells of this column are the headers of their rows. Default: the cells of the first column are. */
   readonly isHeader?: true;
   /** `class` applies to the title and the cells, `cells` only to the cells. */
   readonly class?: string;

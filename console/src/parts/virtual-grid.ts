@@ -11,7 +11,7 @@ interface GridSize {
   readonly rows: number;
   /** In pixels, like the others. */
   readonly rowHeight: number;
-  /** The same array until a width changes. */
+  /** Remains the same array until a width changes. */
   readonly widths: readonly number[];
   /** The width of the column of numbers. */
   readonly gutter: number;

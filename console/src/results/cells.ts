@@ -18,7 +18,7 @@ const NUMERIC = /^(integer|smallint|bigint|float|real|double precision|numeric|m
 
 export const isNumeric = (type: string): boolean => NUMERIC.test(type) && !type.endsWith('[]');
 
-/** The most characters that a cell of the grid shows; the viewer shows all of them. */
+/** Maximum number of characters that a cell of the grid shows; the viewer shows all of them. */
 const SHOWN = 300;
 
 /** One line for the grid. */

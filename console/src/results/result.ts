@@ -8,12 +8,10 @@ export interface ResultColumn {
   readonly type: string;
 }
 
-/** The most rows, and the most characters of JSON text, that are held for the grid. */
+/** Maximum number of rows, and of characters of JSON text, held for the grid. */
 export const HELD = { rows: 100_000, characters: 64 * 1024 * 1024 } as const;
 
-/**
- * The most characters that the results of all tabs hold together. Above this, the oldest results release their rows.
- */
+/** Maximum number of characters held for all tabs. Above this, the oldest results release their rows. */
 export const HELD_IN_ALL = 160 * 1024 * 1024;
 
 /** Results that hold rows, the oldest first. */

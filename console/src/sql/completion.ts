@@ -9,8 +9,8 @@ import { readColumns, tableByName, tables } from '../schema/catalog.js';
 import { nameOf, quoted } from './sql-names.js';
 import { statementAt } from './statements.js';
 
-/** The most completions shown at once. */
-const MOST = 60;
+/** Maximum number of completions shown at once. */
+const MAX_SHOWN = 60;
 
 const PHRASES = (
   'SELECT,FROM,WHERE,GROUP BY,ORDER BY,HAVING,LIMIT,OFFSET,JOIN,LEFT JOIN,INNER JOIN,FULL JOIN,CROSS JOIN,LATERAL,ON,USING,AS,' +
@@ -42,7 +42,7 @@ export function completeSql(context: CompletionContext): CompletionResult | null
     qualifier === undefined
       ? [...columnsOf(used, prefix), ...tablesLike(prefix), ...keywordsLike(prefix)]
       : qualified(qualifier.replaceAll('"', ''), used, prefix);
-  return options.length === 0 ? null : { from, to: pos, options: options.slice(0, MOST), filter: false };
+  return options.length === 0 ? null : { from, to: pos, options: options.slice(0, MAX_SHOWN), filter: false };
 }
 
 /** Nothing is completed in a comment, a string or a number. */
@@ -127,8 +127,8 @@ function like<Named extends { readonly name: string }>(all: readonly Named[], pr
   for (const one of all) {
     const at = one.name.toLowerCase().indexOf(wanted);
     if (at === 0) first.push(one);
-    else if (at > 0 && second.length < MOST) second.push(one);
-    if (first.length >= MOST) break;
+    else if (at > 0 && second.length < MAX_SHOWN) second.push(one);
+    if (first.length >= MAX_SHOWN) break;
   }
-  return [...first, ...second].slice(0, MOST);
+  return [...first, ...second].slice(0, MAX_SHOWN);
 }

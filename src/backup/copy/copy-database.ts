@@ -28,7 +28,7 @@ export interface ProjectDatabase {
 }
 
 export interface CopyOptions {
-  /** Its tables are locked against ALTER and DROP. Later writes are not copied. */
+  /** The tables of the source are locked against ALTER and DROP. Later writes are not copied. */
   readonly source: ProjectDatabase;
   /**
    * As {@link Tenancy.create} creates it, with the schema version of the source. After a failure it is partly filled.

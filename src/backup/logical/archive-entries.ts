@@ -1,4 +1,4 @@
-/** Which entries of a dump a restore takes, from the list that `pg_restore --list` makes. */
+/** Selects the entries of a dump that a restore loads, from the list that `pg_restore --list` prints. */
 
 interface ChosenEntries {
   /** Schemas that the writer had created. pg_restore would not create `public`, so their own entries are left out. */
@@ -14,7 +14,7 @@ const ENTRY = /^\d+; \d+ \d+ ([A-Z]+(?: [A-Z]+)*) (\S+) (.*)$/;
 
 const AS_STATEMENTS = new Set(['ACL', 'DEFAULT ACL', 'POLICY', 'MATERIALIZED VIEW DATA']);
 
-/** These belong to the project although they are in no schema. */
+/** Large objects belong to the project, although they are in no schema. */
 const LARGE_OBJECTS = new Set(['BLOB', 'BLOB METADATA', 'BLOBS']);
 
 /**

@@ -36,31 +36,31 @@ const USUAL_PLACES = [
 /**
  * Finds the pair with the lowest version in the range: pg_dump refuses a server newer than itself, pg_restore refuses
  * an archive of such a server, and an older server may not understand what a newer program writes.
- * @param least lowest major version
- * @param most highest major version
+ * @param min lowest major version
+ * @param max highest major version
  * @throws Error that says what to install
  */
-export async function findPrograms(places: ProgramPlaces, least: number, most = Infinity): Promise<ClientPrograms> {
+export async function findPrograms(places: ProgramPlaces, min: number, max = Infinity): Promise<ClientPrograms> {
   const found: ClientPrograms[] = [];
   for (const folder of await candidates(places)) {
     const version = await versionIn(folder);
     if (version !== null) found.push({ folder, version, major: Number.parseInt(version) });
   }
   const [best] = found
-    .filter(({ major }) => major >= least && major <= most)
+    .filter(({ major }) => major >= min && major <= max)
     .sort((a, b) => a.major - b.major || b.version.localeCompare(a.version, 'en', { numeric: true }));
-  if (best === undefined) throw new Error(whatToInstall(places, found, least, most));
+  if (best === undefined) throw new Error(whatToInstall(places, found, min, max));
   return best;
 }
 
-function whatToInstall({ folder }: ProgramPlaces, found: readonly ClientPrograms[], least: number, most: number) {
-  const wanted = most === Infinity ? `version ${least} or later` : `version ${least} to ${most}`;
+function whatToInstall({ folder }: ProgramPlaces, found: readonly ClientPrograms[], min: number, max: number) {
+  const wanted = max === Infinity ? `version ${min} or later` : `version ${min} to ${max}`;
   const seen = found.map(({ version, folder: where }) => `${version} in ${where}`).join(', ') || 'none';
   const where = folder === null ? 'in PATH and the usual places' : `in ${folder}`;
   return (
     `pg_dump and pg_restore of ${wanted} are needed; found ${where}: ${seen}. They are not part of this package: ` +
-    `install postgresql-client-${least} (Debian, Ubuntu; for every version from apt.postgresql.org), postgresql${least} ` +
-    `(Red Hat; from yum.postgresql.org) or postgresql@${least} (Homebrew), or set their folder with --postgres-bin ` +
+    `install postgresql-client-${min} (Debian, Ubuntu; for every version from apt.postgresql.org), postgresql${min} ` +
+    `(Red Hat; from yum.postgresql.org) or postgresql@${min} (Homebrew), or set their folder with --postgres-bin ` +
     '(CDP_POSTGRES_BIN)'
   );
 }

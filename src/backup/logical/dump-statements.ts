@@ -5,7 +5,7 @@ import type { Entry } from './dump-entries.js';
 
 interface DumpStatement {
   readonly text: string;
-  /** It is left out if it names a role, or is about a policy, that does not exist on the target. */
+  /** Whether to leave the statement out if it names a role, or is about a policy, that does not exist on the target. */
   readonly isRight: boolean;
 }
 

@@ -45,13 +45,13 @@ export function programsFor(
       `The backup was made on Postgres ${newest}, and this is ${oldest}: it needs the same or a later one`,
     );
   }
-  const most = oldest < TRANSACTION_TIMEOUT ? TRANSACTION_TIMEOUT - 1 : undefined;
-  return findPrograms(places, Math.max(major, ...dumps.map(({ pg_dump: version }) => version)), most);
+  const max = oldest < TRANSACTION_TIMEOUT ? TRANSACTION_TIMEOUT - 1 : undefined;
+  return findPrograms(places, Math.max(major, ...dumps.map(({ pg_dump: version }) => version)), max);
 }
 
 interface LoadOptions {
   readonly tenancy: Tenancy;
-  /** Of an empty project. */
+  /** Placement of an empty project. */
   readonly placement: Placement;
   readonly dumped: LogicalProject;
   /** Contains the dump. */

@@ -5,7 +5,7 @@
 import { BEGIN, COMMIT, ident, join, readCommandTag, type Session, sql, type Step } from '../../pg/index.js';
 import { type Change, readMessage, type Relation, type Values } from './pgoutput.js';
 
-/** The size of a batch: the most changes, and about the most bytes. */
+/** Maximum size of a batch: in changes, and approximately in bytes. */
 const BATCH_CHANGES = 5_000;
 const BATCH_BYTES = 4 * 1024 * 1024;
 

@@ -35,7 +35,7 @@ interface StreamOptions extends CopyOptions {
 /** How long the creation of a slot may wait for running transactions. */
 const SLOT_MS = 30_000;
 
-/** The most changes per read. One transaction may exceed this, because its changes stay together. */
+/** Maximum number of changes per read. One transaction may exceed this, because its changes stay together. */
 const READ_CHANGES = 50_000;
 
 /** A read with fewer changes than that and less time than this has caught up. */
@@ -163,9 +163,9 @@ interface Position {
 
 /** @returns the number of messages */
 async function readChanges(session: Session, slot: string, { lsn, changes }: Position, applier: Applier) {
-  const [to, most] = [literalOr(lsn), trusted(String(changes ?? 'NULL'))];
+  const [to, max] = [literalOr(lsn), trusted(String(changes ?? 'NULL'))];
   const rows = session.copyOut(
-    sql`COPY (SELECT data FROM pg_logical_slot_get_binary_changes(${literal(slot)}, ${to}, ${most},
+    sql`COPY (SELECT data FROM pg_logical_slot_get_binary_changes(${literal(slot)}, ${to}, ${max},
       'proto_version', '1', 'publication_names', ${literal(PUBLICATION)})) TO STDOUT (FORMAT binary)`,
   );
   let count = 0;

@@ -54,7 +54,7 @@ export function requireSameStoring(options: ImportOptions, begun: StoreOptions):
   }
 }
 
-/** The same as options on the command line. */
+/** StoreOptions as options on the command line. */
 export const storingFlags = ({ onConflict, resolution, onError }: StoreOptions): string[] => [
   ...(onConflict === undefined ? [] : [FLAGS.onConflict, [onConflict].flat().join(',')]),
   ...(resolution === undefined ? [] : [FLAGS.resolution, resolution]),

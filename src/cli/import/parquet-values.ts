@@ -11,7 +11,7 @@ class Document {
 const timeOf = (value: bigint, below: number): string => epochTimestamp(String(value), below) ?? String(value);
 const utf8 = (bytes: Uint8Array): string => Buffer.from(bytes).toString('utf8');
 
-/** They replace `Date`, which only has milliseconds, and parsed JSON, which has doubles. NULL is not passed to them. */
+/** These parsers replace `Date`, which has only milliseconds, and parsed JSON, which has doubles. They never get NULL. */
 export const PARSERS: Partial<ParquetParsers> = {
   timestampFromMilliseconds: (value: bigint) => timeOf(value, 3),
   timestampFromMicroseconds: (value: bigint) => timeOf(value, 6),

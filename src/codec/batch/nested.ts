@@ -9,7 +9,7 @@ export function readJsonb(node: JsonNode): Cell {
   return invalidInside(node, 'jsonb') ?? jsonCell(node);
 }
 
-/** The same for `json`, which keeps numbers as text and so accepts all of them. */
+/** As for `jsonb`, except that `json` keeps numbers as text and so accepts all of them. */
 export function readJsonText(node: JsonNode): Cell {
   return invalidInside(node, 'json') ?? jsonCell(node);
 }

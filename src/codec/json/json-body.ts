@@ -4,13 +4,13 @@ import { type JsonNode, refuseDuplicateKeys } from './nodes.js';
 import { readJson } from './read-json.js';
 
 interface JsonBody {
-  /** Its numbers are doubles. The data is an array of the right length without its items. */
+  /** The body, with numbers as doubles. The data is an array of the right length without its items. */
   readonly value: unknown;
   /** The items of the data; empty if there are none. */
   readonly data: readonly JsonNode[];
 }
 
-/** The longest array of any route: the parameters of a statement, which Postgres counts in 16 bits. */
+/** The longest array that a route accepts: the parameters of a statement, which Postgres counts in 16 bits. */
 const LONG_ARRAYS = {
   depth: 2,
   items: 65_535,

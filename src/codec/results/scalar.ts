@@ -4,9 +4,9 @@
 export const jsonNumber = (text: string): string => (isSafe(text) ? text : `"${text}"`);
 
 const NUMBER = /^-?(\d+)(?:\.0*([1-9])?)?/;
-const LARGEST = String(Number.MAX_SAFE_INTEGER);
+const MAX_SAFE = String(Number.MAX_SAFE_INTEGER);
 
-/** The same for numbers of any size: a string only for NaN or an infinity. */
+/** A number of any size: a JSON number, or a string for NaN or an infinity. */
 export const rawNumber = (text: string): string => (NUMBER.test(text) ? text : `"${text}"`);
 
 /**
@@ -16,8 +16,8 @@ function isSafe(text: string): boolean {
   const match = NUMBER.exec(text);
   if (match === null) return false;
   const [, whole = '', fraction] = match;
-  if (whole.length !== LARGEST.length) return whole.length < LARGEST.length;
-  return whole < LARGEST || (whole === LARGEST && fraction === undefined);
+  if (whole.length !== MAX_SAFE.length) return whole.length < MAX_SAFE.length;
+  return whole < MAX_SAFE || (whole === MAX_SAFE && fraction === undefined);
 }
 
 /** Postgres's `t` and `f`. */

@@ -2,8 +2,6 @@
 import { LIMITS } from '../limits.js';
 import { Type } from '../schema.js';
 
-export const idempotencyKey = {
+export const IdempotencyHeaders = Type.Object({
   'Idempotency-Key': Type.Optional(Type.String({ minLength: 1, maxLength: LIMITS.idempotencyKeyCharacters })),
-};
-
-export const IdempotencyHeaders = Type.Object(idempotencyKey);
+});

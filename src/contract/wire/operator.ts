@@ -22,15 +22,15 @@ const AbsolutePath = Type.String({ pattern: ABSOLUTE_PATH });
 /** Where to look for pg_dump and pg_restore: only in this folder, or in the folders of a PATH and the usual ones. */
 const programs = { postgres_bin: Type.Nullable(AbsolutePath), path: Type.String() };
 
-/** The most projects that a backup saves at once. */
-export const MOST_JOBS = 16;
+/** Maximum number of projects that a backup saves at once. */
+export const MAX_JOBS = 16;
 
 export const BackupBody = Type.Object(
   {
     file: AbsolutePath,
     project: Type.Nullable(Type.String()),
     format: Type.Nullable(Type.Enum(['physical', 'logical'])),
-    jobs: Type.Optional(Type.Integer({ minimum: 1, maximum: MOST_JOBS })),
+    jobs: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_JOBS })),
     ...programs,
   },
   STRICT,

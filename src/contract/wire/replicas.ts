@@ -2,13 +2,11 @@
 import { URL_REFERENCE } from '../patterns.js';
 import { Type } from '../schema.js';
 import { CONSISTENCIES } from '../servers.js';
-import { idempotencyKey } from './idempotency.js';
 
 const CONSISTENCY = Type.Enum(CONSISTENCIES);
 
-/** Headers of free SQL. */
+/** Headers of free SQL, besides that of its key. */
 export const SqlHeaders = Type.Object({
-  ...idempotencyKey,
   'X-Consistency': Type.Optional(
     Type.String({ description: 'The position from the response to a write: a bounded read then sees that write.' }),
   ),

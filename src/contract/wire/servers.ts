@@ -8,12 +8,10 @@ import { Finding } from './operator.js';
 import { replicasOfServer } from './replicas.js';
 import { success } from './success.js';
 
-const MOST = 2_147_483_647;
-const Bound = (most: number, description: string) =>
+const MAX_INTEGER = 2_147_483_647;
+const Bound = (maximum: number, description: string) =>
   Type.Optional(
-    Type.Nullable(
-      Type.Integer({ minimum: 1, maximum: most, description: `${description} null, the default: no limit.` }),
-    ),
+    Type.Nullable(Type.Integer({ minimum: 1, maximum, description: `${description} null, the default: no limit.` })),
   );
 
 /** Fields that can be changed later. */
@@ -26,12 +24,12 @@ const changeable = {
       description: 'A server with twice the weight gets twice as many projects. Default: 1.',
     }),
   ),
-  max_projects: Bound(MOST, 'Projects.'),
+  max_projects: Bound(MAX_INTEGER, 'Projects.'),
   max_bytes: Bound(
     Number.MAX_SAFE_INTEGER,
     'The server accepts no new project once its projects have this many bytes on disk.',
   ),
-  max_connections: Bound(MOST, "Limit of the connections of one instance to the server's projects."),
+  max_connections: Bound(MAX_INTEGER, "Limit of the connections of one instance to the server's projects."),
   ...replicasOfServer,
 };
 

@@ -18,7 +18,7 @@ import type { WrongTokens } from './wrong-tokens.js';
 const FRESH_MS = 750;
 
 /**
- * The most valid tokens, and the most wrong ones, that are remembered: a flood of wrong tokens must not fill memory.
+ * Maximum number of valid tokens, and of wrong ones, that are remembered: a flood of wrong tokens must not fill memory.
  */
 const REMEMBERED = 10_000;
 

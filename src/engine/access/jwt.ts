@@ -35,7 +35,7 @@ const PROVIDER_FAULTS: ReadonlySet<string> = new Set([
 /** How long a project's row may be reused: deactivation takes effect within one second. */
 const FRESH_MS = 750;
 
-/** The most projects that are remembered. */
+/** Maximum number of projects that are remembered. */
 const REMEMBERED = 10_000;
 
 export class JwtVerifier {

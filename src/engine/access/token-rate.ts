@@ -5,7 +5,7 @@ import { EngineError } from '../../contract/errors.js';
 import type { Caller } from './tokens.js';
 import { WindowCounter } from './window-counter.js';
 
-/** The most tokens and JWT subjects that are remembered, in about 2 MB. */
+/** Maximum number of tokens and JWT subjects that are remembered, in about 2 MB. */
 const CALLERS = 10_000;
 
 /** Requests allowed within a window, and its length in seconds. */

@@ -4,7 +4,7 @@ import { LRUCache } from 'lru-cache';
 export class WindowCounter {
   private readonly counts: LRUCache<string, number>;
 
-  /** @param keys the most keys that are remembered; beyond that, the least recently used one is forgotten */
+  /** @param keys maximum number of keys that are remembered; beyond it, the least recently used one is forgotten */
   constructor(windowMs: number, keys: number) {
     this.counts = new LRUCache({ max: keys, ttl: windowMs, ttlResolution: 0, noUpdateTTL: true });
   }

@@ -15,10 +15,10 @@ const WINDOW_MS = 60_000;
  */
 const LOOK_UP_EVERY_MS = 1_000;
 
-/** The most unknown tokens of one address that are looked up at a time: a token is counted only after its look-up. */
+/** Maximum number of concurrent look-ups of unknown tokens for one address: a token is counted only after its look-up. */
 const LOOK_UPS_AT_ONCE = 100;
 
-/** The most addresses that are remembered, in about 2 MB. */
+/** Maximum number of addresses that are remembered, in about 2 MB. */
 const ADDRESSES = 10_000;
 
 export class WrongTokens {

@@ -9,11 +9,11 @@ import { type AuditLog, type AuditRow, isRefusedEntry } from '../../tenancy/cont
 /** How long an entry waits for others. */
 const DELAY_MS = 250;
 
-/** The most entries, and bytes of their statements, in one INSERT. */
+/** Maximum number of entries, and of bytes of their statements, in one INSERT. */
 const GROUP = 2_000;
 const GROUP_BYTES = 4 * 1024 * 1024;
 
-/** The most that is buffered: about eight seconds at 10,000 entries a second. An entry counts as ENTRY_BYTES. */
+/** Maximum size of the buffer: about eight seconds at 10,000 entries a second. An entry counts as ENTRY_BYTES. */
 const WAITING_BYTES = 32 * 1024 * 1024;
 const ENTRY_BYTES = 400;
 

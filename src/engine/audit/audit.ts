@@ -32,7 +32,7 @@ export interface Origin {
   actorName: string | null;
   requestId: string | null;
   address: string | null;
-  /** Of the response; null: there is none. */
+  /** Status of the response; null: there is none. */
   status: number | null;
   /** On the clock of `performance.now()`. */
   startedAt: number | null;

@@ -15,7 +15,7 @@ export class RefusalCounter {
   private groups = new Map<string, Group>();
 
   /**
-   * @param kinds the most kinds that are told apart in an interval; the others share an entry by operation and outcome
+   * @param kinds maximum number of kinds that are told apart in an interval; the others share an entry by operation and outcome
    */
   constructor(private readonly kinds: number) {}
 

@@ -53,13 +53,13 @@ export interface Table {
    * For an insert, the last three count only if they are not known to run only Postgres's own functions.
    */
   readonly runsProjectCode: boolean;
-  /** The same for an insert that may update rows. False if it was not requested. */
+  /** As `runsProjectCode`, for an insert that may update rows. False if it was not requested. */
   readonly updateRunsProjectCode: boolean;
   /** A row of COPY can ask for a column's default: Postgres 16 and later. */
   readonly marksDefaults: boolean;
   /** Differs after every change of the columns; see {@link schemaUnchanged}. Empty if it was not requested. */
   readonly version: string;
-  /** Of a table of a project on Citus, if requested. */
+  /** How a table of a project on Citus is distributed, if requested. */
   readonly distribution?: Distribution;
 }
 

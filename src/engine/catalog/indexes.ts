@@ -4,7 +4,7 @@ import { type Fragment, ident, join, type Row, sql, type Statement } from '../..
 import { schemaOid } from './catalog.js';
 
 export interface FoundIndex extends Index {
-  /** It belongs to a constraint of the same name, and is dropped with it. */
+  /** Whether the index belongs to a constraint of the same name, and is dropped with it. */
   readonly isOfConstraint: boolean;
 }
 

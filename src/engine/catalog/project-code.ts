@@ -1,6 +1,6 @@
 /**
  * Whether an insert can run code of the project, as conditions on a row `c` of pg_class. As in `catalog.ts`, names are
- * qualified and operators have operands of exactly their types.
+ * qualified, and operands have exactly the types of their operators.
  */
 import { type Fragment, sql } from '../../pg/index.js';
 
@@ -52,7 +52,7 @@ const expressions = sql`
 const HARMLESS_NODES = `{VAR,CONST,FUNCEXPR,OPEXPR,DISTINCTEXPR,NULLIFEXPR,SCALARARRAYOPEXPR,BOOLEXPR,NULLTEST,BOOLEANTEST,RELABELTYPE,
   ARRAYCOERCEEXPR,CASEEXPR,CASEWHEN,CASETESTEXPR,COALESCEEXPR,MINMAXEXPR,ARRAYEXPR,SQLVALUEFUNCTION,CASE,WHEN,COALESCE,MINMAX,ARRAY}`;
 
-/** They read a clock or a random number, and leave no visible state in the session. */
+/** Functions that read a clock or a random number, and leave no visible state in the session. */
 const HARMLESS_FUNCTIONS = `{now,transaction_timestamp,statement_timestamp,clock_timestamp,gen_random_uuid,uuidv4,uuidv7,random}`;
 
 /** date, time, timestamp, timestamptz, interval: a stable function of these alone depends only on settings. */

@@ -179,8 +179,8 @@ async function traced<T>(promise: Promise<T>, stage: Stage | undefined): Promise
 }
 
 /**
- * Waits until the server runs, within the request's budget. A server that takes longer, for instance after a crash,
- * goes on starting.
+ * Waits until the server runs, within the request's budget. If that takes longer, for instance after a crash, the start
+ * continues for later requests.
  */
 export async function untilRunning(server: Server, starting: Promise<void>, waitBudget: WaitBudget): Promise<void> {
   const stopWaiting = waitBudget.start();

@@ -1,6 +1,6 @@
 /**
  * The requests of this instance that use a project's database or wait for it. An operator can list and cancel them.
- * If a token is revoked together with its requests, on any instance, they end within a second.
+ * If a token is revoked together with its requests, on any instance, those requests end within a second.
  */
 import type { AuditOperation } from '../../contract/audit.js';
 import { EngineError } from '../../contract/errors.js';

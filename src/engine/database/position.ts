@@ -1,7 +1,7 @@
 /**
  * A position in a server's write-ahead log, as a text that clients carry from a write to a read: the cluster, the
- * timeline and the LSN. A replica of the same cluster and timeline that has replayed up to the LSN shows that write. No
- * replica has reached any other text.
+ * timeline and the LSN. A replica of the same cluster and timeline that has replayed up to the LSN shows that write. Any
+ * other text is a position that no replica has reached.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fixed, PostgresError, type Session } from '../../pg/index.js';
@@ -9,7 +9,7 @@ import type { Lease } from '../../tenancy/connections/connections.js';
 import type { Server } from '../../tenancy/tenancy.js';
 import type { Clock } from '../limits/deadline.js';
 
-/** The longest wait for a replica to catch up. */
+/** Maximum wait for a replica to catch up. */
 const WAIT_MS = 300;
 const CHECK_MS = 10;
 

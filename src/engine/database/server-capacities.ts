@@ -12,7 +12,7 @@ import { type Load, noLoad, Slots, type WorkKind } from '../limits/slots.js';
 export interface CapacitySettings {
   /** Connections to projects' databases, including idle ones. */
   maxConnections: number;
-  /** The same for an added server without a limit of its own. */
+  /** As `maxConnections`, for an added server without a limit of its own. */
   addedConnections: number;
   /** Requests running over all projects; at most the number of connections. */
   running: number;

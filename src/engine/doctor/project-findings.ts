@@ -5,7 +5,7 @@ import type { Finding } from '../../contract/wire/operator.js';
 import type { Engine } from '../engine.js';
 import { ok, problem, warning } from '../servers/finding.js';
 
-/** The most projects that one finding names. */
+/** Maximum number of projects that one finding names. */
 const NAMED = 5;
 
 /**

@@ -16,10 +16,10 @@ interface NewQuarantinedRecord {
   readonly errors: readonly ErrorDetail[];
 }
 
-/** The most expired records that one request deletes. */
+/** Maximum number of expired records that one request deletes. */
 const PURGED_AT_ONCE = 1_000;
 
-/** The most bytes of records in a page; a larger record is a page by itself. */
+/** Maximum bytes of records in a page; a larger record is a page by itself. */
 export const PAGE_BYTES = 8 * 1024 * 1024;
 
 /** Deletes some expired records. */

@@ -112,7 +112,7 @@ async function rerun(write: RecordWrite): Promise<RefusedRecord[]> {
 }
 
 interface StoreOptions {
-  /** The most refused records whose columns at fault are looked up. */
+  /** Maximum number of refused records whose columns at fault are looked up. */
   maxExplained: number;
   /** A record may update the row of an earlier one in its batch, so none is stored out of order. */
   inOrder: boolean;

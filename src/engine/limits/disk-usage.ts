@@ -12,10 +12,10 @@ const TRUST_MS = 30_000;
 /** While a project is over its quota: another instance, or Postgres's own vacuum, may have freed space. */
 const RECHECK_MS = 500;
 
-/** The largest share of time spent on measuring, which takes longer the more tables there are. */
+/** Maximum share of time spent on measuring, which takes longer the more tables there are. */
 const MEASURING_SHARE = 0.2;
 
-/** The longest wait of a request for a measurement to begin. */
+/** Maximum wait of a request for a measurement to begin. */
 const MAX_WAIT_MS = 2_000;
 
 /** How far a project may exceed its quota before running work is canceled: a tenth, within these bounds. */
@@ -53,7 +53,7 @@ export class DiskUsage {
     return this.measuring !== null;
   }
 
-  /** It has not grown by more than the margin since it was smallest. */
+  /** Whether the database has grown by at most the margin since it was smallest. */
   get isNearLeast(): boolean {
     return this.bytes <= (this.least ?? 0) + this.margin;
   }

@@ -1,6 +1,6 @@
 /**
  * One event loop serves all projects, and reading large bodies or encoding large results blocks it. While other
- * projects are active, a project gets a limited share of its time for that (docs/decisions/0015).
+ * projects are active, a project gets a limited share of the loop's time for that (docs/decisions/0015).
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
@@ -14,7 +14,7 @@ const NS_PER_BYTE = 20;
 /** The length of the pause after a project's work, as a multiple of the work. */
 const PAUSE_FACTOR = 3;
 
-/** The most projects whose bytes are counted; beyond that, the least recently used ones start from zero. */
+/** Maximum number of projects whose bytes are counted; beyond it, the least recently used ones start from zero. */
 const PROJECTS = 1_000;
 
 /** Another project is active if its last request is at most this old. */
@@ -46,7 +46,7 @@ export class EventLoopThrottle {
 
   /**
    * @param bytes of the project that are about to be read or encoded, or just were
-   * @returns resolves when the work may go on; undefined: at once
+   * @returns resolves when the work may continue; undefined: at once
    */
   pause(project: string, bytes: number): Promise<void> | undefined {
     if (!this.othersAreActive(project)) return undefined;

@@ -19,7 +19,7 @@ export interface SlotLimits {
   total: number;
   /** Running at once, per project. */
   running: number;
-  /** Of those, reserved for typed requests. */
+  /** Of `running`, reserved for typed requests. */
   reservedForTyped: number;
   /** Waiting, per project. */
   waiting: number;

@@ -3,7 +3,7 @@
  * each would cost more than many requests take.
  */
 
-/** The longest delay in noticing an expired deadline or a disconnected client. */
+/** Maximum delay in noticing an expired deadline or a disconnected client. */
 const INTERVAL_MS = 20;
 
 export interface Swept {
@@ -36,8 +36,7 @@ export class Sweeper<T extends Swept> {
   }
 
   /**
-   * The timer ends only at the first sweep without members, so that a single member that comes and goes does not
-   * restart it.
+   * The timer stops at the first sweep that finds no members, so that one short-lived member does not restart it.
    */
   private sweep(): void {
     if (this.members.length === 0 && this.timer !== null) {

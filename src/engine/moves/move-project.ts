@@ -33,7 +33,7 @@ export interface MoveOptions {
 /**
  * The caller holds the project's lock, and cleans up after a failure.
  * @returns messages about rights that the target lacks, because it does not have their roles
- * @throws EngineError; Error with the reason if the move cannot go on; the signal's reason
+ * @throws EngineError; Error with the reason if the move cannot continue; the signal's reason
  */
 export async function moveProject(
   parts: ProjectParts,
@@ -148,13 +148,13 @@ class ProjectMove {
 
   /**
    * The control database tells every instance, and the source refuses the writes of instances that miss it.
-   * @param longestMs a write that takes longer is canceled
+   * @param maxMs a write that takes longer is canceled
    */
-  private async endWrites(longestMs: number): Promise<void> {
+  private async endWrites(maxMs: number): Promise<void> {
     if (!(await this.parts.control.moves.fence(this.move.id))) throw taken();
     this.limitPause();
     const { tenancy, placement } = this.source;
-    await drain(tenancy, placement, { roles: ['writer'], longestMs, signal: this.signal });
+    await drain(tenancy, placement, { roles: ['writer'], maxMs, signal: this.signal });
     await this.fence('writer', 'fencing');
     await this.advance('fencing', 'copying');
     this.hasEndedWrites = true;
@@ -188,7 +188,7 @@ class ProjectMove {
   }
 }
 
-/** This process has lost the project's lock for a while, and another instance undoes the move. */
+/** This process had lost the project's lock for a while, so another instance undoes the move. */
 const taken = (): EngineError =>
   new EngineError('database_unavailable', 'The move was taken over by another instance, which undoes it');
 

@@ -28,7 +28,7 @@ export type { MoveRow } from '../../tenancy/control/move-rows.js';
 /** How often to look for moves whose process has ended. */
 const RECOVER_EVERY_MS = 5_000;
 
-/** The most concurrent moves in an instance: each keeps a processor busy. */
+/** Maximum number of concurrent moves in an instance: each keeps a processor busy. */
 const AT_ONCE = 4;
 
 /** A move that is not stored yet. */
@@ -156,7 +156,7 @@ export class Moves {
     try {
       hasMoved = await recover(parts, move, reasonOf(failure));
     } catch (error) {
-      // The next recovery goes on, even if another process has undone the move meanwhile.
+      // The next recovery continues, even if another process has undone the move meanwhile.
       this.unrecovered.set(move.id, move);
       await this.noteFailure(move, error);
     }

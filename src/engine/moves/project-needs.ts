@@ -1,4 +1,4 @@
-/** Finds the requirements that a project has of a server, and obstacles to any move. */
+/** Finds what a project requires of a server, and obstacles to any move. */
 import { sql, type Session } from '../../pg/index.js';
 import { installedExtensions } from '../../tenancy/extensions.js';
 import type { Placement } from '../../tenancy/placement.js';

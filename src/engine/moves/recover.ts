@@ -1,6 +1,6 @@
 /**
- * Settles a move that has failed, was canceled, or lost its process: it is undone, or finished if the project already
- * lives on the target. Any step may have been done before, and another process may be doing the same.
+ * Settles a move that has failed, was canceled, or lost its process: finishes it if the project already lives on the
+ * target, and undoes it otherwise. Any step may have been done before, and another process may be doing the same.
  */
 import { clearSource } from '../../backup/stream/stream-source.js';
 import type { MoveRow } from '../../tenancy/control/move-rows.js';
@@ -18,7 +18,7 @@ const INTERRUPTED = 'The process that carried it out has ended, or lost the cont
 /**
  * @param lost a server that will not come back: its contents are ignored
  * @returns whether the project lives on the target
- * @throws EngineError database_unavailable: the next attempt goes on
+ * @throws EngineError database_unavailable: the next attempt continues
  */
 export async function recover(
   parts: ProjectParts,

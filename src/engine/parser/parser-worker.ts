@@ -15,7 +15,7 @@ interface ParsedStatement {
   readonly offset: number;
   readonly rejected: RejectedKind | null;
   readonly frees: FreesSpace | null;
-  /** Its effect in a session of the Postgres port. */
+  /** Effect in a reader's session at the Postgres port. */
   readonly reader: ReaderStatement;
 }
 

@@ -125,10 +125,9 @@ export function mayHoldSeveral(text: string): boolean {
 }
 
 function tooMany(count: number): EngineError {
-  const most = LIMITS.statementsPerRequest;
   return new EngineError(
     'invalid_request',
-    `The SQL text contains ${count} statements; a request allows at most ${most}`,
+    `The SQL text contains ${count} statements; a request allows at most ${LIMITS.statementsPerRequest}`,
   );
 }
 

@@ -27,7 +27,7 @@ import { UnfinishedProjects } from './unfinished-projects.js';
 
 export type { ProjectRow } from '../../tenancy/control/control-rows.js';
 
-/** The most projects created, repaired or deleted at once: each takes several connections. */
+/** Maximum number of projects created, repaired or deleted at once: each takes several connections. */
 const AT_ONCE = 4;
 
 /** How often to check for projects that a crash has left half created or half deleted. */
@@ -169,7 +169,7 @@ export class Projects {
     }
     if (!active) {
       const tenancy = this.parts.servers.tenancyOf(project.placement);
-      await drain(tenancy, project.placement, now ? { longestMs: 0 } : {});
+      await drain(tenancy, project.placement, now ? { maxMs: 0 } : {});
       await rollBackPrepared(tenancy, [project.placement]);
     }
     return { ...project, status };

@@ -22,8 +22,8 @@ import {
 import { toEngineError } from '../../tenancy/engine-error.js';
 
 /**
- * The most values listed in an error, their length in characters, and the most values examined to find the most
- * frequent.
+ * Maximum number of values listed in an error, their length in characters, and how many values are examined to find the
+ * most frequent ones.
  */
 const LISTED_VALUES = 10;
 const VALUE_CHARACTERS = 100;

@@ -38,7 +38,7 @@ export async function addServer(engine: Engine, wanted: NewServer, by: Origin): 
   const rows = engine.control.servers;
   if ((await rows.get(name)) !== null) throw nameTaken(name);
   const address = resolved(urlReference);
-  const connections = engine.connectionLimit({ maxConnections });
+  const connections = engine.shared.database.capacities.connectionLimit({ maxConnections });
   const checked = await checkServer({ address, engine: wanted.engine, source: urlReference, connections });
   const fitness = [
     ...checked.fitness,
@@ -68,7 +68,7 @@ export async function checkAgain(engine: Engine, name: string): Promise<CheckedS
 /** Checks a server. A failure is a finding. */
 export async function checkNow(engine: Engine, server: ServerRow): Promise<ServerCheck> {
   const { urlReference, replicas } = server;
-  const connections = engine.connectionLimit(placeOf(server).added);
+  const connections = engine.shared.database.capacities.connectionLimit(placeOf(server).added);
   const source = urlReference ?? 'DATABASE_URL';
   let address: ServerAddress;
   try {
@@ -119,7 +119,7 @@ async function requireSame(engine: Engine, server: ServerRow, urlReference: stri
     });
   }
   const address = resolved(urlReference);
-  const connections = engine.connectionLimit(server);
+  const connections = engine.shared.database.capacities.connectionLimit(server);
   const checked = await checkServer({ address, engine: server.engine, source: urlReference, connections });
   const found =
     checked.facts === null
@@ -212,7 +212,7 @@ const notDone = (what: string, obstacles: readonly Finding[]): EngineError =>
 
 const list = (texts: readonly string[]): string => texts.join('; ');
 
-/** The most projects that a message names. */
+/** Maximum number of projects that a message names. */
 const NAMED = 5;
 
 const named = (projects: readonly string[]): string =>

@@ -1,7 +1,7 @@
 /**
- * Finds databases and roles on a server that belong to this installation, by the mark that each gets when it is
- * created, but to no project or move. They remain if the control database forgets them, for instance if a server comes
- * back after `cdp server remove --lost`.
+ * Finds databases and roles on a server that belong to this installation, but to no project or move. Each gets the
+ * installation's mark when it is created. They remain if the control database forgets them, for instance if a server
+ * comes back after `cdp server remove --lost`.
  */
 import { clearSource, PUBLICATION, slotOf } from '../../backup/stream/stream-source.js';
 import { counted } from '../../contract/message-text.js';
@@ -29,7 +29,7 @@ interface LeftBehind {
 interface Cleared {
   readonly server: ServerRow;
   readonly removed: readonly string[];
-  /** Those that could not be removed, and why. */
+  /** What could not be removed, and why. */
   readonly kept: readonly { readonly what: string; readonly reason: string }[];
 }
 

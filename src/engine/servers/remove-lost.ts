@@ -15,7 +15,7 @@ import { checkNow, removeServer, setServer } from './change-servers.js';
  * server, except to see that it does not answer.
  * @returns the server as it was, and the names of the projects
  * @throws EngineError not_found; invalid_request if it answers; request_in_flight while one of its projects is being
- * moved or deleted: the next attempt goes on; database_unavailable, outcome_unknown
+ * moved or deleted: the next attempt continues; database_unavailable, outcome_unknown
  */
 export async function removeLostServer(
   engine: Engine,

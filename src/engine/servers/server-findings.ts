@@ -13,14 +13,14 @@ import { examineSettings } from './recommended-settings.js';
 
 const MAJORS = { oldest: 15, newest: 18 };
 
-/** The largest acceptable difference between the clocks of Postgres and this machine. */
+/** Maximum acceptable difference between the clocks of Postgres and this machine. */
 const CLOCK_MS = 1_000;
 
 /** The number of commits to time; the fastest counts. */
 const COMMITS = 3;
 const SLOW_COMMIT_MS = 50;
 
-/** The most unreplayed WAL of a standby without a warning. */
+/** A standby with more unreplayed WAL than this gets a warning. */
 const LAG_BYTES = 256 * 1024 ** 2;
 
 /** How the server is used, as far as findings depend on it. */

@@ -29,7 +29,7 @@ const OTHERS = new Set(
 );
 
 /** Transaction commands as drivers send them. On longer texts these expressions would take quadratic time. */
-const LONGEST_AROUND = 100;
+const MAX_COMMAND_CHARACTERS = 100;
 const BEGINNING = /^\s*(?:begin|start)(?:\s+(?:work|transaction))?(?:\s+read\s+only)?\s*;?\s*$/i;
 const ENDING = /^\s*(?:commit|end|rollback|abort)(?:\s+(?:work|transaction))?\s*;?\s*$/i;
 
@@ -60,8 +60,19 @@ const NOT_READABLE: Rejection = {
   message: 'the user reader needs client_encoding UTF8 and standard_conforming_strings on for this statement',
 };
 
-/** @param isPlain the server reads the text by the rules that the parser knows: UTF-8, standard_conforming_strings */
-export async function classify(
+/**
+ * The effect that a text may have on a reader's session.
+ * @param isPlain the server reads the text by the rules that the parser knows: UTF-8, standard_conforming_strings
+ */
+export const classify = (
+  splitter: Splitter,
+  project: string,
+  text: string,
+  isPlain: boolean,
+): Classification | Promise<Classification> =>
+  classifyByFirstWord(text) ?? classifyByParser(splitter, project, text, isPlain);
+
+async function classifyByParser(
   splitter: Splitter,
   project: string,
   text: string,
@@ -84,7 +95,7 @@ const WAIT_MS = 30_000;
 export function classifyByFirstWord(text: string): Classification | null {
   if (mayHoldSeveral(text)) return null;
   const keyword = leadingKeyword(text);
-  const isShort = text.length <= LONGEST_AROUND;
+  const isShort = text.length <= MAX_COMMAND_CHARACTERS;
   if (keyword === null || READING.has(keyword) || (isShort && BEGINNING.test(text))) return 'reads';
   // Postgres itself reports the error best.
   if (keyword !== '' && !OTHERS.has(keyword)) return 'reads';

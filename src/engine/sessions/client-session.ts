@@ -31,7 +31,7 @@ export class ClientSession {
   seen = 0;
   /** The error for the client at the end; null: it disconnected itself. */
   ending: SessionError | null = null;
-  /** When a statement was last canceled because its time was up. The session ends if it goes on. */
+  /** When a statement was last canceled because its time was up. The session ends if the statement continues. */
   canceledAt: number | null = null;
   private onEnd: ((reason: SessionError) => void) | null = null;
   private canceling: Promise<void> | null = null;

@@ -8,9 +8,9 @@ import type { Projects } from '../projects/projects.js';
 
 const EVERY_MS = 60_000;
 
-/** @param longestMs how long they may stay @returns a function that stops it */
-export function keepRollingBack(servers: Servers, projects: Projects, longestMs: number): () => void {
-  return every(Math.min(EVERY_MS, longestMs), async () => {
+/** @param maxMs how long they may stay @returns a function that stops it */
+export function keepRollingBack(servers: Servers, projects: Projects, maxMs: number): () => void {
+  return every(Math.min(EVERY_MS, maxMs), async () => {
     const placements = new Map<SharedTenancy, Placement[]>();
     for (const { placement } of await projects.list()) {
       const server = servers.tenancyOf(placement);
@@ -18,6 +18,6 @@ export function keepRollingBack(servers: Servers, projects: Projects, longestMs:
       if (server instanceof SharedTenancy) placements.set(server, [...(placements.get(server) ?? []), placement]);
     }
     // A server that cannot be reached now is asked again later.
-    await Promise.allSettled([...placements].map(([server, all]) => rollBackPrepared(server, all, longestMs)));
+    await Promise.allSettled([...placements].map(([server, all]) => rollBackPrepared(server, all, maxMs)));
   });
 }

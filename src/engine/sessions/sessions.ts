@@ -25,7 +25,7 @@ import { overQuota, SessionLimits, type SessionTimes } from './session-limits.js
 export interface SessionSettings extends SessionTimes {
   readonly perProject: number;
   readonly total: number;
-  /** The longest wait for the project's server. */
+  /** Maximum wait for the project's server. */
   readonly waitMs: number;
 }
 

@@ -1,6 +1,6 @@
 /**
- * Rows are sent as Postgres encodes their text, so that must be UTF-8. A statement that changes `client_encoding` may
- * not return rows.
+ * Rows are sent in the encoding that Postgres uses for their text, which must be UTF-8. A statement that changes
+ * `client_encoding` may not return rows.
  */
 import { isUtf8 } from 'node:buffer';
 import { EngineError } from '../../contract/errors.js';

@@ -25,7 +25,7 @@ export interface IdempotencyKey {
 /** The response to a request. */
 export interface Replayable<A> {
   response: A;
-  /** It is the response to an earlier request with the same key; this request did nothing. */
+  /** Whether the response is that of an earlier request with the same key; this request did nothing. */
   replayed: boolean;
 }
 
@@ -61,7 +61,7 @@ export function idempotencyKey(
  */
 export const EQUALS = sql`OPERATOR(pg_catalog.=)`;
 
-/** The most expired keys that one request deletes. */
+/** Maximum number of expired keys that one request deletes. */
 const PURGED_AT_ONCE = 100;
 
 /** The path of a batch that deletes; the path of one that inserts is just the table. */

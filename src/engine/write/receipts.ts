@@ -11,7 +11,7 @@ import { commit } from './transaction.js';
 
 const DAY_MS = 24 * 60 * 60 * 1_000;
 
-/** The most keys settled in one transaction, which holds up to three locks for each. */
+/** Maximum number of keys settled in one transaction, which holds up to three locks for each. */
 const SETTLED_AT_ONCE = 50;
 
 interface ReceiptsOptions {

@@ -42,7 +42,7 @@ interface WriteOptions<A> {
   readonly begin?: readonly Statement[];
   /** The commit resets the session in the same round trip. */
   readonly resets?: boolean;
-  /** See `Project.use`. */
+  /** Effect on the size of the project, see `Project.use`. */
   readonly impact?: QuotaImpact;
   readonly trace?: RequestTrace | null | undefined;
 }

@@ -3,7 +3,6 @@
  */
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
-import { IdempotencyHeaders } from '../../contract/wire/idempotency.js';
 import * as wire from '../../contract/wire/batch.js';
 import { deletesFrom } from '../../engine/write/idempotency.js';
 import { deleteRecords } from '../../engine/insert/delete-records.js';
@@ -31,9 +30,9 @@ export const INSERT_RECORDS: Operation = {
   command: 'INSERT',
   params: TableInPath,
   query: wire.BatchQuery,
-  headers: IdempotencyHeaders,
+  key: 'taken',
   body: wire.BatchBody,
-  rawBody: true,
+  rawBody: 'json',
   example: [
     { email: 'ada@example.com', age: 36, signed_up: '2026-01-31T09:30:00Z' },
     { email: 'grace@example.com', age: null },
@@ -87,9 +86,9 @@ export const DELETE_RECORDS: Operation = {
   command: 'DELETE',
   params: TableInPath,
   query: wire.DeleteQuery,
-  headers: IdempotencyHeaders,
+  key: 'taken',
   body: wire.DeleteBody,
-  rawBody: true,
+  rawBody: 'json',
   example: [{ email: 'ada@example.com' }, { email: 'grace@example.com' }],
   success: {
     status: 200,

@@ -1,6 +1,5 @@
 /** The call of the API that distributes a table over a Citus cluster. */
 import * as wire from '../../contract/wire/distribution.js';
-import { IdempotencyHeaders } from '../../contract/wire/idempotency.js';
 import { distributeTable } from '../../engine/schema/distribution.js';
 import { projectOf, TableInPath, tableInPath } from './call.js';
 import { type Operation, succeeds } from './route.js';
@@ -12,7 +11,7 @@ export const DISTRIBUTE_TABLE: Operation = {
   summary: 'Distribute a table over the workers of a Citus cluster, or make it local again',
   description:
     'Only for projects on a cluster. The rows are copied in one transaction, during which the table cannot be used. A primary key that is only `id` also gets the distribution column.',
-  headers: IdempotencyHeaders,
+  key: 'taken',
   tag: 'schema',
   audit: 'distribute_table',
   work: 'typed',

@@ -1,6 +1,5 @@
 /** The calls of the API for indexes. */
 import { counted } from '../../contract/message-text.js';
-import { IdempotencyHeaders } from '../../contract/wire/idempotency.js';
 import * as wire from '../../contract/wire/indexes.js';
 import { createIndex, dropIndex, listIndexes } from '../../engine/schema/indexes.js';
 import { IndexInPath, indexInPath, projectOf, TableInPath, tableInPath } from './call.js';
@@ -21,7 +20,7 @@ export const CREATE_INDEX: Operation = {
   hasDryRun: true,
   summary: 'Create an index',
   description: 'While the index is built, the table can be read but not written. Upserts need a unique index.',
-  headers: IdempotencyHeaders,
+  key: 'taken',
   tag: 'schema',
   audit: 'create_index',
   work: 'typed',
@@ -76,7 +75,7 @@ export const DROP_INDEX: Operation = {
   summary: 'Drop an index',
   description:
     'Also drops the unique constraint that the index belongs to. The index of the primary key cannot be dropped.',
-  headers: IdempotencyHeaders,
+  key: 'taken',
   tag: 'schema',
   audit: 'drop_index',
   work: 'typed',

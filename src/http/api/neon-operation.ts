@@ -23,9 +23,8 @@ export const RUN_QUERIES: Operation = {
   work: 'sql',
   headers: wire.NeonHeaders,
   token: neonToken,
-  takesText: true,
   body: wire.NeonBody,
-  rawBody: true,
+  rawBody: 'json-or-text',
   example: { query: 'SELECT email FROM customers WHERE age > $1', params: [30] },
   success: {
     status: 200,

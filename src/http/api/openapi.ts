@@ -7,6 +7,7 @@ import * as audit from '../../contract/wire/audit.js';
 import * as batch from '../../contract/wire/batch.js';
 import * as failure from '../../contract/wire/failure.js';
 import * as distribution from '../../contract/wire/distribution.js';
+import { IdempotencyHeaders } from '../../contract/wire/idempotency.js';
 import * as indexes from '../../contract/wire/indexes.js';
 import * as neon from '../../contract/wire/neon.js';
 import { Finding } from '../../contract/wire/operator.js';
@@ -20,7 +21,7 @@ import * as servers from '../../contract/wire/servers.js';
 import * as sql from '../../contract/wire/sql.js';
 import * as tables from '../../contract/wire/tables.js';
 import * as tokens from '../../contract/wire/tokens.js';
-import { type Access, queryOf, type Route, takesKey } from './route.js';
+import { type Access, queryOf, type Route } from './route.js';
 
 /** Errors that any authenticated route can return. */
 const EVERYWHERE: readonly ErrorCode[] = [
@@ -143,6 +144,7 @@ function operation(route: Route): Json {
   const parameters = [
     ...parametersIn('path', params),
     ...parametersIn('query', queryOf(route)),
+    ...parametersIn('header', route.key === 'taken' ? IdempotencyHeaders : undefined),
     ...parametersIn('header', headers),
   ];
   return {
@@ -182,7 +184,7 @@ function errorResponses(route: Route): Json {
   const codes = new Set([
     ...EVERYWHERE,
     ...(route.body === undefined ? [] : WITH_BODY),
-    ...(takesKey(route) ? WITH_KEY : []),
+    ...(route.key === 'taken' ? WITH_KEY : []),
     ...route.errors,
   ]);
   const byStatus = new Map<number, ErrorCode[]>();

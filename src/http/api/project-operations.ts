@@ -4,6 +4,7 @@ import { EngineError } from '../../contract/errors.js';
 import { counted } from '../../contract/message-text.js';
 import * as wire from '../../contract/wire/projects.js';
 import type { ProjectRow } from '../../engine/projects/projects.js';
+import { sizesOf } from '../../engine/projects/sizes.js';
 import { serverName } from '../../contract/servers.js';
 import { originOf } from '../observability/audit-request.js';
 import { endsNow, ProjectInPath, projectInPath } from './call.js';
@@ -30,7 +31,7 @@ export const LIST_PROJECTS: Operation = {
   errors: [],
   async handle({ engine }) {
     const projects = await engine.projects.list();
-    const sizes = await engine.sizesOf(projects);
+    const sizes = await sizesOf(engine.servers, projects);
     const message = counted(projects.length, 'project');
     const shown = projects.map((project) => shownProject(project, sizes.get(project.id)));
     return { body: { success: true, message, projects: shown } };

@@ -5,8 +5,6 @@ import type { AuditOperation } from '../../contract/audit.js';
 import type { EngineError, ErrorCode } from '../../contract/errors.js';
 import type { Scope } from '../../contract/names.js';
 import { type Schema, Type } from '../../contract/schema.js';
-import { IdempotencyHeaders } from '../../contract/wire/idempotency.js';
-import { SqlHeaders } from '../../contract/wire/replicas.js';
 import type { ErrorBody } from '../../contract/wire/failure.js';
 import type { WorkKind } from '../../engine/limits/slots.js';
 import type { Engine } from '../../engine/engine.js';
@@ -48,34 +46,35 @@ export interface RouteResponse {
 /** The token that a route requires: a project token with one of these scopes, any token, or an admin token. */
 export type Access = readonly [Scope, ...Scope[]] | 'any' | 'admin';
 
-/** What it takes to serve the requests of a route. */
+/** What the service needs to know of a route to serve its requests. */
 export interface ServedRoute {
   readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE';
   readonly url: string;
   readonly access: Access;
-  /** Its name in the audit log; free SQL as the reader is called `sql_read`. */
+  /** Name in the audit log; free SQL as the reader is called `sql_read`. */
   readonly audit: AuditOperation;
   /** On success, the handler writes the audit entry together with the change (`withEntry` in tenancy/control/audit-log.ts). */
   readonly writesEntry?: true;
-  /** Its kind of work in the project's database; null: none. */
+  /** Kind of work in the project's database; null: none. */
   readonly work: WorkKind | null;
-  /** The SQL command, if there is a single one; it names the span. */
+  /** SQL command, if there is a single one; names the span. */
   readonly command?: string;
   readonly query?: Schema;
-  /** It accepts `dry_run`. */
+  /** Accepts `dry_run`. */
   readonly hasDryRun?: true;
-  /** Not validated; they tell whether it supports an Idempotency-Key. */
+  /** What happens to an Idempotency-Key. Default: it is rejected, except in a GET. */
+  readonly key?: 'taken' | 'ignored';
+  /** Other headers; they are not validated. */
   readonly headers?: Schema;
-  /** It ignores the header Idempotency-Key. */
-  readonly ignoresKey?: true;
   /** Finds the token, if it may be outside the Authorization header. @throws EngineError unauthorized */
   readonly token?: (headers: IncomingHttpHeaders) => string;
-  /** Its JSON may be sent as text/plain, the default of `fetch` for strings. */
-  readonly takesText?: true;
   readonly body?: Schema;
-  /** The engine reads the body's bytes itself; the schema is only for the OpenAPI document. */
-  readonly rawBody?: true;
-  /** A field of the body with data, in which keys may repeat. */
+  /**
+   * The handler or the engine reads the bytes of the body, and the schema is only for the OpenAPI document.
+   * `json-or-text`: the body may also be sent as text/plain, the default of `fetch` for strings.
+   */
+  readonly rawBody?: 'json' | 'json-or-text';
+  /** Field of the body with data, in which keys may repeat. */
   readonly dataField?: string;
   readonly success: { readonly status: number };
   handle(call: Call): Promise<RouteResponse>;
@@ -91,7 +90,7 @@ export interface Route extends ServedRoute {
   readonly tag: 'schema' | 'data' | 'sql' | 'token' | 'admin';
   readonly params?: Schema;
   readonly success: ServedRoute['success'] & { readonly response: Schema; readonly example: unknown };
-  /** A body. */
+  /** Example of a body. */
   readonly example?: unknown;
   /** Codes in addition to those that every route can return. */
   readonly errors: readonly ErrorCode[];
@@ -109,10 +108,6 @@ export function queryOf({ query, hasDryRun }: Pick<ServedRoute, 'query' | 'hasDr
   const { properties = {}, ...others } = (query ?? Type.Object({})) as Schema & { properties?: object };
   return { ...others, properties: { ...properties, dry_run: DryRun } };
 }
-
-/** Whether the route supports an Idempotency-Key. */
-export const takesKey = ({ headers }: Pick<ServedRoute, 'headers'>): boolean =>
-  headers === IdempotencyHeaders || headers === SqlHeaders;
 
 /** The success of an operation. @param example the fields of its response besides `success` and `message` */
 export const succeeds = (status: number, response: Schema, message: string, example: object): Operation['success'] => ({

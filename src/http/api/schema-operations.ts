@@ -3,7 +3,6 @@
  */
 import { readDataBody } from '../../codec/index.js';
 import { counted } from '../../contract/message-text.js';
-import { IdempotencyHeaders } from '../../contract/wire/idempotency.js';
 import * as wire from '../../contract/wire/tables.js';
 import { shownColumn } from '../../engine/schema/column-properties.js';
 import { addColumn, alterColumn, dropColumn } from '../../engine/schema/columns.js';
@@ -44,7 +43,7 @@ export const CREATE_TABLE: Operation = {
   hasDryRun: true,
   summary: 'Create a table',
   description: 'Adds an `id` column (UUID v7) as primary key. One transaction creates table, columns and comments.',
-  headers: IdempotencyHeaders,
+  key: 'taken',
   tag: 'schema',
   audit: 'create_table',
   work: 'typed',
@@ -78,7 +77,7 @@ export const ALTER_TABLE: Operation = {
   hasDryRun: true,
   summary: 'Rename or comment a table',
   description: 'Give at least one of the two; both are changed in one transaction. Indexes keep their names.',
-  headers: IdempotencyHeaders,
+  key: 'taken',
   tag: 'schema',
   audit: 'alter_table',
   work: 'typed',
@@ -99,7 +98,7 @@ export const ADD_COLUMN: Operation = {
   operationId: 'addColumn',
   hasDryRun: true,
   summary: 'Add a column',
-  headers: IdempotencyHeaders,
+  key: 'taken',
   tag: 'schema',
   audit: 'add_column',
   work: 'typed',
@@ -137,7 +136,7 @@ export const ALTER_COLUMN: Operation = {
   summary: 'Change a column: name, type, comment, default, NOT NULL, unique',
   description:
     'Give at least one; all are changed in one transaction. A type change keeps every value or changes nothing.',
-  headers: IdempotencyHeaders,
+  key: 'taken',
   tag: 'schema',
   audit: 'alter_column',
   work: 'typed',
@@ -217,7 +216,7 @@ export const DROP_TABLE: Operation = {
   operationId: 'dropTable',
   hasDryRun: true,
   summary: 'Drop a table with its records',
-  headers: IdempotencyHeaders,
+  key: 'taken',
   tag: 'schema',
   audit: 'drop_table',
   work: 'typed',
@@ -236,7 +235,7 @@ export const DROP_COLUMN: Operation = {
   operationId: 'dropColumn',
   hasDryRun: true,
   summary: 'Drop a column with its values',
-  headers: IdempotencyHeaders,
+  key: 'taken',
   tag: 'schema',
   audit: 'drop_column',
   work: 'typed',

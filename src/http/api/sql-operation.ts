@@ -37,6 +37,7 @@ export const RUN_SQL: Operation = {
   tag: 'sql',
   audit: 'sql',
   work: 'sql',
+  key: 'taken',
   headers: SqlHeaders,
   body: wire.SqlBody,
   dataField: 'params',

@@ -24,7 +24,7 @@ export function errorInHead({ rawHeaders, headers, httpVersion }: IncomingMessag
     seen.add(name);
   }
   const { upgrade, connection = '' } = headers;
-  // Clients that prefer HTTP/2 may offer it with any request, and go on in HTTP/1.1 (RFC 7540 section 3.2).
+  // Clients that prefer HTTP/2 may offer it with any request, and continue in HTTP/1.1 (RFC 7540 section 3.2).
   if (upgrade !== undefined && /\bupgrade\b/i.test(connection) && !/^h2c?\b/i.test(upgrade)) {
     return new EngineError('invalid_request', 'The service supports only HTTP/1.1, so there is nothing to upgrade to');
   }

@@ -15,7 +15,7 @@ export const MCP: ServedRoute = {
   // For the message itself; a tool's work is logged under the name of the same operation of the API.
   audit: 'mcp',
   work: 'typed',
-  ignoresKey: true,
+  key: 'ignored',
   // Not an array: revision 2025-06-18 removed batches from the protocol, and the rate limit would count one as a single
   // call.
   body: Type.Object({}),

@@ -16,9 +16,9 @@ interface Definition<Input extends Schema> {
   readonly title: string;
   readonly description: string;
   readonly scope: Scope;
-  /** Its name in the audit log: the same as for the operation of the API. */
+  /** Name in the audit log: that of the same operation of the API. */
   readonly audit: AuditOperation;
-  /** Its effects, for clients that ask their user first (MCP, "Tools"). */
+  /** Effects of a call, for clients that ask their user first (MCP, "Tools"). */
   readonly annotations: {
     readonly readOnlyHint: boolean;
     readonly destructiveHint?: boolean;

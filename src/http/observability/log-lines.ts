@@ -1,6 +1,6 @@
 /**
  * Writes the log to standard output in large chunks. If output is blocked, because the disk is full or the reader of a
- * pipe has stalled, the service drops lines and goes on.
+ * pipe has stalled, the service drops lines and continues.
  */
 import { fstatSync, write, writeSync } from 'node:fs';
 import type { DestinationStream } from 'pino';

@@ -47,7 +47,10 @@ export class ProjectMetrics {
     ]);
     const requests = (state: keyof Load, help: string) =>
       byProject(Gauge, `cdp_project_requests_${state}`, help, 'class', (project, id) =>
-        Object.entries(engine.loadOf(id)).map(([kind, load]) => [{ project, class: kind }, load[state]]),
+        Object.entries(engine.shared.database.capacities.load(id)).map(([kind, load]) => [
+          { project, class: kind },
+          load[state],
+        ]),
       );
     requests('running', 'Requests of the project running in Postgres.');
     requests('waiting', 'Requests of the project waiting for a slot.');

@@ -34,7 +34,7 @@ const PROBES: ReadonlySet<string> = new Set(['/healthz', '/readyz', '/metrics'])
 /** Methods in the conventions; any other is `_OTHER`. */
 const METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'OPTIONS', 'PATCH', 'TRACE']);
 
-/** The longest statement in a span. Thousands of spans wait in memory; a statement of 1 MiB in each would fill it. */
+/** Maximum length of a statement in a span. Thousands of spans wait in memory; a statement of 1 MiB in each would fill it. */
 const STATEMENT_CHARACTERS = 8 * 1024;
 
 export class RequestSpans {
@@ -133,7 +133,7 @@ export class RequestSpan {
       }
     }
     if (context.authenticated > context.started) span.addEvent('authenticated', context.authenticated);
-    if (context.parsed > context.started) span.addEvent('body read', context.parsed);
+    if (context.bodyRead > context.started) span.addEvent('body read', context.bodyRead);
     span.end();
   }
 }

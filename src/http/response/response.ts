@@ -91,7 +91,7 @@ const isOfApi = ({ context, url, routeOptions }: FastifyRequest): boolean =>
  */
 function serverTiming({ context }: FastifyRequest): string {
   const now = performance.now();
-  const { started, authenticated, parsed } = context;
-  const work = now - Math.max(parsed, authenticated);
+  const { started, authenticated, bodyRead } = context;
+  const work = now - Math.max(bodyRead, authenticated);
   return `auth;dur=${roundedMs(authenticated - started)}, work;dur=${roundedMs(work)}, total;dur=${roundedMs(now - started)}`;
 }

@@ -119,8 +119,8 @@ export async function streamResponse(
 }
 
 /**
- * Resolves when more may be written, or the client has left: the statement's response to the cancel must be read. A
- * client that reads nothing for `stallMs` is disconnected.
+ * Resolves when more may be written. Also when the client has left: Postgres's reply to the canceled statement must
+ * still be read. A client that reads nothing for `stallMs` is disconnected.
  */
 function drained(raw: ServerResponse, stallMs: number): Promise<void> {
   raw.setTimeout(stallMs);

@@ -12,9 +12,9 @@ import { EngineError } from '../../contract/errors.js';
 import { every } from '../../contract/every.js';
 
 interface ConnectionLimits {
-  /** The most connections to projects' databases, and so of running requests. */
+  /** Maximum number of connections to projects' databases, and therefore of running requests. */
   total: number;
-  /** The most connections of one project. */
+  /** Maximum number of connections of one project. */
   perProject: number;
   /** Milliseconds after which an idle connection is closed. */
   idleMs: number;
@@ -27,7 +27,7 @@ export class Lease {
   readonly session: Session;
   readonly backend: Backend;
   idleSince = 0;
-  /** It has served earlier requests, so the server may have closed it since. */
+  /** Whether the connection has served earlier requests: the server may have closed it since. */
   reused = false;
   /** Whether to reset or close it after the request. */
   mustReset: boolean;
@@ -43,7 +43,7 @@ export class Lease {
     this.mustReset = runsFreeSql(kind);
   }
 
-  /** It must not be used again: it was canceled, its state is uncertain, or its project is gone. */
+  /** Call this if the connection was canceled, its state is uncertain, or its project is gone. */
   closeAfterUse(): void {
     this.mustClose = true;
   }
@@ -57,7 +57,7 @@ export class Lease {
 /** A connection that logs in. */
 interface PendingLogin {
   readonly project: string;
-  /** See {@link Lease}. */
+  /** As in {@link Lease}. */
   mustClose: boolean;
 }
 
@@ -101,7 +101,7 @@ export class Connections {
     return this.counts.total;
   }
 
-  /** The most connections that may be open now. */
+  /** Maximum number of connections that may be open now. */
   get most(): number {
     return performance.now() < this.scarce.until ? Math.min(this.scarce.most, this.limits.total) : this.limits.total;
   }

@@ -32,7 +32,7 @@ export interface Activity {
 export class Watchdog {
   constructor(
     private readonly pool: Pool,
-    /** Lowers the priority of greedy backends; null if this service did not start the server. */
+    /** Lowers the priority of greedy backends; null if the kernel shares the processors, or the operator starts the server. */
     readonly niceness: Niceness | null = null,
   ) {}
 

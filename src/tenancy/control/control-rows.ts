@@ -14,7 +14,7 @@ export interface ProjectRow {
   schemaVersion: number;
   /** The project's own disk quota; null: the setting, 0: none. */
   quotaBytes: number | null;
-  /** It is being moved, and accepts no writes. */
+  /** Whether the project is being moved, and accepts no writes. */
   isFenced: boolean;
   /** The size of its database when its embedded server was last stopped; null: unknown, or measured on demand. */
   sizeBytes: number | null;

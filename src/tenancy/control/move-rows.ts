@@ -214,7 +214,7 @@ export class MoveRows {
   }
 }
 
-/** The most moves that are listed. */
+/** Maximum number of moves that are listed. */
 const LISTED = 100;
 
 function stored({ server, database, schema, writer, reader, ownSchemas }: Placement): string {

@@ -1,5 +1,6 @@
 /**
- * Limits logins at a Postgres that accepts none: nobody listens, or it is starting, recovering, stopping or a standby.
+ * Limits logins to a Postgres server that accepts none: nobody listens, or it is starting, recovering, stopping or a
+ * standby.
  * Then one login is tried every tenth of a second, and the others get its error: each attempt costs a recovering server
  * a process, and attempts by all requests would keep it from starting. While a health check finds that the server does
  * not answer, no request tries.

@@ -8,7 +8,7 @@ import { makePrivate, stateFolder } from '../user-files.js';
 
 export const HISTORY_ENTRIES = 1_000;
 /** In characters; longer input was pasted. */
-const LONGEST = 32 * 1024;
+const MAX_CHARACTERS = 32 * 1024;
 
 /**
  * A literal next to a word for secrets, or one of our tokens anywhere. It is better to omit too much than too little.
@@ -52,7 +52,7 @@ function entryOf(line: string): string[] {
 
 /** Appends at once, since a terminal may be closed at any time. */
 export async function appendHistory(text: string): Promise<void> {
-  if (text.length > LONGEST || maySpillSecret(text)) return;
+  if (text.length > MAX_CHARACTERS || maySpillSecret(text)) return;
   await makePrivate(stateFolder());
   await appendFile(historyFile(), lineOf(text), { mode: 0o600 });
 }

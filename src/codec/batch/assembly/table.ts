@@ -11,13 +11,13 @@ export class Column {
   index: i32;
   kind: i32;
   hasDefault: bool;
-  /** Its position in COPY's column list, or NOT_LISTED. */
+  /** Position in COPY's column list, or NOT_LISTED. */
   ordinal: i32;
   /** The number of the last record that contains it, and its cell in that record. */
   record: u64;
   cellStart: usize;
   cellEnd: usize;
-  /** Its name in JSON, with quotes; without bytes if no key may find the column. */
+  /** Name in JSON, with quotes; without bytes if no key may find the column. */
   name: usize;
   nameBytes: usize;
   /** The column of the key that followed this one last time. */

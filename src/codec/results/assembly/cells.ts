@@ -23,8 +23,8 @@ import { copy, reserveMore } from './memory';
 import { BACKSLASH, MINUS, POINT, QUOTE, writeField, writeOnOneLine, writeString, ZERO } from './text';
 import { writeDate, writeTimestamp, writeTimestampTz } from './times';
 
-/** The longest escape of one byte of text: `\u0000`. */
-export const LONGEST_ESCAPE: usize = 6;
+/** Maximum length of an escape of one byte of text: `\u0000`. */
+export const MAX_ESCAPE_BYTES: usize = 6;
 /** Room for a value that is not text, and the syntax around it. */
 export const FIXED_BYTES: usize = 48;
 
@@ -36,7 +36,7 @@ const LOWER_E: u32 = 0x65;
 
 /** Digits of 2^53 - 1: numbers with fewer digits before the point are numbers in JSON, those with more are strings. */
 const SAFE_DIGITS: usize = 16;
-const LARGEST_SAFE: u64 = 9_007_199_254_740_991;
+const MAX_SAFE_INTEGER: u64 = 9_007_199_254_740_991;
 
 /** @returns the position after the value */
 export function writeCell(kind: u32, format: u32, column: u32, from: usize, end: usize, to: usize): usize {
@@ -64,8 +64,8 @@ export function writeCell(kind: u32, format: u32, column: u32, from: usize, end:
       if (digits == SAFE_DIGITS) {
         const whole = firstDigits(from);
         // The digits after the point decide.
-        if (whole == LARGEST_SAFE) break;
-        isUnsafe = whole > LARGEST_SAFE;
+        if (whole == MAX_SAFE_INTEGER) break;
+        isUnsafe = whole > MAX_SAFE_INTEGER;
       }
       return writePlain(from, size, isUnsafe, to);
     }

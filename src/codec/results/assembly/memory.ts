@@ -12,7 +12,7 @@ export const plan: usize = 16 * 1024;
 export let messages: usize = 0;
 export let rows: usize = 0;
 
-/** The most bytes that the current row may need. */
+/** Maximum number of bytes that the current row may need. */
 let reserved: usize = 0;
 
 /** @returns the address for a plan of this length */

@@ -8,7 +8,7 @@
  * precede the values.
  */
 import { copy, messages, plan, reserve, rows } from './memory';
-import { FIXED_BYTES, LONGEST_ESCAPE, writeCell } from './cells';
+import { FIXED_BYTES, MAX_ESCAPE_BYTES, writeCell } from './cells';
 import { AS_JSON } from './kinds';
 
 const COUNT: usize = 0;
@@ -47,7 +47,7 @@ export function encode(end: usize, most: u32, bytes: usize): usize {
   while (count < most && at + HEAD_BYTES <= end && load<u8>(at) == DATA_ROW) {
     const next = at + 1 + bswap(load<u32>(at + 1));
     if (next > end) break;
-    const longest = LONGEST_ESCAPE * (next - at) + room;
+    const longest = MAX_ESCAPE_BYTES * (next - at) + room;
     if (count > 0 && to + longest > rows + bytes) break;
     reserve(to, longest);
     to = row(at + HEAD_BYTES, next, columns, to);
