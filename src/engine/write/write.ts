@@ -1,9 +1,9 @@
 /** Runs a write in one transaction, which stores the response under the request's Idempotency-Key, if it has one. */
 import type { Schema } from '../../contract/schema.js';
-import { BEGIN, type Statement } from '../../pg/index.js';
+import { BEGIN, ROLLBACK, type Statement } from '../../pg/index.js';
 import type { Lease } from '../../tenancy/connections/connections.js';
 import type { ConnectionKind } from '../../tenancy/connections/project-session.js';
-import { type IdempotencyKey, storeResponse, withIdempotencyKey } from './idempotency.js';
+import { claimKey, type IdempotencyKey, storeResponse } from './idempotency.js';
 import type { Clock, Deadline } from '../limits/deadline.js';
 import type { Project } from '../project.js';
 import type { QuotaImpact } from '../limits/quota.js';
@@ -48,6 +48,7 @@ interface WriteOptions<A> {
 }
 
 /**
+ * Also runs a dry run: its commit rolls everything back.
  * @param work runs `begin` with its first statements and ends in a commit
  * @returns the result of the work, or the response to an earlier request with the key
  * @throws EngineError as `DatabaseAccess.use`, and what the work throws; with a key also request_in_flight,
@@ -58,40 +59,45 @@ export function runWrite<T, A>(
   options: WriteOptions<A>,
   work: (write: Write) => Promise<T>,
 ): Promise<T | { response: A; replayed: true }> {
-  const {
-    deadline,
-    idempotency,
-    responseSchema,
-    grows = true,
-    connection = 'typed',
-    begin = [BEGIN],
-    resets: reset = false,
-    impact,
-    trace,
-  } = options;
+  const { deadline, idempotency, responseSchema, grows = true, connection = 'typed', impact, trace } = options;
+  const { dryRun } = project;
   const hasKey = idempotency !== null;
   const responseRow = (response: unknown, rows?: number) =>
     idempotency === null ? [] : storeResponse(idempotency, response, rows);
-  const run = async (lease: Lease, clock: Clock) => {
+  // Not `project.use`, which refuses writes in a dry run.
+  return project.shared.database.use(project, { connection, deadline, impact, trace }, async (lease, clock) => {
     const { session } = lease;
+    const reset = options.resets ?? false;
     const write: Write = {
       lease,
       clock,
-      begin: hasKey ? [] : begin,
+      begin: hasKey ? [] : (options.begin ?? [BEGIN]),
       hasKey,
       responseRow,
       commit: async (statements, response, rows) => {
-        const { dryRun } = project;
-        await commit(session, [...statements, ...responseRow(response, rows)], { hasKey, dryRun, reset });
+        if (dryRun === null) {
+          await commit(session, [...statements, ...responseRow(response, rows)], { hasKey, reset });
+        } else {
+          await dryRun.end(session, statements);
+          if (reset) await session.reset();
+        }
         return response;
       },
     };
+    await dryRun?.begin(session);
     if (idempotency === null) return work(write);
-    return withIdempotencyKey(session, idempotency, responseSchema, async () => {
+    try {
+      const earlier = await claimKey(session, idempotency, responseSchema);
+      if (earlier !== null) {
+        await commit(session, [], { hasKey });
+        return { response: earlier.response, replayed: true };
+      }
       // Checked only now: a repeat under its key is answered even without room.
       if (grows) await project.shared.quotas.requireRoom(project.row);
-      return work(write);
-    });
-  };
-  return project.use({ connection, deadline, impact, trace }, run);
+      return await work(write);
+    } finally {
+      // A repeat may arrive as soon as the response is sent: by then the key must be free.
+      if (!session.closed && session.inTransaction) await session.run([ROLLBACK]);
+    }
+  });
 }
