@@ -13,7 +13,7 @@ import { queryTimeout } from '../limits/deadline.js';
 import type { Project } from '../project.js';
 import { RowCollector } from './row-collector.js';
 import { located } from './located-error.js';
-import type { CollectRequest, SqlRequest } from './sql-request.js';
+import type { CollectRequest, SqlRequest } from './run-sql.js';
 import { columnsJson, type SqlResult, sqlResult } from './sql-result.js';
 
 const MAX_LENGTH = 200;

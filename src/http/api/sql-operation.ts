@@ -6,7 +6,7 @@ import * as wire from '../../contract/wire/sql.js';
 import type { Project } from '../../engine/project.js';
 import { boundedRead, type ServedBy } from '../../engine/sql/bounded-read.js';
 import { collectSql } from '../../engine/sql/collect-sql.js';
-import type { CollectRequest } from '../../engine/sql/sql-request.js';
+import type { CollectRequest } from '../../engine/sql/run-sql.js';
 import { requireScope, runsAsReader } from '../admission.js';
 import { keyOfRequest, projectOf } from './call.js';
 import { RECORD_ERRORS } from './data-operations.js';
@@ -85,7 +85,7 @@ export const RUN_SQL: Operation = {
       return { body: null };
     }
     const { response: results, replayed } = await atItsPlace(call, sqlRequest.readOnly, (place) =>
-      collectSql(place, sqlRequest, key),
+      collectSql(place, { ...sqlRequest, idempotency: key }),
     );
     for (const { rows } of results) if (rows !== null) context.freeWhenSent(rows);
     return { body: sqlResponse(results), rows: results.at(-1)?.rowCount ?? 0, replayed };
