@@ -20,7 +20,7 @@ import type { ServerCapacities } from './server-capacities.js';
 import { Sweeper } from '../limits/sweeper.js';
 import type { WaitBudget } from '../limits/wait-budget.js';
 import type { Projects } from '../projects/projects.js';
-import type { QuotaImpact, Quotas } from '../limits/quota.js';
+import type { Growth, Quotas } from '../limits/quota.js';
 import type { RequestTrace, Stage } from './trace.js';
 
 export type Work<T> = (lease: Lease, clock: Clock) => Promise<T>;
@@ -41,8 +41,8 @@ export interface ProjectUse {
    */
   readonly connection: ConnectionKind;
   readonly deadline: Deadline;
-  /** The effect that the work may have on the size of the project. Default: `writes`. */
-  readonly impact?: QuotaImpact | undefined;
+  /** Default: `grows`. Whether there is room has been checked before. */
+  readonly growth?: Growth | undefined;
   /** Default: the trace of the request. */
   readonly trace?: RequestTrace | null | undefined;
 }
@@ -105,7 +105,7 @@ export class DatabaseAccess {
     const { session } = lease;
     const answeredBefore = session.answeredCount;
     const request = new RunningRequest(lease, use.deadline, server.watchdog, this.stops);
-    const unwatch = isReader(use.connection) ? null : this.quotas.watch(project.row, use.impact ?? 'writes', request);
+    const unwatch = isReader(use.connection) ? null : this.quotas.watch(project.row, use.growth ?? 'grows', request);
     this.running.add(request);
     try {
       if (use.deadline.signal.aborted) throw abortReason(use.deadline.signal)[0];

@@ -80,7 +80,7 @@ async function schemaOf({ project, tableName, deadline }: InsertRequest): Promis
   const cached = project.shared.schemaCache.get(project.cacheKey, tableName);
   if (cached !== undefined) return cached;
   const query = tableToWrite(project.schema, tableName);
-  const rows = await project.use({ connection: 'typed', deadline, impact: 'none' }, ({ session }) =>
+  const rows = await project.use({ connection: 'typed', deadline, growth: 'none' }, ({ session }) =>
     session.query(query),
   );
   const [table] = readTables(project.schema, rows);

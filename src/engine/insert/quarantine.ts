@@ -91,7 +91,7 @@ export function listQuarantine(
   signal: AbortSignal,
 ): Promise<Page> {
   const found = selectPage(filter, limit, project.shared.quarantineDays);
-  const use = { connection: 'typed-read', deadline: typedDeadline(signal), impact: 'none' } as const;
+  const use = { connection: 'typed-read', deadline: typedDeadline(signal), growth: 'none' } as const;
   return project.use(use, async ({ session }) => readPage(await session.query(found)));
 }
 
@@ -137,8 +137,7 @@ export async function dropFromQuarantine(
     deadline: typedDeadline(signal),
     idempotency: null,
     responseSchema: Type.Integer(),
-    grows: false,
-    impact: 'none',
+    growth: 'none',
   } as const;
   const { response } = await runWrite(project, options, async ({ lease: { session }, begin, commit }) => {
     await session.run(begin);

@@ -40,7 +40,6 @@ export async function replay(
   { table: name, rename = {}, ...filter }: Omit<ReplayBody, 'set'>,
   { set, upsert, signal }: ReplayOptions,
 ): Promise<ReplayResponse> {
-  await project.shared.quotas.requireRoom(project.row);
   const added = [...set].map(([key, value]) => `${JSON.stringify(key)}:${value}`).join(',');
   const fitting = Math.max(1, Math.min(LIMITS.recordsPerBatch, Math.floor(PAGE_BYTES / Buffer.byteLength(added))));
   const options = { deadline: typedDeadline(signal), idempotency: null, responseSchema: ReplayResponse };

@@ -58,5 +58,5 @@ export function runConstantQuery(project: Project, request: CollectRequest): Pro
     }
   };
   const connection = readOnly || project.row.isFenced ? 'sql-read' : 'sql-write';
-  return project.use({ connection, deadline, impact: 'none' }, work);
+  return project.use({ connection, deadline, growth: 'none' }, work);
 }

@@ -9,7 +9,7 @@ import { moving } from '../../tenancy/fence.js';
 import type { IdempotencyKey } from '../write/idempotency.js';
 import { queryTimeout } from '../limits/deadline.js';
 import type { Project } from '../project.js';
-import type { OverQuota, QuotaImpact } from '../limits/quota.js';
+import type { Growth, OverQuota } from '../limits/quota.js';
 import { commitError } from '../write/transaction.js';
 import { runWrite, type Write } from '../write/write.js';
 import { QuotaGuard } from './quota-guard.js';
@@ -98,15 +98,13 @@ export async function runStatements(
     deadline: { timeoutMs, signal, expired: queryTimeout(timeoutMs) },
     idempotency,
     responseSchema: StoredResults,
-    // The guard enforces the quota: statements that free space may run beyond it.
-    grows: false,
     begin: [
       modes.length === 0 ? BEGIN : fixed(`BEGIN ${modes.join(' ')}`),
       ...(asReader ? [ROW_SECURITY_OFF] : []),
       ...(readOnly ? [FIRST_QUERY] : []),
     ],
     resets: true,
-    impact: guard?.impact ?? impactOf(statements),
+    growth: guard?.growth ?? growthOf(statements),
   } as const;
   try {
     const earlier = await runWrite(project, options, async (write) => {
@@ -209,8 +207,9 @@ const mayReadWhileMoving = (
 /** Statements that write new files for tables or indexes before removing the old ones. */
 const REWRITING = new Set(['CLUSTER', 'REINDEX', 'VACUUM']);
 
-const impactOf = (statements: readonly SplitStatement[]): QuotaImpact =>
-  statements.every(({ text }) => REWRITING.has(leadingKeyword(text) ?? '')) ? 'rewrites' : 'writes';
+/** Not `grows`: over the quota, {@link QuotaGuard} decides what may run. */
+const growthOf = (statements: readonly SplitStatement[]): Growth =>
+  statements.every(({ text }) => REWRITING.has(leadingKeyword(text) ?? '')) ? 'rewrites' : 'may grow';
 
 /**
  * The first query of a READ ONLY transaction is ours: after it, Postgres rejects SET TRANSACTION READ WRITE (Postgres

@@ -6,7 +6,7 @@ import type { ConnectionKind } from '../../tenancy/connections/project-session.j
 import { claimKey, type IdempotencyKey, storeResponse } from './idempotency.js';
 import type { Clock, Deadline } from '../limits/deadline.js';
 import type { Project } from '../project.js';
-import type { QuotaImpact } from '../limits/quota.js';
+import type { Growth } from '../limits/quota.js';
 import type { RequestTrace } from '../database/trace.js';
 import { commit } from './transaction.js';
 
@@ -32,18 +32,13 @@ interface WriteOptions<A> {
   readonly idempotency: IdempotencyKey | null;
   /** The schema of the stored response. */
   readonly responseSchema: Schema<A>;
-  /**
-   * False: the project does not grow, or the work checks the quota itself. Without a key, the caller has already checked
-   * for room.
-   */
-  readonly grows?: boolean;
+  /** Default: `grows`. */
+  readonly growth?: Growth;
   readonly connection?: ConnectionKind;
   /** Begins the transaction, unless the look-up of the key does. */
   readonly begin?: readonly Statement[];
   /** The commit resets the session in the same round trip. */
   readonly resets?: boolean;
-  /** See `Project.use`. */
-  readonly impact?: QuotaImpact;
   readonly trace?: RequestTrace | null | undefined;
 }
 
@@ -51,21 +46,22 @@ interface WriteOptions<A> {
  * Also runs a dry run: its commit rolls everything back.
  * @param work runs `begin` with its first statements and ends in a commit
  * @returns the result of the work, or the response to an earlier request with the key
- * @throws EngineError as `DatabaseAccess.use`, and what the work throws; with a key also request_in_flight,
- * idempotency_key_reused, key_settled, quota_exceeded
+ * @throws EngineError quota_exceeded if it grows, as `DatabaseAccess.use`, and what the work throws; with a key also
+ * request_in_flight, idempotency_key_reused, key_settled
  */
-export function runWrite<T, A>(
+export async function runWrite<T, A>(
   project: Project,
   options: WriteOptions<A>,
   work: (write: Write) => Promise<T>,
 ): Promise<T | { response: A; replayed: true }> {
-  const { deadline, idempotency, responseSchema, grows = true, connection = 'typed', impact, trace } = options;
+  const { deadline, idempotency, responseSchema, growth = 'grows', connection = 'typed', trace } = options;
   const { dryRun } = project;
   const hasKey = idempotency !== null;
   const responseRow = (response: unknown, rows?: number) =>
     idempotency === null ? [] : storeResponse(idempotency, response, rows);
+  if (!hasKey && growth === 'grows') await project.shared.quotas.requireRoom(project.row);
   // Not `project.use`, which refuses writes in a dry run.
-  return project.shared.database.use(project, { connection, deadline, impact, trace }, async (lease, clock) => {
+  return project.shared.database.use(project, { connection, deadline, growth, trace }, async (lease, clock) => {
     const { session } = lease;
     const reset = options.resets ?? false;
     const write: Write = {
@@ -92,8 +88,8 @@ export function runWrite<T, A>(
         await commit(session, [], { hasKey });
         return { response: earlier.response, replayed: true };
       }
-      // Checked only now: a repeat under its key is answered even without room.
-      if (grows) await project.shared.quotas.requireRoom(project.row);
+      // Checked only now: a repeat gets its response even without room.
+      if (growth === 'grows') await project.shared.quotas.requireRoom(project.row);
       return await work(write);
     } finally {
       // A repeat may arrive as soon as the response is sent: by then the key must be free.
