@@ -7,7 +7,7 @@ import type { DatabaseAccess, ProjectOfRequest, ProjectUse, Work } from './datab
 import type { SchemaCache } from './insert/schema-cache.js';
 import type { EventLoopThrottle } from './limits/event-loop-throttle.js';
 import { WaitBudget } from './limits/wait-budget.js';
-import { DryRun } from './database/dry-run.js';
+import { DryRun } from './write/dry-run.js';
 import { positionOf, UNKNOWN_POSITION } from './database/position.js';
 import type { Quotas } from './limits/quota.js';
 import type { Splitter } from './parser/splitter.js';

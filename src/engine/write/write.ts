@@ -1,4 +1,7 @@
-/** Runs a write in one transaction, which stores the response under the request's Idempotency-Key, if it has one. */
+/**
+ * Runs a write in one transaction, which stores the response under the request's Idempotency-Key, if it has one. Only
+ * here a dry run begins and ends.
+ */
 import type { Schema } from '../../contract/schema.js';
 import { BEGIN, ROLLBACK, type Statement } from '../../pg/index.js';
 import type { Lease } from '../../tenancy/connections/connections.js';
@@ -23,7 +26,7 @@ export interface Write {
    * deleted
    */
   readonly responseRow: (response: unknown, rows?: number) => readonly Statement[];
-  /** Runs the last statements, stores the response, and commits. @throws as `commit` */
+  /** Runs the last statements, stores the response, and commits; a dry run is rolled back instead. @throws as `commit` */
   readonly commit: <A>(statements: readonly Statement[], response: A, rows?: number) => Promise<A>;
 }
 
@@ -43,7 +46,6 @@ interface WriteOptions<A> {
 }
 
 /**
- * Also runs a dry run: its commit rolls everything back.
  * @param work runs `begin` with its first statements and ends in a commit
  * @returns the result of the work, or the response to an earlier request with the key
  * @throws EngineError quota_exceeded if it grows, as `DatabaseAccess.use`, and what the work throws; with a key also
@@ -60,7 +62,7 @@ export async function runWrite<T, A>(
   const responseRow = (response: unknown, rows?: number) =>
     idempotency === null ? [] : storeResponse(idempotency, response, rows);
   if (!hasKey && growth === 'grows') await project.shared.quotas.requireRoom(project.row);
-  // Not `project.use`, which refuses writes in a dry run.
+  // Not `project.use`, which refuses to write in a dry run.
   return project.shared.database.use(project, { connection, deadline, growth, trace }, async (lease, clock) => {
     const { session } = lease;
     const reset = options.resets ?? false;
