@@ -1,17 +1,15 @@
 /** A project as the operations of one request see it: its name, its limits, and access to its database. */
 import type { Consistency } from '../contract/servers.js';
 import type { ProjectRow } from '../tenancy/control/control-rows.js';
+import { isReader } from '../tenancy/connections/project-session.js';
 import { isOnCitus } from '../tenancy/placement.js';
-import type { ConnectionKind } from '../tenancy/connections/project-session.js';
-import type { Replica } from '../tenancy/replicas.js';
-import type { DatabaseAccess, Work } from './database/database-access.js';
+import type { DatabaseAccess, ProjectOfRequest, ProjectUse, Work } from './database/database-access.js';
 import type { SchemaCache } from './insert/schema-cache.js';
-import type { Deadline } from './limits/deadline.js';
 import type { EventLoopThrottle } from './limits/event-loop-throttle.js';
 import { WaitBudget } from './limits/wait-budget.js';
-import { DryRun } from './database/dry-run.js';
-import { awaitPosition, positionOf, UNKNOWN_POSITION } from './database/position.js';
-import type { QuotaImpact, Quotas } from './limits/quota.js';
+import { DryRun } from './write/dry-run.js';
+import { positionOf, UNKNOWN_POSITION } from './database/position.js';
+import type { Quotas } from './limits/quota.js';
 import type { Splitter } from './parser/splitter.js';
 import type { RequestTrace } from './database/trace.js';
 
@@ -28,26 +26,13 @@ export interface SharedServices {
   readonly quarantineDays: number;
 }
 
-/** How a request uses the project's database. */
-interface ProjectUse {
-  readonly connection: ConnectionKind;
-  readonly deadline: Deadline;
-  /** The effect that the work may have on the size of the project. */
-  readonly impact?: QuotaImpact | undefined;
-  /** Default: the trace of the request. */
-  readonly trace?: RequestTrace | null | undefined;
-}
-
-export class Project {
+export class Project implements ProjectOfRequest {
   constructor(
     readonly row: ProjectRow,
     readonly shared: SharedServices,
     /** Trace of the request; null: it is not traced. */
     readonly trace: RequestTrace | null,
-    /**
-     * The replica to read from, and the position that it must have reached; null: the server where the project lives.
-     */
-    private readonly replica: { readonly at: Replica; readonly position: string | undefined } | null = null,
+    readonly replica: ProjectOfRequest['replica'] = null,
     /** How long this request may still wait, in any queue. */
     readonly waitBudget = new WaitBudget(shared.waitMs),
     /** null: the request's changes are kept. */
@@ -55,10 +40,9 @@ export class Project {
   ) {}
 
   /** The project for a request whose changes are rolled back at the end. */
-  inDryRun(): { project: Project; dryRun: DryRun } {
+  inDryRun(): Project {
     const { row, shared, trace, replica, waitBudget, schema } = this;
-    const dryRun = new DryRun(schema);
-    return { project: new Project(row, shared, trace, replica, waitBudget, dryRun), dryRun };
+    return new Project(row, shared, trace, replica, waitBudget, new DryRun(schema));
   }
 
   get id(): string {
@@ -115,15 +99,9 @@ export class Project {
     }
   }
 
-  /** Runs `work` on a connection, see {@link DatabaseAccess.use}. */
-  use<T>({ connection, deadline, impact = 'writes', trace = this.trace }: ProjectUse, work: Work<T>): Promise<T> {
-    const { dryRun, waitBudget } = this;
-    const { at = null, position } = this.replica ?? {};
-    const run: Work<T> =
-      dryRun === null ? work : (lease, clock) => dryRun.begin(lease.session).then(() => work(lease, clock));
-    const runThere: Work<T> =
-      at === null ? run : (lease, clock) => awaitPosition(lease, clock, position).then(() => run(lease, clock));
-    const use = { connection, deadline, impact, trace, waitBudget, replica: at };
-    return this.shared.database.use(this.row, use, runThere);
+  /** Runs `work` on a connection, see {@link DatabaseAccess.use}. For a write that a dry run may undo, see `runWrite`. */
+  use<T>(use: ProjectUse, work: Work<T>): Promise<T> {
+    if (this.dryRun !== null && !isReader(use.connection)) throw new Error('A dry run writes only by runWrite');
+    return this.shared.database.use(this, use, work);
   }
 }

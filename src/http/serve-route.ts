@@ -7,7 +7,7 @@ import { EngineError } from '../contract/errors.js';
 import type { Caller } from '../engine/access/tokens.js';
 import type { Engine } from '../engine/engine.js';
 import type { LiveRequest } from '../engine/database/live-requests.js';
-import type { DryRun } from '../engine/database/dry-run.js';
+import type { Project } from '../engine/project.js';
 import type { Admission } from './admission.js';
 import { queryOf, type RouteResponse, type RouteSettings, type ServedRoute } from './api/route.js';
 import { parseJsonBody } from './body.js';
@@ -34,6 +34,7 @@ export function serveRoute(
       context.bodyRead = performance.now();
       refuseUnusedKey(request, route);
       const dryRun = dryRunOf(request, route);
+      if (dryRun !== null) context.project = dryRun;
       const call = { engine, settings, caller, request, reply, signal };
       const unwatch = route.work === null ? null : engine.live.watch(liveRequest(request, caller, route));
       const handled = await route.handle(call).finally(() => unwatch?.());
@@ -84,10 +85,10 @@ function refuseUnusedKey({ headers }: FastifyRequest, route: ServedRoute): void 
 }
 
 /**
- * Begins a dry run if the request asks for one.
+ * The project in a dry run, if the request asks for one.
  * @throws EngineError invalid_request with an Idempotency-Key, which a rollback would not store
  */
-function dryRunOf({ query, context, headers }: FastifyRequest, { hasDryRun }: ServedRoute): DryRun | null {
+function dryRunOf({ query, context, headers }: FastifyRequest, { hasDryRun }: ServedRoute): Project | null {
   const { dry_run: isDryRun } = query as { dry_run?: string };
   if (!hasDryRun || isDryRun === undefined || context.project === null) return null;
   if (headers['idempotency-key'] !== undefined) {
@@ -95,7 +96,5 @@ function dryRunOf({ query, context, headers }: FastifyRequest, { hasDryRun }: Se
       hint: 'Send the request without the key.',
     });
   }
-  const { project, dryRun } = context.project.inDryRun();
-  context.project = project;
-  return dryRun;
+  return context.project.inDryRun();
 }

@@ -14,28 +14,37 @@ import type { Replica } from '../../tenancy/replicas.js';
 import type { Servers } from '../../tenancy/servers.js';
 import type { Server } from '../../tenancy/tenancy.js';
 import type { Clock, Deadline, StopReason } from '../limits/deadline.js';
+import { awaitPosition } from './position.js';
 import { abortReason, RunningRequest } from './running-request.js';
 import type { ServerCapacities } from './server-capacities.js';
 import { Sweeper } from '../limits/sweeper.js';
 import type { WaitBudget } from '../limits/wait-budget.js';
 import type { Projects } from '../projects/projects.js';
-import type { QuotaImpact, Quotas } from '../limits/quota.js';
+import type { Growth, Quotas } from '../limits/quota.js';
 import type { RequestTrace, Stage } from './trace.js';
 
 export type Work<T> = (lease: Lease, clock: Clock) => Promise<T>;
 
-/** How a request uses the database. */
-export interface UseOptions {
+/** A request's project, see `Project`. */
+export interface ProjectOfRequest {
+  readonly row: ProjectRow;
+  readonly trace: RequestTrace | null;
+  readonly waitBudget: WaitBudget;
+  /** The replica to read from, and the position that it must have reached; null: the server where the project lives. */
+  readonly replica: { readonly at: Replica; readonly position: string | undefined } | null;
+}
+
+/** How a request uses its project's database. */
+export interface ProjectUse {
   /**
    * `typed-read` means `typed` unless the project is being moved: then the writer may not log in, and the reader does.
    */
   readonly connection: ConnectionKind;
   readonly deadline: Deadline;
-  readonly impact: QuotaImpact;
-  readonly trace: RequestTrace | null;
-  readonly waitBudget: WaitBudget;
-  /** null: the server where the project lives. */
-  readonly replica: Replica | null;
+  /** Default: `grows`. Whether there is room has been checked before. */
+  readonly growth?: Growth | undefined;
+  /** Default: the trace of the request. */
+  readonly trace?: RequestTrace | null | undefined;
 }
 
 /** A connection, and everything to release after its use. */
@@ -65,18 +74,18 @@ export class DatabaseAccess {
    * Runs `work` on a connection. If the connection had died while idle and answered nothing, `work` runs once more.
    * @throws EngineError overloaded, database_unavailable, quota_exceeded, the deadline's error, and what `work` throws
    */
-  async use<T>(project: ProjectRow, use: UseOptions, work: Work<T>): Promise<T> {
+  async use<T>(project: ProjectOfRequest, use: ProjectUse, work: Work<T>): Promise<T> {
     try {
       return await this.attempt(project, use, work);
     } catch (error) {
-      if (!(error instanceof StaleConnection)) throw await this.explained(project, error);
+      if (!(error instanceof StaleConnection)) throw await this.explained(project.row, error);
     }
     // The cause may have ended the other idle connections too.
-    this.capacities.closeProject(project.id);
+    this.capacities.closeProject(project.row.id);
     try {
       return await this.attempt(project, use, work);
     } catch (error) {
-      throw await this.explained(project, error);
+      throw await this.explained(project.row, error);
     }
   }
 
@@ -91,15 +100,16 @@ export class DatabaseAccess {
     this.quotas.forget(project);
   }
 
-  private async attempt<T>(project: ProjectRow, use: UseOptions, work: Work<T>): Promise<T> {
+  private async attempt<T>(project: ProjectOfRequest, use: ProjectUse, work: Work<T>): Promise<T> {
     const { lease, server, connections, call, release } = await this.acquire(project, use);
     const { session } = lease;
     const answeredBefore = session.answeredCount;
     const request = new RunningRequest(lease, use.deadline, server.watchdog, this.stops);
-    const unwatch = isReader(use.connection) ? null : this.quotas.watch(project, use.impact, request);
+    const unwatch = isReader(use.connection) ? null : this.quotas.watch(project.row, use.growth ?? 'grows', request);
     this.running.add(request);
     try {
       if (use.deadline.signal.aborted) throw abortReason(use.deadline.signal)[0];
+      if (project.replica !== null) await awaitPosition(lease, request, project.replica.position);
       const result = await work(lease, request);
       call?.end();
       return result;
@@ -123,15 +133,18 @@ export class DatabaseAccess {
   }
 
   /** Acquires the server first, so that its start occupies no slot, then a slot, then a connection. */
-  private async acquire(project: ProjectRow, use: UseOptions): Promise<AcquiredConnection> {
-    const { id, placement } = project;
-    const { trace, replica } = use;
-    const kind = use.connection === 'typed-read' && !project.isFenced ? 'typed' : use.connection;
-    if (project.isFenced && !isReader(kind)) throw moving();
-    const server = replica?.server ?? this.servers.serverOf(placement);
-    const { slots, connections } = this.capacities.of(placement, replica);
+  private async acquire(
+    { row, trace: traceOfRequest, waitBudget, replica }: ProjectOfRequest,
+    { connection, deadline, trace = traceOfRequest }: ProjectUse,
+  ): Promise<AcquiredConnection> {
+    const { id, placement, isFenced } = row;
+    const kind = connection === 'typed-read' && !isFenced ? 'typed' : connection;
+    if (isFenced && !isReader(kind)) throw moving();
+    const at = replica?.at ?? null;
+    const server = at?.server ?? this.servers.serverOf(placement);
+    const { slots, connections } = this.capacities.of(placement, at);
     const starting = server.acquire();
-    if (starting !== undefined) await untilRunning(server, starting, use.waitBudget);
+    if (starting !== undefined) await untilRunning(server, starting, waitBudget);
     let releaseSlot = () => {};
     const release = () => {
       server.release();
@@ -139,12 +152,12 @@ export class DatabaseAccess {
     };
     let call: Stage | undefined;
     try {
-      const slot = slots.acquire(id, runsFreeSql(kind) ? 'sql' : 'typed', use.deadline.signal, use.waitBudget);
+      const slot = slots.acquire(id, runsFreeSql(kind) ? 'sql' : 'typed', deadline.signal, waitBudget);
       releaseSlot = slot instanceof Promise ? await traced(slot, trace?.startWait()) : slot;
       // The server may have stopped answering during the wait.
       this.servers.requireUp(placement);
       call = trace?.startCall();
-      await this.projects.upgradeIfNeeded(project);
+      await this.projects.upgradeIfNeeded(row);
       const lease = connections.lendIdle(id, kind) ?? (await connections.lendNew(id, placement, kind));
       if (server.watchdog.niceness?.shouldRecycle(lease.backend)) lease.closeAfterUse();
       return { lease, server, connections, call, release };

@@ -4,7 +4,8 @@
  * other text is a position that no replica has reached.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { fixed, PostgresError, type Session } from '../../pg/index.js';
+import { EngineError } from '../../contract/errors.js';
+import { fixed, PostgresError, type Session, SQLSTATE } from '../../pg/index.js';
 import type { Lease } from '../../tenancy/connections/connections.js';
 import type { Server } from '../../tenancy/tenancy.js';
 import type { Clock } from '../limits/deadline.js';
@@ -58,6 +59,26 @@ const REPLAYED = fixed(`SELECT system_identifier, timeline_id, pg_catalog.pg_las
 
 /** The replica has been promoted, or has not reached the position of a read. */
 export class NotReplayed extends Error {}
+
+/**
+ * Errors of operations that a hot standby refuses but a primary may allow (Postgres manual, 26.4.1): unlogged tables,
+ * transaction ids, locks. The primary decides.
+ */
+const REFUSED_IN_RECOVERY = new Set<string | undefined>([
+  SQLSTATE.FEATURE_NOT_SUPPORTED,
+  SQLSTATE.OBJECT_NOT_IN_PREREQUISITE_STATE,
+  SQLSTATE.READ_ONLY_SQL_TRANSACTION,
+]);
+
+/** A read failed because of the replica: it lags, cannot be reached, or canceled it because of a conflict with recovery. */
+export function primaryMayAnswer(error: unknown): boolean {
+  if (error instanceof NotReplayed) return true;
+  if (!(error instanceof EngineError)) return false;
+  const sqlstate = error.postgres?.sqlstate;
+  return (
+    error.code === 'database_unavailable' || sqlstate?.startsWith('40') === true || REFUSED_IN_RECOVERY.has(sqlstate)
+  );
+}
 
 /**
  * Waits, before a read at a replica, until the replica has reached the position.

@@ -32,7 +32,8 @@ export async function deleteRecords(
 ): Promise<Replayable<DeleteResponse>> {
   const batch = readRecords(body);
   const deadline = typedDeadline(signal);
-  return runWrite(project, { deadline, idempotency, responseSchema: DeleteResponse, grows: false }, async (write) => {
+  const options = { deadline, idempotency, responseSchema: DeleteResponse, growth: 'may grow' } as const;
+  return runWrite(project, options, async (write) => {
     const { lease, begin, commit } = write;
     const { session } = lease;
     // Triggers, and foreign keys of other tables, may run code of the project.

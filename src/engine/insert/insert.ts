@@ -65,7 +65,7 @@ async function schemaOf({ project, tableName, signal }: InsertRequest): Promise<
   const cached = project.shared.schemaCache.get(project.cacheKey, tableName);
   if (cached !== undefined) return cached;
   const query = tableToWrite(project.schema, tableName);
-  const use = { connection: 'typed', deadline: typedDeadline(signal), impact: 'none' } as const;
+  const use = { connection: 'typed', deadline: typedDeadline(signal), growth: 'none' } as const;
   const rows = await project.use(use, ({ session }) => session.query(query));
   const [table] = readTables(project.schema, rows);
   return table === undefined ? null : project.shared.schemaCache.remember(project.cacheKey, table);

@@ -1,11 +1,12 @@
 /** The quarantine of a project: refused records with their errors, kept until they expire. */
 import type { ErrorDetail } from '../../contract/errors.js';
+import { Type } from '../../contract/schema.js';
 import type { DropQuarantineQuery, QuarantinedRecord, QuarantineQuery } from '../../contract/wire/quarantine.js';
-import { BEGIN, type Fragment, join, type Row, sql, type Statement } from '../../pg/index.js';
+import { type Fragment, join, type Row, sql, type Statement } from '../../pg/index.js';
 import { typedDeadline } from '../limits/deadline.js';
 import type { Project } from '../project.js';
 import { EQUALS } from '../write/idempotency.js';
-import { commit } from '../write/transaction.js';
+import { runWrite } from '../write/write.js';
 
 /** Selects records that meet all conditions. */
 type QuarantineFilter = Pick<QuarantineQuery, 'table' | 'error' | 'column' | 'since' | 'until' | 'id' | 'after'>;
@@ -90,7 +91,7 @@ export function listQuarantine(
   signal: AbortSignal,
 ): Promise<Page> {
   const found = selectPage(filter, limit, project.shared.quarantineDays);
-  const use = { connection: 'typed-read', deadline: typedDeadline(signal), impact: 'none' } as const;
+  const use = { connection: 'typed-read', deadline: typedDeadline(signal), growth: 'none' } as const;
   return project.use(use, async ({ session }) => readPage(await session.query(found)));
 }
 
@@ -126,18 +127,24 @@ export function readPage(rows: readonly Row[]): Page {
 }
 
 /** Deletes expired records, too. @returns how many were deleted */
-export function dropFromQuarantine(
+export async function dropFromQuarantine(
   project: Project,
   filter: Omit<DropQuarantineQuery, 'all'>,
   signal: AbortSignal,
 ): Promise<number> {
   const chosen = sql`DELETE FROM _cdp.quarantine WHERE ${conditions(filter)}`;
-  return project.use({ connection: 'typed', deadline: typedDeadline(signal), impact: 'none' }, async ({ session }) => {
-    await session.run([BEGIN]);
+  const options = {
+    deadline: typedDeadline(signal),
+    idempotency: null,
+    responseSchema: Type.Integer(),
+    growth: 'none',
+  } as const;
+  const { response } = await runWrite(project, options, async ({ lease: { session }, begin, commit }) => {
+    await session.run(begin);
     const count = await session.rowCount(chosen);
-    await commit(session, [purgeExpired(project.shared.quarantineDays)], { dryRun: project.dryRun });
-    return count;
+    return { response: await commit([purgeExpired(project.shared.quarantineDays)], count) };
   });
+  return response;
 }
 
 function conditions({ table, error, column, since, until, id, after }: QuarantineFilter): Fragment {

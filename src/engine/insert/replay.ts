@@ -5,15 +5,14 @@
 import { readRecords, type Records } from '../../codec/index.js';
 import { counted } from '../../contract/message-text.js';
 import { LIMITS } from '../../contract/limits.js';
-import type { ReplayResponse, ReplayBody } from '../../contract/wire/quarantine.js';
-import { BEGIN } from '../../pg/index.js';
+import { type ReplayBody, ReplayResponse } from '../../contract/wire/quarantine.js';
 import { lockTable } from './checked-insert.js';
 import { storePartially } from './partial-insert.js';
 import type { UpsertRule } from './upsert.js';
 import type { Project } from '../project.js';
 import { requireColumns } from '../catalog/find-table.js';
 import { typedDeadline } from '../limits/deadline.js';
-import { commit } from '../write/transaction.js';
+import { runWrite } from '../write/write.js';
 import {
   selectPage,
   PAGE_BYTES,
@@ -41,20 +40,20 @@ export async function replay(
   { table: name, rename = {}, ...filter }: Omit<ReplayBody, 'set'>,
   { set, upsert, signal }: ReplayOptions,
 ): Promise<ReplayResponse> {
-  await project.shared.quotas.requireRoom(project.row);
   const added = [...set].map(([key, value]) => `${JSON.stringify(key)}:${value}`).join(',');
   const fitting = Math.max(1, Math.min(LIMITS.recordsPerBatch, Math.floor(PAGE_BYTES / Buffer.byteLength(added))));
-  return project.use({ connection: 'typed', deadline: typedDeadline(signal) }, async (lease) => {
+  const options = { deadline: typedDeadline(signal), idempotency: null, responseSchema: ReplayResponse };
+  const { response } = await runWrite(project, options, async ({ lease, begin, commit }) => {
     const { session } = lease;
-    const table = await lockTable(session, [BEGIN], project.schema, name);
+    const table = await lockTable(session, begin, project.schema, name);
     requireColumns(table, [...Object.values(rename), ...set.keys()]);
     resetIfCodeRuns(lease, table, upsert !== null);
     const { quarantineDays } = project.shared;
     const found = await session.query(selectPage({ ...filter, table: name }, fitting, quarantineDays, true));
     const { records, next } = readPage(found);
     if (records.length === 0) {
-      await commit(session, [purgeExpired(quarantineDays)], { dryRun: project.dryRun });
-      return replayResponse([], { inserted: 0, updated: 0 }, 0, null);
+      const nothing = replayResponse([], { inserted: 0, updated: 0 }, 0, null);
+      return { response: await commit([purgeExpired(quarantineDays)], nothing) };
     }
 
     const sent = readAgain(records.map(({ record }) => record));
@@ -71,9 +70,9 @@ export async function replay(
       removeRecords(gone),
       ...(isTrial ? [] : left.map(({ id, errors }) => updateErrors(id, errors))),
     ];
-    await commit(session, changes, { dryRun: project.dryRun });
-    return replayResponse(left, stored, gone.length, next);
+    return { response: await commit(changes, replayResponse(left, stored, gone.length, next)) };
   });
+  return response;
 }
 
 const readAgain = (texts: readonly string[]): Records => readRecords(Buffer.from(`[${texts.join(',')}]`), true);

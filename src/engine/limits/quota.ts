@@ -16,10 +16,11 @@ const LARGE_WORK_MS = 100;
 const MEASURE_EVERY_MS = 1_000;
 
 /**
- * The effect of work on the size of its project. `none`: it only reads or drops. `rewrites`: it writes new files before
- * the old ones are removed (VACUUM FULL, CLUSTER, REINDEX).
+ * What work does to the size of its project. `none`: it only reads or drops. `may grow`: it runs even over the quota, but
+ * is canceled if it grows the project too far. `grows`: it also needs room to begin. `rewrites`: like `may grow`, but
+ * writes new files before the old ones are removed (VACUUM FULL, CLUSTER, REINDEX).
  */
-export type QuotaImpact = 'none' | 'writes' | 'rewrites';
+export type Growth = 'none' | 'may grow' | 'grows' | 'rewrites';
 
 /** A project is over its quota. */
 export interface OverQuota {
@@ -85,11 +86,11 @@ export class Quotas {
    * @param request may be stopped at any time, if it grows the project too far
    * @returns a function that ends the watch; null if there is nothing to watch
    */
-  watch(project: ProjectRow, impact: QuotaImpact, request: Stoppable): (() => void) | null {
+  watch(project: ProjectRow, growth: Growth, request: Stoppable): (() => void) | null {
     const watched = this.watched(project);
     if (watched === null) return null;
     const { usage, works } = watched;
-    const work = { since: performance.now(), limit: limitOf(usage, impact), request };
+    const work = { since: performance.now(), limit: limitOf(usage, growth), request };
     works.add(work);
     this.atWork.add(watched);
     this.timer ??= setInterval(() => this.checkWork(), MEASURE_EVERY_MS).unref();
@@ -144,8 +145,8 @@ export class Quotas {
 }
 
 /** The size of the whole database beyond which work is canceled, in bytes. */
-const limitOf = ({ limit, bytes }: DiskUsage, impact: QuotaImpact): number =>
-  impact === 'none' ? Infinity : limit + (impact === 'rewrites' ? bytes : 0);
+const limitOf = ({ limit, bytes }: DiskUsage, growth: Growth): number =>
+  growth === 'none' ? Infinity : limit + (growth === 'rewrites' ? bytes : 0);
 
 const HINT =
   'Reads, deletes and drops still work. DROP and TRUNCATE free space at once; DELETE frees it only after VACUUM FULL. ' +

@@ -101,8 +101,8 @@ export async function alterColumn(
     () => newType !== undefined && columnType(newType),
   );
   const type = newType === undefined ? undefined : columnType(newType);
-  const kind = type === undefined && unique !== true ? 'keeps size' : 'grows';
-  return schemaChange(project, options, ShownColumn, kind, async (change) => {
+  const growth = type === undefined && unique !== true ? 'may grow' : 'grows';
+  return schemaChange(project, options, ShownColumn, growth, async (change) => {
     const { lease, begin } = change;
     const { session } = lease;
     const shape = await lockForChange(lease, begin, project.schema, table);
@@ -168,7 +168,7 @@ export async function dropColumn(
   options: ChangeOptions,
 ): Promise<Replayable<null>> {
   if (column === 'id') throw new EngineError('reserved_name', 'The id column cannot be dropped');
-  return schemaChange(project, options, Type.Null(), 'drop', async ({ lease, begin, commit }) => {
+  return schemaChange(project, options, Type.Null(), 'none', async ({ lease, begin, commit }) => {
     existingColumn(await lockForChange(lease, begin, project.schema, table), column);
     return commit([sql`ALTER TABLE ${ident(project.schema, table)} DROP COLUMN ${ident(column)}`], null);
   });

@@ -67,7 +67,7 @@ export async function dropIndex(
   options: ChangeOptions,
 ): Promise<Replayable<null>> {
   const { schema } = project;
-  return schemaChange(project, options, Type.Null(), 'drop', async ({ lease, begin, commit }) => {
+  return schemaChange(project, options, Type.Null(), 'none', async ({ lease, begin, commit }) => {
     await lockForChange(lease, begin, schema, table);
     const indexes = readIndexes(await lease.session.query(indexesOf(schema, table)));
     const index = indexes.find((candidate) => candidate.name === name);

@@ -2,6 +2,7 @@
 import { EngineError } from '../../contract/errors.js';
 import type { Schema } from '../../contract/schema.js';
 import { fixed, type Session } from '../../pg/index.js';
+import type { Growth } from '../limits/quota.js';
 import type { Project } from '../project.js';
 import type { Replayable, IdempotencyKey } from '../write/idempotency.js';
 import { runWrite, type Write } from '../write/write.js';
@@ -26,7 +27,6 @@ const SHORT_WAIT = fixed(`SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS}`);
 
 /**
  * Runs a change; `work` runs `begin` with its first statements and ends in a commit.
- * @param kind the effect on the size of the project: what does not grow needs no room
  * @throws EngineError table_busy, and what `work` throws; quota_exceeded if it grows; with a key also
  * request_in_flight, idempotency_key_reused, key_settled
  */
@@ -34,20 +34,16 @@ export async function schemaChange<A>(
   project: Project,
   { holdMs, signal, idempotency = null }: ChangeOptions,
   responseSchema: Schema<A>,
-  kind: 'grows' | 'keeps size' | 'drop',
+  growth: Growth,
   work: (change: Change) => Promise<A>,
 ): Promise<Replayable<A>> {
-  const grows = kind === 'grows';
   const expired = () =>
     new EngineError(
       'table_busy',
       `The change would have held the table for more than ${holdMs} ms and was rolled back`,
     );
-  // With a key, a repeat is answered even without room.
-  if (idempotency === null && grows) await project.shared.quotas.requireRoom(project.row);
   const deadline = { timeoutMs: holdMs, signal, expired };
-  const impact = kind === 'drop' ? 'none' : 'writes';
-  return runWrite(project, { deadline, idempotency, responseSchema, grows, impact }, async (write) => {
+  return runWrite(project, { deadline, idempotency, responseSchema, growth }, async (write) => {
     const { lease, begin, commit } = write;
     return { response: await work({ lease, begin: [...begin, SHORT_WAIT], commit }), replayed: false };
   });
@@ -60,5 +56,5 @@ export function schemaRead<T>(
 ): Promise<T> {
   const expired = () => new EngineError('query_timeout', 'Reading the schema took too long');
   const deadline = { timeoutMs: holdMs, signal, expired };
-  return project.use({ connection: 'typed-read', deadline, impact: 'none' }, (lease) => work(lease.session));
+  return project.use({ connection: 'typed-read', deadline, growth: 'none' }, (lease) => work(lease.session));
 }

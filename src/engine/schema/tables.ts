@@ -136,7 +136,7 @@ export async function alterTable(
     () => checkComment(comment),
   );
   const { schema } = project;
-  return schemaChange(project, options, AlteredTable, 'keeps size', async ({ lease, begin, commit }) => {
+  return schemaChange(project, options, AlteredTable, 'may grow', async ({ lease, begin, commit }) => {
     const { session } = lease;
     const shape = await lockForChange(lease, begin, schema, table);
     const changes: Statement[] = comment === undefined ? [] : [commentOnTable(schema, table, comment)];
@@ -156,7 +156,7 @@ export async function alterTable(
 
 /** @throws EngineError table_not_found, dependent_objects, table_busy */
 export function dropTable(project: Project, name: string, options: ChangeOptions): Promise<Replayable<null>> {
-  return schemaChange(project, options, Type.Null(), 'drop', async ({ lease, begin, commit }) => {
+  return schemaChange(project, options, Type.Null(), 'none', async ({ lease, begin, commit }) => {
     try {
       return await commit([...begin, sql`DROP TABLE ${ident(project.schema, name)}`], null);
     } catch (error) {

@@ -13,7 +13,7 @@ import { queryTimeout } from '../limits/deadline.js';
 import type { Project } from '../project.js';
 import { RowCollector } from './row-collector.js';
 import { located } from './located-error.js';
-import type { CollectRequest, SqlRequest } from './sql-request.js';
+import type { CollectRequest, SqlRequest } from './run-sql.js';
 import { columnsJson, type SqlResult, sqlResult } from './sql-result.js';
 
 const MAX_LENGTH = 200;
@@ -58,5 +58,5 @@ export function runConstantQuery(project: Project, request: CollectRequest): Pro
     }
   };
   const connection = readOnly || project.row.isFenced ? 'sql-read' : 'sql-write';
-  return project.use({ connection, deadline, impact: 'none' }, work);
+  return project.use({ connection, deadline, growth: 'none' }, work);
 }

@@ -4,7 +4,7 @@
  */
 import { EngineError } from '../../contract/errors.js';
 import { fixed, ROLLBACK, type Session, SQLSTATE, type Statement } from '../../pg/index.js';
-import type { OverQuota, QuotaImpact } from '../limits/quota.js';
+import type { Growth, OverQuota } from '../limits/quota.js';
 import type { FreesSpace } from '../parser/frees-space.js';
 import { leadingKeyword } from '../parser/keywords.js';
 import type { SplitStatement } from '../parser/splitter.js';
@@ -34,7 +34,7 @@ const READ_ONLY_OUTSIDE: readonly Statement[] = [fixed('SET default_transaction_
 export class QuotaGuard {
   /** Nothing in the request frees space, so there is nothing to commit. */
   readonly readsOnly: boolean;
-  readonly impact: QuotaImpact;
+  readonly growth: Growth;
 
   /** @throws EngineError quota_exceeded if the project has used up the margin that deletes may add while they run */
   constructor(
@@ -44,7 +44,7 @@ export class QuotaGuard {
     this.readsOnly = statements.every(({ frees }) => frees === null);
     const runsCode = !this.readsOnly && statements.some(({ frees }) => frees === null || frees === 'delete');
     const dropsOnly = statements.every(({ frees }) => frees === 'drop');
-    this.impact = dropsOnly ? 'none' : runsCode ? 'writes' : 'rewrites';
+    this.growth = dropsOnly ? 'none' : runsCode ? 'may grow' : 'rewrites';
     if (runsCode && !overQuota.mayRunCode) {
       throw new EngineError(
         'quota_exceeded',

@@ -8,8 +8,7 @@ import { LIMITS } from '../../contract/limits.js';
 import { type FieldDescription, PostgresError, readCommandTag } from '../../pg/index.js';
 import type { Project } from '../project.js';
 import { RowCollector } from './row-collector.js';
-import { overQuotaFor, runStatements } from './run-sql.js';
-import type { SqlMode } from './sql-request.js';
+import { overQuotaFor, runStatements, type SqlMode } from './run-sql.js';
 import { type BoundStatement, collectRows, type DescribedStatement } from './statement.js';
 
 export interface Query {
@@ -48,8 +47,9 @@ const FIELD_BYTES = 160;
  */
 export async function runQueries(project: Project, request: QueriesRequest): Promise<QueryResult[]> {
   if (request.queries.length === 0) return [];
+  const results: QueryResult[] = [];
   let bytesLeft = LIMITS.resultBytes;
-  const fetchResult = async (described: DescribedStatement): Promise<QueryResult> => {
+  const take = async (described: DescribedStatement): Promise<void> => {
     const fields = described.columns ?? [];
     bytesLeft -= fields.reduce((sum, { name }) => sum + FIELD_BYTES + name.length, 0);
     const encoder = rowEncoder(fields, 'list', request.rowMode, request.asText ? 'text' : undefined);
@@ -60,12 +60,12 @@ export async function runQueries(project: Project, request: QueriesRequest): Pro
     const { type, count = null } = readCommandTag(tag);
     // The tag counts only the rows of the last step.
     const rowCount = described.columns === null || count === null ? count : rows.seen;
-    return { type, rowCount, fields, rows: rows.bytes };
+    results.push({ type, rowCount, fields, rows: rows.bytes });
   };
   const overQuota = await overQuotaFor(project, request);
   const statements = await statementsOf(project, request, overQuota !== null);
-  const { response } = await runStatements(project, { mode: request, statements, overQuota, fetchResult, kept: null });
-  return response;
+  await runStatements(project, request, statements, overQuota, take);
+  return results;
 }
 
 /**

@@ -17,15 +17,10 @@ export interface BoundStatement extends SplitStatement {
   readonly params: readonly JsonNode[];
 }
 
-/** How a statement is executed. */
-interface Execution {
-  readonly clock: Clock;
-  readonly isLast: boolean;
-}
-
 /** A statement that is parsed and described, and ready to be executed. */
-export interface DescribedStatement extends Described, Execution {
+export interface DescribedStatement extends Described {
   readonly session: Session;
+  readonly clock: Clock;
   readonly text: string;
   /** The parameters as Postgres accepts them. */
   readonly params: readonly (string | null)[];
@@ -38,16 +33,16 @@ export interface DescribedStatement extends Described, Execution {
  */
 export async function describe(
   session: Session,
+  clock: Clock,
   { text, params: values }: BoundStatement,
   before: readonly Statement[],
-  execution: Execution,
 ): Promise<DescribedStatement> {
-  const prepare = (first: readonly Statement[]) => session.describe(callerSql(text).text, first);
-  let described = await prepare(before);
+  const { text: prepared } = callerSql(text);
+  let described = await session.describe(prepared, before);
   const textTypes = await textTypesOf(session, values, described.parameterOids);
-  if (textTypes !== null) described = await prepare([]);
+  if (textTypes !== null) described = await session.describe(prepared, []);
   const params = encodeParameters(values, described.parameterOids, textTypes);
-  return { session, text, params, ...described, ...execution };
+  return { session, clock, text, params, ...described };
 }
 
 /**

@@ -13,8 +13,7 @@ import {
 import { messageSize, readCommandTag, type RowTaker } from '../../pg/index.js';
 import type { Project } from '../project.js';
 import { rejectOtherEncoding } from './client-encoding.js';
-import { runSql } from './run-sql.js';
-import type { SqlRequest } from './sql-request.js';
+import { runSql, type SqlRequest } from './run-sql.js';
 import type { DescribedStatement } from './statement.js';
 
 export type StreamFormat = 'ndjson' | 'csv';
@@ -34,15 +33,6 @@ interface StreamEnd {
   readonly rowCount: number;
 }
 
-/** The destination of a stream. */
-interface StreamOutput {
-  /**
-   * @param chunk freed after it has been sent
-   * @returns resolves when more may be written; undefined: at once
-   */
-  write(chunk: OwnedBuffer): Promise<void> | undefined;
-}
-
 /** Bytes to collect before a write. */
 const CHUNK_BYTES = 128 * 1024;
 
@@ -54,16 +44,21 @@ const MANY = 1_000_000;
 
 /**
  * Streams the rows of the last statement; those of earlier ones are dropped.
+ * @param write sends a chunk, and frees it after that. Resolves when more may be written; undefined: at once
  * @returns what the last statement did; the transaction is committed by then
- * @throws EngineError see {@link runSql}; nothing was written to `output` if the error came early enough
+ * @throws EngineError see {@link runSql}; nothing was written if the error came early enough
  */
-export async function streamSql(project: Project, request: StreamRequest, output: StreamOutput): Promise<StreamEnd> {
+export async function streamSql(
+  project: Project,
+  request: StreamRequest,
+  write: (chunk: OwnedBuffer) => Promise<void> | undefined,
+): Promise<StreamEnd> {
+  const { format, rowMode, numbers } = request;
   const collected = new BufferList();
   const checkEncoding = (): void => collected.buffers.forEach(rejectOtherEncoding);
-  const writeChunk = (): Promise<void> | undefined => output.write(collected.take());
-  const { response: ends } = await runSql(project, request, async (described) => {
-    const { session, columns, params, isLast } = described;
-    const { format, rowMode, numbers } = request;
+  let end: StreamEnd = { type: '', rowCount: 0 };
+  const take = async (described: DescribedStatement, isLast: boolean): Promise<void> => {
+    const { session, columns, params } = described;
     const encoder = rowEncoder(columns ?? [], format === 'csv' ? 'csv' : 'lines', rowMode, numbers);
     if (isLast && format === 'ndjson' && request.columns) {
       collected.push(Buffer.from(`${JSON.stringify({ columns: describeColumns(columns ?? [], false) })}\n`));
@@ -71,18 +66,18 @@ export async function streamSql(project: Project, request: StreamRequest, output
     if (isLast && columns !== null && encoder.header.length > 0) collected.push(encoder.header);
     const backPressure = new BackPressure(described);
     let count = 0;
-    const takeRows: RowTaker = (buffer, start, end) => {
+    const takeRows: RowTaker = (buffer, start, stop) => {
       if (!isLast) {
         count++;
         return start + messageSize(buffer, start);
       }
-      const rows = encoder.encode(buffer, start, end, MANY, MAX_CHUNK_BYTES - collected.length);
+      const rows = encoder.encode(buffer, start, stop, MANY, MAX_CHUNK_BYTES - collected.length);
       collected.push(rows.bytes);
       count += rows.count;
       const { length } = collected;
       if (length >= CHUNK_BYTES) {
         checkEncoding();
-        backPressure.waitFor(writeChunk());
+        backPressure.waitFor(write(collected.take()));
         backPressure.waitFor(project.shared.throttle.pause(project.id, length));
       }
       return rows.end;
@@ -91,13 +86,14 @@ export async function streamSql(project: Project, request: StreamRequest, output
       const tag = await session.fetch(params, encoder.formats, 0, takeRows);
       checkEncoding();
       const { type, count: affected = 0 } = readCommandTag(tag ?? '');
-      return { type, rowCount: columns === null ? affected : count };
+      end = { type, rowCount: columns === null ? affected : count };
     } finally {
       backPressure.end();
     }
-  });
-  if (collected.length > 0) void writeChunk();
-  return ends.at(-1) ?? { type: '', rowCount: 0 };
+  };
+  await runSql(project, request, take);
+  if (collected.length > 0) void write(collected.take());
+  return end;
 }
 
 /**

@@ -7,8 +7,7 @@ import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import type { Schema } from '../../contract/schema.js';
 import { describes } from '../../contract/validator.js';
-import { BEGIN, ROLLBACK, type Session, sql, type Statement } from '../../pg/index.js';
-import { commit } from './transaction.js';
+import { BEGIN, type Session, sql, type Statement } from '../../pg/index.js';
 
 export interface IdempotencyKey {
   key: string;
@@ -79,29 +78,11 @@ export function lockOf(path: string, key: string): string {
 }
 
 /**
- * Runs work in a transaction that holds the key, unless an earlier request has used the key. The work commits.
- * @returns the result of the work, or the response to the earlier request
- * @throws EngineError request_in_flight, idempotency_key_reused, key_settled, and what the work throws
+ * Begins the transaction and locks the key until its end.
+ * @returns the response stored under it; null: the key is new
+ * @throws EngineError request_in_flight, idempotency_key_reused, key_settled
  */
-export async function withIdempotencyKey<T, A>(
-  session: Session,
-  idempotency: IdempotencyKey,
-  responseSchema: Schema<A>,
-  work: () => Promise<T>,
-): Promise<T | { response: A; replayed: true }> {
-  try {
-    const earlier = await claimKey(session, idempotency, responseSchema);
-    if (earlier === null) return await work();
-    await commit(session, [], { hasKey: true });
-    return { response: earlier.response, replayed: true };
-  } finally {
-    // A repeat may arrive as soon as the response is sent: by then the key must be free.
-    if (!session.closed && session.inTransaction) await session.run([ROLLBACK]);
-  }
-}
-
-/** Begins the transaction and locks the key until its end. @returns the response stored under it; null: the key is new */
-async function claimKey<A>(
+export async function claimKey<A>(
   session: Session,
   idempotency: IdempotencyKey,
   responseSchema: Schema<A>,
@@ -122,14 +103,14 @@ async function claimKey<A>(
   }
   const earlier = found?.rows[0];
   if (earlier === undefined) return null;
-  const [of, text] = earlier;
+  const [storedFingerprint, text] = earlier;
   if (text == null) {
     throw new EngineError(
       'key_settled',
       'This Idempotency-Key was settled as not stored; requests that use it are always rejected',
     );
   }
-  const response = of === fingerprint ? readResponse(text, responseSchema) : null;
+  const response = storedFingerprint === fingerprint ? readResponse(text, responseSchema) : null;
   if (response === null) {
     throw new EngineError('idempotency_key_reused', 'This Idempotency-Key was used with another body or query');
   }

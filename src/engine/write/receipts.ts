@@ -39,7 +39,7 @@ export async function readReceipts(
   const use = {
     connection: settle ? 'typed' : 'typed-read',
     deadline: typedDeadline(signal),
-    impact: settle ? 'writes' : 'none',
+    growth: settle ? 'grows' : 'none',
   } as const;
   const since = new Date(Date.now() - days * DAY_MS).toISOString();
   return project.use(use, async ({ session, kind }) => {

@@ -10,34 +10,26 @@ import {
   type Session,
   type Statement,
 } from '../../pg/index.js';
-import type { DryRun } from '../database/dry-run.js';
 
 interface CommitOptions {
   /** The request has an Idempotency-Key: a repeat cannot do the work twice. */
   readonly hasKey?: boolean;
-  /** If given, everything is rolled back instead. */
-  readonly dryRun?: DryRun | null;
   /** Resets the session in the same round trip. */
   readonly reset?: boolean;
 }
 
 /**
- * Runs the last statements of a transaction and its COMMIT in one round trip.
+ * Runs the last statements of a transaction and its COMMIT in one round trip. Writes of requests call `Write.commit`.
  * @throws PostgresError if Postgres refused; EngineError outcome_unknown if the connection was lost on the way, or the
  * commit was canceled while it waited for a synchronous standby
  */
 export async function commit(
   session: Session,
   statements: readonly Statement[],
-  { hasKey = false, dryRun = null, reset = false }: CommitOptions = {},
+  { hasKey = false, reset = false }: CommitOptions = {},
 ): Promise<void> {
-  if (dryRun === null) {
-    const outcome = await session.pipeline([...statements, COMMIT], { reset });
-    resultsOrOutcomeUnknown(session, outcome, statements.length, hasKey);
-  } else {
-    await dryRun.end(session, statements);
-    if (reset) await session.reset();
-  }
+  const outcome = await session.pipeline([...statements, COMMIT], { reset });
+  resultsOrOutcomeUnknown(session, outcome, statements.length, hasKey);
 }
 
 /**

@@ -1,12 +1,15 @@
-/** Runs a write in one transaction, which stores the response under the request's Idempotency-Key, if it has one. */
+/**
+ * Runs a write in one transaction, which stores the response under the request's Idempotency-Key, if it has one. Only
+ * here a dry run begins and ends.
+ */
 import type { Schema } from '../../contract/schema.js';
-import { BEGIN, type Statement } from '../../pg/index.js';
+import { BEGIN, ROLLBACK, type Statement } from '../../pg/index.js';
 import type { Lease } from '../../tenancy/connections/connections.js';
 import type { ConnectionKind } from '../../tenancy/connections/project-session.js';
-import { type IdempotencyKey, storeResponse, withIdempotencyKey } from './idempotency.js';
+import { claimKey, type IdempotencyKey, storeResponse } from './idempotency.js';
 import type { Clock, Deadline } from '../limits/deadline.js';
 import type { Project } from '../project.js';
-import type { QuotaImpact } from '../limits/quota.js';
+import type { Growth } from '../limits/quota.js';
 import type { RequestTrace } from '../database/trace.js';
 import { commit } from './transaction.js';
 
@@ -23,7 +26,7 @@ export interface Write {
    * deleted
    */
   readonly storeResponse: (response: unknown, rows?: number) => readonly Statement[];
-  /** Runs the last statements, stores the response, and commits. @throws as `commit` */
+  /** Runs the last statements, stores the response, and commits; a dry run is rolled back instead. @throws as `commit` */
   readonly commit: <A>(statements: readonly Statement[], response: A, rows?: number) => Promise<A>;
 }
 
@@ -32,64 +35,65 @@ interface WriteOptions<A> {
   readonly idempotency: IdempotencyKey | null;
   /** The schema of the stored response. */
   readonly responseSchema: Schema<A>;
-  /**
-   * False: the project does not grow, or the work checks the quota itself. Without a key, the caller has already checked
-   * for room.
-   */
-  readonly grows?: boolean;
+  /** Default: `grows`. */
+  readonly growth?: Growth;
   readonly connection?: ConnectionKind;
   /** Begins the transaction, unless the look-up of the key does. */
   readonly begin?: readonly Statement[];
   /** The commit resets the session in the same round trip. */
   readonly resets?: boolean;
-  /** Effect on the size of the project, see `Project.use`. */
-  readonly impact?: QuotaImpact;
   readonly trace?: RequestTrace | null | undefined;
 }
 
 /**
  * @param work runs `begin` with its first statements and ends in a commit
  * @returns the result of the work, or the response to an earlier request with the key
- * @throws EngineError as `DatabaseAccess.use`, and what the work throws; with a key also request_in_flight,
- * idempotency_key_reused, key_settled, quota_exceeded
+ * @throws EngineError quota_exceeded if it grows, as `DatabaseAccess.use`, and what the work throws; with a key also
+ * request_in_flight, idempotency_key_reused, key_settled
  */
-export function runWrite<T, A>(
+export async function runWrite<T, A>(
   project: Project,
   options: WriteOptions<A>,
   work: (write: Write) => Promise<T>,
 ): Promise<T | { response: A; replayed: true }> {
-  const {
-    deadline,
-    idempotency,
-    responseSchema,
-    grows = true,
-    connection = 'typed',
-    begin = [BEGIN],
-    resets: reset = false,
-    impact,
-    trace,
-  } = options;
+  const { deadline, idempotency, responseSchema, growth = 'grows', connection = 'typed', trace } = options;
+  const { dryRun } = project;
   const hasKey = idempotency !== null;
-  const run = async (lease: Lease, clock: Clock) => {
+  if (!hasKey && growth === 'grows') await project.shared.quotas.requireRoom(project.row);
+  // Not `project.use`, which refuses to write in a dry run.
+  return project.shared.database.use(project, { connection, deadline, growth, trace }, async (lease, clock) => {
     const { session } = lease;
+    const reset = options.resets ?? false;
     const write: Write = {
       lease,
       clock,
-      begin: hasKey ? [] : begin,
+      begin: hasKey ? [] : (options.begin ?? [BEGIN]),
       hasKey,
       storeResponse: (response, rows) => (idempotency === null ? [] : storeResponse(idempotency, response, rows)),
       commit: async (statements, response, rows) => {
-        const { dryRun } = project;
-        await commit(session, [...statements, ...write.storeResponse(response, rows)], { hasKey, dryRun, reset });
+        if (dryRun === null) {
+          await commit(session, [...statements, ...write.storeResponse(response, rows)], { hasKey, reset });
+        } else {
+          await dryRun.end(session, statements);
+          if (reset) await session.reset();
+        }
         return response;
       },
     };
+    await dryRun?.begin(session);
     if (idempotency === null) return work(write);
-    return withIdempotencyKey(session, idempotency, responseSchema, async () => {
-      // Checked only now: a repeat under its key is answered even without room.
-      if (grows) await project.shared.quotas.requireRoom(project.row);
-      return work(write);
-    });
-  };
-  return project.use({ connection, deadline, impact, trace }, run);
+    try {
+      const earlier = await claimKey(session, idempotency, responseSchema);
+      if (earlier !== null) {
+        await commit(session, [], { hasKey });
+        return { response: earlier.response, replayed: true };
+      }
+      // Checked only now: a repeat gets its response even without room.
+      if (growth === 'grows') await project.shared.quotas.requireRoom(project.row);
+      return await work(write);
+    } finally {
+      // A repeat may arrive as soon as the response is sent: by then the key must be free.
+      if (!session.closed && session.inTransaction) await session.run([ROLLBACK]);
+    }
+  });
 }

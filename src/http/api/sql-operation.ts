@@ -3,15 +3,16 @@ import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { SqlHeaders } from '../../contract/wire/replicas.js';
 import * as wire from '../../contract/wire/sql.js';
+import { primaryMayAnswer } from '../../engine/database/position.js';
 import type { Project } from '../../engine/project.js';
-import { boundedRead, type ServedBy } from '../../engine/sql/bounded-read.js';
 import { collectSql } from '../../engine/sql/collect-sql.js';
-import type { CollectRequest } from '../../engine/sql/sql-request.js';
+import type { CollectRequest } from '../../engine/sql/run-sql.js';
+import type { StreamFormat } from '../../engine/sql/stream-sql.js';
 import { requireScope, runsAsReader } from '../admission.js';
 import { keyOfRequest, projectOf } from './call.js';
 import { RECORD_ERRORS } from './data-operations.js';
-import type { Call, Operation } from './route.js';
-import { sqlResponse, streamResponse, streamFormat } from '../response/sql-response.js';
+import type { Call, Operation, RouteResponse } from './route.js';
+import { sqlResponse, streamFormat, streamResponse } from '../response/sql-response.js';
 
 /** Errors of every operation that runs a caller's statements. */
 export const SQL_ERRORS = [
@@ -64,47 +65,53 @@ export const RUN_SQL: Operation = {
     ...RECORD_ERRORS,
   ],
   async handle(call) {
-    const { context, raw } = call.request;
+    const { request, reply } = call;
     const sqlRequest = requestOf(call);
-    const format = streamFormat(raw);
-    const key = keyOfRequest(call);
-    if (key !== null && (format !== null || sqlRequest.readOnly)) {
+    const { readOnly, idempotency } = sqlRequest;
+    const format = streamFormat(request.raw);
+    if (idempotency && (format !== null || readOnly)) {
       throw new EngineError(
         'invalid_request',
         `Idempotency-Key is supported only for SQL that writes and returns JSON; this request ${format === null ? 'only reads' : 'streams its response'}`,
         { hint: 'Send it without an Idempotency-Key.' },
       );
     }
-    if (context.project?.dryRun && (format !== null || sqlRequest.readOnly)) {
+    const project = projectOf(call);
+    if (project.dryRun && (format !== null || readOnly)) {
       throw new EngineError('invalid_request', '`dry_run` is for free SQL that writes and whose response is JSON');
     }
-    if (format !== null) {
-      const { columns = false } = call.request.body as wire.SqlBody;
-      await atItsPlace(call, sqlRequest.readOnly, (place) =>
-        streamResponse(call, place, { ...sqlRequest, format, columns }),
-      );
-      return { body: null };
+    // A bounded read may show an older state. If a replica cannot answer it, the primary does.
+    const { consistency = project.consistency } = request.body as wire.SqlBody;
+    const isBounded = readOnly && project.hasReplicas && consistency !== 'strong';
+    const replica = isBounded ? project.atReplica(request.headers['x-consistency']?.toString()) : null;
+    if (replica !== null) {
+      void reply.header('x-served-by', 'replica');
+      try {
+        return await respond(call, replica, sqlRequest, format);
+      } catch (error) {
+        if (reply.raw.headersSent || !primaryMayAnswer(error)) throw error;
+      }
     }
-    const { response: results, replayed } = await atItsPlace(call, sqlRequest.readOnly, (place) =>
-      collectSql(place, sqlRequest, key),
-    );
-    for (const { rows } of results) if (rows !== null) context.freeWhenSent(rows);
-    return { body: sqlResponse(results), rows: results.at(-1)?.rowCount ?? 0, replayed };
+    if (isBounded) void reply.header('x-served-by', 'primary');
+    return respond(call, project, sqlRequest, format);
   },
 };
 
-/** Runs a bounded read on a replica, if the server has any; everything else runs where the project lives. */
-function atItsPlace<T>(call: Call, readOnly: boolean, run: (place: Project) => Promise<T>): Promise<T> {
-  const { request, reply } = call;
-  const own = projectOf(call);
-  const { consistency = own.consistency } = request.body as wire.SqlBody;
-  if (!readOnly || !own.hasReplicas || consistency === 'strong') return run(own);
-  const { 'x-consistency': position } = request.headers;
-  const runAt = (place: Project, servedBy: ServedBy) => {
-    void reply.header('x-served-by', servedBy);
-    return run(place);
-  };
-  return boundedRead(own, position === undefined ? undefined : String(position), runAt, () => reply.raw.headersSent);
+async function respond(
+  call: Call,
+  project: Project,
+  sqlRequest: CollectRequest,
+  format: StreamFormat | null,
+): Promise<RouteResponse> {
+  const { context, body } = call.request;
+  if (format !== null) {
+    const { columns = false } = body as wire.SqlBody;
+    await streamResponse(call, project, { ...sqlRequest, format, columns });
+    return { body: null };
+  }
+  const { response: results, replayed } = await collectSql(project, sqlRequest);
+  for (const { rows } of results) if (rows !== null) context.freeWhenSent(rows);
+  return { body: sqlResponse(results), rows: results.at(-1)?.rowCount ?? 0, replayed };
 }
 
 /** @throws EngineError insufficient_scope */
@@ -123,5 +130,6 @@ function requestOf(call: Call): CollectRequest {
     numbers: body.numbers,
     maxRows: body.max_rows ?? LIMITS.maxRowsDefault,
     signal,
+    idempotency: keyOfRequest(call),
   };
 }

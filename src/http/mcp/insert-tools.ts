@@ -42,9 +42,9 @@ export const DRY_RUN_INSERT = tool({
   input,
   output: ResultSchema(BatchResponse),
   async run(call, { table }, exact) {
-    const { project, dryRun } = projectOf(call).inDryRun();
+    const project = projectOf(call).inDryRun();
     const response = await insert(call, project, table, exact('records'));
-    return toolResult(JSON.stringify({ ...response, dry_run: true, impact: dryRun.impact }));
+    return toolResult(JSON.stringify({ ...response, dry_run: true, impact: project.dryRun?.impact }));
   },
 });
 

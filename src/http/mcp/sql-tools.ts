@@ -68,9 +68,9 @@ export const DRY_RUN_SQL = tool({
   input: input('SQL of Postgres that writes.'),
   output: ResultSchema(SqlResponse),
   async run(call, given, exact) {
-    const { project, dryRun } = projectOf(call).inDryRun();
+    const project = projectOf(call).inDryRun();
     const responses = await run(call, project, { ...given, readOnly: false }, exact('params'));
-    return shownRows(responses, textOf(dryRunBody(sqlResponse(responses), dryRun)));
+    return shownRows(responses, textOf(dryRunBody(sqlResponse(responses), project)));
   },
 });
 

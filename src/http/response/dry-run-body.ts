@@ -1,10 +1,10 @@
 /** The body of the response of a dry run. */
-import type { DryRun } from '../../engine/database/dry-run.js';
+import type { Project } from '../../engine/project.js';
 import type { RouteResponse } from '../api/route.js';
 
-/** The body that the request would have got, with a report of what it would have done. */
-export function dryRunBody(body: RouteResponse['body'], { impact }: DryRun): RouteResponse['body'] {
-  const more = { dry_run: true, impact };
+/** The body that the request would have got, with a report of what it would have done to the project. */
+export function dryRunBody(body: RouteResponse['body'], { dryRun }: Project): RouteResponse['body'] {
+  const more = { dry_run: true, impact: dryRun?.impact };
   if (body === null) throw new Error('A dry run cannot be streamed');
   if (typeof body === 'object' && !Array.isArray(body)) return { ...body, ...more };
   // The response of free SQL is one JSON object, as text or in pieces.

@@ -91,17 +91,15 @@ export async function streamResponse(
     if (raw.headersSent) return;
     writeHead(request, reply, 200, { 'content-type': CONTENT_TYPE[format] });
   };
-  const output = {
-    write: (chunk: OwnedBuffer) => {
-      begin();
-      const hasRoom = raw.write(chunk.bytes, (error) => {
-        if (!error) chunk.free();
-      });
-      return hasRoom || raw.destroyed ? undefined : drained(raw, context.stallMs);
-    },
+  const write = (chunk: OwnedBuffer) => {
+    begin();
+    const hasRoom = raw.write(chunk.bytes, (error) => {
+      if (!error) chunk.free();
+    });
+    return hasRoom || raw.destroyed ? undefined : drained(raw, context.stallMs);
   };
   try {
-    const { rowCount, type } = await streamSql(project, streamRequest, output);
+    const { rowCount, type } = await streamSql(project, streamRequest, write);
     context.rows = rowCount;
     begin();
     const end = { done: true, row_count: rowCount, ...(streamRequest.columns ? { type } : {}) };
@@ -119,8 +117,8 @@ export async function streamResponse(
 }
 
 /**
- * Resolves when more may be written. Also when the client has left: Postgres's reply to the canceled statement must
- * still be read. A client that reads nothing for `stallMs` is disconnected.
+ * Resolves when more may be written, or the client has left: Postgres's reply to the canceled statement must still be
+ * read. A client that reads nothing for `stallMs` is disconnected.
  */
 function drained(raw: ServerResponse, stallMs: number): Promise<void> {
   raw.setTimeout(stallMs);
