@@ -179,10 +179,10 @@ async function assemble(
   const loading = loadModules();
   const engine = await openConfiguredEngine(config, database, logger);
   closing.add(() => engine.close());
-  engine.audit.keepRemovingOld();
-  engine.projects.keepClearing();
-  engine.serverWatch.keepWatching();
-  engine.moves.keepRecovering();
+  engine.audit.startRemovingOld();
+  engine.projects.startClearing();
+  engine.serverWatch.startWatching();
+  engine.moves.startRecovering();
   const stopRemoving = keepRemovingArchives(engine, config, logger);
   closing.add(() => Promise.resolve(stopRemoving()));
   const [{ httpServer }, { metricsListener }] = await loading;

@@ -79,7 +79,7 @@ export async function openEngine(settings: EngineSettings): Promise<Engine> {
     return new Engine(
       control,
       servers,
-      new ServerWatch(control.servers, servers, settings.log, (names) => database.capacities.keep(names)),
+      new ServerWatch(control.servers, servers, settings.log, (names) => database.capacities.retain(names)),
       databases,
       audit,
       projects,

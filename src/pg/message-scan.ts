@@ -74,7 +74,7 @@ export class MessageScan {
     const taken = Math.min(this.left, end - at);
     this.left -= taken;
     if (this.parts !== null) {
-      this.keep(chunk.subarray(at, at + taken));
+      this.append(chunk.subarray(at, at + taken));
       if (this.left === 0) {
         const body = Buffer.concat(this.parts);
         this.parts = null;
@@ -88,10 +88,10 @@ export class MessageScan {
     this.header[0] = type;
     this.parts = [];
     this.kept = 0;
-    this.keep(body);
+    this.append(body);
   }
 
-  private keep(part: Buffer): void {
+  private append(part: Buffer): void {
     const wanted = part.subarray(0, KEPT - this.kept);
     this.kept += wanted.length;
     this.parts?.push(Buffer.from(wanted));

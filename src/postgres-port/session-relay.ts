@@ -72,7 +72,7 @@ export class SessionRelay {
         resolve();
       });
       session.loggedIn.read((bytes, end) => {
-        if (session.ending === null && !session.isOver) this.guarded(() => this.fromBackend(bytes, end));
+        if (session.ending === null && !session.hasEnded) this.guarded(() => this.fromBackend(bytes, end));
       });
       session.listen((reason) => {
         this.endClient(reason);

@@ -38,7 +38,7 @@ export class Replicas {
    * Watches only these from now on, at their current URLs.
    * @param onChange called for a replica that does not answer, or whose URL is missing; with null if it answers again
    */
-  keep(references: readonly string[], onChange: (name: string, failure: Error | null) => void): void {
+  retain(references: readonly string[], onChange: (name: string, failure: Error | null) => void): void {
     for (const [reference, watched] of this.known) {
       if (!references.includes(reference) || hasOtherUrl(watched?.url ?? null, reference)) this.forget(reference);
     }

@@ -53,7 +53,7 @@ export class Servers {
   /**
    * Closes those that have been removed or changed, and those whose file now contains another URL.
    */
-  keep(places: readonly ServerRef[]): void {
+  retain(places: readonly ServerRef[]): void {
     const wanted = new Map(
       places.flatMap(({ server, added }) => (added ? [[keyOf(server, added), added] as const] : [])),
     );

@@ -41,7 +41,7 @@ let project: TestProject;
 const open = async (start: () => Promise<TestService>): Promise<void> => {
   service = await start();
   services.push(service);
-  service.engine.moves.keepRecovering();
+  service.engine.moves.startRecovering();
   admin = (await service.engine.tokens.create(null)).token;
   const body = { name: 'eu-1', url_reference: `env:${variableWith(other.url)}` };
   const added = await service.call('POST', '/api/cdp/admin/servers', { token: admin, body });

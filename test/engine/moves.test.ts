@@ -47,7 +47,7 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
   let project: TestProject;
   beforeAll(async () => {
     service = await start();
-    service.engine.moves.keepRecovering();
+    service.engine.moves.startRecovering();
     admin = (await service.engine.tokens.create(null)).token;
     const body = { name: 'eu-1', url_reference: `env:${variable}` };
     const added = await service.call('POST', '/api/cdp/admin/servers', { token: admin, body });

@@ -121,7 +121,7 @@ it('a running service clears away what another process has left half done', asyn
   const { id, placement } = await service.engine.projects.get(name);
   vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
   try {
-    service.engine.projects.keepClearing();
+    service.engine.projects.startClearing();
     await service.engine.control.projects.setStatus(id, ['active'], 'deleting', null);
     vi.advanceTimersByTime(60_000);
     await until(async () => (await service.engine.control.projects.find('name', name)) === null, LONG_MS);

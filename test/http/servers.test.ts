@@ -177,7 +177,7 @@ describe.each(Object.entries(HOMES))('added next to %s', (_name, start) => {
     await writeFile(file, other.url);
     const proxy = await other.disguised({});
     const home = service.config.databaseUrl;
-    service.engine.serverWatch.keepWatching();
+    service.engine.serverWatch.startWatching();
     try {
       expect((await send('POST', '', { name: 'eu-1', url_reference: `file:${file}` })).status).toBe(201);
       await create('a', { server: 'eu-1' });

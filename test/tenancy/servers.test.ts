@@ -123,17 +123,17 @@ describe.each(Object.entries(HOMES))('added next to %s', (_name, start) => {
     const now = at(`env:${variableWith(urlOf(added))}`);
     const { pool } = servers.serverOf(former);
     // This list may have been read before the server was added.
-    servers.keep([]);
+    servers.retain([]);
     expect(servers.serverOf(former).pool).toBe(pool);
     expect(await pool.query(sql`SELECT 1`)).toEqual([['1']]);
-    servers.keep([now]);
+    servers.retain([now]);
     await expect(pool.query(sql`SELECT 1`)).rejects.toThrow();
     expect(servers.running).toBe(servers.defaultTenancy.running);
     const { pool: listed } = servers.serverOf(now);
-    servers.keep([now]);
-    servers.keep([now]);
+    servers.retain([now]);
+    servers.retain([now]);
     expect(servers.serverOf(now).pool).toBe(listed);
-    servers.keep([]);
+    servers.retain([]);
     await expect(listed.query(sql`SELECT 1`)).rejects.toThrow();
   });
 });

@@ -14,7 +14,7 @@ const HEADER_BYTES = 20;
 
 export class EncodedBatch {
   constructor(
-    readonly records: number,
+    readonly recordCount: number,
     /** `marked`: text in which `\D` represents a column's default. */
     readonly format: BatchFormat,
     /** Indexes of the table's columns, in the order of a row's cells. */
@@ -28,12 +28,12 @@ export class EncodedBatch {
    * @returns an array for each column of the batch; null if the batch is not binary
    */
   columnArrays(table: readonly BatchColumn[]): Buffer[] | null {
-    const { records, format, columns, data } = this;
+    const { recordCount, format, columns, data } = this;
     if (format !== 'binary') return null;
     const cells = columns.map((): Uint8Array[] => []);
     const bytes = Buffer.from(data.buffer, data.byteOffset, data.length);
     let at = 0;
-    for (let record = 0; record < records; record++) {
+    for (let record = 0; record < recordCount; record++) {
       at += 2; // the number of the row's fields
       for (const ofColumn of cells) {
         const end = at + 4 + Math.max(0, bytes.readInt32BE(at));
@@ -42,7 +42,7 @@ export class EncodedBatch {
       }
     }
     return cells.map((ofColumn, i) =>
-      Buffer.concat([headerOf(records, table[columns[i] ?? 0]?.type ?? null), ...ofColumn]),
+      Buffer.concat([headerOf(recordCount, table[columns[i] ?? 0]?.type ?? null), ...ofColumn]),
     );
   }
 

@@ -8,7 +8,7 @@ import { SCOPES } from '../../contract/names.js';
 import type { ControlDatabase } from '../../tenancy/control/control.js';
 import type { TokenRow } from '../../tenancy/control/control-rows.js';
 import type { JwtVerifier } from './jwt.js';
-import { type Caller, hasChecksum, isOver, sha256 } from './tokens.js';
+import { type Caller, checksumMatches, isExpired, sha256 } from './tokens.js';
 import type { WrongTokens } from './wrong-tokens.js';
 
 /**
@@ -85,13 +85,13 @@ export class Authenticator {
   private async callerOf(token: string, address: string): Promise<Caller> {
     const hash = sha256(token);
     const valid = this.valid.get(hash);
-    if (valid !== undefined && !isOver(valid.token) && (await this.changesNow()) === valid.changes) {
+    if (valid !== undefined && !isExpired(valid.token) && (await this.changesNow()) === valid.changes) {
       this.touch(valid.token.id);
       return valid.caller;
     }
     const lookUp = this.lookUps.get(hash);
     if (lookUp !== undefined) return lookUp;
-    if (!hasChecksum(token)) throw unauthorized();
+    if (!checksumMatches(token)) throw unauthorized();
     // A token that was valid recently is not a guess.
     if (valid !== undefined) return this.startLookUp(hash);
     const endLookUp = this.wrongTokens.beginLookUp(address);
@@ -125,7 +125,8 @@ export class Authenticator {
     const found = await this.control.tokens.byHash(hash);
     if (found === null || found.token.revokedAt !== null) throw unauthorized();
     const { token, project } = found;
-    if (isOver(token)) throw new EngineError('token_expired', `The token expired at ${token.expiresAt?.toISOString()}`);
+    if (isExpired(token))
+      throw new EngineError('token_expired', `The token expired at ${token.expiresAt?.toISOString()}`);
     const scopes = SCOPES.filter((scope) => token.scopes.includes(scope));
     const { id, name, expiresAt } = token;
     const caller = { id, name, expiresAt, scopes: new Set(scopes), project };

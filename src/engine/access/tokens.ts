@@ -95,7 +95,7 @@ function generateToken(): string {
 }
 
 /** Detects mistyped tokens without a query. */
-export function hasChecksum(token: string): boolean {
+export function checksumMatches(token: string): boolean {
   const match = FORMAT.exec(token);
   return match !== null && checksum(match[1] ?? '') === match[2];
 }
@@ -111,5 +111,5 @@ function base62(value: bigint, length: number): string {
 export const sha256 = (token: string): string => digest('sha256', token, 'hex');
 
 /** Compares with the system clock. */
-export const isOver = ({ expiresAt }: Pick<Caller, 'expiresAt'>): boolean =>
+export const isExpired = ({ expiresAt }: Pick<Caller, 'expiresAt'>): boolean =>
   expiresAt !== null && expiresAt.getTime() <= Date.now();

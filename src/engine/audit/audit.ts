@@ -168,7 +168,7 @@ export class Audit {
   }
 
   /** Starts to remove old entries at regular intervals. */
-  keepRemovingOld(): void {
+  startRemovingOld(): void {
     const failed = (error: unknown) =>
       this.settings.log.error({ error: String(error) }, 'old audit entries cannot be removed');
     this.stopRemoving = every(REMOVE_EVERY_MS, () => this.removeOld(), failed);

@@ -145,7 +145,7 @@ type Field = keyof ReturnType<typeof fieldsOf>;
 const FIELDS = Object.keys(fieldsOf(false)) as Field[];
 
 /** One row per column, or one row without a column; tables by name, columns by position. */
-function describe(where: Fragment, toWrite: boolean): Statement {
+function selectTables(where: Fragment, toWrite: boolean): Statement {
   // OFFSET 0 makes Postgres compute this once per table, not per column.
   const version = sql`(SELECT _cdp.table_version(c.oid::pg_catalog.regclass) AS version OFFSET 0)`;
   return sql`
@@ -162,12 +162,12 @@ function describe(where: Fragment, toWrite: boolean): Statement {
 }
 
 /** The table of exactly this name, or nothing. */
-export const tableByName = (schema: string, name: string): Statement => describe(isNamed(schema, name), false);
+export const tableByName = (schema: string, name: string): Statement => selectTables(isNamed(schema, name), false);
 
 /** The same for an insert, which needs the version and no comments. */
-export const tableToWrite = (schema: string, name: string): Statement => describe(isNamed(schema, name), true);
+export const tableToWrite = (schema: string, name: string): Statement => selectTables(isNamed(schema, name), true);
 
-export const allTables = (schema: string): Statement => describe(sql`c.relnamespace = ${schemaOid(schema)}`, false);
+export const allTables = (schema: string): Statement => selectTables(sql`c.relnamespace = ${schemaOid(schema)}`, false);
 
 /** Estimated bytes of a column in a response, without its comment and default. */
 const COLUMN_BYTES = 300;

@@ -9,7 +9,7 @@ export interface FoundIndex extends Index {
 }
 
 /** Not pg_get_indexdef(), which waits for locks on the table. */
-function describe(schema: string, table: string, which: Fragment): Statement {
+function selectIndexes(schema: string, table: string, which: Fragment): Statement {
   return sql`
     SELECT x.relname,
       pg_catalog.to_json(ARRAY(
@@ -27,11 +27,11 @@ function describe(schema: string, table: string, which: Fragment): Statement {
     ORDER BY i.indisprimary DESC, x.relname`;
 }
 
-export const indexesOf = (schema: string, table: string): Statement => describe(schema, table, sql`true`);
+export const indexesOf = (schema: string, table: string): Statement => selectIndexes(schema, table, sql`true`);
 
 /** Indexes that this transaction has created. */
 export const newIndexesOf = (schema: string, table: string): Statement =>
-  describe(schema, table, sql`x.xmin = pg_catalog.pg_current_xact_id()::pg_catalog.xid`);
+  selectIndexes(schema, table, sql`x.xmin = pg_catalog.pg_current_xact_id()::pg_catalog.xid`);
 
 export const readIndexes = (rows: readonly Row[]): FoundIndex[] =>
   rows.map(([name, columns, unique, primary, partial, valid, isOfConstraint]) => ({

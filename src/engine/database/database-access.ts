@@ -21,7 +21,7 @@ import { Sweeper } from '../limits/sweeper.js';
 import type { WaitBudget } from '../limits/wait-budget.js';
 import type { Projects } from '../projects/projects.js';
 import type { Growth, Quotas } from '../limits/quota.js';
-import type { RequestTrace, Stage } from './trace.js';
+import type { RequestTrace, ChildSpan } from './trace.js';
 
 export type Work<T> = (lease: Lease, clock: Clock) => Promise<T>;
 
@@ -52,7 +52,7 @@ interface AcquiredConnection {
   readonly lease: Lease;
   readonly server: Server;
   readonly connections: Connections;
-  readonly call: Stage | undefined;
+  readonly call: ChildSpan | undefined;
   /** Releases the server and the slot. */
   readonly release: () => void;
 }
@@ -150,7 +150,7 @@ export class DatabaseAccess {
       server.release();
       releaseSlot();
     };
-    let call: Stage | undefined;
+    let call: ChildSpan | undefined;
     try {
       const slot = slots.acquire(id, runsFreeSql(kind) ? 'sql' : 'typed', deadline.signal, waitBudget);
       releaseSlot = slot instanceof Promise ? await traced(slot, trace?.startWait()) : slot;
@@ -180,7 +180,7 @@ export class DatabaseAccess {
 }
 
 /** @param stage ends when the promise settles */
-async function traced<T>(promise: Promise<T>, stage: Stage | undefined): Promise<T> {
+async function traced<T>(promise: Promise<T>, stage: ChildSpan | undefined): Promise<T> {
   try {
     const value = await promise;
     stage?.end();

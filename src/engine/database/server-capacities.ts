@@ -61,7 +61,7 @@ export class ServerCapacities {
   }
 
   /** Closes those of servers and replicas that were removed. @param names of those that remain, besides the default server */
-  keep(names: readonly string[]): void {
+  retain(names: readonly string[]): void {
     for (const [name, { connections }] of this.known) {
       if (name === DEFAULT_SERVER || names.includes(name)) continue;
       this.known.delete(name);
@@ -75,10 +75,10 @@ export class ServerCapacities {
     return added === null ? maxConnections : (added.maxConnections ?? addedConnections);
   }
 
-  get connections(): { server: string; open: number; most: number }[] {
+  get connections(): { server: string; open: number; max: number }[] {
     return Array.from(this.known, ([server, { connections }]) => {
-      const { open, most } = connections;
-      return { server, open, most };
+      const { open, max } = connections;
+      return { server, open, max };
     });
   }
 

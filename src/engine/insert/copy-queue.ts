@@ -9,7 +9,7 @@ import type { Counts } from '../../contract/counts.js';
 import { EngineError } from '../../contract/errors.js';
 import { type Fragment, ident, join, literal, type Result, sql, type Step } from '../../pg/index.js';
 import type { Work } from '../database/database-access.js';
-import type { RequestTrace, Stage } from '../database/trace.js';
+import type { RequestTrace, ChildSpan } from '../database/trace.js';
 import { type Deadline, endedWhileWaiting, typedDeadline } from '../limits/deadline.js';
 import { type Swept, Sweeper } from '../limits/sweeper.js';
 import type { WaitBudget } from '../limits/wait-budget.js';
@@ -64,7 +64,7 @@ class Entry implements Swept {
   resolve!: (outcome: Outcome) => void;
   private reject!: (error: Error) => void;
   private readonly stopWaiting: () => void;
-  private span: Stage | undefined;
+  private span: ChildSpan | undefined;
 
   /** @param onLeave called when it no longer waits */
   constructor(
@@ -230,7 +230,7 @@ export class CopyQueue {
     let records = 0;
     let bytes = 0;
     const end = this.waiting.findIndex(({ batch: { rows } }, i) => {
-      records += rows.records;
+      records += rows.recordCount;
       bytes += rows.data.length;
       return i > 0 && (records > MAX_RECORDS || bytes > MAX_BYTES);
     });

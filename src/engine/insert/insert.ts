@@ -81,12 +81,12 @@ async function storeByCopy(
   rows: EncodedBatch,
 ): Promise<Inserted | NotStored> {
   const queue = schema.queueFor(rows);
-  const inserted = insertResponse(rows.records);
+  const inserted = insertResponse(rows.recordCount);
   if (idempotency !== null) {
     const deadline = typedDeadline(signal);
     const options = { deadline, idempotency, responseSchema: BatchResponse, trace: project.trace?.forCopy([]) };
     return runWrite(project, options, async ({ lease, storeResponse }) => {
-      const end = { statements: storeResponse(inserted.response, rows.records), hasKey: true };
+      const end = { statements: storeResponse(inserted.response, rows.recordCount), hasKey: true };
       const stored = await storeAndCheck(lease, schema, queue.copyOf([rows]), end);
       return typeof stored === 'string' ? stored : inserted;
     });
@@ -109,7 +109,7 @@ async function storeByUpsert(
     const results = await storeAndCheck(lease, schema, statement, end);
     if (typeof results === 'string') return results;
     const [inserted = 0, stored = 0] = (results[0]?.rows[0] ?? []).map(Number);
-    return upsertResponse(rows.records, { inserted, updated: stored - inserted });
+    return upsertResponse(rows.recordCount, { inserted, updated: stored - inserted });
   };
   const deadline = typedDeadline(signal);
   if (idempotency === null) return project.use({ connection: 'typed', deadline }, (lease) => store(lease, ALONE));

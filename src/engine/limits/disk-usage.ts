@@ -45,7 +45,7 @@ export class DiskUsage {
     return this.quotaBytes;
   }
 
-  get isOver(): boolean {
+  get isOverQuota(): boolean {
     return this.least !== null;
   }
 
@@ -78,8 +78,8 @@ export class DiskUsage {
   /** Makes sure that the measurement is recent enough to decide by. @throws EngineError database_unavailable */
   async refresh(): Promise<void> {
     const age = performance.now() - this.measuredAt;
-    if (this.isOver ? this.isOutdated || age > RECHECK_MS : age > TRUST_MS) await this.measureAgain();
-    else if (!this.isOver && age > RENEW_MS) this.renew();
+    if (this.isOverQuota ? this.isOutdated || age > RECHECK_MS : age > TRUST_MS) await this.measureAgain();
+    else if (!this.isOverQuota && age > RENEW_MS) this.renew();
   }
 
   /** Work has ended that may have freed space, which the next write should find at once. */

@@ -57,7 +57,7 @@ export class Quotas {
 
   /** Projects that were over their quota when this instance last measured them. */
   get projectsOver(): number {
-    return [...this.projects.values()].filter(({ usage }) => usage.isOver).length;
+    return [...this.projects.values()].filter(({ usage }) => usage.isOverQuota).length;
   }
 
   /**
@@ -78,7 +78,7 @@ export class Quotas {
 
   private async check(usage: DiskUsage): Promise<OverQuota | null> {
     await usage.refresh();
-    return usage.isOver ? { error: exceeded(usage), mayRunCode: usage.isNearLeast } : null;
+    return usage.isOverQuota ? { error: exceeded(usage), mayRunCode: usage.isNearLeast } : null;
   }
 
   /**
@@ -97,7 +97,7 @@ export class Quotas {
     return () => {
       works.delete(work);
       if (works.size === 0) this.atWork.delete(watched);
-      if (usage.isOver) usage.outdate();
+      if (usage.isOverQuota) usage.outdate();
       else if (performance.now() - work.since > LARGE_WORK_MS) usage.renew();
     };
   }

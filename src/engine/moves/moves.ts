@@ -230,7 +230,7 @@ export class Moves {
     await this.rows.noteFailure(id, reason).catch(() => {});
   }
 
-  keepRecovering(): void {
+  startRecovering(): void {
     this.stopRecovering = every(RECOVER_EVERY_MS, () => this.recover());
   }
 

@@ -96,7 +96,7 @@ export class ParserPool {
     } finally {
       clearTimeout(timer);
       closing.removeEventListener('abort', end);
-      if (isReusable && !closing.aborted) this.keep(thread);
+      if (isReusable && !closing.aborted) this.putBack(thread);
       else await thread.terminate();
     }
   }
@@ -127,7 +127,7 @@ export class ParserPool {
   }
 
   /** Keeps a thread for later texts. An idle thread does not keep the process alive. */
-  private keep(thread: Worker): void {
+  private putBack(thread: Worker): void {
     thread.unref();
     const end = () => {
       this.idle.delete(thread);

@@ -255,7 +255,7 @@ export class Projects {
   }
 
   /** From now on, removes every minute the projects that another process, or a lost Postgres, has left incomplete. */
-  keepClearing(): void {
+  startClearing(): void {
     this.stopClearing = every(CLEAR_EVERY_MS, () => this.unfinished.clear());
   }
 

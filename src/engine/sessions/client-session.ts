@@ -47,7 +47,7 @@ export class ClientSession {
     private readonly over: (session: ClientSession) => void,
   ) {}
 
-  get isOver(): boolean {
+  get hasEnded(): boolean {
     return this.releasing !== null;
   }
 

@@ -9,7 +9,7 @@ import type { Projects } from '../projects/projects.js';
 const EVERY_MS = 60_000;
 
 /** @param maxMs how long they may stay @returns a function that stops it */
-export function keepRollingBack(servers: Servers, projects: Projects, maxMs: number): () => void {
+export function startRollingBack(servers: Servers, projects: Projects, maxMs: number): () => void {
   return every(Math.min(EVERY_MS, maxMs), async () => {
     const placements = new Map<SharedTenancy, Placement[]>();
     for (const { placement } of await projects.list()) {

@@ -6,7 +6,7 @@ import { EngineError } from '../../contract/errors.js';
 import { every } from '../../contract/every.js';
 import type { Activity } from '../../tenancy/connections/watchdog.js';
 import type { Authenticator } from '../access/authenticate.js';
-import { isOver } from '../access/tokens.js';
+import { isExpired } from '../access/tokens.js';
 import type { Quotas } from '../limits/quota.js';
 import type { ClientSession } from './client-session.js';
 import { SessionError, terminated } from './session-error.js';
@@ -59,7 +59,7 @@ export class SessionLimits {
   private async checkToken(session: ClientSession): Promise<void> {
     const { token, address, project, caller } = session.owner;
     // This works even if the control database is unavailable.
-    if (isOver(caller)) return session.end(expired());
+    if (isExpired(caller)) return session.end(expired());
     try {
       const { project: now } = await this.authenticator.authenticate(token, address);
       if (now?.id !== project.id) session.end(terminated('the project was deleted', 'unauthorized'));
@@ -86,7 +86,7 @@ export class SessionLimits {
 
   /** @param activity undefined: the backend is gone, as its connection will show */
   private check(session: ClientSession, activity: Activity | undefined): void {
-    if (activity === undefined || session.isOver) return;
+    if (activity === undefined || session.hasEnded) return;
     const { state, stateSeconds, transactionSeconds } = activity;
     const { transactionMs, idleTransactionMs, idleMs } = this.times;
     const stateMs = stateSeconds * 1_000;

@@ -18,7 +18,7 @@ import { untilRunning } from '../database/database-access.js';
 import type { Projects } from '../projects/projects.js';
 import type { Quotas } from '../limits/quota.js';
 import { ClientSession, SESSION_ROLES, type SessionOwner, type SessionRole } from './client-session.js';
-import { keepRollingBack } from './prepared-transactions.js';
+import { startRollingBack } from './prepared-transactions.js';
 import { loginError, SessionError, type SessionErrorCode, terminated } from './session-error.js';
 import { overQuota, SessionLimits, type SessionTimes } from './session-limits.js';
 
@@ -73,7 +73,7 @@ export class Sessions {
     private readonly settings: SessionSettings,
   ) {
     this.limits = new SessionLimits(this.open, parts.authenticator, parts.quotas, settings);
-    this.stopRollingBack = keepRollingBack(parts.servers, parts.projects, settings.transactionMs);
+    this.stopRollingBack = startRollingBack(parts.servers, parts.projects, settings.transactionMs);
   }
 
   /** Open sessions by role, and bytes since the start. */

@@ -80,7 +80,7 @@ export class QuotaGuard {
   }
 
   /** The error for a statement that failed because it tried to write. */
-  explained(error: unknown): unknown {
+  asQuotaExceeded(error: unknown): unknown {
     if (!(error instanceof EngineError) || error.postgres?.sqlstate !== SQLSTATE.READ_ONLY_SQL_TRANSACTION)
       return error;
     const { message, hint } = this.overQuota.error;

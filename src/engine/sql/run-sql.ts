@@ -18,7 +18,7 @@ import type { SplitStatement } from '../parser/splitter.js';
 import { restoreEncoding } from './client-encoding.js';
 import { located } from './located-error.js';
 import { StoredResults } from './stored-results.js';
-import { type BoundStatement, describe, type DescribedStatement } from './statement.js';
+import { type BoundStatement, describeStatement, type DescribedStatement } from './statement.js';
 
 /** How statements of free SQL run. */
 export interface SqlMode {
@@ -121,7 +121,7 @@ export async function runStatements(
     return earlier?.response ?? null;
   } catch (error) {
     if (asReader && error instanceof EngineError && error.code === 'permission_denied') throw moving();
-    throw guard === null ? error : guard.explained(error);
+    throw guard === null ? error : guard.asQuotaExceeded(error);
   }
 }
 
@@ -178,7 +178,7 @@ async function execute(
   isLast: boolean,
 ): Promise<void> {
   try {
-    const described = await describe(session, clock, statement, before);
+    const described = await describeStatement(session, clock, statement, before);
     await take(described, isLast);
     await restoreEncoding(session, described);
   } catch (error) {

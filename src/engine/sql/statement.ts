@@ -31,7 +31,7 @@ export interface DescribedStatement extends Described {
  * @param before statements to run first, in the same round trip
  * @throws PostgresError, ConnectionLost; EngineError invalid_request, invalid_value, as `encodeParameters`
  */
-export async function describe(
+export async function describeStatement(
   session: Session,
   clock: Clock,
   { text, params: values }: BoundStatement,

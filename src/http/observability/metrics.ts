@@ -84,14 +84,14 @@ function engineMetrics(engine: Engine, registers: Registry[]): void {
   series(registers, Counter, 'cdp_statements_canceled_total', stopsHelp, ['reason'], () =>
     STOP_REASONS.map((reason) => [{ reason }, engine.load.stops.get(reason) ?? 0]),
   );
-  const connections = (name: string, help: string, value: 'open' | 'most') =>
+  const connections = (name: string, help: string, value: 'open' | 'max') =>
     series(registers, Gauge, name, help, ['server'], () =>
       engine.load.connections.map(({ server, ...one }) => [{ server }, one[value]]),
     );
   const openHelp = "Open connections to projects' databases, by server.";
   connections('cdp_project_connections', openHelp, 'open');
   const maxHelp = "Maximum number of connections to projects' databases, by server.";
-  connections('cdp_project_connections_max', maxHelp, 'most');
+  connections('cdp_project_connections_max', maxHelp, 'max');
   gauge('cdp_project_servers_running', 'Postgres servers of projects that are running.', () => engine.load.servers);
   const quotaHelp = 'Projects over their disk quota at the last check by this instance.';
   gauge('cdp_projects_over_quota', quotaHelp, () => engine.load.overQuota);

@@ -17,7 +17,7 @@ import {
   type Tracer,
 } from '@opentelemetry/api';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { RequestTrace, Stage } from '../../engine/database/trace.js';
+import type { ChildSpan, RequestTrace } from '../../engine/database/trace.js';
 import { asEngineError } from '../response/error-exit.js';
 import { readTraceparent, type TraceContext } from './trace-context.js';
 import type { TraceDetail } from './trace-detail.js';
@@ -155,11 +155,11 @@ class SpansBelow implements RequestTrace {
     private readonly sharers: readonly SpansBelow[] = [],
   ) {}
 
-  startWait(): Stage {
-    return new SpanStage(this.tracer.startSpan('wait for a slot', {}, this.context));
+  startWait(): ChildSpan {
+    return new OpenTelemetryChild(this.tracer.startSpan('wait for a slot', {}, this.context));
   }
 
-  startCall(): Stage {
+  startCall(): ChildSpan {
     const { request, detail, sharers } = this;
     const { route } = request.context;
     const command = this.command ?? route?.command;
@@ -173,7 +173,7 @@ class SpansBelow implements RequestTrace {
     const name = [command ?? 'postgresql', ...(table === undefined ? [] : [table])].join(' ');
     const call = this.tracer.startSpan(name, { kind: SpanKind.CLIENT, attributes, links }, this.context);
     for (const { span } of sharers) span.addLink({ context: call.spanContext() });
-    return new SpanStage(call);
+    return new OpenTelemetryChild(call);
   }
 
   forCopy(others: readonly RequestTrace[]): RequestTrace {
@@ -186,7 +186,7 @@ class SpansBelow implements RequestTrace {
   }
 }
 
-class SpanStage implements Stage {
+class OpenTelemetryChild implements ChildSpan {
   constructor(private readonly span: Span) {}
 
   /** Records only the code and SQLSTATE of an error: its message may quote values. */

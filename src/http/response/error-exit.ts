@@ -130,14 +130,14 @@ function sendBeforeBody(request: FastifyRequest, reply: FastifyReply, body: stri
 function circumstances(error: EngineError, request: FastifyRequest): object {
   const trace = traceContextOf(request);
   const ids = trace === null ? {} : { trace_id: trace.traceId, span_id: trace.spanId };
-  return { request_id: request.id, ...ids, cause: describe(error) };
+  return { request_id: request.id, ...ids, cause: causeForLog(error) };
 }
 
 /**
  * Describes an error for the operator, a bug with its stack. Never includes the fields of a Postgres error, which may
  * quote values, or hold any text that the caller's own code has raised.
  */
-function describe({ code, message, cause, postgres }: EngineError): string {
+function causeForLog({ code, message, cause, postgres }: EngineError): string {
   if (postgres !== undefined) return `a statement failed with SQLSTATE ${postgres.sqlstate}`;
   if (code === 'internal' && cause instanceof Error) return cause.stack ?? cause.message;
   return cause === undefined ? message : messageOf(cause);

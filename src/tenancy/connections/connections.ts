@@ -84,7 +84,7 @@ export class Connections {
   /** Connections open or being opened, by project. */
   private readonly counts = new Counts();
   /** The limit after Postgres ran out of connections, and when it ends. */
-  private scarce = { most: Infinity, until: 0 };
+  private scarce = { max: Infinity, until: 0 };
   private readonly stopSweeping: () => void;
   private lastSweep = 0;
   private closing = false;
@@ -102,8 +102,8 @@ export class Connections {
   }
 
   /** Maximum number of connections that may be open now. */
-  get most(): number {
-    return performance.now() < this.scarce.until ? Math.min(this.scarce.most, this.limits.total) : this.limits.total;
+  get max(): number {
+    return performance.now() < this.scarce.until ? Math.min(this.scarce.max, this.limits.total) : this.limits.total;
   }
 
   /** Lends a connection that has served the project before. */
@@ -152,7 +152,7 @@ export class Connections {
     if (lease.mustClose) this.discard(lease);
     // Successful work has usually sent the reset with its last messages.
     if (session.closed || (!session.inTransaction && (!mustReset || session.isClean))) {
-      this.keep(lease);
+      this.putBack(lease);
       return null;
     }
     return this.clean(lease);
@@ -180,7 +180,7 @@ export class Connections {
       } catch (error) {
         // `total` includes the failed login.
         if (!isTooMany(error)) throw error;
-        this.scarce = { most: Math.max(1, this.counts.total - 1 - LEFT_FREE), until: performance.now() + SCARCE_MS };
+        this.scarce = { max: Math.max(1, this.counts.total - 1 - LEFT_FREE), until: performance.now() + SCARCE_MS };
         const lease = this.leastNeeded();
         if (lease === undefined || retries === RETRIES) throw error;
         this.removeIdle(lease);
@@ -199,11 +199,11 @@ export class Connections {
       this.discard(lease);
     } finally {
       clearTimeout(timer);
-      this.keep(lease);
+      this.putBack(lease);
     }
   }
 
-  private keep(lease: Lease): void {
+  private putBack(lease: Lease): void {
     this.lent.delete(lease);
     if (lease.session.closed) return;
     if (this.closing || lease.mustClose) return this.discard(lease);
@@ -219,7 +219,7 @@ export class Connections {
       const [longest] = this.idle.get(project) ?? [];
       if (longest !== undefined) this.discard(longest);
     }
-    for (let excess = this.counts.total - this.most; excess >= 0; excess--) {
+    for (let excess = this.counts.total - this.max; excess >= 0; excess--) {
       const lease = this.leastNeeded();
       if (lease === undefined) return;
       this.discard(lease);

@@ -33,10 +33,10 @@ export class ServerWatch {
     private readonly servers: Servers,
     private readonly log: Log,
     /** Called with the names of the added servers and their replicas. */
-    private readonly keep: (names: readonly string[]) => void,
+    private readonly retain: (names: readonly string[]) => void,
   ) {}
 
-  keepWatching(): void {
+  startWatching(): void {
     // A failure is ignored: without the control database, nothing is served anyway.
     const refresh = () => void this.refresh().catch(() => {});
     this.timer = setInterval(refresh, REFRESH_EVERY_MS).unref();
@@ -63,11 +63,11 @@ export class ServerWatch {
     for (const name of this.watched.keys()) {
       if (!rows.some((row) => row.name === name)) this.forget(name);
     }
-    this.servers.keep(rows.map(placeOf));
+    this.servers.retain(rows.map(placeOf));
     for (const row of rows) if (row.urlReference !== null) this.watch(row);
     const replicas = rows.flatMap((row) => row.replicas);
-    this.servers.replicas.keep(replicas, this.report);
-    this.keep([...rows.map(({ name }) => name), ...replicas.map(replicaName)]);
+    this.servers.replicas.retain(replicas, this.report);
+    this.retain([...rows.map(({ name }) => name), ...replicas.map(replicaName)]);
   }
 
   private watch(row: ServerRow): void {

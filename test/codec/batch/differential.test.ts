@@ -296,7 +296,7 @@ describe.each([
     const batch = fast(plan, body);
     if (batch === null) return false;
     const rows = (format === 'binary' ? readBinary : readText)(table, batch);
-    expect(rows).toHaveLength(batch.records);
+    expect(rows).toHaveLength(batch.recordCount);
     expect(rows).toEqual(byReference(table, body, batch.columns));
     return true;
   }
@@ -484,7 +484,7 @@ it('processes a batch whose records each give another column with a default in a
   const rows = fast(many, body);
   expect(rows && readText(many.table, rows)).toEqual(byReference(many.table, body, rows?.columns ?? []));
   const { user } = process.cpuUsage();
-  expect(fast(many, batchOf(20_000))?.records).toBe(250);
+  expect(fast(many, batchOf(20_000))?.recordCount).toBe(250);
   // A tenth of a second; it was six.
   expect(process.cpuUsage().user - user).toBeLessThan(2_000_000);
 });

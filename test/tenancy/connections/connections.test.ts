@@ -48,7 +48,7 @@ it('closes idle ones if Postgres has no connection left, and then opens fewer th
     for (let i = 0; i < 24; i++) projects.push(await service.project());
     for (const project of projects) await project.table('t', { n: 'INTEGER' });
     for (const project of projects) await write(project);
-    expect(service.engine.load.connections[0]?.most).toBeLessThan(24);
+    expect(service.engine.load.connections[0]?.max).toBeLessThan(24);
     // Of 25, Postgres keeps 3 for superusers: some of the others are left for commands.
     for (const project of projects) await write(project);
     const others = `SELECT FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()`;

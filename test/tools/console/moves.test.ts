@@ -15,7 +15,7 @@ let visitor: Visitor;
 beforeAll(async () => {
   other = await startAddedServer(18);
   service = await startTestService();
-  service.engine.moves.keepRecovering();
+  service.engine.moves.startRecovering();
   admin = (await service.engine.tokens.create(null, { name: 'ops' })).token;
   const body = { name: 'eu-1', url_reference: `env:${variableWith(other.url)}` };
   const added = await service.call('POST', '/api/cdp/admin/servers', { token: admin, body });
