@@ -213,6 +213,7 @@ describe('imports', () => {
       'ajv-formats',
       'commander',
       'fastify',
+      'find-my-way',
       'negotiator',
       'pg-connection-string',
       'pino',

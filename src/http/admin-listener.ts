@@ -11,7 +11,7 @@ import { ErrorExit } from './response/error-exit.js';
 import { forOperator } from './response/progress-response.js';
 import { LOCAL_ROUTES } from './api/local-routes.js';
 import type { RouteSettings } from './api/route.js';
-import { type ListenerSettings, createListener, defineRoutes } from './listener.js';
+import { type ListenerSettings, createListener, refuseOtherMethods } from './listener.js';
 import { inputOf } from './serve-route.js';
 
 const OPERATOR: Caller = { id: 'operator', name: null, expiresAt: null, scopes: new Set(), project: null };
@@ -27,35 +27,34 @@ export function adminListener(
   app.addHook('onClose', async () => {
     await Promise.allSettled(running);
   });
-  defineRoutes(app, () => {
-    for (const route of LOCAL_ROUTES) {
-      app.route({
-        method: route.method,
-        url: route.url,
-        onRequest: (request, _reply, done) => {
-          const { [ACCOUNT_HEADER]: account = '' } = request.headers;
-          request.context.account = decoded(String(account));
-          done();
-        },
-        ...inputOf(route),
-        handler: async (request, reply) => {
-          const { context } = request;
-          const { signal } = context;
-          const work = route.handle({ local, settings, caller: OPERATOR, request, reply, signal });
-          running.add(work);
-          try {
-            const { body } = await work;
-            context.handlerEnded();
-            return body === null ? reply : await reply.code(route.success.status).send(body);
-          } catch (error) {
-            throw forOperator(error);
-          } finally {
-            running.delete(work);
-          }
-        },
-      });
-    }
-  });
+  refuseOtherMethods(app);
+  for (const route of LOCAL_ROUTES) {
+    app.route({
+      method: route.method,
+      url: route.url,
+      onRequest: (request, _reply, done) => {
+        const { [ACCOUNT_HEADER]: account = '' } = request.headers;
+        request.context.account = decoded(String(account));
+        done();
+      },
+      ...inputOf(route),
+      handler: async (request, reply) => {
+        const { context } = request;
+        const { signal } = context;
+        const work = route.handle({ local, settings, caller: OPERATOR, request, reply, signal });
+        running.add(work);
+        try {
+          const { body } = await work;
+          context.handlerEnded();
+          return body === null ? reply : await reply.code(route.success.status).send(body);
+        } catch (error) {
+          throw forOperator(error);
+        } finally {
+          running.delete(work);
+        }
+      },
+    });
+  }
   return app;
 }
 

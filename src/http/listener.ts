@@ -3,15 +3,10 @@
  * bytes that never become a request.
  */
 import { randomUUID } from 'node:crypto';
-import { type IncomingMessage, maxHeaderSize, METHODS } from 'node:http';
+import { type IncomingMessage, maxHeaderSize } from 'node:http';
 import { isIP, type Socket } from 'node:net';
-import Fastify, {
-  errorCodes,
-  type FastifyInstance,
-  type FastifyReply,
-  type FastifyRequest,
-  type HTTPMethods,
-} from 'fastify';
+import Fastify, { errorCodes, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
+import findMyWay from 'find-my-way';
 import { EngineError } from '../contract/errors.js';
 import { LIMITS } from '../contract/limits.js';
 import type { ErrorExit } from './response/error-exit.js';
@@ -169,38 +164,49 @@ export async function finish(app: FastifyInstance, ms: number): Promise<void> {
   await app.close().finally(() => clearTimeout(late));
 }
 
+/** The methods of a path. */
+interface KnownPath {
+  readonly url: string;
+  readonly methods: Set<string>;
+}
+
 /**
- * Defines routes, and answers every other method of their paths with 405 and `Allow`, before authentication and body.
+ * Call this before the routes are defined. Answers other methods of their paths with 405 and `Allow`, before
+ * authentication and body.
  */
-export function defineRoutes(app: FastifyInstance, define: () => void): void {
-  const allowed = new Map<string, Set<HTTPMethods>>();
+export function refuseOtherMethods(app: FastifyInstance): void {
+  const known = new Map<string, KnownPath>();
+  // Its routes, all of GET, find the methods of a path.
+  const paths = findMyWay({ maxParamLength: maxHeaderSize });
   app.addHook('onRoute', ({ url, method }) => {
-    const methods = allowed.get(url) ?? new Set();
-    for (const name of [method].flat()) methods.add(name);
-    allowed.set(url, methods);
+    // Of the pages behind these, most do not exist, for any method.
+    if (url === '/' || url.endsWith('*')) return;
+    const path = known.get(url) ?? { url, methods: new Set() };
+    if (!known.has(url)) paths.on('GET', url, () => {}, path);
+    known.set(url, path);
+    for (const name of [method].flat()) path.methods.add(name);
   });
-  define();
-  // CONNECT reaches no route.
-  const all = METHODS.filter((method) => method !== 'CONNECT');
-  for (const method of all) if (!app.supportedMethods.includes(method)) app.addHttpMethod(method);
-  for (const [url, methods] of [...allowed]) {
-    const allow = [...methods].sort().join(', ');
-    app.route({
-      method: all.filter((method) => !methods.has(method)),
-      url,
-      // The router accepts an empty name after a last slash, but no route has such a path.
-      onRequest: (request, _reply, done) =>
-        done(request.url.split('?')[0]?.endsWith('/') ? notFound(request) : notAllowed(request, allow, url)),
-      handler: () => {},
-    });
-  }
+  const refusal = (request: FastifyRequest): Error | undefined => {
+    const path = paths.find('GET', request.url)?.store as KnownPath | undefined;
+    // The router accepts an empty name after a last slash, but no route has such a path.
+    if (path === undefined || request.url.split('?')[0]?.endsWith('/')) return undefined;
+    return path.methods.has(request.method) ? undefined : notAllowed(request, path);
+  };
+  app.addHook('onRequest', (request, _reply, done) => done(refusal(request)));
 }
 
 const notFound = ({ method, url }: FastifyRequest) =>
   new EngineError('not_found', `There is no ${method} ${url.split('?')[0]?.slice(0, 200)}`);
 
-const notAllowed = ({ method }: FastifyRequest, allow: string, url: string) =>
-  new HttpError('method_not_allowed', `${method} is not allowed here`, { allow }, OTHER_WAYS[`${method} ${url}`]);
+function notAllowed({ method }: FastifyRequest, { url, methods }: KnownPath): HttpError {
+  const allow = [...methods].sort().join(', ');
+  return new HttpError(
+    'method_not_allowed',
+    `${method} is not allowed here`,
+    { allow },
+    OTHER_WAYS[`${method} ${url}`],
+  );
+}
 
 /** Hints for requests that people try first. */
 const OTHER_WAYS: Readonly<Record<string, string>> = {

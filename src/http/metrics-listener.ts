@@ -3,15 +3,14 @@ import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
 import { ErrorExit } from './response/error-exit.js';
 import { alive } from './api/operator-routes.js';
-import { type ListenerSettings, createListener, defineRoutes } from './listener.js';
+import { type ListenerSettings, createListener, refuseOtherMethods } from './listener.js';
 import type { Metrics } from './observability/metrics.js';
 
 /** Serves `/metrics` and `/healthz`; not listening yet. It logs no requests. */
 export function metricsListener(metrics: Metrics, settings: ListenerSettings, logger: Logger): FastifyInstance {
   const app = createListener(settings, new ErrorExit(logger));
-  defineRoutes(app, () => {
-    app.get('/metrics', (_request, reply) => metrics.send(reply));
-    app.get('/healthz', alive);
-  });
+  refuseOtherMethods(app);
+  app.get('/metrics', (_request, reply) => metrics.send(reply));
+  app.get('/healthz', alive);
   return app;
 }

@@ -9,7 +9,7 @@ import { openApiDocument } from './api/openapi.js';
 import { operatorRoutes } from './api/operator-routes.js';
 import type { RouteSettings } from './api/route.js';
 import { ADMIN_ROUTES, ROUTES } from './api/routes.js';
-import { type ListenerSettings, createListener, defineRoutes } from './listener.js';
+import { type ListenerSettings, createListener, refuseOtherMethods } from './listener.js';
 import { Cors } from './connection/cors.js';
 import { MCP } from './mcp/route.js';
 import { Admission } from './admission.js';
@@ -58,6 +58,7 @@ export async function httpServer(
   });
   // Comes before authentication: a preflight has no token.
   await cors?.register(app);
+  refuseOtherMethods(app);
 
   const routes = [...ROUTES, ...ADMIN_ROUTES];
   const document = openApiDocument(routes);
@@ -72,16 +73,14 @@ export async function httpServer(
     reply.callNotFound();
     return reply;
   });
-  // A single route for all paths: most do not exist, for any method.
-  app.get(`${DOCS}/*`, showDocs);
-  if (settings.console) app.get(`${CONSOLE}/*`, consolePage(`${CONSOLE}/`));
-  defineRoutes(app, () => {
-    app.get(DOCS, showDocs);
-    if (settings.console) app.get(CONSOLE, (_request, reply) => reply.redirect(`${CONSOLE}/`));
-    const admission = new Admission(engine);
-    for (const route of [...routes, MCP]) serveRoute(app, engine, settings, admission, route);
-    const { separateMetrics, showsFirstToken } = settings;
-    operatorRoutes(app, engine, metrics, { document, separateMetrics, showsFirstToken });
-  });
+  for (const path of [DOCS, `${DOCS}/*`]) app.get(path, showDocs);
+  if (settings.console) {
+    app.get(CONSOLE, (_request, reply) => reply.redirect(`${CONSOLE}/`));
+    app.get(`${CONSOLE}/*`, consolePage(`${CONSOLE}/`));
+  }
+  const admission = new Admission(engine);
+  for (const route of [...routes, MCP]) serveRoute(app, engine, settings, admission, route);
+  const { separateMetrics, showsFirstToken } = settings;
+  operatorRoutes(app, engine, metrics, { document, separateMetrics, showsFirstToken });
   return { app, metrics };
 }

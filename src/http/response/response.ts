@@ -82,8 +82,8 @@ function sendReady(): void {
 }
 
 /** A path can be spelled in many ways, so the route decides if there is one. */
-const isOfApi = ({ context, url, routeOptions }: FastifyRequest): boolean =>
-  context.route !== null || url.startsWith('/api/cdp') || routeOptions.url === '/sql';
+const isOfApi = ({ context, url }: FastifyRequest): boolean =>
+  context.route !== null || url.startsWith('/api/cdp') || /^\/sql(?:$|\?)/.test(url);
 
 /**
  * `Server-Timing` (W3C), in milliseconds: `auth` and `work` are stages, `total` runs from the request line to the
