@@ -4,11 +4,14 @@ import { stripVTControlCharacters } from 'node:util';
 /** East Asian Width W and F (Unicode, UAX 11) by scripts and the blocks around them, and emoji. */
 const WIDE =
   /(?![\u1160-\u11ff\u303f\ud7b0-\ud7ff\uff61-\uffdc])[\p{sc=Han}\p{sc=Hiragana}\p{sc=Katakana}\p{sc=Hangul}\p{sc=Bopomofo}\p{sc=Yi}\p{sc=Tangut}\p{sc=Nushu}\p{Emoji_Presentation}\u2329\u232a\u2ff0-\u303e\u3099-\u33ff\u4dc0-\u4dff\ufe10-\ufe1f\ufe30-\ufe6f\uff01-\uff60\uffe0-\uffe6]/u;
-const graphemes = new Intl.Segmenter();
+
+/** Made on first use: that takes longer than most commands need to start. */
+let graphemes: Intl.Segmenter | undefined;
 
 /** The width of a text in cells; color codes have none. */
 export function widthOf(text: string): number {
   if (/^[\x20-\x7e]*$/.test(text)) return text.length;
+  graphemes ??= new Intl.Segmenter();
   let width = 0;
   for (const { segment } of graphemes.segment(stripVTControlCharacters(text))) width += WIDE.test(segment) ? 2 : 1;
   return width;
