@@ -6,11 +6,10 @@ import { readRecords, type Records } from '../../codec/index.js';
 import { counted } from '../../contract/message-text.js';
 import { LIMITS } from '../../contract/limits.js';
 import { type ReplayBody, ReplayResponse } from '../../contract/wire/quarantine.js';
-import { lockTable } from './checked-insert.js';
 import { storePartially } from './partial-insert.js';
 import type { UpsertRule } from './upsert.js';
 import type { Project } from '../project.js';
-import { requireColumns } from '../catalog/find-table.js';
+import { lockToWrite, requireColumns } from '../catalog/find-table.js';
 import { typedDeadline } from '../limits/deadline.js';
 import { runWrite } from '../write/write.js';
 import {
@@ -45,7 +44,7 @@ export async function replay(
   const options = { deadline: typedDeadline(signal), idempotency: null, responseSchema: ReplayResponse };
   const { response } = await runWrite(project, options, async ({ lease, begin, commit }) => {
     const { session } = lease;
-    const table = await lockTable(session, begin, project.schema, name);
+    const table = await lockToWrite(session, begin, project.schema, name);
     requireColumns(table, [...Object.values(rename), ...set.keys()]);
     resetIfCodeRuns(lease, table, upsert !== null);
     const { quarantineDays } = project.shared;
