@@ -75,17 +75,14 @@ export class DatabaseAccess {
    * @throws EngineError overloaded, database_unavailable, quota_exceeded, the deadline's error, and what `work` throws
    */
   async use<T>(project: ProjectOfRequest, use: ProjectUse, work: Work<T>): Promise<T> {
-    try {
-      return await this.attempt(project, use, work);
-    } catch (error) {
-      if (!(error instanceof StaleConnection)) throw await this.explained(project.row, error);
-    }
-    // The cause may have ended the other idle connections too.
-    this.capacities.closeProject(project.row.id);
-    try {
-      return await this.attempt(project, use, work);
-    } catch (error) {
-      throw await this.explained(project.row, error);
+    for (let isFirst = true; ; isFirst = false) {
+      try {
+        return await this.attempt(project, use, work);
+      } catch (error) {
+        if (!isFirst || !(error instanceof StaleConnection)) throw await this.explained(project.row, error);
+        // The cause may have ended the other idle connections too.
+        this.capacities.closeProject(project.row.id);
+      }
     }
   }
 
