@@ -149,7 +149,7 @@ export class DatabaseAccess {
     };
     let call: ChildSpan | undefined;
     try {
-      const slot = slots.acquire(id, runsFreeSql(kind) ? 'sql' : 'typed', deadline.signal, waitBudget);
+      const slot = slots.acquire(id, runsFreeSql(kind) ? 'sql' : 'typed', waitBudget, deadline.signal);
       releaseSlot = slot instanceof Promise ? await traced(slot, trace?.startWait()) : slot;
       // The server may have stopped answering during the wait.
       this.servers.requireUp(placement);
