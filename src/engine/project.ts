@@ -1,7 +1,7 @@
 /** A project as the operations of one request see it: its name, its limits, and access to its database. */
 import type { Consistency } from '../contract/servers.js';
 import type { ProjectRow } from '../tenancy/control/control-rows.js';
-import { isReader } from '../tenancy/connections/project-session.js';
+import { isReader } from '../tenancy/connections/connection-kind.js';
 import { isOnCitus } from '../tenancy/placement.js';
 import type { DatabaseAccess, ProjectOfRequest, ProjectUse, Work } from './database/database-access.js';
 import type { SchemaCache } from './insert/schema-cache.js';

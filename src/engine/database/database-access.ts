@@ -7,7 +7,7 @@ import { EngineError } from '../../contract/errors.js';
 import { ConnectionLost, isShutdown, PostgresError, SQLSTATE } from '../../pg/index.js';
 import type { Connections, Lease } from '../../tenancy/connections/connections.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
-import { type ConnectionKind, isReader, runsFreeSql } from '../../tenancy/connections/project-session.js';
+import { type ConnectionKind, isReader, runsFreeSql } from '../../tenancy/connections/connection-kind.js';
 import { toEngineError, unavailable } from '../../tenancy/engine-error.js';
 import { moving } from '../../tenancy/fence.js';
 import type { Replica } from '../../tenancy/replicas.js';

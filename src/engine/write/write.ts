@@ -5,7 +5,7 @@
 import type { Schema } from '../../contract/schema.js';
 import { BEGIN, ROLLBACK, type Statement } from '../../pg/index.js';
 import type { Lease } from '../../tenancy/connections/connections.js';
-import type { ConnectionKind } from '../../tenancy/connections/project-session.js';
+import type { ConnectionKind } from '../../tenancy/connections/connection-kind.js';
 import { claimKey, type IdempotencyKey, storeResponse } from './idempotency.js';
 import type { Clock, Deadline } from '../limits/deadline.js';
 import type { Project } from '../project.js';
