@@ -43,7 +43,7 @@ function mayPassOneByOne(error: unknown): boolean {
 /** @param oneByOne an upsert runs a statement for each record */
 function insertBatch(request: InsertRequest, batch: Records, oneByOne: boolean): Promise<Inserted> {
   const { project, idempotency, signal } = request;
-  const options = { deadline: typedDeadline(signal), idempotency, responseSchema: BatchResponse };
+  const options = { deadline: typedDeadline(signal), repeat: { key: idempotency, responseSchema: BatchResponse } };
   return runWrite(project, options, (write) => checkAndStore(request, batch, write, oneByOne));
 }
 

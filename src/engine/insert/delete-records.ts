@@ -32,7 +32,11 @@ export async function deleteRecords(
 ): Promise<Replayable<DeleteResponse>> {
   const batch = readRecords(body);
   const deadline = typedDeadline(signal);
-  const options = { deadline, idempotency, responseSchema: DeleteResponse, growth: 'may grow' } as const;
+  const options = {
+    deadline,
+    repeat: { key: idempotency, responseSchema: DeleteResponse },
+    growth: 'may grow',
+  } as const;
   return runWrite(project, options, async (write) => {
     const { lease, begin, commit } = write;
     const { session } = lease;

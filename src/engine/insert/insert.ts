@@ -83,11 +83,11 @@ async function storeByCopy(
   const queue = schema.queueFor(rows);
   const inserted = insertResponse(rows.recordCount);
   if (idempotency !== null) {
-    const deadline = typedDeadline(signal);
-    const options = { deadline, idempotency, responseSchema: BatchResponse, trace: project.trace?.forCopy([]) };
-    return runWrite(project, options, async ({ lease, storeResponse }) => {
+    const repeat = { key: idempotency, responseSchema: BatchResponse };
+    const options = { deadline: typedDeadline(signal), repeat, trace: project.trace?.forCopy([]) };
+    return runWrite(project, options, async ({ lease, statementsOfResponse }) => {
       resetIfCodeRuns(lease, schema.table, false);
-      const end = storeResponse(inserted.response, rows.recordCount);
+      const end = statementsOfResponse(inserted.response, rows.recordCount);
       const stored = await storeAndCheck(lease, queue.copyOf([rows]), schema.check, end);
       return typeof stored === 'string' ? stored : inserted;
     });
@@ -114,7 +114,8 @@ async function storeByUpsert(
   };
   const deadline = typedDeadline(signal);
   if (idempotency === null) return project.use({ connection: 'typed', deadline }, (lease) => store(lease, 'of itself'));
-  return runWrite(project, { deadline, idempotency, responseSchema: BatchResponse }, async ({ lease, commit }) => {
+  const repeat = { key: idempotency, responseSchema: BatchResponse };
+  return runWrite(project, { deadline, repeat }, async ({ lease, commit }) => {
     const inserted = await store(lease, 'by the caller');
     if (typeof inserted === 'string') return inserted;
     try {

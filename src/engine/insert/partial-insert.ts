@@ -23,7 +23,7 @@ import { resetIfCodeRuns } from './store-rows.js';
 export async function insertPartially(request: InsertRequest): Promise<Inserted> {
   const { project, tableName, idempotency, upsert, signal } = request;
   const batch = readRecords(request.body, true);
-  const options = { deadline: typedDeadline(signal), idempotency, responseSchema: BatchResponse };
+  const options = { deadline: typedDeadline(signal), repeat: { key: idempotency, responseSchema: BatchResponse } };
   return runWrite(project, options, async ({ lease, begin, commit }): Promise<Inserted> => {
     const table = await lockToWrite(lease.session, begin, project.schema, tableName);
     resetIfCodeRuns(lease, table, upsert !== null);

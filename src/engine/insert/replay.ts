@@ -5,7 +5,7 @@
 import { readRecords, type Records } from '../../codec/index.js';
 import { counted } from '../../contract/message-text.js';
 import { LIMITS } from '../../contract/limits.js';
-import { type ReplayBody, ReplayResponse } from '../../contract/wire/quarantine.js';
+import type { ReplayBody, ReplayResponse } from '../../contract/wire/quarantine.js';
 import { storePartially } from './partial-insert.js';
 import type { UpsertRule } from './upsert.js';
 import type { Project } from '../project.js';
@@ -41,8 +41,7 @@ export async function replay(
 ): Promise<ReplayResponse> {
   const added = [...set].map(([key, value]) => `${JSON.stringify(key)}:${value}`).join(',');
   const fitting = Math.max(1, Math.min(LIMITS.recordsPerBatch, Math.floor(PAGE_BYTES / Buffer.byteLength(added))));
-  const options = { deadline: typedDeadline(signal), idempotency: null, responseSchema: ReplayResponse };
-  const { response } = await runWrite(project, options, async ({ lease, begin, commit }) => {
+  return runWrite(project, { deadline: typedDeadline(signal) }, async ({ lease, begin, commit }) => {
     const { session } = lease;
     const table = await lockToWrite(session, begin, project.schema, name);
     requireColumns(table, [...Object.values(rename), ...set.keys()]);
@@ -52,7 +51,7 @@ export async function replay(
     const { records, next } = readPage(found);
     if (records.length === 0) {
       const nothing = replayResponse([], { inserted: 0, updated: 0 }, 0, null);
-      return { response: await commit([purgeExpired(quarantineDays)], nothing) };
+      return commit([purgeExpired(quarantineDays)], nothing);
     }
 
     const sent = readAgain(records.map(({ record }) => record));
@@ -69,9 +68,8 @@ export async function replay(
       removeRecords(gone),
       ...(isTrial ? [] : left.map(({ id, errors }) => updateErrors(id, errors))),
     ];
-    return { response: await commit(changes, replayResponse(left, stored, gone.length, next)) };
+    return commit(changes, replayResponse(left, stored, gone.length, next));
   });
-  return response;
 }
 
 const readAgain = (texts: readonly string[]): Records => readRecords(Buffer.from(`[${texts.join(',')}]`), true);

@@ -95,14 +95,13 @@ export async function runStatements(
   const options = {
     connection: readOnly ? 'sql-read' : 'sql-write',
     deadline: { timeoutMs, signal, expired: queryTimeout(timeoutMs) },
-    idempotency,
-    responseSchema: StoredResults,
+    repeat: { key: idempotency, responseSchema: StoredResults },
     begin: [
       modes.length === 0 ? BEGIN : fixed(`BEGIN ${modes.join(' ')}`),
       ...(asReader ? [ROW_SECURITY_OFF] : []),
       ...(readOnly ? [FIRST_QUERY] : []),
     ],
-    resets: true,
+    reset: true,
     growth: guard?.growth ?? growthOf(statements),
   } as const;
   try {
