@@ -7,13 +7,14 @@
 import type { EncodedBatch } from '../../codec/index.js';
 import type { Counts } from '../../contract/counts.js';
 import { EngineError } from '../../contract/errors.js';
-import { type Fragment, ident, join, literal, sql, type Step } from '../../pg/index.js';
+import { type Fragment, ident, join, literal, sql, type Statement, type Step } from '../../pg/index.js';
+import type { Table } from '../catalog/catalog.js';
 import type { Work } from '../database/database-access.js';
 import type { RequestTrace, ChildSpan } from '../database/trace.js';
 import { type Deadline, endedWhileWaiting, typedDeadline } from '../limits/deadline.js';
 import { type Swept, Sweeper } from '../limits/sweeper.js';
 import type { WaitBudget } from '../limits/wait-budget.js';
-import { resetIfCodeRuns, storeAndCheck, type Stored, type TableWithCheck } from './store-rows.js';
+import { resetIfCodeRuns, storeAndCheck, type Stored } from './store-rows.js';
 
 /** One that is being stored, and one in transit. */
 const MAX_UNDER_WAY = 2;
@@ -45,6 +46,12 @@ export interface QueuedBatch {
   };
   /** Aborted when its client disconnects, or with the EngineError that ends its request. */
   readonly signal: AbortSignal;
+}
+
+export interface TableWithCheck {
+  readonly table: Table;
+  /** Confirms the schema if it runs after the rows were stored. */
+  readonly check: Statement;
 }
 
 /** Batches that wait, over all queues. */

@@ -6,12 +6,6 @@ import type { Table } from '../catalog/catalog.js';
 import { resultsOrOutcomeUnknown } from '../write/transaction.js';
 import { NO_RECORDS_FAULT } from './record-error.js';
 
-export interface TableWithCheck {
-  readonly table: Table;
-  /** Confirms the schema if it runs after the rows were stored. */
-  readonly check: Statement;
-}
-
 /** Why nothing was stored: Postgres refused the rows, or they were encoded for an earlier schema. */
 export type NotStored = 'refused' | 'outdated';
 
@@ -27,6 +21,7 @@ export type Ending = 'of itself' | 'by the caller' | readonly Statement[];
 /**
  * Stores rows and confirms the schema in one round trip. The check follows the COPY or INSERT, whose lock prevents
  * changes until the end of the transaction.
+ * @param check fails if the table no longer has the columns that the rows were encoded for
  */
 export async function storeAndCheck(lease: Lease, store: Step, check: Statement, end: Ending): Promise<Stored> {
   const { session } = lease;

@@ -8,8 +8,8 @@ import { Counts } from '../../../src/contract/counts.js';
 import { EngineError } from '../../../src/contract/errors.js';
 import { type Clock, NEVER } from '../../../src/engine/limits/deadline.js';
 import { WaitBudget } from '../../../src/engine/limits/wait-budget.js';
-import { CopyQueue, type QueuedBatch } from '../../../src/engine/insert/copy-queue.js';
-import type { NotStored, Stored, TableWithCheck } from '../../../src/engine/insert/store-rows.js';
+import { CopyQueue, type QueuedBatch, type TableWithCheck } from '../../../src/engine/insert/copy-queue.js';
+import type { NotStored, Stored } from '../../../src/engine/insert/store-rows.js';
 
 /** The results of a COPY; the queue does not read them. */
 const STORED: readonly Result[] = [];
