@@ -25,6 +25,8 @@ export const LIMITS = {
   sqlBytes: 1024 * 1024,
   /** Statements in one SQL text (contract 7). */
   statementsPerRequest: 100,
+  /** Parameters of one statement: the protocol counts them in 16 bits. */
+  parameters: 65_535,
   /** Queries in one batch of Neon's driver. */
   queriesPerBatch: 1_000,
   timeoutMsDefault: 30_000,

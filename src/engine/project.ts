@@ -1,7 +1,7 @@
 /** A project as the operations of one request see it: its name, its limits, and access to its database. */
 import type { Consistency } from '../contract/servers.js';
 import type { ProjectRow } from '../tenancy/control/control-rows.js';
-import { isReader } from '../tenancy/connections/project-session.js';
+import { isReader } from '../tenancy/connections/connection-kind.js';
 import { isOnCitus } from '../tenancy/placement.js';
 import type { DatabaseAccess, ProjectOfRequest, ProjectUse, Work } from './database/database-access.js';
 import type { SchemaCache } from './insert/schema-cache.js';
@@ -10,6 +10,7 @@ import { WaitBudget } from './limits/wait-budget.js';
 import { DryRun } from './write/dry-run.js';
 import { positionOf, UNKNOWN_POSITION } from './database/position.js';
 import type { Quotas } from './limits/quota.js';
+import type { Requester } from './parser/parser-pool.js';
 import type { Splitter } from './parser/splitter.js';
 import type { RequestTrace } from './database/trace.js';
 
@@ -57,6 +58,11 @@ export class Project implements ProjectOfRequest {
   get cacheKey(): string {
     const { id, placement } = this.row;
     return `${id} ${placement.server} ${placement.database}`;
+  }
+
+  /** Who waits for the parser. */
+  requester(signal: AbortSignal): Requester {
+    return { project: this.id, budget: this.waitBudget, signal };
   }
 
   get schema(): string {

@@ -136,8 +136,8 @@ export class PostgresPort {
     const parameters = [...loggedIn.parameters].map(([name, value]) => parameterStatus(name, value));
     socket.write(Buffer.concat([AUTHENTICATION_OK, ...parameters, backendKeyData(processId, secretKey), READY_IDLE]));
     try {
-      const { name } = owner.project;
-      const classifyText = (text: string, isPlain: boolean) => classify(this.splitter, name, text, isPlain);
+      const { id } = owner.project;
+      const classifyText = (text: string, isPlain: boolean) => classify(this.splitter, id, text, isPlain);
       await new SessionRelay(socket, session, classifyText).run(client.rest());
     } finally {
       this.keys.delete(processId);

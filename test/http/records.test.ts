@@ -262,6 +262,15 @@ describe('refuses', () => {
     expect(failure(response, 404, 'table_not_found').hint).toBe('Did you mean "people"?');
   });
 
+  it.each([
+    ['a_view', 'CREATE MATERIALIZED VIEW a_view AS SELECT 1 AS a', '"a_view" is a materialized view, not a table'],
+    ['an_index', 'CREATE INDEX an_index ON people (age)', 'There is no table "an_index"'],
+  ])('%s, which is not a table, and says so as the schema calls do', async (name, create, message) => {
+    await project.rows(create);
+    const response = await project.call('POST', `/api/cdp/data/${name}`, { body: [{}] });
+    expect(failure(response, 404, 'table_not_found').message).toBe(message);
+  });
+
   it.each(['People', 'pg_class', 'idempotency_keys', 'a%22b', '%00', 'data.people', 'a'.repeat(64), 'people%20'])(
     'the table %s',
     async (table) => {

@@ -1,5 +1,6 @@
 /** Reads the JSON body of a request: a value for the schema of its route, and its data without losing a digit. */
 import { EngineError } from '../../contract/errors.js';
+import { LIMITS } from '../../contract/limits.js';
 import { type JsonNode, refuseDuplicateKeys } from './nodes.js';
 import { readJson } from './read-json.js';
 
@@ -10,11 +11,11 @@ interface JsonBody {
   readonly data: readonly JsonNode[];
 }
 
-/** The longest array that a route accepts: the parameters of a statement, which Postgres counts in 16 bits. */
+/** The longest array that a route accepts: the parameters of a statement. */
 const LONG_ARRAYS = {
   depth: 2,
-  items: 65_535,
-  exceeded: () => new EngineError('invalid_request', 'The body holds an array of more than 65535 items'),
+  items: LIMITS.parameters,
+  exceeded: () => new EngineError('invalid_request', `The body holds an array of more than ${LIMITS.parameters} items`),
 };
 
 /**

@@ -1,6 +1,7 @@
 /** Requests and responses of the driver `@neondatabase/serverless`. */
 import { LIMITS } from '../limits.js';
 import { STRICT, type Static, Type } from '../schema.js';
+import { SqlParams } from './sql.js';
 
 const Bool = Type.Enum(['true', 'false']);
 
@@ -26,7 +27,7 @@ const query = {
     description: `One statement, up to ${LIMITS.sqlBytes} bytes of UTF-8.`,
     examples: ['SELECT 1'],
   }),
-  params: Type.Optional(Type.Array(Type.Any(), { description: 'Values of $1, $2, …' })),
+  params: Type.Optional(SqlParams),
 };
 
 export const NeonQuery = Type.Object(query, STRICT);

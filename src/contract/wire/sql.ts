@@ -4,6 +4,11 @@ import { dryRunFields } from './dry-run.js';
 import { readConsistency } from './replicas.js';
 import { STRICT, type Static, Type } from '../schema.js';
 
+export const SqlParams = Type.Array(Type.Any(), {
+  maxItems: LIMITS.parameters,
+  description: 'Values of $1, $2, …',
+});
+
 export const SqlBody = Type.Object(
   {
     sql: Type.String({
@@ -11,7 +16,7 @@ export const SqlBody = Type.Object(
       description: `1 byte to ${LIMITS.sqlBytes} bytes of UTF-8.`,
       examples: ['SELECT 1'],
     }),
-    params: Type.Optional(Type.Array(Type.Any(), { maxItems: 65_535, description: 'Values of $1, $2, …' })),
+    params: Type.Optional(SqlParams),
     // Not `default`: openapi-typescript treats a property that has one as required.
     read_only: Type.Optional(
       Type.Boolean({ description: 'Run as the reader, in a READ ONLY transaction. Default: false.' }),

@@ -15,7 +15,15 @@ import {
   trusted,
 } from '../../pg/index.js';
 import type { Lease } from '../../tenancy/connections/connections.js';
-import { collidingNames, type Column, readTables, type Table, tableByName, tableNames } from './catalog.js';
+import {
+  collidingNames,
+  type Column,
+  readTables,
+  type Table,
+  tableByName,
+  tableNames,
+  tableToWrite,
+} from './catalog.js';
 
 /**
  * The table in the rows of {@link tableByName}; a view is not a table.
@@ -57,6 +65,30 @@ export async function lockForChange(
   // Rewriting or scanning a table runs the expressions of its indexes, checks and generated columns.
   if (shape.runsProjectCode) lease.resetAfterUse();
   return shape;
+}
+
+/**
+ * Begins the transaction, takes the lock of an INSERT, then reads the table's shape. It cannot change until the transaction
+ * ends, so the values are checked against the columns that will store them.
+ * @param errors come first: they do not depend on the table
+ * @throws EngineError table_not_found
+ */
+export async function lockToWrite(
+  session: Session,
+  begin: readonly Statement[],
+  schema: string,
+  table: string,
+  errors?: ErrorCollector,
+): Promise<Table> {
+  const lock = sql`LOCK TABLE ${ident(schema, table)} IN ROW EXCLUSIVE MODE`;
+  try {
+    const results = await session.run([...begin, lock, tableToWrite(schema, table)]);
+    const [shape] = readTables(schema, results.at(-1)?.rows ?? []);
+    return shape ?? (await tableNotFound(session, schema, table));
+  } catch (error) {
+    errors?.throwIfAny();
+    throw await explainNoTable(session, schema, table, error);
+  }
 }
 
 const NO_TABLE = new Set<string>([SQLSTATE.UNDEFINED_TABLE, SQLSTATE.WRONG_OBJECT_TYPE]);

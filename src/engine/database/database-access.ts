@@ -7,7 +7,7 @@ import { EngineError } from '../../contract/errors.js';
 import { ConnectionLost, isShutdown, PostgresError, SQLSTATE } from '../../pg/index.js';
 import type { Connections, Lease } from '../../tenancy/connections/connections.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
-import { type ConnectionKind, isReader, runsFreeSql } from '../../tenancy/connections/project-session.js';
+import { type ConnectionKind, isReader, runsFreeSql } from '../../tenancy/connections/connection-kind.js';
 import { toEngineError, unavailable } from '../../tenancy/engine-error.js';
 import { moving } from '../../tenancy/fence.js';
 import type { Replica } from '../../tenancy/replicas.js';
@@ -75,17 +75,14 @@ export class DatabaseAccess {
    * @throws EngineError overloaded, database_unavailable, quota_exceeded, the deadline's error, and what `work` throws
    */
   async use<T>(project: ProjectOfRequest, use: ProjectUse, work: Work<T>): Promise<T> {
-    try {
-      return await this.attempt(project, use, work);
-    } catch (error) {
-      if (!(error instanceof StaleConnection)) throw await this.explained(project.row, error);
-    }
-    // The cause may have ended the other idle connections too.
-    this.capacities.closeProject(project.row.id);
-    try {
-      return await this.attempt(project, use, work);
-    } catch (error) {
-      throw await this.explained(project.row, error);
+    for (let isFirst = true; ; isFirst = false) {
+      try {
+        return await this.attempt(project, use, work);
+      } catch (error) {
+        if (!isFirst || !(error instanceof StaleConnection)) throw await this.explained(project.row, error);
+        // The cause may have ended the other idle connections too.
+        this.capacities.closeProject(project.row.id);
+      }
     }
   }
 
@@ -152,7 +149,7 @@ export class DatabaseAccess {
     };
     let call: ChildSpan | undefined;
     try {
-      const slot = slots.acquire(id, runsFreeSql(kind) ? 'sql' : 'typed', deadline.signal, waitBudget);
+      const slot = slots.acquire(id, runsFreeSql(kind) ? 'sql' : 'typed', waitBudget, deadline.signal);
       releaseSlot = slot instanceof Promise ? await traced(slot, trace?.startWait()) : slot;
       // The server may have stopped answering during the wait.
       this.servers.requireUp(placement);

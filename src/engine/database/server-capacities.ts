@@ -112,7 +112,7 @@ export class ServerCapacities {
       waiting: projectWaiting,
     });
     const sessions: Pick<ProjectSessions, 'open'> = {
-      open: (placement, kind) => this.sessions.open(placement, kind, null, replica?.server),
+      open: (connection) => this.sessions.open({ ...connection, replica: replica?.server ?? null }),
     };
     const connections = new Connections(sessions, {
       total: maxConnections,

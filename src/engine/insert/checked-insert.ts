@@ -5,25 +5,14 @@
 import { checkRecords, readRecords, type Records } from '../../codec/index.js';
 import { EngineError } from '../../contract/errors.js';
 import { BatchResponse } from '../../contract/wire/batch.js';
-import {
-  ident,
-  PostgresError,
-  readCommandTag,
-  type Result,
-  ROLLBACK,
-  type Session,
-  sql,
-  SQLSTATE,
-  type Statement,
-} from '../../pg/index.js';
-import { readTables, tableToWrite, type Table } from '../catalog/catalog.js';
-import { tableNotFound } from '../catalog/find-table.js';
+import { PostgresError, type Result, ROLLBACK, SQLSTATE } from '../../pg/index.js';
+import { lockToWrite } from '../catalog/find-table.js';
 import { typedDeadline } from '../limits/deadline.js';
 import { runWrite, type Write } from '../write/write.js';
 import { type BatchInsert, requireIds } from './insert-statement.js';
 import { insertResponse, type Inserted, type InsertRequest, rowsChanged, upsertResponse } from './insert-request.js';
 import { attributeRefusal } from './refused-records.js';
-import { countStored, storingStatements } from './upsert.js';
+import { countStored, rowsStored, storingStatements } from './upsert.js';
 import { resetIfCodeRuns } from './store-rows.js';
 
 /** @throws EngineError as `insertRecords` */
@@ -54,7 +43,7 @@ function mayPassOneByOne(error: unknown): boolean {
 /** @param oneByOne an upsert runs a statement for each record */
 function insertBatch(request: InsertRequest, batch: Records, oneByOne: boolean): Promise<Inserted> {
   const { project, idempotency, signal } = request;
-  const options = { deadline: typedDeadline(signal), idempotency, responseSchema: BatchResponse };
+  const options = { deadline: typedDeadline(signal), repeat: { key: idempotency, responseSchema: BatchResponse } };
   return runWrite(project, options, (write) => checkAndStore(request, batch, write, oneByOne));
 }
 
@@ -67,7 +56,7 @@ async function checkAndStore(
   const { project, tableName, returnIds, upsert } = request;
   const { isOnCitus } = project;
   const { session } = lease;
-  const table = await lockTable(session, begin, project.schema, tableName, batch);
+  const table = await lockToWrite(session, begin, project.schema, tableName, batch.errors);
   project.shared.schemaCache.remember(project.cacheKey, table);
   resetIfCodeRuns(lease, table, upsert !== null);
   if (returnIds) requireIds(table);
@@ -104,33 +93,6 @@ function countedResponse(
 }
 
 /**
- * Takes the lock of an INSERT, then reads the table's shape. The shape cannot change until the transaction ends, so
- * the values are checked against the columns that will store them.
- * @param batch whose errors come first, since they do not depend on the table
- */
-export async function lockTable(
-  session: Session,
-  begin: readonly Statement[],
-  schema: string,
-  table: string,
-  batch?: Records,
-): Promise<Table> {
-  const lock = sql`LOCK TABLE ${ident(schema, table)} IN ROW EXCLUSIVE MODE`;
-  try {
-    const results = await session.run([...begin, lock, tableToWrite(schema, table)]);
-    const [shape] = readTables(schema, results.at(-1)?.rows ?? []);
-    return shape ?? (await tableNotFound(session, schema, table));
-  } catch (error) {
-    batch?.errors.throwIfAny();
-    if (!(error instanceof PostgresError)) throw error;
-    if (error.sqlstate === SQLSTATE.UNDEFINED_TABLE) return tableNotFound(session, schema, table);
-    if (error.sqlstate === SQLSTATE.WRONG_OBJECT_TYPE)
-      throw new EngineError('table_not_found', `"${table}" is not a table`);
-    throw error;
-  }
-}
-
-/**
  * The ids that the INSERTs returned, by the position of their record in the request.
  * @throws EngineError constraint_violation if rows are missing: then no id can be matched to a record
  */
@@ -146,7 +108,3 @@ function idsInOrder(inserts: readonly BatchInsert[], results: readonly Result[],
     { hint: 'Send the batch without return=ids.' },
   );
 }
-
-/** The sum of the counts in the command tags, such as `INSERT 0 250`. */
-export const rowsStored = (results: readonly Result[]): number =>
-  results.reduce((sum, { tag }) => sum + (readCommandTag(tag).count ?? 0), 0);

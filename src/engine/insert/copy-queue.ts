@@ -7,13 +7,14 @@
 import type { EncodedBatch } from '../../codec/index.js';
 import type { Counts } from '../../contract/counts.js';
 import { EngineError } from '../../contract/errors.js';
-import { type Fragment, ident, join, literal, type Result, sql, type Step } from '../../pg/index.js';
+import { type Fragment, ident, join, literal, sql, type Statement, type Step } from '../../pg/index.js';
+import type { Table } from '../catalog/catalog.js';
 import type { Work } from '../database/database-access.js';
 import type { RequestTrace, ChildSpan } from '../database/trace.js';
 import { type Deadline, endedWhileWaiting, typedDeadline } from '../limits/deadline.js';
 import { type Swept, Sweeper } from '../limits/sweeper.js';
 import type { WaitBudget } from '../limits/wait-budget.js';
-import { ALONE, type NotStored, storeAndCheck, type TableWithCheck } from './store-rows.js';
+import { resetIfCodeRuns, storeAndCheck, type Stored } from './store-rows.js';
 
 /** One that is being stored, and one in transit. */
 const MAX_UNDER_WAY = 2;
@@ -31,8 +32,6 @@ const COPY_OPTIONS: Readonly<Record<EncodedBatch['format'], Fragment>> = {
   marked: sql`FORMAT text, DEFAULT ${literal(DEFAULT_MARK)}`,
 };
 
-type Outcome = readonly Result[] | NotStored;
-
 export interface QueuedBatch {
   readonly rows: EncodedBatch;
   /** The `Project` of the request. Importing that type would be circular: a project has the queues of its tables. */
@@ -42,11 +41,17 @@ export interface QueuedBatch {
     readonly trace: RequestTrace | null;
     use(
       use: { connection: 'typed'; deadline: Deadline; trace: RequestTrace | null },
-      work: Work<Outcome>,
-    ): Promise<Outcome>;
+      work: Work<Stored>,
+    ): Promise<Stored>;
   };
   /** Aborted when its client disconnects, or with the EngineError that ends its request. */
   readonly signal: AbortSignal;
+}
+
+export interface TableWithCheck {
+  readonly table: Table;
+  /** Confirms the schema if it runs after the rows were stored. */
+  readonly check: Statement;
 }
 
 /** Batches that wait, over all queues. */
@@ -60,8 +65,8 @@ export interface WaitingBatches {
 /** A batch in the queue: it waits until its COPY is sent, then for the outcome. */
 class Entry implements Swept {
   state: 'waiting' | 'sent' | 'refused' = 'waiting';
-  readonly outcome: Promise<Outcome>;
-  resolve!: (outcome: Outcome) => void;
+  readonly outcome: Promise<Stored>;
+  resolve!: (outcome: Stored) => void;
   private reject!: (error: Error) => void;
   private readonly stopWaiting: () => void;
   private span: ChildSpan | undefined;
@@ -138,7 +143,7 @@ export class CopyQueue {
    * Stores the batch, perhaps in one COPY with others.
    * @throws EngineError overloaded, and what `Project.use` throws
    */
-  store(batch: QueuedBatch): Promise<Outcome> {
+  store(batch: QueuedBatch): Promise<Stored> {
     const { counts, max } = this.waitingBatches;
     const { id } = batch.project;
     const isLarge = batch.rows.data.length > MAX_BYTES / 2;
@@ -183,22 +188,26 @@ export class CopyQueue {
    */
   private async send(group: readonly Entry[]): Promise<void> {
     for (const entry of group) entry.endSpan();
+    // The COPY waits on the longest budget of its batches; one whose own is used up leaves by itself.
     const { batch } = group.reduce((longest, entry) => (budgetOf(entry) > budgetOf(longest) ? entry : longest));
     const shared = group.length > 1 ? this.endOf(group) : null;
     const signal = shared?.signal ?? batch.signal;
     const use = { connection: 'typed', deadline: typedDeadline(signal), trace: traceOf(group) } as const;
     let sent = group;
-    const copy: Work<Outcome> = async (lease) => {
+    const copy: Work<Stored> = async (lease) => {
       sent = group.filter(({ state }) => state !== 'refused');
       if (sent.length === 0) return [];
       for (const entry of sent) entry.markSent();
-      return storeAndCheck(lease, this.table, this.copyOf(sent.map(({ batch }) => batch.rows)), ALONE);
+      const { table, check } = this.table;
+      resetIfCodeRuns(lease, table, false);
+      return storeAndCheck(lease, this.copyOf(sent.map(({ batch }) => batch.rows)), check, 'of itself');
     };
     try {
       const outcome = await batch.project.use(use, copy).finally(shared?.unwatch);
       if (outcome === 'refused' && sent.length > 1) {
-        await this.send(sent.slice(0, sent.length / 2));
-        await this.send(sent.slice(sent.length / 2));
+        const middle = sent.length >> 1;
+        await this.send(sent.slice(0, middle));
+        await this.send(sent.slice(middle));
       } else for (const entry of sent) entry.resolve(outcome);
     } catch (error) {
       const isEnd = error === signal.reason;

@@ -4,12 +4,12 @@ import { counted, quoted } from '../../contract/message-text.js';
 import { DeleteResponse } from '../../contract/wire/batch.js';
 import { ident, join, sql, type Statement } from '../../pg/index.js';
 import type { Table } from '../catalog/catalog.js';
+import { lockToWrite } from '../catalog/find-table.js';
 import type { UniqueKey } from '../catalog/unique-key.js';
 import type { Replayable, IdempotencyKey } from '../write/idempotency.js';
 import { typedDeadline } from '../limits/deadline.js';
 import type { Project } from '../project.js';
 import { runWrite } from '../write/write.js';
-import { lockTable } from './checked-insert.js';
 import { columnName, sourceRows } from './insert-statement.js';
 import { findKey } from './upsert.js';
 
@@ -32,13 +32,17 @@ export async function deleteRecords(
 ): Promise<Replayable<DeleteResponse>> {
   const batch = readRecords(body);
   const deadline = typedDeadline(signal);
-  const options = { deadline, idempotency, responseSchema: DeleteResponse, growth: 'may grow' } as const;
+  const options = {
+    deadline,
+    repeat: { key: idempotency, responseSchema: DeleteResponse },
+    growth: 'may grow',
+  } as const;
   return runWrite(project, options, async (write) => {
     const { lease, begin, commit } = write;
     const { session } = lease;
     // Triggers, and foreign keys of other tables, may run code of the project.
     lease.resetAfterUse();
-    const table = await lockTable(session, begin, project.schema, tableName, batch);
+    const table = await lockToWrite(session, begin, project.schema, tableName, batch.errors);
     const key = await findKey(session, table, 'by', by);
     const count = await session.rowCount(deleteStatement(table, key, readKeys(batch, table, key)));
     const message = `${counted(count, 'record')} deleted`;

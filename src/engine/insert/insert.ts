@@ -16,7 +16,7 @@ import { fastUpsert } from './fast-upsert.js';
 import { insertResponse, type Inserted, type InsertRequest, rowsChanged, upsertResponse } from './insert-request.js';
 import { insertPartially } from './partial-insert.js';
 import type { CachedSchema } from './schema-cache.js';
-import { ALONE, type Ending, mayBeARecord, type NotStored, resetIfCodeRuns, storeAndCheck } from './store-rows.js';
+import { type Ending, mayBeARecord, type NotStored, resetIfCodeRuns, storeAndCheck } from './store-rows.js';
 import type { UpsertRule } from './upsert.js';
 
 /** A table whose schema keeps changing goes to the checked path, which locks it first. */
@@ -83,11 +83,12 @@ async function storeByCopy(
   const queue = schema.queueFor(rows);
   const inserted = insertResponse(rows.recordCount);
   if (idempotency !== null) {
-    const deadline = typedDeadline(signal);
-    const options = { deadline, idempotency, responseSchema: BatchResponse, trace: project.trace?.forCopy([]) };
-    return runWrite(project, options, async ({ lease, storeResponse }) => {
-      const end = { statements: storeResponse(inserted.response, rows.recordCount), hasKey: true };
-      const stored = await storeAndCheck(lease, schema, queue.copyOf([rows]), end);
+    const repeat = { key: idempotency, responseSchema: BatchResponse };
+    const options = { deadline: typedDeadline(signal), repeat, trace: project.trace?.forCopy([]) };
+    return runWrite(project, options, async ({ lease, statementsOfResponse }) => {
+      resetIfCodeRuns(lease, schema.table, false);
+      const end = statementsOfResponse(inserted.response, rows.recordCount);
+      const stored = await storeAndCheck(lease, queue.copyOf([rows]), schema.check, end);
       return typeof stored === 'string' ? stored : inserted;
     });
   }
@@ -104,17 +105,18 @@ async function storeByUpsert(
 ): Promise<Inserted | NotStored> {
   const statement = fastUpsert(schema.table, rows, upsert);
   if (statement === null) return 'refused';
-  const store = async (lease: Lease, end: Ending | null): Promise<Inserted | NotStored> => {
+  const store = async (lease: Lease, end: Ending): Promise<Inserted | NotStored> => {
     resetIfCodeRuns(lease, schema.table, true);
-    const results = await storeAndCheck(lease, schema, statement, end);
+    const results = await storeAndCheck(lease, statement, schema.check, end);
     if (typeof results === 'string') return results;
     const [inserted = 0, stored = 0] = (results[0]?.rows[0] ?? []).map(Number);
     return upsertResponse(rows.recordCount, { inserted, updated: stored - inserted });
   };
   const deadline = typedDeadline(signal);
-  if (idempotency === null) return project.use({ connection: 'typed', deadline }, (lease) => store(lease, ALONE));
-  return runWrite(project, { deadline, idempotency, responseSchema: BatchResponse }, async ({ lease, commit }) => {
-    const inserted = await store(lease, null);
+  if (idempotency === null) return project.use({ connection: 'typed', deadline }, (lease) => store(lease, 'of itself'));
+  const repeat = { key: idempotency, responseSchema: BatchResponse };
+  return runWrite(project, { deadline, repeat }, async ({ lease, commit }) => {
+    const inserted = await store(lease, 'by the caller');
     if (typeof inserted === 'string') return inserted;
     try {
       await commit([], inserted.response, rowsChanged(inserted.response));

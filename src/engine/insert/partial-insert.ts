@@ -8,24 +8,24 @@ import { LIMITS } from '../../contract/limits.js';
 import { BatchResponse } from '../../contract/wire/batch.js';
 import { BEGIN, ROLLBACK, type Session } from '../../pg/index.js';
 import type { Table } from '../catalog/catalog.js';
+import { lockToWrite } from '../catalog/find-table.js';
 import { typedDeadline } from '../limits/deadline.js';
 import type { Project } from '../project.js';
 import { quarantineRecords } from './quarantine.js';
 import { runWrite } from '../write/write.js';
-import { lockTable, rowsStored } from './checked-insert.js';
 import { insertResponse, type Inserted, type InsertRequest, rowsChanged, upsertResponse } from './insert-request.js';
 import { recordPlace, recordErrorCode } from './record-error.js';
 import { storeWhatFits } from './refused-records.js';
-import { countStored, type StoredRows, storingStatements, type UpsertRule } from './upsert.js';
+import { countStored, rowsStored, type StoredRows, storingStatements, type UpsertRule } from './upsert.js';
 import { resetIfCodeRuns } from './store-rows.js';
 
 /** @throws EngineError if the batch cannot be read, or the cause is the table or the server */
 export async function insertPartially(request: InsertRequest): Promise<Inserted> {
   const { project, tableName, idempotency, upsert, signal } = request;
   const batch = readRecords(request.body, true);
-  const options = { deadline: typedDeadline(signal), idempotency, responseSchema: BatchResponse };
+  const options = { deadline: typedDeadline(signal), repeat: { key: idempotency, responseSchema: BatchResponse } };
   return runWrite(project, options, async ({ lease, begin, commit }): Promise<Inserted> => {
-    const table = await lockTable(lease.session, begin, project.schema, tableName);
+    const table = await lockToWrite(lease.session, begin, project.schema, tableName);
     resetIfCodeRuns(lease, table, upsert !== null);
     const outcome = await storePartially(lease.session, project, table, batch, upsert);
     const kept = [...outcome.refused].map(([record, errors]) => ({ text: batch.textOf(record), errors }));
@@ -77,7 +77,7 @@ export async function storePartially(
     // Postgres has counted the rows of attempts that were rolled back, too.
     await session.run([ROLLBACK]);
     await dryRun.begin(session);
-    await lockTable(session, [BEGIN], schema, table.name);
+    await lockToWrite(session, [BEGIN], schema, table.name);
     outcome = await store(good.filter((record) => !errors.has(record)));
   }
   const { results } = outcome;

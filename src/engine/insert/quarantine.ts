@@ -1,6 +1,5 @@
 /** The quarantine of a project: refused records with their errors, kept until they expire. */
 import type { ErrorDetail } from '../../contract/errors.js';
-import { Type } from '../../contract/schema.js';
 import type { DropQuarantineQuery, QuarantinedRecord, QuarantineQuery } from '../../contract/wire/quarantine.js';
 import { type Fragment, join, type Row, sql, type Statement } from '../../pg/index.js';
 import { typedDeadline } from '../limits/deadline.js';
@@ -133,18 +132,12 @@ export async function dropFromQuarantine(
   signal: AbortSignal,
 ): Promise<number> {
   const chosen = sql`DELETE FROM _cdp.quarantine WHERE ${conditions(filter)}`;
-  const options = {
-    deadline: typedDeadline(signal),
-    idempotency: null,
-    responseSchema: Type.Integer(),
-    growth: 'none',
-  } as const;
-  const { response } = await runWrite(project, options, async ({ lease: { session }, begin, commit }) => {
+  const options = { deadline: typedDeadline(signal), growth: 'none' } as const;
+  return runWrite(project, options, async ({ lease: { session }, begin, commit }) => {
     await session.run(begin);
     const count = await session.rowCount(chosen);
-    return { response: await commit([purgeExpired(project.shared.quarantineDays)], count) };
+    return commit([purgeExpired(project.shared.quarantineDays)], count);
   });
-  return response;
 }
 
 function conditions({ table, error, column, since, until, id, after }: QuarantineFilter): Fragment {

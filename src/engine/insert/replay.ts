@@ -5,12 +5,11 @@
 import { readRecords, type Records } from '../../codec/index.js';
 import { counted } from '../../contract/message-text.js';
 import { LIMITS } from '../../contract/limits.js';
-import { type ReplayBody, ReplayResponse } from '../../contract/wire/quarantine.js';
-import { lockTable } from './checked-insert.js';
+import type { ReplayBody, ReplayResponse } from '../../contract/wire/quarantine.js';
 import { storePartially } from './partial-insert.js';
 import type { UpsertRule } from './upsert.js';
 import type { Project } from '../project.js';
-import { requireColumns } from '../catalog/find-table.js';
+import { lockToWrite, requireColumns } from '../catalog/find-table.js';
 import { typedDeadline } from '../limits/deadline.js';
 import { runWrite } from '../write/write.js';
 import {
@@ -42,10 +41,9 @@ export async function replay(
 ): Promise<ReplayResponse> {
   const added = [...set].map(([key, value]) => `${JSON.stringify(key)}:${value}`).join(',');
   const fitting = Math.max(1, Math.min(LIMITS.recordsPerBatch, Math.floor(PAGE_BYTES / Buffer.byteLength(added))));
-  const options = { deadline: typedDeadline(signal), idempotency: null, responseSchema: ReplayResponse };
-  const { response } = await runWrite(project, options, async ({ lease, begin, commit }) => {
+  return runWrite(project, { deadline: typedDeadline(signal) }, async ({ lease, begin, commit }) => {
     const { session } = lease;
-    const table = await lockTable(session, begin, project.schema, name);
+    const table = await lockToWrite(session, begin, project.schema, name);
     requireColumns(table, [...Object.values(rename), ...set.keys()]);
     resetIfCodeRuns(lease, table, upsert !== null);
     const { quarantineDays } = project.shared;
@@ -53,7 +51,7 @@ export async function replay(
     const { records, next } = readPage(found);
     if (records.length === 0) {
       const nothing = replayResponse([], { inserted: 0, updated: 0 }, 0, null);
-      return { response: await commit([purgeExpired(quarantineDays)], nothing) };
+      return commit([purgeExpired(quarantineDays)], nothing);
     }
 
     const sent = readAgain(records.map(({ record }) => record));
@@ -70,9 +68,8 @@ export async function replay(
       removeRecords(gone),
       ...(isTrial ? [] : left.map(({ id, errors }) => updateErrors(id, errors))),
     ];
-    return { response: await commit(changes, replayResponse(left, stored, gone.length, next)) };
+    return commit(changes, replayResponse(left, stored, gone.length, next));
   });
-  return response;
 }
 
 const readAgain = (texts: readonly string[]): Records => readRecords(Buffer.from(`[${texts.join(',')}]`), true);

@@ -8,8 +8,7 @@ import { type BatchEncoder, batchEncoder, type EncodedBatch } from '../../codec/
 import { Counts } from '../../contract/counts.js';
 import type { Statement } from '../../pg/index.js';
 import { schemaUnchanged, type Table } from '../catalog/catalog.js';
-import { CopyQueue, type WaitingBatches } from './copy-queue.js';
-import type { TableWithCheck } from './store-rows.js';
+import { CopyQueue, type TableWithCheck, type WaitingBatches } from './copy-queue.js';
 
 /** Over all tables. A column takes about 2 KB, including its part of the encoder and the statements. */
 const MAX_COLUMNS = 40_000;

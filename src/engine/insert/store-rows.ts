@@ -6,45 +6,30 @@ import type { Table } from '../catalog/catalog.js';
 import { resultsOrOutcomeUnknown } from '../write/transaction.js';
 import { NO_RECORDS_FAULT } from './record-error.js';
 
-export interface TableWithCheck {
-  readonly table: Table;
-  /** Confirms the schema if it runs after the rows were stored. */
-  readonly check: Statement;
-}
-
 /** Why nothing was stored: Postgres refused the rows, or they were encoded for an earlier schema. */
 export type NotStored = 'refused' | 'outdated';
 
-/** The end of the round trip that stores rows. */
-export interface Ending {
-  /** Statements to run after the check. */
-  readonly statements: readonly Statement[];
-  /**
-   * The transaction holds an Idempotency-Key; COMMIT follows the statements. Without a key, the round trip is a transaction
-   * of its own.
-   */
-  readonly hasKey: boolean;
-}
+/** The results of the statements, or why nothing was stored. */
+export type Stored = readonly Result[] | NotStored;
 
-export const ALONE: Ending = { statements: [], hasKey: false };
+/**
+ * How the transaction that stores rows ends. `of itself`: it is one round trip, and ends with it; `by the caller`: its BEGIN
+ * and COMMIT are the caller's; statements: it holds an Idempotency-Key, and they and COMMIT end it in the same round trip.
+ */
+export type Ending = 'of itself' | 'by the caller' | readonly Statement[];
 
 /**
  * Stores rows and confirms the schema in one round trip. The check follows the COPY or INSERT, whose lock prevents
  * changes until the end of the transaction.
- * @param end null: the caller commits
+ * @param check fails if the table no longer has the columns that the rows were encoded for
  */
-export async function storeAndCheck(
-  lease: Lease,
-  { table, check }: TableWithCheck,
-  store: Step,
-  end: Ending | null,
-): Promise<readonly Result[] | NotStored> {
+export async function storeAndCheck(lease: Lease, store: Step, check: Statement, end: Ending): Promise<Stored> {
   const { session } = lease;
-  resetIfCodeRuns(lease, table, false);
-  const steps = [store, check, ...(end?.statements ?? [])];
-  const ran = await session.pipeline(end?.hasKey ? [...steps, COMMIT] : steps, { prepared: true });
+  const hasKey = typeof end !== 'string';
+  const steps = [store, check, ...(hasKey ? end : [])];
+  const ran = await session.pipeline(hasKey ? [...steps, COMMIT] : steps, { prepared: true });
   try {
-    if (end !== null) return resultsOrOutcomeUnknown(session, ran, steps.length, end.hasKey);
+    if (end !== 'by the caller') return resultsOrOutcomeUnknown(session, ran, steps.length, hasKey);
     if (ran.error !== null) throw ran.error;
     return ran.results;
   } catch (error) {

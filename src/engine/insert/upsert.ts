@@ -6,7 +6,16 @@ import type { Row } from '../../codec/index.js';
 import { EngineError } from '../../contract/errors.js';
 import { quoted } from '../../contract/message-text.js';
 import type { Resolution } from '../../contract/wire/batch.js';
-import { type Fragment, ident, join, type Result, type Session, sql, type Statement } from '../../pg/index.js';
+import {
+  type Fragment,
+  ident,
+  join,
+  readCommandTag,
+  type Result,
+  type Session,
+  sql,
+  type Statement,
+} from '../../pg/index.js';
 import type { Table } from '../catalog/catalog.js';
 import { readUniqueKey, type UniqueKey, uniqueKey } from '../catalog/unique-key.js';
 import { requireColumns } from '../catalog/find-table.js';
@@ -210,6 +219,10 @@ export interface StoredRows {
   inserted: number;
   updated: number;
 }
+
+/** The sum of the counts in the command tags, such as `INSERT 0 250`. */
+export const rowsStored = (results: readonly Result[]): number =>
+  results.reduce((sum, { tag }) => sum + (readCommandTag(tag).count ?? 0), 0);
 
 /** Counts the results of {@link upsertStatements}. */
 export function countStored(results: readonly Result[]): StoredRows {

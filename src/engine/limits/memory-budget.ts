@@ -45,7 +45,7 @@ export class MemoryBudget {
 
   /**
    * Waits for free memory. The only request of a project always gets some.
-   * @param signal aborted when the client disconnects
+   * @param signal aborted when the client disconnects, or with the EngineError that ends the request
    * @throws EngineError overloaded
    */
   async reserve(project: string, bytes: number, budget: WaitBudget, signal: AbortSignal): Promise<Reservation> {

@@ -64,21 +64,21 @@ export class Slots {
 
   /**
    * Takes a slot, or waits for one.
-   * @param signal aborted when the client disconnects
+   * @param signal aborted when the client disconnects, or with the EngineError that ends the request
    * @returns a function that releases the slot; a promise if the request has to wait, which rejects with EngineError
    * overloaded
    */
   acquire(
     project: string,
     kind: WorkKind,
-    signal: AbortSignal,
     budget: WaitBudget,
+    signal: AbortSignal,
   ): (() => void) | Promise<() => void> {
     if (this.tryTake(project, kind)) return this.releaseOf(project, kind);
-    return this.wait(project, kind, signal, budget);
+    return this.wait(project, kind, budget, signal);
   }
 
-  private async wait(project: string, kind: WorkKind, signal: AbortSignal, budget: WaitBudget): Promise<() => void> {
+  private async wait(project: string, kind: WorkKind, budget: WaitBudget, signal: AbortSignal): Promise<() => void> {
     this.rejectIfQueueFull(project);
     await this.queue.wait(project, kind, budget, signal);
     return this.releaseOf(project, kind);

@@ -29,9 +29,10 @@ const BUSY = 'Too many SQL requests are waiting to be parsed';
 
 /** The request whose text is parsed. */
 export interface Requester {
+  /** Its id. */
   readonly project: string;
   readonly budget: WaitBudget;
-  /** Aborted when the client disconnects. */
+  /** Aborted when the client disconnects, or with the EngineError that ends the request. */
   readonly signal: AbortSignal;
 }
 

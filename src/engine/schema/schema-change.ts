@@ -43,7 +43,7 @@ export async function schemaChange<A>(
       `The change would have held the table for more than ${holdMs} ms and was rolled back`,
     );
   const deadline = { timeoutMs: holdMs, signal, expired };
-  return runWrite(project, { deadline, idempotency, responseSchema, growth }, async (write) => {
+  return runWrite(project, { deadline, repeat: { key: idempotency, responseSchema }, growth }, async (write) => {
     const { lease, begin, commit } = write;
     return { response: await work({ lease, begin: [...begin, SHORT_WAIT], commit }), replayed: false };
   });

@@ -62,6 +62,7 @@ const NOT_READABLE: Rejection = {
 
 /**
  * The effect that a text may have on a reader's session.
+ * @param project its id; the texts of a project are parsed one at a time
  * @param isPlain the server reads the text by the rules that the parser knows: UTF-8, standard_conforming_strings
  */
 export const classify = (

@@ -26,7 +26,7 @@ export async function collectSql(project: Project, request: CollectRequest): Pro
     const rows = new RowCollector(rowEncoder(columns ?? [], 'list', rowMode, numbers), maxRows, bytesLeft);
     const tag = await collectRows(project, described, rows);
     const result = sqlResult(text, tag, columns === null ? null : rows, await columnsJson(session, columns));
-    bytesLeft -= Math.max(0, (result.rows?.length ?? 0) - 1);
+    bytesLeft -= rows.length;
     results.push(result);
   };
   const earlier = await runSql(project, request, take, () => storedResults(results));

@@ -72,7 +72,7 @@ export async function runQueries(project: Project, request: QueriesRequest): Pro
  * A text of several statements is left to Postgres, which refuses it (42601). @throws EngineError as `Splitter.split`
  */
 async function statementsOf(project: Project, request: QueriesRequest, tellsFreed: boolean): Promise<BoundStatement[]> {
-  const requester = { project: project.name, budget: project.waitBudget, signal: request.signal };
+  const requester = project.requester(request.signal);
   const statements: BoundStatement[] = [];
   for (const { text, field, params } of request.queries) {
     const [only, ...others] = await project.shared.splitter.split(text, requester, { tellsFreed, field });

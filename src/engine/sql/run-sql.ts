@@ -25,7 +25,7 @@ export interface SqlMode {
   /** Run as the reader, in a READ ONLY transaction. */
   readOnly: boolean;
   timeoutMs: number;
-  /** Aborted when the client disconnects. */
+  /** Aborted when the client disconnects, or with the EngineError that ends the request. */
   signal: AbortSignal;
   /** Transaction modes as in BEGIN; if given, nothing runs outside the transaction. */
   modes?: readonly string[];
@@ -64,8 +64,7 @@ export async function runSql(
 ): Promise<StoredResults | null> {
   const { sql, params, signal } = request;
   const overQuota = await overQuotaFor(project, request);
-  const requester = { project: project.name, budget: project.waitBudget, signal };
-  const split = await project.shared.splitter.split(sql, requester, { tellsFreed: overQuota !== null });
+  const split = await project.shared.splitter.split(sql, project.requester(signal), { tellsFreed: overQuota !== null });
   if (params.length > 0 && split.length > 1) {
     throw new EngineError('invalid_request', '"params" can be used only with a single statement');
   }
@@ -96,14 +95,13 @@ export async function runStatements(
   const options = {
     connection: readOnly ? 'sql-read' : 'sql-write',
     deadline: { timeoutMs, signal, expired: queryTimeout(timeoutMs) },
-    idempotency,
-    responseSchema: StoredResults,
+    repeat: { key: idempotency, responseSchema: StoredResults },
     begin: [
       modes.length === 0 ? BEGIN : fixed(`BEGIN ${modes.join(' ')}`),
       ...(asReader ? [ROW_SECURITY_OFF] : []),
       ...(readOnly ? [FIRST_QUERY] : []),
     ],
-    resets: true,
+    reset: true,
     growth: guard?.growth ?? growthOf(statements),
   } as const;
   try {

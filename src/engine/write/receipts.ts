@@ -21,7 +21,7 @@ interface ReceiptsOptions {
   readonly settle: boolean;
   /** How long receipts are kept. */
   readonly days: number;
-  /** Aborted when the client disconnects. */
+  /** Aborted when the client disconnects, or with the EngineError that ends the request. */
   readonly signal: AbortSignal;
 }
 

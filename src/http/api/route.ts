@@ -17,7 +17,7 @@ export interface Call {
   readonly caller: Caller;
   readonly request: FastifyRequest;
   readonly reply: FastifyReply;
-  /** Aborted when the client disconnects. */
+  /** Aborted when the client disconnects, or with the EngineError that ends the request. */
   readonly signal: AbortSignal;
 }
 

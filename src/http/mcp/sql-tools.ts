@@ -1,7 +1,7 @@
 /** Tools that run SQL: queries as the reader, and dry runs as the writer. */
 import { LIMITS } from '../../contract/limits.js';
 import { STRICT, Type } from '../../contract/schema.js';
-import { SqlResponse } from '../../contract/wire/sql.js';
+import { SqlParams, SqlResponse } from '../../contract/wire/sql.js';
 import type { Project } from '../../engine/project.js';
 import { collectSql } from '../../engine/sql/collect-sql.js';
 import type { SqlResult } from '../../engine/sql/sql-result.js';
@@ -23,7 +23,7 @@ const input = (what: string) =>
   Type.Object(
     {
       sql: Type.String({ minLength: 1, description: `${what} Put values into params, not into the text.` }),
-      params: Type.Optional(Type.Array(Type.Any(), { maxItems: 65_535, description: 'Values of $1, $2, …' })),
+      params: Type.Optional(SqlParams),
       max_rows: Type.Optional(
         Type.Integer({ minimum: 1, maximum: MAX_ROWS, description: `Rows to return. Default: ${DEFAULT_ROWS}.` }),
       ),

@@ -3,7 +3,8 @@
  * if the limit is reached. A connection serves only the project and the kind of work for which it was opened.
  */
 import type { Placement } from '../placement.js';
-import { type ConnectionKind, type ProjectSession, type ProjectSessions, runsFreeSql } from './project-session.js';
+import { type ConnectionKind, runsFreeSql } from './connection-kind.js';
+import type { ProjectSession, ProjectSessions } from './project-session.js';
 import type { Backend } from './watchdog.js';
 import { readProc } from '../../embedded/proc.js';
 import { ConnectionLost, PostgresError, ROLLBACK, type Session, SQLSTATE } from '../../pg/index.js';
@@ -176,7 +177,7 @@ export class Connections {
   private async login(placement: Placement, kind: ConnectionKind): Promise<ProjectSession> {
     for (let retries = 0; ; retries++) {
       try {
-        return await this.sessions.open(placement, kind);
+        return await this.sessions.open({ placement, kind });
       } catch (error) {
         // `total` includes the failed login.
         if (!isTooMany(error)) throw error;

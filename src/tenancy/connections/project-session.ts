@@ -10,6 +10,8 @@ import type { ProjectDatabases } from '../project-databases.js';
 import { serviceWork } from '../service-work.js';
 import type { Servers } from '../servers.js';
 import type { Server } from '../tenancy.js';
+import { type ConnectionKind, isReader } from './connection-kind.js';
+import { type ClientSettings, sessionSettings } from './session-settings.js';
 import type { Backend } from './watchdog.js';
 import {
   BEGIN,
@@ -22,56 +24,9 @@ import {
   Session,
   sql,
   SQLSTATE,
-  startupOptions,
   type Statement,
   trusted,
 } from '../../pg/index.js';
-
-/**
- * What a connection is for. It never changes its kind: one that ran free SQL never serves inserts or schema
- * calls (contract section 7).
- */
-export const CONNECTION_KINDS = ['typed', 'typed-read', 'sql-write', 'sql-read'] as const;
-export type ConnectionKind = (typeof CONNECTION_KINDS)[number];
-
-export const isReader = (kind: ConnectionKind): boolean => kind === 'typed-read' || kind === 'sql-read';
-
-/** Whether it runs free SQL, which may leave anything in the session. */
-export const runsFreeSql = (kind: ConnectionKind): boolean => kind === 'sql-write' || kind === 'sql-read';
-
-/** Settings on which responses, checks or the start of a connection depend. `ALTER ROLE … SET` cannot override them. */
-const PINNED = {
-  client_encoding: 'UTF8',
-  DateStyle: 'ISO,MDY',
-  IntervalStyle: 'postgres',
-  TimeZone: 'UTC',
-  extra_float_digits: '1',
-  bytea_output: 'hex',
-  xmloption: 'content',
-  standard_conforming_strings: 'on',
-  array_nulls: 'on',
-  transform_null_equals: 'off',
-  default_transaction_isolation: 'read committed',
-  default_transaction_deferrable: 'off',
-  row_security: 'on',
-  check_function_bodies: 'on',
-  // A library that does not exist would make every login fail.
-  local_preload_libraries: '',
-  default_tablespace: '',
-  temp_tablespaces: '',
-  default_table_access_method: 'heap',
-  statement_timeout: '0',
-  idle_session_timeout: '0',
-  // If the service dies between two statements, no locks may stay.
-  idle_in_transaction_session_timeout: '90000',
-  client_connection_check_interval: '1000',
-  // Postgres reports a commit that no standby has confirmed as a warning.
-  client_min_messages: 'warning',
-  jit: 'off',
-};
-
-/** How long an insert waits for a table that a schema change holds, or for a row of another transaction. */
-const TYPED_LOCK_TIMEOUT_MS = 5_000;
 
 /**
  * SQLSTATEs of logins that a repair can fix. The project has changed its role's password, revoked its right to connect,
@@ -84,9 +39,6 @@ const REPAIRABLE = new Set<string>([
   SQLSTATE.INSUFFICIENT_PRIVILEGE,
   SQLSTATE.TRANSACTION_TIMEOUT,
 ]);
-
-/** For a reader, whatever a client asks for. */
-const READ_ONLY = { default_transaction_read_only: 'on' };
 
 /** How long opening a connection may take, including a repair. */
 const OPEN_MS = 10_000;
@@ -102,20 +54,20 @@ export interface ProjectSession {
   readonly backend: Backend;
 }
 
-/** Settings from the startup packet of a client of the Postgres port. */
-interface ClientSettings {
-  readonly applicationName: string;
-  readonly settings: Readonly<Record<string, string>>;
-}
-
 /** A session for a client, with the client's settings. */
 interface ClientConnection {
   readonly loggedIn: LoggedIn;
   readonly backend: Backend;
 }
 
-/** Unlike other sessions, a client's receives notices, and its transactions are limited from outside. */
-const FOR_CLIENTS = { ...PINNED, client_min_messages: 'notice', idle_in_transaction_session_timeout: '0' };
+interface NewConnection {
+  readonly placement: Placement;
+  readonly kind: ConnectionKind;
+  /** null: for the service itself. */
+  readonly client?: ClientSettings | null;
+  /** A replica, on which nothing can be repaired; null: the server where the project lives. */
+  readonly replica?: Server | null;
+}
 
 /** A connection that is being opened. */
 interface LoginAttempt {
@@ -123,7 +75,6 @@ interface LoginAttempt {
   /** The server where the project lives, or a replica of it. */
   readonly server: Server;
   readonly kind: ConnectionKind;
-  /** null: for the service itself. */
   readonly client: ClientSettings | null;
   /** Aborted when the connection is no longer needed. */
   readonly signal: AbortSignal;
@@ -140,15 +91,9 @@ export class ProjectSessions {
 
   /**
    * Opens a connection of a kind, in a clean session and with intact rights.
-   * @param replica a replica, on which nothing can be repaired; null: the server where the project lives
    * @throws EngineError database_unavailable if this fails or takes too long
    */
-  async open(
-    placement: Placement,
-    kind: ConnectionKind,
-    client: ClientSettings | null = null,
-    replica: Server | null = null,
-  ): Promise<ProjectSession> {
+  async open({ placement, kind, client = null, replica = null }: NewConnection): Promise<ProjectSession> {
     const server = replica ?? this.servers.serverOf(placement);
     const expiry = new AbortController();
     const timer = setTimeout(() => expiry.abort(tooSlow()), OPEN_MS);
@@ -181,7 +126,7 @@ export class ProjectSessions {
    * @throws EngineError database_unavailable; its cause is a PostgresError if Postgres refuses a setting of the client
    */
   async openForClient(placement: Placement, kind: ConnectionKind, client: ClientSettings): Promise<ClientConnection> {
-    const { session, backend } = await this.open(placement, kind, client);
+    const { session, backend } = await this.open({ placement, kind, client });
     return { loggedIn: session.handOver(), backend };
   }
 
@@ -228,16 +173,7 @@ export class ProjectSessions {
       database: placement.database,
       user: role,
       password: tenancy.password(role),
-      client_encoding: client?.settings.client_encoding ?? PINNED.client_encoding,
-      application_name: client?.applicationName ?? `cdp ${kind}`,
-      options: startupOptions({
-        ...(client === null ? PINNED : FOR_CLIENTS),
-        search_path: [placement.schema, ...extensionsSchema].join(', '),
-        default_transaction_read_only: 'off',
-        ...client?.settings,
-        ...(isReader(kind) ? READ_ONLY : {}),
-        ...(client === null ? { lock_timeout: runsFreeSql(kind) ? '0' : String(TYPED_LOCK_TIMEOUT_MS) } : {}),
-      }),
+      ...sessionSettings(kind, [placement.schema, ...extensionsSchema], client),
     };
     const connect = (password: string) =>
       Session.connect({ ...options, password, maxRowBytes: LIMITS.resultBytes }, signal);

@@ -2,25 +2,24 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it, vi } from 'vitest';
 import { EncodedBatch } from '../../../src/codec/batch/encoded-batch.js';
-import { type Outcome as Pipelined, PostgresError, type Result, type Step } from '../../../src/pg/index.js';
+import { type Outcome, PostgresError, type Result, type Step } from '../../../src/pg/index.js';
 import type { Lease } from '../../../src/tenancy/connections/connections.js';
 import { Counts } from '../../../src/contract/counts.js';
 import { EngineError } from '../../../src/contract/errors.js';
 import { type Clock, NEVER } from '../../../src/engine/limits/deadline.js';
 import { WaitBudget } from '../../../src/engine/limits/wait-budget.js';
-import { CopyQueue, type QueuedBatch } from '../../../src/engine/insert/copy-queue.js';
-import type { NotStored, TableWithCheck } from '../../../src/engine/insert/store-rows.js';
+import { CopyQueue, type QueuedBatch, type TableWithCheck } from '../../../src/engine/insert/copy-queue.js';
+import type { NotStored, Stored } from '../../../src/engine/insert/store-rows.js';
 
 /** The results of a COPY; the queue does not read them. */
 const STORED: readonly Result[] = [];
-type Outcome = typeof STORED | NotStored;
 
 interface Sent {
   batches: readonly Uint8Array[];
   signal: AbortSignal;
   /** Of the request that waits for a slot and a connection. */
   waitBudget: WaitBudget;
-  response: (outcome: Outcome) => void;
+  response: (outcome: Stored) => void;
   fail: (error: Error) => void;
 }
 
@@ -32,7 +31,7 @@ interface About {
 }
 
 /** The outcomes as a session reports them: a violated constraint, the failed check of the schema. */
-const REPORTED: Record<NotStored, Pipelined> = {
+const REPORTED: Record<NotStored, Outcome> = {
   refused: { results: [], error: new PostgresError('duplicate key', '23505', 'ERROR') },
   outdated: { results: [{ tag: 'COPY 1', rows: [] }], error: new PostgresError('division by zero', '22012', 'ERROR') },
 };
@@ -52,8 +51,8 @@ function queueOf(maxWaiting = 64, connect: () => Promise<void> = () => Promise.r
     use: async ({ deadline: { signal } }, work) => {
       await connect();
       const pipeline = ([copy]: readonly Step[]) =>
-        new Promise<Pipelined>((resolve, reject) => {
-          const response = (outcome: Outcome) =>
+        new Promise<Outcome>((resolve, reject) => {
+          const response = (outcome: Stored) =>
             resolve(typeof outcome === 'string' ? REPORTED[outcome] : { results: outcome as Result[], error: null });
           sent.push({ batches: copy?.data ?? [], signal, waitBudget, response, fail: reject });
         });

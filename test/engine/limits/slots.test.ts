@@ -11,7 +11,7 @@ const LIMITS: SlotLimits = { total: 100, running: 8, reservedForTyped: 2, waitin
 const slotsWith = (over: Partial<SlotLimits> = {}) => new Slots({ ...LIMITS, ...over });
 
 const acquire = async (slots: Slots, project: string, kind: WorkKind, signal = NEVER, budget = new WaitBudget(5_000)) =>
-  slots.acquire(project, kind, signal, budget);
+  slots.acquire(project, kind, budget, signal);
 
 /** Enters, and writes its name into `order` when it is admitted. */
 function enter(

@@ -3,11 +3,8 @@
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Placement } from '../../../src/tenancy/placement.js';
-import {
-  CONNECTION_KINDS,
-  type ProjectSession,
-  ProjectSessions,
-} from '../../../src/tenancy/connections/project-session.js';
+import { CONNECTION_KINDS } from '../../../src/tenancy/connections/connection-kind.js';
+import { type ProjectSession, ProjectSessions } from '../../../src/tenancy/connections/project-session.js';
 import { testServers } from '../../support/postgres.js';
 import { failure, onServer, startTestService, type TestProject, type TestService } from '../../support/service.js';
 
@@ -63,7 +60,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     (await service.engine.projects.get(project.name)).placement;
 
   async function open(placement: Placement, kind: (typeof CONNECTION_KINDS)[number]): Promise<ProjectSession> {
-    const session = await sessions.open(placement, kind);
+    const session = await sessions.open({ placement, kind });
     opened.push(session);
     return session;
   }
@@ -112,7 +109,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
         await client.query('BEGIN; LOCK pg_catalog.pg_default_acl IN ACCESS EXCLUSIVE MODE');
         const started = performance.now();
         for (const attempt of await Promise.allSettled(
-          CONNECTION_KINDS.map((kind) => sessions.open(placement, kind)),
+          CONNECTION_KINDS.map((kind) => sessions.open({ placement, kind })),
         )) {
           expect(attempt).toMatchObject({
             reason: { code: 'database_unavailable', message: 'The database is not available at the moment' },
