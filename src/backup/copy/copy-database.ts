@@ -7,6 +7,7 @@ import type { Verification } from '../../contract/moves.js';
 import { ident, type Session, sql, withSession } from '../../pg/index.js';
 import { EXTENSIONS_SCHEMA } from '../../tenancy/extensions.js';
 import { isOnCitus, type Placement } from '../../tenancy/placement.js';
+import { ownSchemasOf } from '../../tenancy/project-rights.js';
 import { roleLogin } from '../../tenancy/role-login.js';
 import type { Tenancy } from '../../tenancy/tenancy.js';
 import { distributeAgain, distributedTables } from '../distributed-tables.js';
@@ -178,12 +179,9 @@ interface Schema {
 
 const entriesIn = ({ beforeData, afterData }: Schema): Entry[] => [...beforeData, ...afterData];
 
-async function schemaOf(session: Session, { schema, writer }: Placement, dump: Dump): Promise<Schema> {
-  const rows = await session.query(
-    sql`SELECT nspname FROM pg_namespace WHERE nspowner = ${writer}::regrole AND nspname <> ${schema} ORDER BY 1`,
-  );
-  const own = rows.map(([name]) => name ?? '');
-  const entries = (text: string): Entry[] => ownEntries(entriesOf(text), schema, own);
+async function schemaOf(session: Session, placement: Placement, dump: Dump): Promise<Schema> {
+  const own = await ownSchemasOf(session, placement);
+  const entries = (text: string): Entry[] => ownEntries(entriesOf(text), placement.schema, own);
   return { own, beforeData: entries(await dump('pre-data')), afterData: entries(await dump('post-data')) };
 }
 
