@@ -20,7 +20,7 @@ import { pgDump } from './pg-dump.js';
 import { set } from './session-settings.js';
 import { copySequences } from './others.js';
 import { copyTable, tablesOf } from './tables.js';
-import { type Contents, contentsOf, differentContents, differentEntries } from './verify.js';
+import { type Summary, summaryOf, differentContents, differentEntries } from './verify.js';
 
 /** A project's database, on a running server. */
 export interface ProjectDatabase {
@@ -83,7 +83,7 @@ export async function copyDatabase(options: CopyOptions): Promise<CopyResult> {
       ...copied,
       schema: entriesIn(parts),
       snapshot: snapshot ?? '',
-      before: await contentsOf(reader, from, options),
+      before: await summaryOf(reader, from, options),
     };
   });
   const isSameMajor = (await source.tenancy.major()) === (await target.tenancy.major());
@@ -101,7 +101,7 @@ async function copyInto(
   reader: Session,
   { own, beforeData, afterData }: Schema,
   options: CopyOptions,
-): Promise<{ leftOut: string[]; after: Contents }> {
+): Promise<{ leftOut: string[]; after: Summary }> {
   const [from, to] = [options.source.placement, options.target.placement];
   for (const name of own) await writer.query(sql`CREATE SCHEMA ${ident(name)}`);
   const leftOut = await execute(writer, beforeData, from, to);
@@ -113,7 +113,7 @@ async function copyInto(
   await copySequences(reader, writer, from);
   await copyLargeObjects(reader, writer, from, to);
   // Read before the policies are created, which may hide rows from a role that is not a superuser.
-  const after = await contentsOf(writer, to, options);
+  const after = await summaryOf(writer, to, options);
   leftOut.push(...(await execute(writer, afterData, from, to)));
   return { leftOut, after };
 }

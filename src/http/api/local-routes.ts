@@ -34,7 +34,7 @@ const LOCAL_ALONE: readonly LocalRoute[] = [
     success: { status: 200 },
     async handle({ local }) {
       const projects = await (await local.engine()).projects.list();
-      const placements: wire.Placement[] = projects.map(({ id, placement: { database, server, added } }) => {
+      const placements: wire.ProjectLocation[] = projects.map(({ id, placement: { database, server, added } }) => {
         return { id, database, folder: server === DEFAULT_SERVER || added !== null ? null : server };
       });
       return { body: { success: true, placements } };
