@@ -6,12 +6,11 @@
 import { chmod, lchown, lstat, mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { DAY_MS } from '../../contract/calendar.js';
 import { exists, hasCode, namesIn } from '../../files.js';
 import { type LoginOptions, type Session, sql, startupOptions, withSession } from '../../pg/index.js';
 import type { CopiedFiles } from '../manifest.js';
 import { parseLsn, segmentName, segmentOf } from './wal.js';
-
-const DAY_MS = 86_400_000;
 
 const IS_SEGMENT = /^[0-9A-F]{24}$/;
 
