@@ -8,7 +8,7 @@ import { BEGIN, type Fragment, type Session, sql } from '../../pg/index.js';
 import { ANY_PATH, deletesFrom, isKept, lockOf } from './idempotency.js';
 import { typedDeadline } from '../limits/deadline.js';
 import type { Project } from '../project.js';
-import { commit } from './transaction.js';
+import { commit } from './commit.js';
 
 /** Maximum number of keys settled in one transaction, which holds up to three locks for each. */
 const SETTLED_AT_ONCE = 50;
