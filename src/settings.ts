@@ -4,6 +4,7 @@
  */
 import { resolve } from 'node:path';
 import { AUDIT_MODES, AUDIT_STATEMENTS, type AuditMode, type AuditStatements } from './contract/audit.js';
+import { DAY_MS } from './contract/calendar.js';
 import type { Rate } from './engine/access/token-rate.js';
 import { TRACE_DETAILS, type TraceDetail } from './http/observability/trace-detail.js';
 import {
@@ -27,7 +28,6 @@ import {
   url,
 } from './setting-kinds.js';
 
-const DAY_MS = 86_400_000;
 const HOUR_MS = 3_600_000;
 
 export const SETTINGS = named({

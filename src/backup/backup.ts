@@ -11,7 +11,7 @@ import { messageOf } from '../contract/operator-message.js';
 import { contentOf } from '../contract/wire/operator.js';
 import { withPrivateFolder } from '../files.js';
 import type { ControlDatabase } from '../tenancy/control/control.js';
-import type { ProjectRow } from '../tenancy/control/control-rows.js';
+import { type ProjectRow, shownToken } from '../tenancy/control/control-rows.js';
 import { VERSION } from '../version.js';
 import type { Installation } from './installation.js';
 import { findPrograms, type ProgramPlaces } from './logical/client-programs.js';
@@ -178,16 +178,7 @@ async function controlRow(control: ControlDatabase, project: ProjectRow): Promis
     created_at: project.createdAt.toISOString(),
     quota_bytes: project.quotaBytes,
     own_schemas: project.placement.ownSchemas,
-    tokens: tokens.map((token) => ({
-      id: token.id,
-      name: token.name,
-      scopes: token.scopes as Control['projects'][number]['tokens'][number]['scopes'],
-      sha256: token.sha256,
-      created_at: token.createdAt.toISOString(),
-      expires_at: token.expiresAt?.toISOString() ?? null,
-      revoked_at: token.revokedAt?.toISOString() ?? null,
-      last_used_at: token.lastUsedAt?.toISOString() ?? null,
-    })),
+    tokens: tokens.map((token) => ({ ...shownToken(token), sha256: token.sha256 })),
   };
 }
 

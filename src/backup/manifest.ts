@@ -113,6 +113,18 @@ const ManifestV1 = Type.Object({
   projects: Type.Array(Type.Object(dump)),
 });
 
+const SavedToken = Type.Object({
+  id: Type.String({ pattern: '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' }),
+  name: Type.String(),
+  scopes: Type.Array(Type.Enum(SCOPES)),
+  sha256: Type.String({ pattern: '^[0-9a-f]{64}$' }),
+  created_at: Time,
+  expires_at: Optional(Time),
+  revoked_at: Optional(Time),
+  last_used_at: Optional(Time),
+});
+export type SavedToken = Static<typeof SavedToken>;
+
 /** The projects' data from the control database. Contains no password, and nothing from which to derive one. */
 export const Control = Type.Object({
   projects: Type.Array(
@@ -124,18 +136,7 @@ export const Control = Type.Object({
       quota_bytes: Optional(Type.Integer({ minimum: 0 })),
       /** Whether the project may create schemas other than `data`. Missing in backups of earlier versions. */
       own_schemas: Type.Optional(Type.Boolean()),
-      tokens: Type.Array(
-        Type.Object({
-          id: Type.String({ pattern: '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' }),
-          name: Type.String(),
-          scopes: Type.Array(Type.Enum(SCOPES)),
-          sha256: Type.String({ pattern: '^[0-9a-f]{64}$' }),
-          created_at: Time,
-          expires_at: Optional(Time),
-          revoked_at: Optional(Time),
-          last_used_at: Optional(Time),
-        }),
-      ),
+      tokens: Type.Array(SavedToken),
     }),
   ),
 });

@@ -15,7 +15,7 @@ import { untouchedFirstProject } from './first-project.js';
 import type { Contents, Installation, NewProject } from './installation.js';
 import type { ProgramPlaces } from './logical/client-programs.js';
 import { loadDump, programsFor } from './logical/load.js';
-import { type Control, CONTROL, dataOf, dumpOf, listOfDump, type SavedProject } from './manifest.js';
+import { CONTROL, dataOf, dumpOf, listOfDump, type SavedProject, type SavedToken } from './manifest.js';
 import { filesOf } from './physical/physical.js';
 
 export interface RestoreOptions {
@@ -112,7 +112,7 @@ function chooseProjects({ path, manifest, control }: BackupFile, { project, as }
 
 const date = (text: string | null): Date | null => (text === null ? null : new Date(text));
 
-const storedToken = (token: Control['projects'][number]['tokens'][number]): StoredToken => ({
+const storedToken = (token: SavedToken): StoredToken => ({
   id: token.id,
   projectId: null,
   name: token.name,

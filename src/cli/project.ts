@@ -5,7 +5,7 @@ import { counted } from '../contract/message-text.js';
 import { messageOf } from '../contract/operator-message.js';
 import { isReady } from '../contract/projects.js';
 import type { Project, ProjectResponse, ProjectsResponse, RepairResponse } from '../contract/wire/projects.js';
-import type { Placement } from '../contract/wire/operator.js';
+import type { ProjectLocation } from '../contract/wire/operator.js';
 import { tableLines } from './terminal/grid.js';
 import { printable } from './terminal/text.js';
 import type { AdminClient } from './admin-client.js';
@@ -73,7 +73,7 @@ function list(): Command {
   const command = new Command('list').description('List all projects');
   return operatorAction(command, async (admin) => {
     const { projects } = await admin.call<ProjectsResponse>('GET', 'admin/projects');
-    const { placements } = await admin.call<{ placements: Placement[] }>('GET', 'local/placements');
+    const { placements } = await admin.call<{ placements: ProjectLocation[] }>('GET', 'local/placements');
     const listed = projects.map((project) => ({ ...project, ...placements.find(({ id }) => id === project.id) }));
     print(
       command,
@@ -83,7 +83,7 @@ function list(): Command {
   });
 }
 
-type Listed = Project & Partial<Placement>;
+type Listed = Project & Partial<ProjectLocation>;
 
 const cellsOf = ({
   name,

@@ -1,5 +1,6 @@
 /** `cdp token …`: create, list and revoke the tokens of a project, or admin tokens. */
 import { Command, Option } from 'commander';
+import { DAY_MS } from '../contract/calendar.js';
 import { SCOPES, type Scope } from '../contract/names.js';
 import { isUuid } from '../contract/uuid.js';
 import type { ProjectsResponse } from '../contract/wire/projects.js';
@@ -157,7 +158,7 @@ function parseScopes(list: string): Scope[] {
 }
 
 /** A century, so that the date is valid in Postgres and JavaScript. */
-const MAX_MS = 100 * 365 * 86_400_000;
+const MAX_MS = 100 * 365 * DAY_MS;
 
 function expiry(text: string): Date {
   const ms = /s$/.test(text) ? null : parseDuration(text);

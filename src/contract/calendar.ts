@@ -1,4 +1,7 @@
 /** The Gregorian calendar. */
+
+export const DAY_MS = 86_400_000;
+
 const DAYS = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
 
 /** Whether the calendar has the day. */

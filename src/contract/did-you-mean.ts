@@ -1,13 +1,20 @@
 /** Finds the name that a misspelled one was probably meant to be, for hints of errors. */
+import { quoted } from './message-text.js';
 
 /** With more typing errors than this, a name counts as a different one. */
 const MAX_ERRORS = 3;
+
+/** A hint that asks for the closest candidate, or undefined if none is close. */
+export function didYouMean(name: string, candidates: Iterable<string>): string | undefined {
+  const near = nearest(name, candidates);
+  return near === undefined ? undefined : `Did you mean ${quoted(near)}?`;
+}
 
 /**
  * Returns the candidate with the fewest typing errors, or undefined if none is close. A candidate is close if it has at
  * most one error per three characters, and at most MAX_ERRORS. Case does not count, so `Email` finds `email`.
  */
-export function didYouMean(name: string, candidates: Iterable<string>): string | undefined {
+function nearest(name: string, candidates: Iterable<string>): string | undefined {
   const wanted = name.toLowerCase();
   let best: string | undefined;
   let limit = Math.min(MAX_ERRORS, Math.max(1, Math.floor(name.length / 3)));

@@ -56,7 +56,7 @@ export class ErrorCollector {
     return new EngineError(first.error, first.message + rest, {
       errors: this.listed,
       errorCount: this.count,
-      ...(first.hint !== undefined && { hint: first.hint }),
+      hint: first.hint,
       ...more,
     });
   }

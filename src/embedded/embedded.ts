@@ -1,6 +1,7 @@
 /** The embedded Postgres of a data folder: the control server, and a server for each project. */
 import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { once } from '../contract/shared-promise.js';
 import { exists } from '../files.js';
 import { type Binaries, findBinaries, refuseOtherMajor } from './binaries.js';
 import { ProjectCgroups } from './cgroup.js';
@@ -96,16 +97,4 @@ async function templateFolder(
     }
   });
   return folder.data;
-}
-
-/** Concurrent callers share one result; after a failure the next caller tries again. */
-function once<T>(make: () => Promise<T>): () => Promise<T> {
-  let made: Promise<T> | null = null;
-  return () => {
-    made ??= make().catch((error: unknown) => {
-      made = null;
-      throw error;
-    });
-    return made;
-  };
 }

@@ -132,6 +132,10 @@ export class Fleet {
     return this.binaries.version;
   }
 
+  get major(): number {
+    return Number.parseInt(this.version);
+  }
+
   /** Whether a server with this id exists, running or not. */
   has(id: string): Promise<boolean> {
     return exists(join(this.serversFolder.folder, projectFolder(id)));

@@ -1,5 +1,6 @@
 /** Maps columns of a result to columns of a Parquet file: their types, and their values from the service's JSON. */
 import type { SchemaElement } from 'hyparquet';
+import { DAY_MS } from '../contract/calendar.js';
 import { FileError } from '../import/file-error.js';
 
 export interface ParquetColumn {
@@ -93,8 +94,6 @@ function microseconds(text: string): bigint | undefined {
   if (Number.isNaN(milliseconds)) return undefined;
   return BigInt(milliseconds) * 1_000n + BigInt(fraction.slice(1).padEnd(6, '0'));
 }
-
-const DAY_MS = 86_400_000;
 
 function daysOf(text: string): number | undefined {
   const milliseconds = /^\d{4}-\d\d-\d\d$/.test(text) ? Date.parse(text) : NaN;

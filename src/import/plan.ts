@@ -170,12 +170,10 @@ function requireKnown(option: string, names: readonly string[], mappings: readon
   const known = mappings.flatMap(namesOf);
   const unknown = names.filter((name) => !known.includes(name));
   if (known.length === 0 || unknown.length === 0) return;
-  const [near] = unknown.flatMap((name) => didYouMean(name, known) ?? []);
+  const [hint] = unknown.flatMap((name) => didYouMean(name, known) ?? []);
   throw new FileError(
     `${option}: there is no field ${unknown.map((name) => `"${name}"`).join(', ')}`,
-    near === undefined
-      ? `The fields are ${[...new Set(mappings.map(({ field }) => field))].join(', ')}`
-      : `Did you mean "${near}"?`,
+    hint ?? `The fields are ${[...new Set(mappings.map(({ field }) => field))].join(', ')}`,
   );
 }
 

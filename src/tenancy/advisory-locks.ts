@@ -1,7 +1,8 @@
 /**
  * The advisory locks that the service takes by number (Postgres manual 13.3.5). A lock belongs to the database of its
- * session, and ends with the session. Two kinds are missing here, since their numbers are hashes: the lock of a project
- * (`control/project-lock.ts`) and that of an Idempotency-Key (`engine/write/idempotency.ts`).
+ * session, and ends with the session. Three are missing here: that of the owner of a data folder
+ * (`embedded/control-server.ts`), and two whose numbers are hashes: the lock of a project (`control/project-lock.ts`)
+ * and that of an Idempotency-Key (`engine/write/idempotency.ts`).
  */
 export const ADVISORY_LOCKS = {
   /** Control database, template or project: held during migrations. */

@@ -7,8 +7,9 @@ import { EngineError } from '../contract/errors.js';
 import { ident, type Session, sql, trusted } from '../pg/index.js';
 import { isOlder } from '../version.js';
 import { installedExtensions } from './extensions.js';
+import { isSuperuser } from './own-schemas.js';
 import { dumpRole, type Placement } from './placement.js';
-import { ensureRoles, grant } from './project-rights.js';
+import { dropRole, ensureRoles, grant } from './project-rights.js';
 import { serviceWork } from './service-work.js';
 import { lockDatabase, TenancyByAddress } from './tenancy-by-address.js';
 
@@ -65,12 +66,7 @@ export class CitusTenancy extends TenancyByAddress {
       await session.query(sql`SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity
         WHERE usename = ANY (${[writer, reader]})`);
       for (const name of [schema, '_cdp']) await session.query(sql`DROP SCHEMA IF EXISTS ${ident(name)} CASCADE`);
-      for (const role of [dumpRole({ writer }), reader, writer]) {
-        const [found] = await session.query(sql`SELECT 1 FROM pg_roles WHERE rolname = ${role}`);
-        if (found === undefined) continue;
-        await session.query(sql`DROP OWNED BY ${ident(role)}`);
-        await session.query(sql`DROP ROLE ${ident(role)}`);
-      }
+      for (const role of [dumpRole({ writer }), reader, writer]) await dropRole(session, role);
     });
   }
 
@@ -103,7 +99,6 @@ async function requireCluster(session: Session): Promise<void> {
     sql`SELECT substring(citus_version() FROM '^Citus ([0-9.]+)'),
           count(*) FILTER (WHERE shouldhaveshards AND isactive) FROM pg_dist_node`,
   );
-  const [isSuperuser] = await session.row(sql`SELECT rolsuper FROM pg_roles WHERE rolname = current_user`);
   const nodes = await session.query(
     sql`SELECT nodename || ':' || nodeport, success, result FROM run_command_on_all_nodes('SHOW timezone')
         JOIN pg_dist_node USING (nodeid)`,
@@ -115,7 +110,7 @@ async function requireCluster(session: Session): Promise<void> {
   });
   if (isOlder(version ?? '', OLDEST)) wrong.push(`Citus is ${version}, and must be ${OLDEST} or later`);
   if (Number(workers) === 0) wrong.push('there is no node for shards: run SELECT citus_add_node(…) on the coordinator');
-  if (isSuperuser !== 't') wrong.push('the role of its address is not a superuser');
+  if (!(await isSuperuser(session))) wrong.push('the role of its address is not a superuser');
   if (wrong.length > 0) throw notReady(wrong);
 }
 

@@ -95,13 +95,14 @@ const NOT_OWN_MEMORY = new Set(['lock.c', 'predicate.c', 'shmem.c', 'pl_exec.c']
 const isOutOfOwnMemory = ({ sqlstate, fields: { source } }: PostgresError): boolean =>
   sqlstate === SQLSTATE.OUT_OF_MEMORY && !NOT_OWN_MEMORY.has(source ?? '');
 
+const UNAVAILABLE = 'The database is not available at the moment';
+
 /** Our messages, if Postgres's would mention settings that the caller does not know. */
 const OWN_MESSAGE: Partial<Record<ErrorCode, string>> = {
   query_timeout: 'The statement exceeded its time limit and was canceled',
   table_busy: 'The table is in use by another request; its lock could not be acquired in time',
   overloaded: 'The database has no room for more locks at the moment. Nothing was done',
-  database_unavailable: 'The database is not available at the moment',
-  internal: 'Internal error',
+  database_unavailable: UNAVAILABLE,
 };
 
 /** A deadlock or a serialization failure: Postgres's message is better than ours for a lock. */
@@ -134,12 +135,8 @@ export function detailsOf({ sqlstate, fields }: PostgresError): PostgresDetails 
 export function toEngineError(error: unknown): unknown {
   if (error instanceof PostgresError) {
     const code = errorCode(error);
-    const hint = hintOf(error);
-    return new EngineError(code, messageOf(error, code), {
-      postgres: detailsOf(error),
-      cause: error,
-      ...(hint === undefined ? {} : { hint }),
-    });
+    const options = { postgres: detailsOf(error), cause: error, hint: hintOf(error) };
+    return new EngineError(code, messageOf(error, code), options);
   }
   if (error instanceof MessageTooLarge) {
     return new EngineError(
@@ -165,5 +162,5 @@ export class ServerUnreachable extends ConnectionLost {
 /** The error if Postgres is unavailable and nothing was done. */
 export function unavailable(cause: unknown): EngineError {
   const dependency: Dependency = cause instanceof ServerUnreachable ? `server ${cause.server}` : 'database';
-  return new EngineError('database_unavailable', 'The database is not available at the moment', { cause, dependency });
+  return new EngineError('database_unavailable', UNAVAILABLE, { cause, dependency });
 }

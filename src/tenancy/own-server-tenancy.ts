@@ -79,7 +79,7 @@ export class OwnServerTenancy implements Tenancy {
   }
 
   major(): Promise<number> {
-    return Promise.resolve(Number.parseInt(this.fleet.version));
+    return Promise.resolve(this.fleet.major);
   }
 
   runs({ server }: Placement): boolean {

@@ -104,20 +104,29 @@ export async function grantDefaults(writing: Session, placement: Placement): Pro
   for (const kind of kinds) await writing.query(sql`GRANT SELECT ON ALL ${kind} IN SCHEMA ${all} TO ${reader}`);
 }
 
-/**
- * The names of the project's schemas: `all` includes `data`; `own` are those that the writer has created, null: there
- * are none.
- */
+/** The names of the schemas that the writer has created, sorted. */
+export async function ownSchemasOf(
+  session: Session,
+  { schema, writer }: Pick<Placement, 'schema' | 'writer'>,
+): Promise<string[]> {
+  const rows = await session.query(
+    sql`SELECT nspname FROM pg_namespace WHERE nspowner = ${writer}::regrole AND nspname <> ${schema} ORDER BY 1`,
+  );
+  return rows.map(([name]) => name ?? '');
+}
+
+/** The project's schemas: `all` includes `data`; `own` are those that the writer has created, null: there are none. */
 async function schemasOf(session: Session, placement: Placement): Promise<{ all: Fragment; own: Fragment | null }> {
-  const rows = await session.query(sql`SELECT nspname FROM pg_namespace WHERE ${isOfProject(placement)}`);
-  const all = rows.map(([name]) => name ?? '');
-  const own = all.filter((name) => name !== placement.schema);
-  const list = (names: readonly string[]) =>
-    join(
-      names.map((name) => sql`${ident(name)}`),
-      ', ',
-    );
-  return { all: list(all), own: own.length === 0 ? null : list(own) };
+  const own = (await ownSchemasOf(session, placement)).map((name) => ident(name));
+  return { all: join([ident(placement.schema), ...own]), own: own.length === 0 ? null : join(own) };
+}
+
+/** Drops a role, if it exists, with its rights in the database of the session. */
+export async function dropRole(session: Session, role: string): Promise<void> {
+  const [found] = await session.query(sql`SELECT 1 FROM pg_roles WHERE rolname = ${role}`);
+  if (found === undefined) return;
+  await session.query(sql`DROP OWNED BY ${ident(role)}`);
+  await session.query(sql`DROP ROLE ${ident(role)}`);
 }
 
 /** A condition on a row of pg_namespace: the schema belongs to the project. */

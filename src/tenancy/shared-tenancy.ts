@@ -5,6 +5,7 @@
  */
 import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { once } from '../contract/shared-promise.js';
 import { type Fragment, ident, literal, PostgresError, type Session, sql, SQLSTATE } from '../pg/index.js';
 import { ADVISORY_LOCKS } from './advisory-locks.js';
 import type { ProjectRow } from './control/control-rows.js';
@@ -34,7 +35,6 @@ interface Marked {
 
 export class SharedTenancy extends TenancyByAddress {
   protected override readonly connectionLimit = CONNECTION_LIMIT;
-  private preparing: Promise<void> | null = null;
   /** Known once the template is prepared. */
   private isSuperuser = false;
 
@@ -42,13 +42,7 @@ export class SharedTenancy extends TenancyByAddress {
    * Creates or migrates the template, on one instance at a time. Done once per process.
    * @throws Error if the service's role lacks a right, PostgresError, ConnectionLost
    */
-  prepare(): Promise<void> {
-    this.preparing ??= this.prepareTemplate().catch((error: unknown) => {
-      this.preparing = null;
-      throw error;
-    });
-    return this.preparing;
-  }
+  readonly prepare = once(() => this.prepareTemplate());
 
   async newPlacement(): Promise<Placement> {
     return this.placementIn(randomName('d'), await this.mayOwnSchemas());

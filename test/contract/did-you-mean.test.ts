@@ -15,7 +15,7 @@ describe('the nearest name', () => {
     ['creatd_at', 'created_at'],
     ['contry', 'country'],
   ])('for %s is %s', (name, near) => {
-    expect(didYouMean(name, COLUMNS)).toBe(near);
+    expect(didYouMean(name, COLUMNS)).toBe(`Did you mean "${near}"?`);
   });
 
   it.each(['', 'phone', 'xmin', 'exxil', '__proto__', 'constructor'])('for %s does not exist', (name) => {
@@ -35,7 +35,7 @@ describe('the nearest name', () => {
   });
 
   it('is the one with fewer typos', () => {
-    expect(didYouMean('amount_1', ['amount', 'amount_12', 'amount_2'])).toBe('amount_12');
+    expect(didYouMean('amount_1', ['amount', 'amount_12', 'amount_2'])).toBe('Did you mean "amount_12"?');
     expect(didYouMean('amount_1', [])).toBeUndefined();
   });
 });

@@ -5,7 +5,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest
 import { clearSource, PUBLICATION, restartForStream, slotOf } from '../../src/backup/stream/stream-source.js';
 import type { Move } from '../../src/contract/wire/moves.js';
 import { placeOf } from '../../src/tenancy/control/server-rows.js';
-import { withProjectLock } from '../../src/tenancy/control/project-lock.js';
+import { tryWithProjectLock } from '../../src/tenancy/control/project-lock.js';
 import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 import { type AddedServer, startAddedServer, variableWith } from '../support/added-server.js';
 import { connected } from '../support/postgres.js';
@@ -180,7 +180,7 @@ describe('from servers of their own', () => {
     const target = await engine.servers.tenancyOf(placeOf(row)).newPlacement();
     const source = { tenancy: engine.servers.tenancyOf(placement), placement };
     const id = randomUUID();
-    await withProjectLock(engine.control.address, project.id, async () => {
+    await tryWithProjectLock(engine.control.address, project.id, async () => {
       const entry = { id, projectId: project.id, source: placement, target, mode: 'stream' as const };
       expect(await engine.control.moves.insert(entry)).toBeNull();
       await engine.control.moves.advance(id, 'preparing', 'streaming');

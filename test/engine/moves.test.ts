@@ -10,7 +10,7 @@ import { raiseFence } from '../../src/tenancy/fence.js';
 import pg from 'pg';
 import type { ProjectRow } from '../../src/tenancy/control/control-rows.js';
 import { dumpRole, type Placement } from '../../src/tenancy/placement.js';
-import { withProjectLock } from '../../src/tenancy/control/project-lock.js';
+import { tryWithProjectLock } from '../../src/tenancy/control/project-lock.js';
 import { type AddedServer, startAddedServer, variableWith } from '../support/added-server.js';
 import { connected } from '../support/postgres.js';
 import { eventually } from '../support/program.js';
@@ -317,7 +317,7 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
           session.script(`INSERT INTO visits (page) VALUES ('x')`),
         );
     // While the process that moves it lives, nobody settles it.
-    await withProjectLock(engine.control.address, project.id, async () => {
+    await tryWithProjectLock(engine.control.address, project.id, async () => {
       const move = { id, projectId: asleep.id, source: asleep.placement, target: placement, mode: 'copy' as const };
       expect(await engine.control.moves.insert(move)).toBeNull();
       expect(await engine.control.moves.fence(move.id)).toBe(true);
@@ -379,7 +379,7 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
     // As far as the process came.
     const order: MoveState[] = ['preparing', 'fencing', 'copying', 'verifying'];
     const until = state === 'undoing' || state === 'switched' ? 'verifying' : state;
-    await withProjectLock(engine.control.address, project.id, async () => {
+    await tryWithProjectLock(engine.control.address, project.id, async () => {
       expect(await moves.insert(entry)).toBeNull();
       if (state !== 'preparing') {
         await moves.fence(id);
@@ -428,7 +428,7 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
     });
     // What the plan refuses, made after it.
     const stuck = () => seen(move.id);
-    await withProjectLock(engine.control.address, project.id, async () => {
+    await tryWithProjectLock(engine.control.address, project.id, async () => {
       await engine.control.moves.insert(move);
       await engine.control.moves.fence(move.id);
       await engine.control.moves.advance(move.id, 'fencing', 'copying');
@@ -458,7 +458,7 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
     const source = await row();
     const target = await made(source);
     const id = randomUUID();
-    await withProjectLock(service.engine.control.address, project.id, () =>
+    await tryWithProjectLock(service.engine.control.address, project.id, () =>
       service.engine.control.moves.insert({
         id,
         projectId: project.id,

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { ProjectStatus } from '../../src/contract/projects.js';
 import { ProjectSessions } from '../../src/tenancy/connections/project-session.js';
 import type { Placement } from '../../src/tenancy/placement.js';
-import { withProjectLock } from '../../src/tenancy/control/project-lock.js';
+import { tryWithProjectLock } from '../../src/tenancy/control/project-lock.js';
 import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 import { failure, onServer, runningRequests, startTestService, type TestService } from '../support/service.js';
 import { until } from '../support/stream.js';
@@ -90,7 +90,7 @@ describe('a crash', () => {
   it('is distinguished from a creation or deletion in progress', async () => {
     const placement = await leave('busy', 'creating', 3);
     const id = (await rowOf('busy'))?.id ?? '';
-    await withProjectLock(service.engine.control.address, id, async () => {
+    await tryWithProjectLock(service.engine.control.address, id, async () => {
       await reconcile();
       expect((await remains(placement)).length).toBe(3);
       await expect(projects().create('busy')).rejects.toMatchObject({ code: 'unique_violation' });

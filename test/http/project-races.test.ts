@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { QueryResult, QueryResultRow } from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { withProjectLock } from '../../src/tenancy/control/project-lock.js';
+import { tryWithProjectLock } from '../../src/tenancy/control/project-lock.js';
 import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 import { embeddedServer } from '../support/postgres.js';
 import { failure, onServer, startTestService, type TestResponse, type TestService } from '../support/service.js';
@@ -75,7 +75,7 @@ describe('a project that is deleted while it is being created', () => {
 
   it('is refused with 409 and stays if another process works on it for long', async () => {
     const { id, name } = await service.project();
-    await withProjectLock(service.engine.control.address, id, async () => {
+    await tryWithProjectLock(service.engine.control.address, id, async () => {
       const { message } = failure(await send('DELETE', `/${name}?confirm=${name}`), 409, 'request_in_flight');
       expect(message).toBe(`Project "${name}" is being created, moved, repaired or deleted by another request`);
     });

@@ -6,7 +6,7 @@ import { randomUUID } from 'node:crypto';
 import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { withProjectLock } from '../../src/tenancy/control/project-lock.js';
+import { tryWithProjectLock } from '../../src/tenancy/control/project-lock.js';
 import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 import { type AddedServer, startAddedServer, variableWith } from '../support/added-server.js';
 import { entriesOf } from '../support/audit.js';
@@ -266,7 +266,7 @@ describe.each(Object.entries(HOMES))('added next to %s', (_name, start) => {
     const source = (await engine.projects.get('leaving')).placement;
     const target = await engine.servers.tenancyOf(placement).newPlacement();
     // A move there, whose process has ended.
-    await withProjectLock(engine.control.address, leaving.id, async () => {
+    await tryWithProjectLock(engine.control.address, leaving.id, async () => {
       const move = { id: randomUUID(), projectId: leaving.id, source, target, mode: 'copy' as const };
       expect(await engine.control.moves.insert(move)).toBeNull();
       expect(await engine.control.moves.fence(move.id)).toBe(true);

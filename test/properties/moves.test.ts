@@ -13,7 +13,7 @@ import type { ProjectParts } from '../../src/engine/projects/project-parts.js';
 import type { ControlDatabase } from '../../src/tenancy/control/control.js';
 import type { MoveRow, MoveRows } from '../../src/tenancy/control/move-rows.js';
 import { placeOf } from '../../src/tenancy/control/server-rows.js';
-import { withProjectLock } from '../../src/tenancy/control/project-lock.js';
+import { tryWithProjectLock } from '../../src/tenancy/control/project-lock.js';
 import { type AddedServer, startAddedServer, variableWith } from '../support/added-server.js';
 import { connected } from '../support/postgres.js';
 import { startTestService, type TestProject, type TestService } from '../support/service.js';
@@ -69,7 +69,7 @@ class Mover {
         this.hasEnded = true;
         this.loseLock();
       });
-    void withProjectLock(parts.control.address, project.id, () => lost, 5_000);
+    void tryWithProjectLock(parts.control.address, project.id, () => lost, 5_000);
   }
 
   private turn(): Promise<void> {

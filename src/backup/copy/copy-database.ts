@@ -7,6 +7,7 @@ import type { Verification } from '../../contract/moves.js';
 import { ident, type Session, sql, withSession } from '../../pg/index.js';
 import { EXTENSIONS_SCHEMA } from '../../tenancy/extensions.js';
 import { isOnCitus, type Placement } from '../../tenancy/placement.js';
+import { ownSchemasOf } from '../../tenancy/project-rights.js';
 import { roleLogin } from '../../tenancy/role-login.js';
 import type { Tenancy } from '../../tenancy/tenancy.js';
 import { distributeAgain, distributedTables } from '../distributed-tables.js';
@@ -19,7 +20,7 @@ import { pgDump } from './pg-dump.js';
 import { set } from './session-settings.js';
 import { copySequences } from './others.js';
 import { copyTable, tablesOf } from './tables.js';
-import { type Contents, contentsOf, differentContents, differentEntries } from './verify.js';
+import { type Summary, summaryOf, differentContents, differentEntries } from './verify.js';
 
 /** A project's database, on a running server. */
 export interface ProjectDatabase {
@@ -82,7 +83,7 @@ export async function copyDatabase(options: CopyOptions): Promise<CopyResult> {
       ...copied,
       schema: entriesIn(parts),
       snapshot: snapshot ?? '',
-      before: await contentsOf(reader, from, options),
+      before: await summaryOf(reader, from, options),
     };
   });
   const isSameMajor = (await source.tenancy.major()) === (await target.tenancy.major());
@@ -100,7 +101,7 @@ async function copyInto(
   reader: Session,
   { own, beforeData, afterData }: Schema,
   options: CopyOptions,
-): Promise<{ leftOut: string[]; after: Contents }> {
+): Promise<{ leftOut: string[]; after: Summary }> {
   const [from, to] = [options.source.placement, options.target.placement];
   for (const name of own) await writer.query(sql`CREATE SCHEMA ${ident(name)}`);
   const leftOut = await execute(writer, beforeData, from, to);
@@ -112,7 +113,7 @@ async function copyInto(
   await copySequences(reader, writer, from);
   await copyLargeObjects(reader, writer, from, to);
   // Read before the policies are created, which may hide rows from a role that is not a superuser.
-  const after = await contentsOf(writer, to, options);
+  const after = await summaryOf(writer, to, options);
   leftOut.push(...(await execute(writer, afterData, from, to)));
   return { leftOut, after };
 }
@@ -178,12 +179,9 @@ interface Schema {
 
 const entriesIn = ({ beforeData, afterData }: Schema): Entry[] => [...beforeData, ...afterData];
 
-async function schemaOf(session: Session, { schema, writer }: Placement, dump: Dump): Promise<Schema> {
-  const rows = await session.query(
-    sql`SELECT nspname FROM pg_namespace WHERE nspowner = ${writer}::regrole AND nspname <> ${schema} ORDER BY 1`,
-  );
-  const own = rows.map(([name]) => name ?? '');
-  const entries = (text: string): Entry[] => ownEntries(entriesOf(text), schema, own);
+async function schemaOf(session: Session, placement: Placement, dump: Dump): Promise<Schema> {
+  const own = await ownSchemasOf(session, placement);
+  const entries = (text: string): Entry[] => ownEntries(entriesOf(text), placement.schema, own);
   return { own, beforeData: entries(await dump('pre-data')), afterData: entries(await dump('post-data')) };
 }
 

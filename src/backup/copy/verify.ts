@@ -9,18 +9,18 @@ import { differentOthers, othersOf } from './others.js';
 import { type CopiedTable, rowsOf, tablesOf } from './tables.js';
 
 /** What must be equal after a copy, except for the schema. */
-export interface Contents {
+export interface Summary {
   readonly tables: ReadonlyMap<string, Rows>;
   /** Empty if the source is written to during the copy. */
   readonly others: ReadonlyMap<string, string>;
 }
 
 /** @param session of a role that can read everything */
-export async function contentsOf(
+export async function summaryOf(
   session: Session,
   placement: Placement,
   { verify, isWritten = false }: { readonly verify: Verification; readonly isWritten?: boolean },
-): Promise<Contents> {
+): Promise<Summary> {
   const tables = new Map<string, Rows>();
   for (const table of await tablesOf(session, placement)) {
     tables.set(table.shown, await (verify === 'full' ? hashed : counted)(session, table));
@@ -29,7 +29,7 @@ export async function contentsOf(
 }
 
 /** Names what differs. */
-export const differentContents = (before: Contents, after: Contents): string[] => [
+export const differentContents = (before: Summary, after: Summary): string[] => [
   ...differentTables(before.tables, after.tables),
   ...differentOthers(before.others, after.others),
 ];

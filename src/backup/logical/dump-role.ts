@@ -17,6 +17,7 @@ import {
 import { ADVISORY_LOCKS } from '../../tenancy/advisory-locks.js';
 import { retryOnContention } from '../../tenancy/contention.js';
 import { dumpRole, isOnCitus, type Placement, SHARD_BY_SHARD } from '../../tenancy/placement.js';
+import { dropRole } from '../../tenancy/project-rights.js';
 import { roleLogin } from '../../tenancy/role-login.js';
 import { inDatabase, type Tenancy } from '../../tenancy/tenancy.js';
 
@@ -62,14 +63,14 @@ export async function withDumpRole<T>(
     await session.query(LOCK_TIMEOUT);
     while (!(await tryLock(session))) await sleep(100, undefined, { signal });
     try {
-      await drop(session, role);
+      await transact(session, () => dropRole(session, role));
       // A worker may have missed the end of a committed transaction; its rows would be invisible.
       if (isOnCitus(placement)) await session.query(sql`SELECT recover_prepared_transactions()`);
       await transact(session, () => make(session, role, tenancy.roleOptions(role), placement));
       return await work(roleLogin(tenancy, placement, role, SETTINGS, 'cdp backup'));
     } finally {
       // If this fails, the next dump drops the role.
-      await drop(session, role).catch(() => {});
+      await transact(session, () => dropRole(session, role)).catch(() => {});
     }
   });
 }
@@ -86,7 +87,7 @@ export function dropDumpRole(tenancy: Tenancy, placement: Placement): Promise<vo
       if (performance.now() > until) return;
       await sleep(100);
     }
-    await drop(session, dumpRole(placement));
+    await transact(session, () => dropRole(session, dumpRole(placement)));
   });
 }
 
@@ -96,14 +97,16 @@ async function tryLock(session: Session): Promise<boolean> {
   return isHeld === 't';
 }
 
-/** All or nothing: {@link drop} would not see a role that has no rights yet. */
+/** All or nothing: DROP OWNED would not see a role that has no rights yet. */
 const transact = (session: Session, work: () => Promise<void>): Promise<void> =>
   retryOnContention(() => inTransaction(session, work));
 
+/** A condition on the service's role in pg_roles: it can give BYPASSRLS to the role of a dump. */
+export const GIVES_BYPASS = sql`rolsuper OR rolbypassrls AND current_setting('server_version_num')::integer >= 160000`;
+
 async function make(session: Session, role: string, options: Fragment, { database, writer }: Placement): Promise<void> {
   const [superuser, bypass] = await session.row(
-    sql`SELECT rolsuper, rolsuper OR rolbypassrls AND current_setting('server_version_num')::integer >= 160000
-        FROM pg_roles WHERE rolname = current_user`,
+    sql`SELECT rolsuper, ${GIVES_BYPASS} FROM pg_roles WHERE rolname = current_user`,
   );
   const name = ident(role);
   await session.query(sql`CREATE ROLE ${name} LOGIN ${trusted(bypass === 't' ? 'BYPASSRLS' : '')} ${options}`);
@@ -125,13 +128,4 @@ async function make(session: Session, role: string, options: Fragment, { databas
   throw new Error(
     'pg_dump needs catalogs that are closed to PUBLIC on this server: the role of DATABASE_URL must be SUPERUSER for this command',
   );
-}
-
-async function drop(session: Session, role: string): Promise<void> {
-  const found = await session.query(sql`SELECT 1 FROM pg_roles WHERE rolname = ${role}`);
-  if (found.length === 0) return;
-  await transact(session, async () => {
-    await session.query(sql`DROP OWNED BY ${ident(role)}`);
-    await session.query(sql`DROP ROLE ${ident(role)}`);
-  });
 }

@@ -37,7 +37,7 @@ export async function saveFiles(
     kind: 'physical',
     name,
     server_id: placement.server,
-    postgres: Number.parseInt(fleet.version),
+    postgres: fleet.major,
     version: fleet.version,
     platform: PLATFORM,
     locale_provider: DATABASE_LOCALE.provider,
@@ -85,9 +85,8 @@ export async function filesOf(
  * @throws EngineError if there are none here
  */
 function fleetFor({ name, platform, postgres }: PhysicalProject, { fleet }: Tenancy): Fleet {
-  const major = fleet && Number.parseInt(fleet.version);
-  if (fleet !== null && platform === PLATFORM && postgres === major) return fleet;
-  const here = major === null ? 'projects here share one server' : `this is ${PLATFORM} with Postgres ${major}`;
+  if (fleet !== null && platform === PLATFORM && postgres === fleet.major) return fleet;
+  const here = fleet === null ? 'projects here share one server' : `this is ${PLATFORM} with Postgres ${fleet.major}`;
   throw new EngineError(
     'invalid_request',
     `The backup of "${name}" was made on ${platform} with Postgres ${postgres}, and ${here}`,

@@ -6,26 +6,25 @@
 import { chmod, lchown, lstat, mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { DAY_MS } from '../../contract/calendar.js';
 import { exists, hasCode, namesIn } from '../../files.js';
 import { type LoginOptions, type Session, sql, startupOptions, withSession } from '../../pg/index.js';
 import type { CopiedFiles } from '../manifest.js';
 import { parseLsn, segmentName, segmentOf } from './wal.js';
 
-const DAY_MS = 86_400_000;
-
 const IS_SEGMENT = /^[0-9A-F]{24}$/;
 
 /** Creates the folder into which a server of this account archives its WAL. */
 export async function prepareArchive(folder: string, { uid, gid }: { uid: number; gid: number }): Promise<void> {
-  await makeFolder(join(folder, '..'), 0o711);
-  await makeFolder(folder, 0o700);
+  await makeFolderOfMode(join(folder, '..'), 0o711);
+  await makeFolderOfMode(folder, 0o700);
   await lchown(folder, uid, gid);
   // A killed archiver leaves these files. A server that finds one with the name it needs does not archive.
   for (const name of await readdir(folder)) if (name.startsWith('archtemp.')) await rm(join(folder, name));
 }
 
 /** Sets the mode regardless of the umask: the server's account must be able to enter the parent folder. */
-async function makeFolder(path: string, mode: number): Promise<void> {
+async function makeFolderOfMode(path: string, mode: number): Promise<void> {
   try {
     await mkdir(path);
     await chmod(path, mode);

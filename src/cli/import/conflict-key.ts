@@ -23,10 +23,9 @@ export async function missingKey(
   const given = files.flatMap(({ mappings }) => mappings.flatMap(({ column }) => column ?? []));
   const [unknown] = columns.filter((column) => !given.includes(column));
   if (unknown !== undefined && given.length > 0) {
-    const near = didYouMean(unknown, given);
     throw new UsageError(
       `--on-conflict: no field goes to a column "${unknown}"`,
-      near === undefined ? `The columns are ${[...new Set(given)].join(', ')}` : `Did you mean "${near}"?`,
+      didYouMean(unknown, given) ?? `The columns are ${[...new Set(given)].join(', ')}`,
     );
   }
   const existing = ['id', ...(table?.columns.map(({ name }) => name) ?? [])];

@@ -46,13 +46,12 @@ export function checkRecords({ records, errors, errorsOf }: Records, table: Tabl
 }
 
 function unknownColumn(record: number, key: string, table: Table) {
-  const near = didYouMean(
+  const hint = didYouMean(
     key,
     table.columns.map(({ name }) => name),
   );
   const message = `Record ${record}: table ${quoted(table.name)} has no column ${quoted(key)}`;
-  if (near === undefined) return { record, column: cut(key), message };
-  const hint = `Did you mean ${quoted(near)}?`;
+  if (hint === undefined) return { record, column: cut(key), message };
   return { record, column: cut(key), message: `${message}. ${hint}`, hint };
 }
 

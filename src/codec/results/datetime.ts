@@ -2,6 +2,7 @@
  * Converts dates, times and intervals from Postgres's binary format, because their text depends on DateStyle, TimeZone
  * and IntervalStyle. Exact over the whole range of Postgres.
  */
+import { DAY_MS } from '../../contract/calendar.js';
 import { INT64_MAX, INT64_MIN } from '../../contract/int64.js';
 
 const INT32_MIN = -(2 ** 31);
@@ -9,7 +10,6 @@ const INT32_MAX = 2 ** 31 - 1;
 
 /** The calendar repeats after 400 years. */
 const CYCLE_DAYS = 146_097;
-const DAY_MS = 86_400_000;
 const DAY = 86_400_000_000n;
 
 /** The year and `-MM-DD` of a day counted from 2000-01-01. Postgres has years beyond those of `Date`. */

@@ -97,7 +97,7 @@ export const contentOf = ({ tables, bytes }: BackupDone['projects'][number]): st
 export const ACCOUNT_HEADER = 'x-cdp-account';
 
 /** The location of a project, for operators. */
-export interface Placement {
+export interface ProjectLocation {
   /** The project's id. */
   readonly id: string;
   readonly database: string;

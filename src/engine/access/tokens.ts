@@ -11,7 +11,7 @@ import type { ControlDatabase } from '../../tenancy/control/control.js';
 import type { ProjectRow, TokenRow } from '../../tenancy/control/control-rows.js';
 import { type Audit, BY_ITSELF, type Origin } from '../audit/audit.js';
 
-export type { TokenRow } from '../../tenancy/control/control-rows.js';
+export { shownToken } from '../../tenancy/control/control-rows.js';
 
 const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 const FORMAT = /^cdp_([0-9A-Za-z]{43})([0-9A-Za-z]{6})$/;
@@ -47,7 +47,7 @@ export class Tokens {
    */
   async create(
     projectId: string | null,
-    options: { name?: string; scopes?: readonly Scope[]; expiresAt?: Date | null } = {},
+    options: { name?: string | undefined; scopes?: readonly Scope[] | undefined; expiresAt?: Date | null } = {},
     by: Origin = BY_ITSELF,
   ): Promise<NewToken> {
     const token = generateToken();

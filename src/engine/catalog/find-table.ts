@@ -108,7 +108,7 @@ export async function explainNoTable(session: Session, schema: string, name: str
 export async function tableNotFound(session: Session, schema: string, name: string): Promise<never> {
   const [, found] = await session.run([ROLLBACK, tableNames(schema)]);
   const names = found?.rows.map(([found]) => found ?? '') ?? [];
-  throw notFoundWithHint('table_not_found', `There is no table ${JSON.stringify(cut(name))}`, name, names);
+  throw notFoundWithHint('table_not_found', `There is no table ${quoted(name)}`, name, names);
 }
 
 /**
@@ -138,7 +138,7 @@ export function existingColumn(table: Table, name: string): Column {
   const column = table.columns.find((candidate) => candidate.name === name);
   if (column !== undefined) return column;
   const names = table.columns.map((candidate) => candidate.name);
-  const message = `Table "${table.name}" has no column ${JSON.stringify(cut(name))}`;
+  const message = `Table "${table.name}" has no column ${quoted(name)}`;
   throw notFoundWithHint('column_not_found', message, name, names);
 }
 
@@ -151,14 +151,13 @@ export function requireColumns(table: Table, columns: Iterable<string>, paramete
   const errors = new ErrorCollector();
   for (const column of new Set(columns)) {
     if (names.includes(column)) continue;
-    const near = didYouMean(column, names);
+    const hint = didYouMean(column, names);
     const place = parameter === undefined ? 'Table' : `${parameter}: table`;
     const text = `${place} ${quoted(table.name)} has no column ${quoted(column)}`;
-    const hint = near === undefined ? null : `Did you mean ${quoted(near)}?`;
     errors.add('unknown_column', () => ({
       column: cut(column),
-      message: hint === null ? text : `${text}. ${hint}`,
-      ...(hint === null ? {} : { hint }),
+      message: hint === undefined ? text : `${text}. ${hint}`,
+      ...(hint === undefined ? {} : { hint }),
     }));
   }
   errors.throwIfAny();
@@ -171,8 +170,6 @@ export function notFoundWithHint(
   name: string,
   names: readonly string[],
 ): EngineError {
-  const near = didYouMean(name, names);
-  if (near === undefined) return new EngineError(code, message);
-  const hint = `Did you mean "${near}"?`;
-  return new EngineError(code, `${message}. ${hint}`, { hint });
+  const hint = didYouMean(name, names);
+  return new EngineError(code, hint === undefined ? message : `${message}. ${hint}`, { hint });
 }

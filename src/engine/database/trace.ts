@@ -1,6 +1,6 @@
 /** Tracing of a request as the engine sees it: the engine reports when a stage begins and ends. */
 export interface RequestTrace {
-  /** The request waits for a slot. */
+  /** The request waits for a slot, or its batch for a COPY. */
   startWait(): ChildSpan;
   /** The request uses its project's database. */
   startCall(): ChildSpan;

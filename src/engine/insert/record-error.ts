@@ -9,7 +9,6 @@ export const NO_RECORDS_FAULT: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
   'table_busy',
   'overloaded',
   'database_unavailable',
-  'internal',
 ]);
 
 /** In a batch, an error in the generated SQL comes from a value, or from the project's own check. */

@@ -3,7 +3,7 @@ import { COMMIT, PostgresError, type Result, SQLSTATE, type Statement, type Step
 import type { Lease } from '../../tenancy/connections/connections.js';
 import { errorCode } from '../../tenancy/engine-error.js';
 import type { Table } from '../catalog/catalog.js';
-import { resultsOrOutcomeUnknown } from '../write/transaction.js';
+import { resultsOrOutcomeUnknown } from '../write/commit.js';
 import { NO_RECORDS_FAULT } from './record-error.js';
 
 /** Why nothing was stored: Postgres refused the rows, or they were encoded for an earlier schema. */

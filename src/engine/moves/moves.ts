@@ -7,14 +7,14 @@ import { serverName } from '../../contract/servers.js';
 import { isUuid } from '../../contract/uuid.js';
 import type { PlannedMove } from '../../contract/wire/moves.js';
 import type { MoveRow, MoveRows } from '../../tenancy/control/move-rows.js';
-import { withProjectLock } from '../../tenancy/control/project-lock.js';
+import { tryWithProjectLock } from '../../tenancy/control/project-lock.js';
 import { placeOf } from '../../tenancy/control/server-rows.js';
 import { BY_ITSELF, type Origin } from '../audit/audit.js';
 import { noServer } from '../projects/choose-server.js';
 import { inUseElsewhere } from '../projects/project-errors.js';
 import type { ProjectParts } from '../projects/project-parts.js';
 import type { Projects } from '../projects/projects.js';
-import { underProjectLock } from '../projects/under-project-lock.js';
+import { withProjectLock } from '../projects/with-project-lock.js';
 import { analyze } from './analyze.js';
 import { type MoveOptions, moveProject } from './move-project.js';
 import { type MovePlan, planMove, requireNoObstacles } from './plan-move.js';
@@ -118,7 +118,7 @@ export class Moves {
       const signal = AbortSignal.any([options.signal, lost]);
       return { target: move.target, hasMoved: await this.carryOut(move, { ...options, signal }, by) };
     };
-    const { target, hasMoved } = await underProjectLock(this.parts.control, { id: projectId, name }, underLock);
+    const { target, hasMoved } = await withProjectLock(this.parts.control, { id: projectId, name }, underLock);
     // Requests run meanwhile. If this fails, autovacuum does it later.
     if (hasMoved) await analyze(this.parts.servers.tenancyOf(target), target, options.signal).catch(() => {});
   }
@@ -204,7 +204,7 @@ export class Moves {
       const { id, projectId, project: name } = move;
       // A move that runs here is settled here, even if this process has lost the project's lock.
       if (this.running.has(id)) continue;
-      await withProjectLock(this.parts.control.address, projectId, async () => {
+      await tryWithProjectLock(this.parts.control.address, projectId, async () => {
         const now = await this.rows.get(id);
         if (now?.endedAt !== null && !this.unrecovered.has(id)) return;
         await recover(this.parts, move, lost === null ? undefined : `The server ${lost} was lost`, lost);

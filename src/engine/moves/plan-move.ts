@@ -1,4 +1,7 @@
-/** Checks whether a project can move to a server, and lists all obstacles. Changes nothing. */
+/**
+ * Checks whether a project can move to a server, and lists all obstacles. Changes no project; on a shared server it may
+ * prepare the template.
+ */
 import { streamObstacles } from '../../backup/stream/obstacles.js';
 import { EngineError } from '../../contract/errors.js';
 import type { MoveMode } from '../../contract/moves.js';
@@ -9,7 +12,7 @@ import { serverName } from '../../contract/servers.js';
 import { placeOf, type ServerRow } from '../../tenancy/control/server-rows.js';
 import { serviceWork } from '../../tenancy/service-work.js';
 import type { Tenancy } from '../../tenancy/tenancy.js';
-import { placementOn, serverNamed } from '../projects/choose-server.js';
+import { isFull, serverNamed } from '../projects/choose-server.js';
 import type { ProjectParts } from '../projects/project-parts.js';
 import { needsOf, type ProjectNeeds } from './project-needs.js';
 
@@ -49,8 +52,7 @@ export async function planMove(
   const source = await ask(from, () => sourceOf(parts, project));
   const target = await ask(to.name, async () => {
     const tenancy = parts.servers.tenancyOf(placeOf(to));
-    const isFull = (await placementOn(to, parts)) === null;
-    const full = isFull ? [`the projects on ${to.name} have reached its size limit`] : [];
+    const full = (await isFull(to, parts)) ? [`the projects on ${to.name} have reached its size limit`] : [];
     return [...full, ...(source.found === null ? [] : await missing(source.found, tenancy, to))];
   });
   const replies = [source, target];

@@ -1,8 +1,9 @@
 /** Finds what a project requires of a server, and obstacles to any move. */
+import { GIVES_BYPASS } from '../../backup/logical/dump-role.js';
 import { sql, type Session } from '../../pg/index.js';
 import { installedExtensions } from '../../tenancy/extensions.js';
 import type { Placement } from '../../tenancy/placement.js';
-import { isOfProject } from '../../tenancy/project-rights.js';
+import { isOfProject, ownSchemasOf } from '../../tenancy/project-rights.js';
 import { serviceWork } from '../../tenancy/service-work.js';
 import { inDatabase, type Tenancy } from '../../tenancy/tenancy.js';
 
@@ -18,14 +19,11 @@ export interface ProjectNeeds {
 
 /** @throws EngineError database_unavailable */
 export function needsOf(tenancy: Tenancy, placement: Placement): Promise<ProjectNeeds> {
-  const { schema, writer, reader } = placement;
+  const { writer, reader } = placement;
   return serviceWork(() =>
     inDatabase(tenancy, placement, async (session) => ({
       extensions: await installedExtensions(session),
-      schemas: await names(
-        session,
-        sql`SELECT nspname FROM pg_namespace WHERE nspowner = ${writer}::regrole AND nspname <> ${schema} ORDER BY 1`,
-      ),
+      schemas: await ownSchemasOf(session, placement),
       roles: await names(
         session,
         sql`SELECT DISTINCT r.rolname FROM pg_policy p JOIN pg_class c ON c.oid = polrelid JOIN pg_namespace n ON n.oid = relnamespace
@@ -47,10 +45,8 @@ async function obstaclesOf(session: Session, placement: Placement): Promise<stri
     session,
     sql`SELECT subname FROM pg_subscription WHERE subdbid = (SELECT oid FROM pg_database WHERE datname = current_database()) ORDER BY 1`,
   );
-  // The privileges of the role that copies (backup/logical/dump-role.ts).
   const [isClosed, bypasses] = await session.row(
-    sql`SELECT NOT rolsuper AND NOT has_table_privilege('public', 'pg_roles', 'SELECT'),
-          rolsuper OR rolbypassrls AND current_setting('server_version_num')::integer >= 160000
+    sql`SELECT NOT rolsuper AND NOT has_table_privilege('public', 'pg_roles', 'SELECT'), ${GIVES_BYPASS}
         FROM pg_roles WHERE rolname = current_user`,
   );
   const forced = await names(

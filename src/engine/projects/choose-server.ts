@@ -1,11 +1,10 @@
 /** Chooses the server for a new project. */
 import { EngineError } from '../../contract/errors.js';
-import type { ControlDatabase } from '../../tenancy/control/control.js';
 import { isOn, type PlacementRequest } from '../../contract/servers.js';
 import type { Placement } from '../../tenancy/placement.js';
 import { placeOf, type ServerRow, type ServerRows } from '../../tenancy/control/server-rows.js';
-import type { Servers } from '../../tenancy/servers.js';
 import { isProjectName as isServerName } from '../../contract/names.js';
+import type { ProjectParts } from './project-parts.js';
 import { sizesOf } from './sizes.js';
 
 /** The servers that can take the project, the best first. @throws EngineError not_found, database_unavailable */
@@ -22,22 +21,20 @@ export async function serverNamed(rows: ServerRows, name: string): Promise<Serve
   return found;
 }
 
-interface Installation {
-  readonly control: ControlDatabase;
-  readonly servers: Servers;
-}
+type Parts = Pick<ProjectParts, 'control' | 'servers'>;
 
 /** Names for a new project on the server; null if it is full. @throws EngineError database_unavailable */
-export async function placementOn(server: ServerRow, installation: Installation): Promise<Placement | null> {
-  const { servers } = installation;
-  const place = placeOf(server);
-  servers.requireUp(place);
-  if (server.maxBytes !== null && (await bytesOn(server, installation)) >= server.maxBytes) return null;
-  return servers.tenancyOf(place).newPlacement();
+export const placementOn = async (server: ServerRow, parts: Parts): Promise<Placement | null> =>
+  (await isFull(server, parts)) ? null : parts.servers.tenancyOf(placeOf(server)).newPlacement();
+
+/** Whether the projects on a server have reached its size limit. @throws EngineError database_unavailable */
+export async function isFull(server: ServerRow, parts: Parts): Promise<boolean> {
+  parts.servers.requireUp(placeOf(server));
+  return server.maxBytes !== null && (await bytesOn(server, parts)) >= server.maxBytes;
 }
 
 /** Bytes of all projects on a server. @throws EngineError database_unavailable */
-export async function bytesOn({ name }: ServerRow, { control, servers }: Installation): Promise<number> {
+export async function bytesOn({ name }: ServerRow, { control, servers }: Parts): Promise<number> {
   const projects = (await control.projects.list()).filter(isOn(name));
   return [...(await sizesOf(servers, projects)).values()].reduce((sum, bytes) => sum + bytes, 0);
 }

@@ -4,7 +4,7 @@ import type { NewProject } from '../../backup/installation.js';
 import { EngineError } from '../../contract/errors.js';
 import type { PlacementRequest } from '../../contract/servers.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
-import { withProjectLock } from '../../tenancy/control/project-lock.js';
+import { tryWithProjectLock } from '../../tenancy/control/project-lock.js';
 import { unavailable } from '../../tenancy/engine-error.js';
 import type { Placement } from '../../tenancy/placement.js';
 import { serviceWork } from '../../tenancy/service-work.js';
@@ -42,7 +42,7 @@ export async function createProject(
   requireName(name);
   await unfinished.clearNamed(name);
   const id = randomUUID();
-  const created = await withProjectLock(parts.control.address, id, async () => {
+  const created = await tryWithProjectLock(parts.control.address, id, async () => {
     await build(parts, unfinished, await insert(parts, { id, name }, request), wanted);
     return parts.control.projects.find('id', id);
   });

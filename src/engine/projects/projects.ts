@@ -22,7 +22,7 @@ import { projectExists, notReady, projectNotFound, needsSuperuser, inUseElsewher
 import { isProjectName } from '../../contract/names.js';
 import { requireName } from './project-name.js';
 import type { ProjectParts } from './project-parts.js';
-import { underProjectLock } from './under-project-lock.js';
+import { withProjectLock } from './with-project-lock.js';
 import { UnfinishedProjects } from './unfinished-projects.js';
 
 export type { ProjectRow } from '../../tenancy/control/control-rows.js';
@@ -184,7 +184,7 @@ export class Projects {
   async repair(name: string, by: Origin): Promise<{ project: ProjectRow; repaired: string[] }> {
     const { id } = await this.get(name);
     const done = await this.inTurn(() =>
-      underProjectLock(this.parts.control, { id, name }, async () => {
+      withProjectLock(this.parts.control, { id, name }, async () => {
         // A move may have just ended, or have been interrupted; it has to be cleaned up first.
         if ((await this.parts.control.moves.open(id)).length > 0) throw inUseElsewhere(name);
         const project = await this.get(name);
@@ -243,7 +243,7 @@ export class Projects {
     const project = isProjectName(name) ? await this.parts.control.projects.find('name', name) : null;
     if (project === null) throw projectNotFound(name);
     return this.inTurn(() =>
-      underProjectLock(this.parts.control, project, async () => {
+      withProjectLock(this.parts.control, project, async () => {
         // From here on the deletion is final: after a crash, the next start completes it.
         const entry = this.parts.audit.entryOfChange(by, { operation: 'project.delete' });
         if (!(await this.parts.control.projects.setStatus(project.id, PROJECT_STATUSES, 'deleting', entry)))

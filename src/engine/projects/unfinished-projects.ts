@@ -6,7 +6,7 @@ import { PROJECT_STATUSES, type ProjectStatus } from '../../contract/projects.js
 import { EngineError } from '../../contract/errors.js';
 import type { AuditRow } from '../../tenancy/control/audit-log.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
-import { withProjectLock } from '../../tenancy/control/project-lock.js';
+import { tryWithProjectLock } from '../../tenancy/control/project-lock.js';
 import { serverName } from '../../contract/servers.js';
 import { serviceWork } from '../../tenancy/service-work.js';
 import { BY_ITSELF } from '../audit/audit.js';
@@ -74,7 +74,7 @@ export class UnfinishedProjects {
    * lost the lock with its connection and does not know it.
    */
   private async clearOne(project: Identified): Promise<void> {
-    await withProjectLock(this.parts.control.address, project.id, async () => {
+    await tryWithProjectLock(this.parts.control.address, project.id, async () => {
       if (!(await this.parts.control.projects.setStatus(project.id, UNFINISHED, 'deleting', null))) return;
       await this.remove(project, this.parts.audit.entryOfChange(BY_ITSELF, { operation: 'repair' }));
     });

@@ -3,7 +3,7 @@ import type { JsonNode } from '../../codec/index.js';
 import { COLUMN_TYPES, type ColumnType } from '../../contract/column-types.js';
 import { checkAll, ErrorCollector, errorOf } from '../../contract/error-collector.js';
 import { EngineError } from '../../contract/errors.js';
-import { cut } from '../../contract/message-text.js';
+import { cut, quoted } from '../../contract/message-text.js';
 import { NAME_IN_WORDS, NAME_PATTERN } from '../../contract/names.js';
 import { unstorable } from '../../contract/storable-text.js';
 import type { AddColumnBody, CreateTableBody } from '../../contract/wire/tables.js';
@@ -20,7 +20,7 @@ type Kind = 'table' | 'column' | 'index';
 /** Checks the name of a new object. @throws EngineError invalid_name or reserved_name */
 export function checkName(kind: Kind, name: string): void {
   if (!PATTERN.test(name)) {
-    const message = `${JSON.stringify(cut(name))} is not a valid ${kind} name: it must be ${NAME_IN_WORDS}`;
+    const message = `${quoted(name)} is not a valid ${kind} name: it must be ${NAME_IN_WORDS}`;
     throw new EngineError('invalid_name', message);
   }
   const why = whyReserved(kind, name.toLowerCase());
@@ -44,7 +44,7 @@ function whyReserved(kind: Kind, folded: string): string | undefined {
  * @throws EngineError table_not_found
  */
 export function checkTableInPath(name: string): void {
-  if (!PATTERN.test(name)) throw new EngineError('table_not_found', `There is no table ${JSON.stringify(cut(name))}`);
+  if (!PATTERN.test(name)) throw new EngineError('table_not_found', `There is no table ${quoted(name)}`);
 }
 
 /** Postgres text holds no U+0000, and a lone surrogate has no UTF-8. @throws EngineError invalid_request */
@@ -63,7 +63,7 @@ export function columnType(type: string): ColumnType {
   if (found !== undefined) return found;
   throw new EngineError(
     'unknown_type',
-    `${JSON.stringify(cut(type))} is not a column type; the types are ${COLUMN_TYPES.join(', ')}`,
+    `${quoted(type)} is not a column type; the types are ${COLUMN_TYPES.join(', ')}`,
   );
 }
 

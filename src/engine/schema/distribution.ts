@@ -136,7 +136,7 @@ function asLimit(error: unknown, table: string): unknown {
   if (!(error instanceof PostgresError && UNSUPPORTED.has(error.sqlstate))) return error;
   const { detail, hint } = error.fields;
   const message = `Table ${quoted(table)}: ${[error.message, detail].filter(Boolean).join('. ')}`;
-  return new EngineError('citus_limit', message, { cause: error, ...(hint === undefined ? {} : { hint }) });
+  return new EngineError('citus_limit', message, { cause: error, hint });
 }
 
 /** 42P16: invalid_table_definition. */

@@ -1,6 +1,6 @@
 /** Creates, lists and drops the indexes of a table. */
 import { EngineError } from '../../contract/errors.js';
-import { cut } from '../../contract/message-text.js';
+import { quoted } from '../../contract/message-text.js';
 import { Type } from '../../contract/schema.js';
 import { type CreateIndexBody, Index } from '../../contract/wire/indexes.js';
 import { readTables, tableByName } from '../catalog/catalog.js';
@@ -73,12 +73,7 @@ export async function dropIndex(
     const index = indexes.find((candidate) => candidate.name === name);
     if (index === undefined) {
       const names = indexes.map((candidate) => candidate.name);
-      throw notFoundWithHint(
-        'index_not_found',
-        `Table "${table}" has no index ${JSON.stringify(cut(name))}`,
-        name,
-        names,
-      );
+      throw notFoundWithHint('index_not_found', `Table "${table}" has no index ${quoted(name)}`, name, names);
     }
     if (index.primary) {
       throw new EngineError('reserved_name', `"${name}" is the index of the primary key and cannot be dropped`);

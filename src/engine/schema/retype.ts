@@ -114,7 +114,7 @@ function notConvertible(
   const values = `${counted(count, 'value')} of "${column.name}" (${column.displayType})`;
   const rows =
     ids.length === 0 ? '' : `; ${count > ids.length ? 'some of their rows' : 'their rows'}: ${ids.join(', ')}`;
-  const more = { unconvertible: { rows: count, ids }, ...(listed === undefined ? {} : { values: listed }) };
+  const more = { unconvertible: { rows: count, ids }, values: listed };
   if (!never) {
     const hint = 'Change those values with SQL (UPDATE … WHERE id = …), then retry; or send what they become in "map".';
     return new EngineError('not_convertible', `${values} cannot be kept as ${to}${rows}`, { hint, ...more });
@@ -134,8 +134,7 @@ export function explainRefusal(error: unknown, column: string): unknown {
   const translated = toEngineError(error);
   if (!(translated instanceof EngineError)) return error;
   if (translated.code === 'citus_limit') return error;
-  const { postgres } = translated;
-  const options = { cause: error, ...(postgres === undefined ? {} : { postgres }) };
+  const options = { cause: error, postgres: translated.postgres };
   switch (error.sqlstate) {
     case SQLSTATE.FEATURE_NOT_SUPPORTED: // a generated column, policy, trigger or rule uses it
       return new EngineError('dependent_objects', `"${column}": ${error.message}`, options);

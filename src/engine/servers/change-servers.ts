@@ -30,7 +30,7 @@ export interface CheckedServer {
  * database_unavailable, outcome_unknown
  */
 export async function addServer(engine: Engine, wanted: NewServer, by: Origin): Promise<CheckedServer> {
-  const { name, urlReference, maxConnections, replicas = [] } = wanted;
+  const { name, urlReference, replicas = [] } = wanted;
   refuseReplicas(engine, wanted, replicas);
   if (!isServerName(name)) {
     throw new EngineError('invalid_name', `A server's name must be ${PROJECT_NAME_IN_WORDS}`);
@@ -38,15 +38,9 @@ export async function addServer(engine: Engine, wanted: NewServer, by: Origin): 
   const rows = engine.control.servers;
   if ((await rows.get(name)) !== null) throw nameTaken(name);
   const address = resolved(urlReference);
-  const connections = engine.shared.database.capacities.connectionLimit({ maxConnections });
-  const checked = await checkServer({ address, engine: wanted.engine, source: urlReference, connections });
-  const fitness = [
-    ...checked.fitness,
-    ...(checked.facts === null ? [] : await alreadyThere(engine, address)),
-    ...(await examineReplicas(address, replicas)),
-  ];
-  const obstacles = fitness.filter(({ health }) => health === 'problem');
-  if (obstacles.length > 0) throw notDone(`Server "${name}" is not added`, obstacles);
+  const checked = await checkAt(engine, address, wanted);
+  const fitness = [...checked.fitness, ...(await examineReplicas(address, replicas))];
+  refuseProblems(`Server "${name}" is not added`, fitness);
   if (!(await rows.add(wanted, engine.audit.entryOfChange(by, { operation: 'server.add', object: name })))) {
     throw nameTaken(name);
   }
@@ -90,8 +84,7 @@ export async function setServer(engine: Engine, name: string, change: ServerChan
   if (replicas.length > 0) {
     const reference = change.urlReference ?? urlReference;
     const primary = reference === null ? engine.control.address : resolved(reference);
-    const wrong = (await examineReplicas(primary, replicas)).filter(({ health }) => health === 'problem');
-    if (wrong.length > 0) throw notDone(`The replicas of the server "${name}" stay as they are`, wrong);
+    refuseProblems(`The replicas of the server "${name}" stay as they are`, await examineReplicas(primary, replicas));
   }
   if (known === DEFAULT_SERVER && change.maxConnections !== undefined) {
     throw new EngineError(
@@ -119,18 +112,21 @@ async function requireSame(engine: Engine, server: ServerRow, urlReference: stri
     });
   }
   const address = resolved(urlReference);
+  const { fitness, facts } = await checkAt(engine, address, { ...server, urlReference });
+  const missing = facts === null ? [] : await missingProjects(engine, name, address);
+  refuseProblems(`The server "${name}" keeps its address`, [...fitness, ...missing]);
+}
+
+/** Checks a server at a new address, which must not be that of another server of the installation. */
+async function checkAt(
+  engine: Engine,
+  address: ServerAddress,
+  { name, urlReference: source, ...server }: NewServer,
+): Promise<ServerCheck> {
   const connections = engine.shared.database.capacities.connectionLimit(server);
-  const checked = await checkServer({ address, engine: server.engine, source: urlReference, connections });
-  const found =
-    checked.facts === null
-      ? checked.fitness
-      : [
-          ...checked.fitness,
-          ...(await alreadyThere(engine, address, name)),
-          ...(await missingProjects(engine, name, address)),
-        ];
-  const obstacles = found.filter(({ health }) => health === 'problem');
-  if (obstacles.length > 0) throw notDone(`The server "${name}" keeps its address`, obstacles);
+  const checked = await checkServer({ address, engine: server.engine, source, connections });
+  if (checked.facts === null) return checked;
+  return { ...checked, fitness: [...checked.fitness, ...(await alreadyThere(engine, address, name))] };
 }
 
 /** A finding that names projects of the server whose databases are not at the address. */
@@ -175,13 +171,13 @@ function resolved(urlReference: string): ServerAddress {
   }
 }
 
-/** Whether the installation already has this server, under any address. */
-async function alreadyThere(engine: Engine, address: ServerAddress, except?: string): Promise<Finding[]> {
+/** Whether the installation already has this server, under any address and another name. */
+async function alreadyThere(engine: Engine, address: ServerAddress, name: string): Promise<Finding[]> {
   const started = await startedAt(address);
   const isSame = async ({ urlReference }: ServerRow): Promise<boolean> =>
     started === (await startedAt(urlReference === null ? engine.control.address : addressAt(urlReference)));
   for (const server of await engine.control.servers.list()) {
-    if (server.name === except) continue;
+    if (server.name === name) continue;
     // A server that does not answer is not the one that just did.
     if (await isSame(server).catch(() => false)) {
       const advice = 'Add another server: under two names, its space would be counted twice.';
@@ -205,12 +201,14 @@ function refuseReplicas(engine: Engine, server: Pick<ServerRow, 'name' | 'engine
   }
 }
 
-const notDone = (what: string, obstacles: readonly Finding[]): EngineError =>
-  new EngineError('invalid_request', `${what}: ${list(obstacles.map(({ found }) => found))}`, {
-    hint: obstacles.map(({ advice }) => advice).join(' '),
-  });
-
-const list = (texts: readonly string[]): string => texts.join('; ');
+/** @throws EngineError invalid_request, if a finding is a problem */
+function refuseProblems(what: string, findings: readonly Finding[]): void {
+  const problems = findings.filter(({ health }) => health === 'problem');
+  if (problems.length === 0) return;
+  const found = problems.map((problem) => problem.found).join('; ');
+  const hint = problems.map(({ advice }) => advice).join(' ');
+  throw new EngineError('invalid_request', `${what}: ${found}`, { hint });
+}
 
 /** Maximum number of projects that a message names. */
 const NAMED = 5;

@@ -84,11 +84,7 @@ export class QuotaGuard {
     if (!(error instanceof EngineError) || error.postgres?.sqlstate !== SQLSTATE.READ_ONLY_SQL_TRANSACTION)
       return error;
     const { message, hint } = this.overQuota.error;
-    return new EngineError('quota_exceeded', message, {
-      postgres: error.postgres,
-      cause: error,
-      ...(hint === undefined ? {} : { hint }),
-    });
+    return new EngineError('quota_exceeded', message, { postgres: error.postgres, cause: error, hint });
   }
 }
 

@@ -10,7 +10,7 @@ import type { IdempotencyKey } from '../write/idempotency.js';
 import { queryTimeout } from '../limits/deadline.js';
 import type { Project } from '../project.js';
 import type { Growth, OverQuota } from '../limits/quota.js';
-import { commitError } from '../write/transaction.js';
+import { commitError } from '../write/commit.js';
 import { runWrite, type Write } from '../write/write.js';
 import { QuotaGuard } from './quota-guard.js';
 import { leadingKeyword, mainKeyword, mayChangeRights } from '../parser/keywords.js';

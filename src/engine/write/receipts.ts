@@ -2,14 +2,13 @@
  * Receipts: the outcome of requests by Idempotency-Key. The row that a request stores in its own transaction is its
  * receipt, so the two cannot disagree. To settle a key means to store, under its lock, that it is refused.
  */
+import { DAY_MS } from '../../contract/calendar.js';
 import type { Receipt } from '../../contract/wire/receipts.js';
 import { BEGIN, type Fragment, type Session, sql } from '../../pg/index.js';
 import { ANY_PATH, deletesFrom, isKept, lockOf } from './idempotency.js';
 import { typedDeadline } from '../limits/deadline.js';
 import type { Project } from '../project.js';
-import { commit } from './transaction.js';
-
-const DAY_MS = 24 * 60 * 60 * 1_000;
+import { commit } from './commit.js';
 
 /** Maximum number of keys settled in one transaction, which holds up to three locks for each. */
 const SETTLED_AT_ONCE = 50;

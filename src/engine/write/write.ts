@@ -11,7 +11,7 @@ import type { Clock, Deadline } from '../limits/deadline.js';
 import type { Project } from '../project.js';
 import type { Growth } from '../limits/quota.js';
 import type { RequestTrace } from '../database/trace.js';
-import { commit } from './transaction.js';
+import { commit } from './commit.js';
 
 /** A write in progress. */
 export interface Write {

@@ -6,12 +6,12 @@ import { EngineError } from '../../contract/errors.js';
 import * as wire from '../../contract/wire/operator.js';
 import { NowQuery } from '../../contract/wire/projects.js';
 import { CreateTokenBody } from '../../contract/wire/tokens.js';
+import { shownToken } from '../../engine/access/tokens.js';
 import type { LocalService } from '../../engine/doctor/doctor.js';
 import { DEFAULT_SERVER } from '../../contract/servers.js';
 import { progressResponse } from '../response/progress-response.js';
 import { originOf } from '../observability/audit-request.js';
 import { ADMIN_ROUTES } from './routes.js';
-import { shownToken } from './token-operations.js';
 import { endsNow, timeOf } from './call.js';
 import type { RouteResponse, Call, Route, ServedRoute } from './route.js';
 
@@ -34,7 +34,7 @@ const LOCAL_ALONE: readonly LocalRoute[] = [
     success: { status: 200 },
     async handle({ local }) {
       const projects = await (await local.engine()).projects.list();
-      const placements: wire.Placement[] = projects.map(({ id, placement: { database, server, added } }) => {
+      const placements: wire.ProjectLocation[] = projects.map(({ id, placement: { database, server, added } }) => {
         return { id, database, folder: server === DEFAULT_SERVER || added !== null ? null : server };
       });
       return { body: { success: true, placements } };
@@ -58,10 +58,7 @@ const LOCAL_ALONE: readonly LocalRoute[] = [
     async handle({ local, request }) {
       const { name, scopes, expires_at: expires } = request.body as CreateTokenBody;
       if (scopes !== undefined) throw new EngineError('invalid_request', 'An admin token has no scopes');
-      const options = {
-        ...(name === undefined ? {} : { name }),
-        expiresAt: expires == null ? null : timeOf('expires_at', expires),
-      };
+      const options = { name, expiresAt: expires == null ? null : timeOf('expires_at', expires) };
       const { token, details } = await (await local.engine()).tokens.create(null, options, originOf(request));
       return { body: { success: true, token, details: shownToken(details) } };
     },

@@ -3,12 +3,13 @@ import { parseQuota, quotaText } from '../../contract/disk-size.js';
 import { EngineError } from '../../contract/errors.js';
 import { counted } from '../../contract/message-text.js';
 import * as wire from '../../contract/wire/projects.js';
+import type { Origin } from '../../engine/audit/audit.js';
 import type { ProjectRow } from '../../engine/projects/projects.js';
 import { sizesOf } from '../../engine/projects/sizes.js';
 import { serverName } from '../../contract/servers.js';
 import { originOf } from '../observability/audit-request.js';
 import { endsNow, ProjectInPath, projectInPath } from './call.js';
-import { ADMIN, type Operation, succeeds } from './route.js';
+import { ADMIN, type Call, type Operation, succeeds } from './route.js';
 
 const PROJECT_EXAMPLE = {
   id: '0b0f8a9c-7d0e-4a5f-9d6e-2f6f0c1c2d3e',
@@ -58,61 +59,61 @@ export const CREATE_PROJECT: Operation = {
   },
 };
 
-export const RENAME_PROJECT: Operation = {
+/** A change of the project in the path. */
+type Change = Pick<Operation, 'operationId' | 'summary' | 'audit'> &
+  Partial<Pick<Operation, 'description' | 'query' | 'body' | 'example' | 'errors'>> & {
+    readonly message: string;
+    /** What the change has set, in the example of a response. */
+    readonly set?: Partial<wire.Project>;
+    readonly change: (call: Call, name: string, by: Origin) => Promise<ProjectRow>;
+  };
+
+const changing = ({ message, set, change, ...operation }: Change): Operation => ({
   ...ADMIN,
+  writesEntry: true,
+  params: ProjectInPath,
+  success: succeeds(200, wire.ProjectResponse, message, { project: { ...PROJECT_EXAMPLE, ...set } }),
+  errors: ['not_found', 'outcome_unknown'],
+  ...operation,
+  async handle(call) {
+    const project = await change(call, projectInPath(call), originOf(call.request));
+    return { body: projectResponse(message, project) };
+  },
+});
+
+export const RENAME_PROJECT = changing({
   operationId: 'renameProject',
   summary: 'Rename a project',
   description:
     'Its id, tokens and data stay as they are. JWTs name their project: those with the old name are rejected.',
   audit: 'project.rename',
-  writesEntry: true,
-  params: ProjectInPath,
   body: wire.RenameProjectBody,
   example: { name: 'store' },
-  success: succeeds(200, wire.ProjectResponse, 'project renamed', { project: { ...PROJECT_EXAMPLE, name: 'store' } }),
+  message: 'project renamed',
+  set: { name: 'store' },
   errors: ['invalid_name', 'unique_violation', 'not_found', 'outcome_unknown'],
-  async handle(call) {
-    const { name } = call.request.body as wire.RenameProjectBody;
-    const project = await call.engine.projects.rename(projectInPath(call), name, originOf(call.request));
-    return { body: projectResponse('project renamed', project) };
-  },
-};
+  change: ({ engine, request }, name, by) =>
+    engine.projects.rename(name, (request.body as wire.RenameProjectBody).name, by),
+});
 
-export const ACTIVATE_PROJECT: Operation = {
-  ...ADMIN,
+export const ACTIVATE_PROJECT = changing({
   operationId: 'activateProject',
   summary: 'Activate a deactivated project',
   audit: 'project.activate',
-  writesEntry: true,
-  params: ProjectInPath,
-  success: succeeds(200, wire.ProjectResponse, 'project active', { project: PROJECT_EXAMPLE }),
-  errors: ['not_found', 'outcome_unknown'],
-  async handle(call) {
-    const project = await call.engine.projects.setActive(projectInPath(call), true, originOf(call.request));
-    return { body: projectResponse('project active', project) };
-  },
-};
+  message: 'project active',
+  change: ({ engine }, name, by) => engine.projects.setActive(name, true, by),
+});
 
-export const DEACTIVATE_PROJECT: Operation = {
-  ...ADMIN,
+export const DEACTIVATE_PROJECT = changing({
   operationId: 'deactivateProject',
   summary: 'Deactivate a project: reject all its requests with 403 cdp_inactive',
   description: 'Waits for running requests to end, about 70 s at most.',
   audit: 'project.deactivate',
-  writesEntry: true,
-  params: ProjectInPath,
   query: wire.NowQuery,
-  success: succeeds(200, wire.ProjectResponse, 'project inactive', {
-    project: { ...PROJECT_EXAMPLE, status: 'inactive' },
-  }),
-  errors: ['not_found', 'outcome_unknown'],
-  async handle(call) {
-    const { request } = call;
-    const now = endsNow(request);
-    const project = await call.engine.projects.setActive(projectInPath(call), false, originOf(request), now);
-    return { body: projectResponse('project inactive', project) };
-  },
-};
+  message: 'project inactive',
+  set: { status: 'inactive' },
+  change: ({ engine, request }, name, by) => engine.projects.setActive(name, false, by, endsNow(request)),
+});
 
 export const REPAIR_PROJECT: Operation = {
   ...ADMIN,
@@ -133,68 +134,50 @@ export const REPAIR_PROJECT: Operation = {
   },
 };
 
-export const SET_QUOTA: Operation = {
-  ...ADMIN,
+export const SET_QUOTA = changing({
   operationId: 'setProjectQuota',
   summary: "Set a project's disk quota",
   description: "A size, `default` for the service's setting, or `none`. It takes effect within a second.",
   audit: 'project.quota',
-  writesEntry: true,
-  params: ProjectInPath,
   body: wire.ProjectQuotaBody,
   example: { quota: '10GB' },
-  success: succeeds(200, wire.ProjectResponse, 'quota set', { project: { ...PROJECT_EXAMPLE, quota: '10GB' } }),
-  errors: ['not_found', 'outcome_unknown'],
-  async handle(call) {
-    const { quota } = call.request.body as wire.ProjectQuotaBody;
-    const project = await call.engine.projects.setQuota(projectInPath(call), quotaBytes(quota), originOf(call.request));
-    return { body: projectResponse('quota set', project) };
+  message: 'quota set',
+  set: { quota: '10GB' },
+  async change({ engine, request }, name, by) {
+    const { quota } = request.body as wire.ProjectQuotaBody;
+    return engine.projects.setQuota(name, quotaBytes(quota), by);
   },
-};
+});
 
-export const SET_OWN_SCHEMAS: Operation = {
-  ...ADMIN,
+export const SET_OWN_SCHEMAS = changing({
   operationId: 'setProjectOwnSchemas',
   summary: 'Allow or forbid a project to create schemas other than `data`',
   description: 'Some tools need them for their own tables. The API itself uses only `data`. Existing schemas stay.',
   audit: 'project.own_schemas',
-  writesEntry: true,
-  params: ProjectInPath,
   body: wire.ProjectSchemasBody,
   example: { own_schemas: false },
-  success: succeeds(200, wire.ProjectResponse, 'own schemas set', {
-    project: { ...PROJECT_EXAMPLE, own_schemas: false },
-  }),
-  errors: ['not_found', 'outcome_unknown'],
-  async handle(call) {
-    const { own_schemas: allowed } = call.request.body as wire.ProjectSchemasBody;
-    const project = await call.engine.projects.setOwnSchemas(projectInPath(call), allowed, originOf(call.request));
-    return { body: projectResponse('own schemas set', project) };
-  },
-};
+  message: 'own schemas set',
+  set: { own_schemas: false },
+  change: ({ engine, request }, name, by) =>
+    engine.projects.setOwnSchemas(name, (request.body as wire.ProjectSchemasBody).own_schemas, by),
+});
 
-export const DELETE_PROJECT: Operation = {
-  ...ADMIN,
+export const DELETE_PROJECT = changing({
   operationId: 'deleteProject',
   summary: 'Delete a project with everything in it',
   description: 'Cannot be undone. `confirm` must repeat the name of the project.',
   audit: 'project.delete',
-  writesEntry: true,
-  params: ProjectInPath,
   query: wire.DeleteProjectQuery,
-  success: succeeds(200, wire.ProjectResponse, 'project deleted', {
-    project: { ...PROJECT_EXAMPLE, status: 'deleting' },
-  }),
+  message: 'project deleted',
+  set: { status: 'deleting' },
   errors: ['not_found', 'request_in_flight', 'outcome_unknown'],
-  async handle(call) {
-    const name = projectInPath(call);
-    if ((call.request.query as wire.DeleteProjectQuery).confirm !== name) {
+  async change({ engine, request }, name, by) {
+    if ((request.query as wire.DeleteProjectQuery).confirm !== name) {
       throw new EngineError('invalid_request', '"confirm" must be the name of the project');
     }
-    const project = await call.engine.deleteProject(name, originOf(call.request));
-    return { body: projectResponse('project deleted', { ...project, status: 'deleting' }) };
+    return { ...(await engine.deleteProject(name, by)), status: 'deleting' };
   },
-};
+});
 
 const projectResponse = (message: string, project: ProjectRow): wire.ProjectResponse => ({
   success: true,

@@ -118,13 +118,10 @@ export const DROP_QUARANTINE: Operation = {
 function checked<F extends { since?: string; until?: string; error?: string }>(filter: F): F {
   const { error } = filter;
   if (error !== undefined && !Object.hasOwn(ERROR_CODES, error)) {
-    const near = didYouMean(error, Object.keys(ERROR_CODES));
-    throw new EngineError('invalid_request', `There is no error code ${quoted(error)}`, {
-      hint:
-        near === undefined
-          ? 'Those of records are such as invalid_value, unknown_column and unique_violation.'
-          : `Did you mean ${quoted(near)}?`,
-    });
+    const hint =
+      didYouMean(error, Object.keys(ERROR_CODES)) ??
+      'Those of records are such as invalid_value, unknown_column and unique_violation.';
+    throw new EngineError('invalid_request', `There is no error code ${quoted(error)}`, { hint });
   }
   for (const field of ['since', 'until'] as const) if (filter[field] !== undefined) timeOf(field, filter[field]);
   return filter;

@@ -3,11 +3,11 @@
  * with an admin token.
  */
 import { counted } from '../../contract/message-text.js';
-import { type Scope, SCOPES } from '../../contract/names.js';
+import { SCOPES } from '../../contract/names.js';
 import { Type } from '../../contract/schema.js';
 import { NowQuery } from '../../contract/wire/projects.js';
 import * as wire from '../../contract/wire/tokens.js';
-import type { TokenRow } from '../../engine/access/tokens.js';
+import { shownToken } from '../../engine/access/tokens.js';
 import { originOf } from '../observability/audit-request.js';
 import { endsNow, ProjectInPath, projectInPath, timeOf } from './call.js';
 import { ADMIN, type Operation, succeeds } from './route.js';
@@ -89,11 +89,7 @@ export const CREATE_TOKEN: Operation = {
   async handle(call) {
     const { name, scopes, expires_at: expires } = call.request.body as wire.CreateTokenBody;
     const project = await call.engine.projects.get(projectInPath(call));
-    const options = {
-      ...(name === undefined ? {} : { name }),
-      ...(scopes === undefined ? {} : { scopes }),
-      expiresAt: expires == null ? null : timeOf('expires_at', expires),
-    };
+    const options = { name, scopes, expiresAt: expires == null ? null : timeOf('expires_at', expires) };
     const { token, details } = await call.engine.tokens.create(project.id, options, originOf(call.request));
     return { body: { success: true, message: 'token created', token, details: shownToken(details) } };
   },
@@ -118,14 +114,3 @@ export const REVOKE_TOKEN: Operation = {
     return { body: { success: true, message: 'token revoked', details: shownToken(details) } };
   },
 };
-
-export const shownToken = (token: TokenRow): wire.Token => ({
-  id: token.id,
-  name: token.name,
-  // Only known scopes are stored.
-  scopes: token.scopes as Scope[],
-  created_at: token.createdAt.toISOString(),
-  expires_at: token.expiresAt?.toISOString() ?? null,
-  revoked_at: token.revokedAt?.toISOString() ?? null,
-  last_used_at: token.lastUsedAt?.toISOString() ?? null,
-});

@@ -8,6 +8,7 @@ import { rowsChanged } from '../../engine/insert/insert-request.js';
 import type { JsonNode } from '../../codec/index.js';
 import { projectOf } from '../api/call.js';
 import type { Call } from '../api/route.js';
+import { dryRunBody } from '../response/dry-run-body.js';
 import { ResultSchema, toolResult } from './tool-results.js';
 import { DRY_RUN, tool } from './tool.js';
 import { TableName } from './schema-tools.js';
@@ -44,7 +45,7 @@ export const DRY_RUN_INSERT = tool({
   async run(call, { table }, exact) {
     const project = projectOf(call).inDryRun();
     const response = await insert(call, project, table, exact('records'));
-    return toolResult(JSON.stringify({ ...response, dry_run: true, impact: project.dryRun?.impact }));
+    return toolResult(JSON.stringify(dryRunBody(response, project)));
   },
 });
 

@@ -8,6 +8,7 @@ import { thoroughValidator } from '../../contract/validator.js';
 import type { Call } from '../api/route.js';
 import { requireScope } from '../admission.js';
 import { memberOf } from '../body.js';
+import { textIn } from '../observability/audit-request.js';
 import { shapeError } from '../response/shape-error.js';
 import type { ToolResult } from './tool-results.js';
 
@@ -67,6 +68,3 @@ export function tool<Input extends Schema>(definition: Definition<Input>): Tool 
     },
   };
 }
-
-const textIn = (given: Record<string, unknown>, name: string): string | null =>
-  typeof given[name] === 'string' ? given[name] : null;

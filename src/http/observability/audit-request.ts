@@ -90,7 +90,7 @@ function objectOf({ params, body, context }: FastifyRequest): string | null {
 }
 
 /** A string field of a value of any shape. */
-function textIn(value: unknown, key: string): string | null {
+export function textIn(value: unknown, key: string): string | null {
   if (typeof value !== 'object' || value === null) return null;
   const text = (value as Record<string, unknown>)[key];
   return typeof text === 'string' ? text : null;

@@ -3,6 +3,7 @@
  * are as many series as projects.
  */
 import { Counter, Gauge, type Registry } from 'prom-client';
+import { shared } from '../../contract/shared-promise.js';
 import type { Load } from '../../engine/limits/slots.js';
 import type { Engine } from '../../engine/engine.js';
 import { type Samples, series } from './series.js';
@@ -19,7 +20,12 @@ export class ProjectMetrics {
   private readonly counts = new Map<string, Counts>();
   /** The names of all projects by id, at the last refresh. */
   private names: ReadonlyMap<string, string> = new Map();
-  private refreshing: Promise<void> | null = null;
+
+  /**
+   * Runs once for all metrics that are collected together. While the control database is unavailable, the last known
+   * names are used.
+   */
+  private readonly refresh = shared(() => this.readNames().catch(() => {}));
 
   constructor(
     private readonly engine: Engine,
@@ -64,18 +70,7 @@ export class ProjectMetrics {
     counts.rows += rows;
   }
 
-  /**
-   * Reads the list of projects, and forgets others, which another instance or a command may have deleted. Runs once for
-   * all metrics that are collected together.
-   */
-  private refresh(): Promise<void> {
-    // While the control database is unavailable, the last known names are used.
-    this.refreshing ??= this.readNames()
-      .catch(() => {})
-      .finally(() => (this.refreshing = null));
-    return this.refreshing;
-  }
-
+  /** Reads the list of projects, and forgets others, which another instance or a command may have deleted. */
   private async readNames(): Promise<void> {
     // A project first counted after this point may be newer than the response.
     const counted = [...this.counts.keys()];

@@ -5,6 +5,7 @@ import { statfs } from 'node:fs/promises';
 import { Gauge, type Registry } from 'prom-client';
 import { OPEN_STATES } from '../../contract/moves.js';
 import { DEFAULT_SERVER } from '../../contract/servers.js';
+import { shared } from '../../contract/shared-promise.js';
 import type { Engine } from '../../engine/engine.js';
 import { type Asked, type Replication, replicationOf, timeOfCommit } from '../../engine/servers/server-health.js';
 import { series } from './series.js';
@@ -38,6 +39,7 @@ export function serverMetrics(engine: Engine, registers: Registry[]): void {
     const open = await engine.control.moves.countOpen().catch(() => null);
     return open === null ? [] : OPEN_STATES.map((state) => [{ state }, open.get(state) ?? 0]);
   });
+  // Gauges that are collected at the same time share one measurement.
   const measured = shared(() => measure(engine));
   const gauge = (name: string, help: string, valueOf: (of: Measured) => number | undefined) =>
     series(registers, Gauge, name, help, ['server'], async () =>
@@ -99,10 +101,4 @@ function standbysOf(found: Replication | null): NonNullable<Measured['standbys']
   if (found === null) return UNKNOWN;
   const { standbys: count, lagBytes, missing } = found;
   return { count, lag: lagBytes ?? (count === 0 ? 0 : NaN), missing: missing === null ? 0 : 1 };
-}
-
-/** Gauges that are collected at the same time share one measurement. */
-function shared<T>(measurement: () => Promise<T>): () => Promise<T> {
-  let running: Promise<T> | null = null;
-  return () => (running ??= measurement().finally(() => (running = null)));
 }

@@ -25,8 +25,8 @@ export function shapeError(error: FastifyError): EngineError {
 function hintFor(root: string, { instancePath, params: { additionalProperty, known } }: Complaint): { hint?: string } {
   const names = known as string[] | undefined;
   if (typeof additionalProperty !== 'string' || instancePath !== '' || !names?.length) return {};
-  const near = didYouMean(additionalProperty, names);
-  if (near !== undefined) return { hint: `Did you mean "${near}"?` };
+  const hint = didYouMean(additionalProperty, names);
+  if (hint !== undefined) return { hint };
   return root === 'query' ? { hint: `The parameters are ${names.join(', ')}` } : {};
 }
 

@@ -14,7 +14,7 @@ import { serviceWork } from '../service-work.js';
  * @param waitMs how long to wait for the holder, at least 1
  * @returns null if the lock stayed taken
  */
-export function withProjectLock<T>(
+export function tryWithProjectLock<T>(
   address: ServerAddress,
   id: string,
   work: (lost: AbortSignal) => Promise<T>,

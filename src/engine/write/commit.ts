@@ -57,8 +57,5 @@ export function commitError(session: Session, cause: unknown, hasKey: boolean): 
   const advice = hasKey
     ? 'retry with the same Idempotency-Key, which settles it'
     : 'check what was stored before retrying; a request with an Idempotency-Key can be retried at once';
-  return new EngineError('outcome_unknown', `${what}: ${advice}`, {
-    cause,
-    ...(hasKey ? {} : { retryAfter: null }),
-  });
+  return new EngineError('outcome_unknown', `${what}: ${advice}`, { cause, retryAfter: hasKey ? undefined : null });
 }
