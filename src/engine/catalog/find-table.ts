@@ -39,7 +39,7 @@ export async function existingTable(
   if (table === undefined) return tableNotFound(session, schema, name);
   if (table.kind === 'table') return table;
   throw new EngineError('table_not_found', `"${name}" is a ${table.kind.replace('_', ' ')}, not a table`, {
-    hint: 'Use SQL to change or drop it.',
+    hint: 'Use SQL to work with it.',
   });
 }
 
