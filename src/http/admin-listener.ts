@@ -11,7 +11,8 @@ import { ErrorExit } from './response/error-exit.js';
 import { forOperator } from './response/progress-response.js';
 import { LOCAL_ROUTES } from './api/local-routes.js';
 import type { RouteSettings } from './api/route.js';
-import { type ListenerSettings, createListener, refuseOtherMethods } from './listener.js';
+import { type ListenerSettings, createListener } from './listener.js';
+import { refuseOtherMethods } from './known-paths.js';
 import { inputOf } from './serve-route.js';
 
 const OPERATOR: Caller = { id: 'operator', name: null, expiresAt: null, scopes: new Set(), project: null };

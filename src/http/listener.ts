@@ -6,7 +6,6 @@ import { randomUUID } from 'node:crypto';
 import { type IncomingMessage, maxHeaderSize } from 'node:http';
 import { isIP, type Socket } from 'node:net';
 import Fastify, { errorCodes, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
-import findMyWay from 'find-my-way';
 import { EngineError } from '../contract/errors.js';
 import { LIMITS } from '../contract/limits.js';
 import type { ErrorExit } from './response/error-exit.js';
@@ -16,6 +15,7 @@ import { SCHEMA_CONTROLLER } from './api/compilers.js';
 import { readBody } from './body.js';
 import { ClientConnections } from './connection/client-connections.js';
 import { errorInHead } from './connection/request-head.js';
+import { KnownPaths } from './known-paths.js';
 import { RequestContext } from './request-context.js';
 
 export interface ListenerSettings {
@@ -57,9 +57,11 @@ export function createListener(
   observer: RequestObserver = NO_OBSERVER,
 ): FastifyInstance {
   const connections = new ClientConnections();
+  const paths = new KnownPaths();
   const begin = (request: FastifyRequest, reply: FastifyReply) => {
     const { raw } = reply;
     const context = new RequestContext(clientAddress(request), settings.streamStallMs, () => observer.end(request));
+    context.path = paths.of(request);
     request.context = context;
     connections.begin(raw, () => {
       observer.close(request, reply);
@@ -85,6 +87,7 @@ export function createListener(
     else done(new errorCodes.FST_ERR_CTP_INVALID_MEDIA_TYPE('text/plain'));
   });
   app.decorateRequest('context');
+  app.addHook('onRoute', (route) => paths.add(route));
   app.addHook('onRequest', (request, reply, done) => {
     begin(request, reply);
     done(errorInHead(request.raw));
@@ -164,56 +167,8 @@ export async function finish(app: FastifyInstance, ms: number): Promise<void> {
   await app.close().finally(() => clearTimeout(late));
 }
 
-/** The methods of a path. */
-interface KnownPath {
-  readonly url: string;
-  readonly methods: Set<string>;
-}
-
-/**
- * Call this before the routes are defined. Answers other methods of their paths with 405 and `Allow`, before
- * authentication and body.
- */
-export function refuseOtherMethods(app: FastifyInstance): void {
-  const known = new Map<string, KnownPath>();
-  // Its routes, all of GET, find the methods of a path.
-  const paths = findMyWay({ maxParamLength: maxHeaderSize });
-  app.addHook('onRoute', ({ url, method }) => {
-    // Of the pages behind these, most do not exist, for any method.
-    if (url === '/' || url.endsWith('*')) return;
-    const path = known.get(url) ?? { url, methods: new Set() };
-    if (!known.has(url)) paths.on('GET', url, () => {}, path);
-    known.set(url, path);
-    for (const name of [method].flat()) path.methods.add(name);
-  });
-  const refusal = (request: FastifyRequest): Error | undefined => {
-    const path = paths.find('GET', request.url)?.store as KnownPath | undefined;
-    // The router accepts an empty name after a last slash, but no route has such a path.
-    if (path === undefined || request.url.split('?')[0]?.endsWith('/')) return undefined;
-    return path.methods.has(request.method) ? undefined : notAllowed(request, path);
-  };
-  app.addHook('onRequest', (request, _reply, done) => done(refusal(request)));
-}
-
 const notFound = ({ method, url }: FastifyRequest) =>
   new EngineError('not_found', `There is no ${method} ${url.split('?')[0]?.slice(0, 200)}`);
-
-function notAllowed({ method }: FastifyRequest, { url, methods }: KnownPath): HttpError {
-  const allow = [...methods].sort().join(', ');
-  return new HttpError(
-    'method_not_allowed',
-    `${method} is not allowed here`,
-    { allow },
-    OTHER_WAYS[`${method} ${url}`],
-  );
-}
-
-/** Hints for requests that people try first. */
-const OTHER_WAYS: Readonly<Record<string, string>> = {
-  'GET /api/cdp/data/:table_name': 'To read rows: POST /api/cdp/sql {"sql": "SELECT * FROM …"}',
-  'PUT /api/cdp/data/:table_name': 'To update rows by a key: POST with ?on_conflict=COLUMN',
-  'PATCH /api/cdp/data/:table_name': 'To update rows by a key: POST with ?on_conflict=COLUMN',
-};
 
 /** CONNECT asks a proxy for a tunnel (RFC 9110 section 9.3.6); Node would close the connection without a response. */
 const noTunnel = () =>

@@ -3,7 +3,8 @@ import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
 import { ErrorExit } from './response/error-exit.js';
 import { alive } from './api/operator-routes.js';
-import { type ListenerSettings, createListener, refuseOtherMethods } from './listener.js';
+import { type ListenerSettings, createListener } from './listener.js';
+import { refuseOtherMethods } from './known-paths.js';
 import type { Metrics } from './observability/metrics.js';
 
 /** Serves `/metrics` and `/healthz`; not listening yet. It logs no requests. */

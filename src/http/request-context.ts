@@ -5,6 +5,7 @@ import type { Caller } from '../engine/access/tokens.js';
 import type { Reservation } from '../engine/limits/memory-budget.js';
 import type { Project } from '../engine/project.js';
 import type { ServedRoute } from './api/route.js';
+import type { KnownPath } from './known-paths.js';
 import type { RequestSpan } from './observability/request-spans.js';
 
 export class RequestContext {
@@ -16,6 +17,8 @@ export class RequestContext {
   bodyRead = this.started;
   /** Span of the request; null: it is not traced. */
   span: RequestSpan | null = null;
+  /** The path that the request asks for, even if its method is not allowed there; null: no such path. */
+  path: KnownPath | null = null;
   /** Matched route; null: none, or one without entries in the audit log. Of `/metrics` only the URL and audit name. */
   route: (Pick<ServedRoute, 'url' | 'audit'> & Partial<ServedRoute>) | null = null;
   caller: Caller | null = null;

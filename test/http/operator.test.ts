@@ -125,12 +125,15 @@ describe('a service with its database', () => {
     await project.table('counted_secretly', { a: 'TEXT' });
     await project.call('POST', '/api/cdp/data/counted_secretly', { body: [{ a: 'x' }, {}] });
     await project.call('POST', '/api/cdp/data/counted_secretly', { body: [{ unknown_secret: 'x' }] });
+    await project.call('PUT', '/api/cdp/data/counted_secretly');
     const { status, text, headers } = await service.call('GET', '/metrics');
     expect(status).toBe(200);
     expect(headers.get('content-type')).toMatch(/^text\/plain; version=0\.0\.4/);
     const of = (more: string) => `{route="/api/cdp/data/:table_name",method="POST",${more}}`;
     expect(metric(text, 'cdp_http_requests_total', of('status="201",code=""'))).toBe(1);
     expect(metric(text, 'cdp_http_requests_total', of('status="400",code="unknown_column"'))).toBe(1);
+    const refused = '{route="/api/cdp/data/:table_name",method="PUT",status="405",code="method_not_allowed"}';
+    expect(metric(text, 'cdp_http_requests_total', refused)).toBe(1);
     expect(metric(text, 'cdp_inserted_rows_total')).toBe(2);
     expect(metric(text, 'cdp_postgres_up')).toBe(1);
     expect(metric(text, 'cdp_commit_duration_seconds', '{server="default"}')).toBeGreaterThan(0);

@@ -92,6 +92,8 @@ describe('NDJSON', () => {
     ).toEqual([{ n: 7 }, { done: true, row_count: 1 }]);
     expect(lines(await stream('SELECT 1 AS n; DELETE FROM streamed', NDJSON))).toEqual([{ done: true, row_count: 3 }]);
     expect(lines(await stream('VACUUM streamed', NDJSON))).toEqual([{ done: true, row_count: 0 }]);
+    const withColumns = lines(await stream('VACUUM streamed', NDJSON, { columns: true }));
+    expect(withColumns).toEqual([{ columns: [] }, { done: true, row_count: 0, type: 'VACUUM' }]);
   });
 
   it('has no row limit: 300,000 rows arrive, each once and in order', async () => {

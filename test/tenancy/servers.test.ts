@@ -66,7 +66,7 @@ describe.each(Object.entries(HOMES))('added next to %s', (_name, start) => {
     expect(asked.body.rows).toEqual([{ email: 'ada@example.com', major: server?.major }]);
     const { maxConnections } = service.config;
     expect(service.engine.load.connections).toContainEqual(
-      expect.objectContaining({ server: 'second', most: maxConnections ?? 80 }),
+      expect.objectContaining({ server: 'second', max: maxConnections ?? 80 }),
     );
   });
 
@@ -86,7 +86,7 @@ describe.each(Object.entries(HOMES))('added next to %s', (_name, start) => {
     const load = () => service.engine.load.requests.sql;
     await expect.poll(load).toEqual({ running: 2, waiting: 4 });
     expect(await home.rows('SELECT 1 AS one')).toEqual([{ one: 1 }]);
-    expect(service.engine.load.connections).toContainEqual({ server: 'second', open: 2, most: 3 });
+    expect(service.engine.load.connections).toContainEqual({ server: 'second', open: 2, max: 3 });
     leave.abort();
     expect(await Promise.all(hanging)).toEqual(Array(6).fill('left'));
   });

@@ -94,14 +94,15 @@ export async function lockToWrite(
 const NO_TABLE = new Set<string>([SQLSTATE.UNDEFINED_TABLE, SQLSTATE.WRONG_OBJECT_TYPE]);
 
 /**
- * If Postgres reports that there is no such table, or that it is not one: an explanation, with a similar name.
- * Otherwise the error as it is.
+ * If Postgres reports that there is no such table, or that it is not one: table_not_found, with a similar name. Otherwise
+ * the error as it is.
  */
 export async function explainNoTable(session: Session, schema: string, name: string, error: unknown): Promise<unknown> {
   if (!(error instanceof PostgresError && NO_TABLE.has(error.sqlstate))) return error;
   const [, found] = await session.run([ROLLBACK, tableByName(schema, name)]);
   await existingTable(session, schema, name, found?.rows ?? []);
-  return error;
+  // It has been created since.
+  return new EngineError('table_not_found', `There is no table ${quoted(name)}`, { cause: error });
 }
 
 /** @throws EngineError always: table_not_found with a similar name as hint */

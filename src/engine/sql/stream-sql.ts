@@ -59,6 +59,8 @@ export async function streamSql(
   let end: StreamEnd = { type: '', rowCount: 0 };
   const take = async (described: DescribedStatement, isLast: boolean): Promise<void> => {
     const { session, columns, params } = described;
+    // A statement that Postgres refuses in a transaction runs again, outside.
+    if (isLast) collected.take().free();
     const encoder = rowEncoder(columns ?? [], format === 'csv' ? 'csv' : 'lines', rowMode, numbers);
     if (isLast && format === 'ndjson' && request.columns) {
       collected.push(Buffer.from(`${JSON.stringify({ columns: describeColumns(columns ?? [], false) })}\n`));

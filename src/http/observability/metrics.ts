@@ -68,7 +68,7 @@ export class Metrics {
 
 /** The pattern of the route, never the path. */
 export const routeOf = (request: FastifyRequest): string =>
-  request.context.route?.url ?? request.routeOptions.url ?? 'unknown';
+  request.context.path?.url ?? request.routeOptions.url ?? 'unknown';
 
 /** What this instance has open, and what it stopped. */
 function engineMetrics(engine: Engine, registers: Registry[]): void {

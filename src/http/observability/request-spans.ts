@@ -48,7 +48,7 @@ export class RequestSpans {
 
   /** @returns null for a request that is not traced */
   begin(request: FastifyRequest): RequestSpan | null {
-    const { url } = request.routeOptions;
+    const url = request.context.path?.url ?? request.routeOptions.url;
     if (url !== undefined && PROBES.has(url)) return null;
     const route = url === undefined ? undefined : this.templateOf(url);
     const method = METHODS.has(request.method) ? request.method : '_OTHER';

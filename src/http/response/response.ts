@@ -81,9 +81,8 @@ function sendReady(): void {
   for (const send of responses) send();
 }
 
-/** A path can be spelled in many ways, so the route decides if there is one. */
 const isOfApi = ({ context, url }: FastifyRequest): boolean =>
-  context.route !== null || url.startsWith('/api/cdp') || /^\/sql(?:$|\?)/.test(url);
+  context.route !== null || url.startsWith('/api/cdp') || context.path?.url === '/sql';
 
 /**
  * `Server-Timing` (W3C), in milliseconds: `auth` and `work` are stages, `total` runs from the request line to the

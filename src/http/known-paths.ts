@@ -1,0 +1,59 @@
+/** The paths of the routes, whatever the method. Fastify's router finds only routes that have the method. */
+import { maxHeaderSize } from 'node:http';
+import type { FastifyInstance, FastifyRequest, RouteOptions } from 'fastify';
+import findMyWay from 'find-my-way';
+import { HttpError } from './response/http-error.js';
+
+export interface KnownPath {
+  /** The pattern. */
+  readonly url: string;
+  readonly methods: Set<string>;
+}
+
+export class KnownPaths {
+  private readonly known = new Map<string, KnownPath>();
+  /** All of its routes are of GET. */
+  private readonly router = findMyWay({ maxParamLength: maxHeaderSize });
+
+  /** A hook for the definition of routes. */
+  add({ url, method }: Pick<RouteOptions, 'url' | 'method'>): void {
+    // Of the pages behind these, most do not exist, for any method.
+    if (url === '/' || url.endsWith('*')) return;
+    const path = this.known.get(url) ?? { url, methods: new Set() };
+    if (!this.known.has(url)) this.router.on('GET', url, () => {}, path);
+    this.known.set(url, path);
+    for (const name of [method].flat()) path.methods.add(name);
+  }
+
+  of({ url }: FastifyRequest): KnownPath | null {
+    const path = this.router.find('GET', url)?.store as KnownPath | undefined;
+    // The router accepts an empty name after a last slash, but no route has such a path.
+    return path === undefined || url.split('?')[0]?.endsWith('/') ? null : path;
+  }
+}
+
+/** Answers a method that the path does not have with 405 and `Allow`, before authentication and body. */
+export function refuseOtherMethods(app: FastifyInstance): void {
+  app.addHook('onRequest', (request, _reply, done) => {
+    const { path } = request.context;
+    if (path === null || path.methods.has(request.method)) done();
+    else done(notAllowed(request, path));
+  });
+}
+
+function notAllowed({ method }: FastifyRequest, { url, methods }: KnownPath): HttpError {
+  const allow = [...methods].sort().join(', ');
+  return new HttpError(
+    'method_not_allowed',
+    `${method} is not allowed here`,
+    { allow },
+    OTHER_WAYS[`${method} ${url}`],
+  );
+}
+
+/** Hints for requests that people try first. */
+const OTHER_WAYS: Readonly<Record<string, string>> = {
+  'GET /api/cdp/data/:table_name': 'To read rows: POST /api/cdp/sql {"sql": "SELECT * FROM …"}',
+  'PUT /api/cdp/data/:table_name': 'To update rows by a key: POST with ?on_conflict=COLUMN',
+  'PATCH /api/cdp/data/:table_name': 'To update rows by a key: POST with ?on_conflict=COLUMN',
+};
