@@ -8,7 +8,7 @@ import { chmod, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { TestProject } from 'vitest/node';
 import { accountFor } from '../../src/embedded/accounts.js';
-import { makeFolder } from './folder.js';
+import { FOLDERS_OF_RUN, makeFolder } from './folder.js';
 import { debianMajors, startThrowaway } from './throwaway-postgres.js';
 import type { TestServer } from './postgres.js';
 import { prepareDataDir } from './prepared-data-dir.js';
@@ -26,6 +26,8 @@ export default async function setup(project: TestProject): Promise<() => Promise
   const folder = makeFolder('cdp-test-');
   await chmod(folder, 0o711);
   const account = await accountFor(folder);
+  const list = join(folder, 'folders');
+  process.env[FOLDERS_OF_RUN] = list;
   const stops: (() => Promise<void>)[] = [];
 
   const teardown = async (): Promise<void> => {
@@ -34,7 +36,10 @@ export default async function setup(project: TestProject): Promise<() => Promise
     process.off('exit', leave);
   };
   // Vitest does not tear down after a signal, it exits: then the servers are ended on the way out.
-  const leave = (): void => endAtOnce(folder);
+  const leave = (): void => {
+    removeAll(list);
+    rmSync(folder, { recursive: true, force: true, maxRetries: 8 });
+  };
   process.once('exit', leave);
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => process.exit(1));
 
@@ -63,11 +68,21 @@ export default async function setup(project: TestProject): Promise<() => Promise
   return teardown;
 }
 
-/** What still works while Node exits: an immediate shutdown of each server whose lock file is in the folder. */
-function endAtOnce(folder: string): void {
-  for (const data of majors.map((major) => `${major}/data`)) {
-    const lockFile = join(folder, data, 'postmaster.pid');
-    if (existsSync(lockFile)) process.kill(Number.parseInt(readFileSync(lockFile, 'utf8')), 'SIGQUIT');
+/** What still works while Node exits: ends the servers of the run, also those of its workers, and removes its folders. */
+function removeAll(list: string): void {
+  const folders = existsSync(list) ? readFileSync(list, 'utf8').split('\n').filter(Boolean) : [];
+  // Servers come last, and lie in folders of the run.
+  for (const folder of folders.reverse()) {
+    try {
+      const pid = Number.parseInt(readFileSync(join(folder, 'data', 'postmaster.pid'), 'utf8'));
+      if (readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes(folder)) process.kill(pid, 'SIGQUIT');
+    } catch {
+      // It has no server, or that has ended.
+    }
+    try {
+      rmSync(folder, { recursive: true, force: true, maxRetries: 8 });
+    } catch {
+      // A disk is mounted there.
+    }
   }
-  rmSync(folder, { recursive: true, force: true, maxRetries: 8 });
 }
