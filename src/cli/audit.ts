@@ -40,7 +40,7 @@ export function auditCommand(): Command {
   return addSettings(command, DATABASE_SETTINGS).action(async () => {
     const options = command.opts<Options>();
     const filter = filterOf(options, Date.now());
-    const entries = await withAdmin(command, (admin) => latest(admin, filter, Number(options.limit)));
+    const entries = await withAdmin(command, (admin) => latestEntries(admin, filter, Number(options.limit)));
     process.stdout.write(
       (options.json ? entries.map(printableJson) : table(entries)).map((line) => `${line}\n`).join(''),
     );
@@ -83,7 +83,7 @@ function timeIn(option: string, text: string, now: number): string {
 }
 
 /** Reads page by page. */
-async function latest(admin: AdminClient, filter: AuditQuery, max: number): Promise<AuditEntry[]> {
+async function latestEntries(admin: AdminClient, filter: AuditQuery, max: number): Promise<AuditEntry[]> {
   const found: AuditEntry[] = [];
   let next: string | null = null;
   do {

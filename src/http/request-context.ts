@@ -19,8 +19,8 @@ export class RequestContext {
   span: RequestSpan | null = null;
   /** The path that the request asks for, even if its method is not allowed there; null: no such path. */
   path: KnownPath | null = null;
-  /** Matched route; null: none, or one without entries in the audit log. Of `/metrics` only the URL and audit name. */
-  route: (Pick<ServedRoute, 'url' | 'audit'> & Partial<ServedRoute>) | null = null;
+  /** Matched route; null: none, or one without entries in the audit log. Of `/metrics` only the audit name. */
+  route: (Pick<ServedRoute, 'audit'> & Partial<ServedRoute>) | null = null;
   caller: Caller | null = null;
   /** Account of an operator who uses the admin socket; null: the caller has a token. */
   account: string | null = null;

@@ -16,15 +16,15 @@ const IS_SEGMENT = /^[0-9A-F]{24}$/;
 
 /** Creates the folder into which a server of this account archives its WAL. */
 export async function prepareArchive(folder: string, { uid, gid }: { uid: number; gid: number }): Promise<void> {
-  await makeFolderOfMode(join(folder, '..'), 0o711);
-  await makeFolderOfMode(folder, 0o700);
+  await makeFolderWithMode(join(folder, '..'), 0o711);
+  await makeFolderWithMode(folder, 0o700);
   await lchown(folder, uid, gid);
   // A killed archiver leaves these files. A server that finds one with the name it needs does not archive.
   for (const name of await readdir(folder)) if (name.startsWith('archtemp.')) await rm(join(folder, name));
 }
 
 /** Sets the mode regardless of the umask: the server's account must be able to enter the parent folder. */
-async function makeFolderOfMode(path: string, mode: number): Promise<void> {
+async function makeFolderWithMode(path: string, mode: number): Promise<void> {
   try {
     await mkdir(path);
     await chmod(path, mode);

@@ -177,13 +177,13 @@ export class DatabaseAccess {
 }
 
 /** @param stage ends when the promise settles */
-async function traced<T>(promise: Promise<T>, stage: ChildSpan | undefined): Promise<T> {
+async function traced<T>(promise: Promise<T>, span: ChildSpan | undefined): Promise<T> {
   try {
     const value = await promise;
-    stage?.end();
+    span?.end();
     return value;
   } catch (error) {
-    stage?.end(error);
+    span?.end(error);
     throw error;
   }
 }

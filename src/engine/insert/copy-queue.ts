@@ -63,7 +63,7 @@ export interface WaitingBatches {
 }
 
 /** A batch in the queue: it waits until its COPY is sent, then for the outcome. */
-class Entry implements Swept {
+class QueueEntry implements Swept {
   state: 'waiting' | 'sent' | 'refused' = 'waiting';
   readonly outcome: Promise<Stored>;
   resolve!: (outcome: Stored) => void;
@@ -119,7 +119,7 @@ export class CopyQueue {
   /** The COPY, without data. */
   private readonly copy: Step;
   private underWay = 0;
-  private waiting: Entry[] = [];
+  private waiting: QueueEntry[] = [];
   private isGathering = false;
   private readonly sweeper = new Sweeper<Swept>();
 
@@ -149,7 +149,7 @@ export class CopyQueue {
     const isLarge = batch.rows.data.length > MAX_BYTES / 2;
     const isBusy = !isLarge && this.underWay === MAX_UNDER_WAY;
     if (isBusy && counts.of(id) >= max) return Promise.reject(TOO_MANY_WAIT);
-    const entry = new Entry(batch, () => {
+    const entry = new QueueEntry(batch, () => {
       counts.add(id, -1);
       this.sweeper.delete(entry);
       if (entry.state === 'refused') this.waiting = this.waiting.filter((other) => other !== entry);
@@ -186,7 +186,7 @@ export class CopyQueue {
    * Stores the batches in one COPY. If Postgres refuses it, each half goes by itself, until the bad batch is alone. If one
    * of the requests is ended, the others go again.
    */
-  private async send(group: readonly Entry[]): Promise<void> {
+  private async send(group: readonly QueueEntry[]): Promise<void> {
     for (const entry of group) entry.endSpan();
     // The COPY waits on the longest budget of its batches; one whose own is used up leaves by itself.
     const { batch } = group.reduce((longest, entry) => (budgetOf(entry) > budgetOf(longest) ? entry : longest));
@@ -222,7 +222,7 @@ export class CopyQueue {
    * A signal that aborts with the error of the first request that is ended after it was sent. A client that disconnects
    * cancels nothing that others share.
    */
-  private endOf(group: readonly Entry[]): { signal: AbortSignal; unwatch: () => void } {
+  private endOf(group: readonly QueueEntry[]): { signal: AbortSignal; unwatch: () => void } {
     const ending = new AbortController();
     const watch: Swept = {
       check: () => {
@@ -248,12 +248,12 @@ export class CopyQueue {
 }
 
 /** Whether the operator, or the revocation of its token, has ended the request. */
-const isEnded = ({ batch }: Entry): boolean => batch.signal.reason instanceof EngineError;
+const isEnded = ({ batch }: QueueEntry): boolean => batch.signal.reason instanceof EngineError;
 
-const budgetOf = ({ batch }: Entry): number => batch.project.waitBudget.ms;
+const budgetOf = ({ batch }: QueueEntry): number => batch.project.waitBudget.ms;
 
 /** The COPY belongs to the trace of the first traced request; the traces of the others link to it. */
-function traceOf(group: readonly Entry[]): RequestTrace | null {
+function traceOf(group: readonly QueueEntry[]): RequestTrace | null {
   const [first, ...others] = group.flatMap(({ batch }) => batch.project.trace ?? []);
   return first === undefined ? null : first.forCopy(others);
 }

@@ -30,11 +30,11 @@ export const placementOn = async (server: ServerRow, parts: Parts): Promise<Plac
 /** Whether the projects on a server have reached its size limit. @throws EngineError database_unavailable */
 export async function isFull(server: ServerRow, parts: Parts): Promise<boolean> {
   parts.servers.requireUp(placeOf(server));
-  return server.maxBytes !== null && (await bytesOn(server, parts)) >= server.maxBytes;
+  return server.maxBytes !== null && (await bytesStoredOn(server, parts)) >= server.maxBytes;
 }
 
 /** Bytes of all projects on a server. @throws EngineError database_unavailable */
-export async function bytesOn({ name }: ServerRow, { control, servers }: Parts): Promise<number> {
+export async function bytesStoredOn({ name }: ServerRow, { control, servers }: Parts): Promise<number> {
   const projects = (await control.projects.list()).filter(isOn(name));
   return [...(await sizesOf(servers, projects)).values()].reduce((sum, bytes) => sum + bytes, 0);
 }

@@ -9,7 +9,7 @@ import { placeOf, type NewServer, type ServerChange, type ServerRow } from '../.
 import { databasesAt, startedAt } from '../../tenancy/server-probe.js';
 import { addressAt } from '../../tenancy/server-url.js';
 import type { Origin } from '../audit/audit.js';
-import { bytesOn, serverNamed } from '../projects/choose-server.js';
+import { bytesStoredOn, serverNamed } from '../projects/choose-server.js';
 import { problem } from './finding.js';
 import type { Engine } from '../engine.js';
 import { type ServerCheck, checkServer } from './check-server.js';
@@ -38,7 +38,7 @@ export async function addServer(engine: Engine, wanted: NewServer, by: Origin): 
   const rows = engine.control.servers;
   if ((await rows.get(name)) !== null) throw nameTaken(name);
   const address = resolved(urlReference);
-  const checked = await checkAt(engine, address, wanted);
+  const checked = await checkNewAddress(engine, address, wanted);
   const fitness = [...checked.fitness, ...(await examineReplicas(address, replicas))];
   refuseProblems(`Server "${name}" is not added`, fitness);
   if (!(await rows.add(wanted, engine.audit.entryOfChange(by, { operation: 'server.add', object: name })))) {
@@ -55,7 +55,7 @@ export async function checkAgain(engine: Engine, name: string): Promise<CheckedS
   const found = [...fitness, ...condition];
   if (facts === null) return { server, findings: found };
   const findings = [...found, ...(await examineLeftBehind(engine, server))];
-  await engine.control.servers.setFacts(name, { ...facts, bytes: await bytesOn(server, engine) });
+  await engine.control.servers.setFacts(name, { ...facts, bytes: await bytesStoredOn(server, engine) });
   return { server: await serverNamed(engine.control.servers, name), findings };
 }
 
@@ -112,13 +112,13 @@ async function requireSame(engine: Engine, server: ServerRow, urlReference: stri
     });
   }
   const address = resolved(urlReference);
-  const { fitness, facts } = await checkAt(engine, address, { ...server, urlReference });
+  const { fitness, facts } = await checkNewAddress(engine, address, { ...server, urlReference });
   const missing = facts === null ? [] : await missingProjects(engine, name, address);
   refuseProblems(`The server "${name}" keeps its address`, [...fitness, ...missing]);
 }
 
 /** Checks a server at a new address, which must not be that of another server of the installation. */
-async function checkAt(
+async function checkNewAddress(
   engine: Engine,
   address: ServerAddress,
   { name, urlReference: source, ...server }: NewServer,

@@ -9,8 +9,6 @@ import type { Metrics } from '../observability/metrics.js';
 /** Liveness: the process answers even if its database is unavailable. */
 export const alive = () => ({ success: true, message: 'alive' });
 
-const METRICS = { url: '/metrics', audit: 'metrics' } as const;
-
 interface OperatorSettings {
   document: object;
   separateMetrics: boolean;
@@ -43,7 +41,7 @@ export function operatorRoutes(
   // No page of another origin may read these through an operator's browser on loopback.
   app.get('/metrics', { config: { cors: false } }, async (request, reply) => {
     const { context, headers } = request;
-    context.route = METRICS;
+    context.route = { audit: 'metrics' };
     if (separateMetrics || !isFromHere(request)) {
       context.caller = await engine.authenticator.authenticate(bearerToken(headers), context.address);
       authorize(context.caller, 'admin');

@@ -156,7 +156,7 @@ class SpansBelow implements RequestTrace {
   ) {}
 
   startWait(): ChildSpan {
-    return new OpenTelemetryChild(this.tracer.startSpan('wait for a slot', {}, this.context));
+    return new OpenTelemetrySpan(this.tracer.startSpan('wait for a slot', {}, this.context));
   }
 
   startCall(): ChildSpan {
@@ -173,7 +173,7 @@ class SpansBelow implements RequestTrace {
     const name = [command ?? 'postgresql', ...(table === undefined ? [] : [table])].join(' ');
     const call = this.tracer.startSpan(name, { kind: SpanKind.CLIENT, attributes, links }, this.context);
     for (const { span } of sharers) span.addLink({ context: call.spanContext() });
-    return new OpenTelemetryChild(call);
+    return new OpenTelemetrySpan(call);
   }
 
   forCopy(others: readonly RequestTrace[]): RequestTrace {
@@ -186,7 +186,7 @@ class SpansBelow implements RequestTrace {
   }
 }
 
-class OpenTelemetryChild implements ChildSpan {
+class OpenTelemetrySpan implements ChildSpan {
   constructor(private readonly span: Span) {}
 
   /** Records only the code and SQLSTATE of an error: its message may quote values. */
