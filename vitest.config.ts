@@ -71,6 +71,8 @@ export default defineConfig({
         'long',
         LONG.map((place) => place.replace(/\*\*$/, '**/*.test.ts')),
         ALONE,
+        // Many of these wait.
+        6,
       ),
       project('alone', ALONE, [], 1, []),
     ],

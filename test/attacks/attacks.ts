@@ -8,7 +8,7 @@
 export const BACKEND_MIB = 300;
 
 /** Longest time of one statement. */
-export const STATEMENT_MS = 2_500;
+export const STATEMENT_MS = 1_500;
 
 export interface Attacker {
   /** Sends one request of free SQL. Never fails. */
@@ -183,7 +183,7 @@ const FLOODS: readonly Attack[] = [
     },
     after: 'DROP TABLE big',
   },
-  { name: 'memory', run: atOnce(8, `SET work_mem = '100GB'; ${tryFor(2, 'x text;', `x := repeat('x', 250000000);`)}`) },
+  { name: 'memory', run: atOnce(8, `SET work_mem = '100GB'; ${tryFor(1, 'x text;', `x := repeat('x', 250000000);`)}`) },
   {
     name: 'idle sessions with much memory',
     run: atOnce(
@@ -196,7 +196,7 @@ const FLOODS: readonly Attack[] = [
     run: atOnce(
       3,
       tryFor(
-        2,
+        1,
         `u text := repeat('SECRET ', 9000); q text;`,
         `EXECUTE format('PREPARE %I AS SELECT %L', clock_timestamp(), repeat('my-secret-', 90)); q := repeat(u, 16000);`,
       ),
@@ -220,7 +220,7 @@ const SHARED: readonly Attack[] = [
     run: ({ sql }) =>
       Promise.all(
         [1, 2, 3, 4].map(async (i) => {
-          for (const end = Date.now() + 2_000; Date.now() < end;) {
+          for (const end = Date.now() + 1_000; Date.now() < end;) {
             await sql(`CREATE TABLE churned_${i} (a serial PRIMARY KEY, b text); DROP TABLE churned_${i}`);
           }
         }),
@@ -230,25 +230,25 @@ const SHARED: readonly Attack[] = [
     name: 'advisory locks',
     run: atOnce(
       6,
-      `${block(`BEGIN PERFORM pg_advisory_lock(g) FROM generate_series(1, 10000000) g; EXCEPTION WHEN OTHERS THEN NULL; END`)}; SELECT pg_sleep(2)`,
+      `${block(`BEGIN PERFORM pg_advisory_lock(g) FROM generate_series(1, 10000000) g; EXCEPTION WHEN OTHERS THEN NULL; END`)}; SELECT pg_sleep(1)`,
     ),
   },
   {
     name: 'advisory locks of other numbers',
     run: atOnce(
       4,
-      'SELECT count(pg_try_advisory_lock(g)) FROM generate_series(4014252800, 4014253000) g; SELECT pg_sleep(2)',
+      'SELECT count(pg_try_advisory_lock(g)) FROM generate_series(4014252800, 4014253000) g; SELECT pg_sleep(1)',
     ),
   },
   {
     name: 'notifications that nobody fetches',
     run: (attacker) =>
       Promise.all([
-        attacker.sql('LISTEN n; BEGIN; SELECT pg_sleep(3)', { timeout_ms: 3_000 }),
+        attacker.sql('LISTEN n; BEGIN; SELECT pg_sleep(2)', { timeout_ms: 2_000 }),
         atOnce(
           3,
           tryFor(
-            2,
+            1,
             '',
             `PERFORM pg_notify('n', repeat('x', 7990) || clock_timestamp()) FROM generate_series(1, 2000);`,
           ),
@@ -259,7 +259,7 @@ const SHARED: readonly Attack[] = [
     name: 'a storm of subtransactions',
     run: async (attacker) => {
       await attacker.sql('CREATE TABLE stormy (x int); INSERT INTO stormy VALUES (1)');
-      await atOnce(6, tryFor(2, '', 'UPDATE stormy SET x = x + 1; PERFORM count(*) FROM stormy;'))(attacker);
+      await atOnce(6, tryFor(1, '', 'UPDATE stormy SET x = x + 1; PERFORM count(*) FROM stormy;'))(attacker);
     },
     after: 'DROP TABLE stormy',
   },
@@ -267,15 +267,15 @@ const SHARED: readonly Attack[] = [
     name: 'predicate locks',
     run: atOnce(
       6,
-      `BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT count(*) FROM pg_class, pg_attribute, pg_type; SELECT pg_sleep(2); COMMIT`,
+      `BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT count(*) FROM pg_class, pg_attribute, pg_type; SELECT pg_sleep(1); COMMIT`,
     ),
   },
   {
     name: 'large objects',
-    run: atOnce(4, tryFor(2, '', `PERFORM lo_from_bytea(0, repeat('x', 100000)::bytea);`)),
+    run: atOnce(4, tryFor(1, '', `PERFORM lo_from_bytea(0, repeat('x', 100000)::bytea);`)),
     after: 'SELECT count(lo_unlink(oid)) FROM pg_largeobject_metadata',
   },
-  { name: 'transaction numbers', run: atOnce(6, tryFor(2, '', `PERFORM pg_current_xact_id();`)) },
+  { name: 'transaction numbers', run: atOnce(6, tryFor(1, '', `PERFORM pg_current_xact_id();`)) },
   {
     name: 'searches that cannot be cancelled',
     run: atOnce(4, `SELECT strpos(repeat('a', 40000000), repeat('a', 20000) || 'b')`, { timeout_ms: 1_000 }),

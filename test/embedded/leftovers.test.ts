@@ -68,13 +68,14 @@ describe('the next start of a server', () => {
   });
 
   it('ignores lock files with the PID of a zombie', async () => {
-    // The shell ends its child and never asks for its exit code.
-    const parent = spawn('sh', ['-c', 'sleep 0 & echo $!; exec sleep 600'], { ...(await owner()), cwd: '/' });
+    // The shell becomes another program, which never asks for the exit code of its child.
+    const parent = spawn('sh', ['-c', 'sleep 600 & echo $!; exec sleep 600'], { ...(await owner()), cwd: '/' });
     const [output] = (await once(parent.stdout, 'data')) as [Buffer];
     const zombie = Number(output.toString());
-    await eventually('it is a zombie', async () =>
-      /\) Z /.test(await readFile(`/proc/${zombie}/stat`, 'utf8').catch(() => '')),
-    );
+    const proc = (pid: number, file: string) => readFile(`/proc/${pid}/${file}`, 'utf8').catch(() => '');
+    await eventually('the shell is replaced', async () => (await proc(parent.pid ?? 0, 'comm')) === 'sleep\n');
+    process.kill(zombie);
+    await eventually('its child is a zombie', async () => (await proc(zombie, 'stat')).includes(') Z '));
     await killedWithPid(zombie);
     await findsItsRows();
     parent.kill();

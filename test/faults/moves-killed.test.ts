@@ -207,8 +207,10 @@ it.each(Object.entries(VICTIMS))(
       ends.push(`${state}: ${end}`);
     }
     console.log(`${victim} was killed:`, ends.join(', '));
-    await Promise.all(fleet.shops.map(stored));
+    await Promise.all(moves.map(({ shop }) => stored(shop)));
     await nothingIsLeft();
+    const moved = moves.filter((_, i) => ends[i]?.endsWith(': done'));
+    await Promise.all(moved.map(({ shop }) => shop.clients.stop()));
   },
   400_000,
 );

@@ -39,7 +39,7 @@ async function memory(pid: number, field: 'VmRSS' | 'VmHWM'): Promise<number> {
   return Math.round(Number(new RegExp(`${field}:\\s+(\\d+) kB`).exec(status)?.[1]) / 1024);
 }
 
-it(`${CONNECTIONS} connections for 10 s: accepted requests are served, the others refused at once, and nothing is left behind`, async () => {
+it(`${CONNECTIONS} connections for 6 s: accepted requests are served, the others refused at once, and nothing is left behind`, async () => {
   const stage = await embeddedStage();
   const { url, token, ledger } = stage;
   const pid = stage.first.process.pid as number;
@@ -65,10 +65,10 @@ it(`${CONNECTIONS} connections for 10 s: accepted requests are served, the other
     };
   }
   await phase('warm', CAPACITY, 1_000);
-  const calm = await phase('calm', CAPACITY, 3_000);
-  const over = await phase('over', CONNECTIONS, 10_000);
+  const calm = await phase('calm', CAPACITY, 2_000);
+  const over = await phase('over', CONNECTIONS, 6_000);
   await sleep(1_000);
-  const after = await phase('after', CAPACITY, 3_000);
+  const after = await phase('after', CAPACITY, 2_000);
   const peak = await memory(pid, 'VmHWM');
   console.log('overload:', { calm, over: { ...over, wrongly: over.wrongly.slice(0, 3) }, after, peak });
 

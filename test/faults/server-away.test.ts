@@ -82,7 +82,7 @@ describe.each(Object.entries(HOMES))('added next to %s', (_name, start) => {
     const crowds = [here, there].map((project) => {
       const ledger = new Ledger();
       const { token } = project;
-      const options = { url: () => service.url, token, ledger, count: 8, name: `${project.name}-`, pauseMs: 5 };
+      const options = { url: () => service.url, token, ledger, count: 8, name: `${project.name}-` };
       return { ledger, clients: startClients(options) };
     });
     const [atHome, away] = crowds.map(({ ledger }) => ledger) as [Ledger, Ledger];

@@ -37,7 +37,7 @@ const SIZES = [1, 3, 25, 26, 8, 250, 2, 60];
 const SETTLE_MS = 20_000;
 
 export function startClients(options: ClientOptions): Clients {
-  const { url, token, ledger, count, name = 'c', keyed = (n) => n % 2 === 0, patienceMs, pauseMs = 10 } = options;
+  const { url, token, ledger, count, name = 'c', keyed = (n) => n % 2 === 0, patienceMs, pauseMs = 40 } = options;
   // Each keeps its connection: beyond 256 the agent would close them and open others.
   const agent = new Agent({ keepAlive: true, maxFreeSockets: count });
   let stopping: number | null = null;

@@ -13,7 +13,7 @@ import { type AddedServer, startAddedServer } from '../../support/added-server.j
 import { freePort, runProgram, type RunningService, startServe } from '../../support/program.js';
 import { call, type TestResponse } from '../../support/service.js';
 
-/** A project that somebody writes to from its beginning to the end. */
+/** A project that somebody writes to. */
 export interface Shop {
   readonly id: string;
   readonly name: string;
