@@ -3,9 +3,9 @@
  * version on the machine. Tests get them from `postgres.ts` and create databases of their own. Also prepares a data
  * folder that tests of the program copy.
  */
-import { existsSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { chmod, rm } from 'node:fs/promises';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import type { TestProject } from 'vitest/node';
 import { accountFor } from '../../src/embedded/accounts.js';
 import { FOLDERS_OF_RUN, makeFolder } from './folder.js';
@@ -68,21 +68,56 @@ export default async function setup(project: TestProject): Promise<() => Promise
   return teardown;
 }
 
-/** What still works while Node exits: ends the servers of the run, also those of its workers, and removes its folders. */
+/** What still works while Node exits: ends the programs and servers of the run, and removes its folders. */
 function removeAll(list: string): void {
   const folders = existsSync(list) ? readFileSync(list, 'utf8').split('\n').filter(Boolean) : [];
-  // Servers come last, and lie in folders of the run.
+  // The second time those that one of them had just started.
+  for (let time = 0; time < 2; time++) endProcesses(folders);
   for (const folder of folders.reverse()) {
-    try {
-      const pid = Number.parseInt(readFileSync(join(folder, 'data', 'postmaster.pid'), 'utf8'));
-      if (readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes(folder)) process.kill(pid, 'SIGQUIT');
-    } catch {
-      // It has no server, or that has ended.
-    }
     try {
       rmSync(folder, { recursive: true, force: true, maxRetries: 8 });
     } catch {
       // A disk is mounted there.
     }
   }
+}
+
+interface Process {
+  readonly parent: number;
+  readonly command: readonly string[];
+}
+
+/** Ends what this process and its children have started, and servers in the folders whose program has ended. */
+function endProcesses(folders: readonly string[]): void {
+  const all = allProcesses();
+  const isOurs = (one: Process | undefined): boolean =>
+    one !== undefined &&
+    (one.parent === process.pid ||
+      one.command.some((argument) => folders.some((folder) => argument.includes(folder))) ||
+      isOurs(all.get(one.parent)));
+  for (const [pid, one] of all) {
+    if (!isOurs(one)) continue;
+    try {
+      // Killed, a postmaster would leave its children and its shared memory.
+      process.kill(pid, basename(one.command[0] ?? '').startsWith('postgres') ? 'SIGQUIT' : 'SIGKILL');
+    } catch {
+      // It has ended.
+    }
+  }
+}
+
+/** By PID, without those that have ended; none on a system without `/proc`. */
+function allProcesses(): Map<number, Process> {
+  const all = new Map<number, Process>();
+  const pids = existsSync('/proc') ? readdirSync('/proc').map(Number).filter(Number.isInteger) : [];
+  for (const pid of pids) {
+    try {
+      const parent = Number(/\) \S (\d+)/.exec(readFileSync(`/proc/${pid}/stat`, 'utf8'))?.[1]);
+      const command = readFileSync(`/proc/${pid}/cmdline`, 'utf8');
+      if (command !== '') all.set(pid, { parent, command: command.split('\0') });
+    } catch {
+      // It has just ended.
+    }
+  }
+  return all;
 }
