@@ -5,7 +5,6 @@ import { join } from 'node:path';
 import { type Account, accountFor, ENVIRONMENT, run } from '../../src/embedded/accounts.js';
 import { type Binaries, findBinaries } from '../../src/embedded/binaries.js';
 import { PORT, SUPERUSER } from '../../src/embedded/config.js';
-import { noteFolder } from './folder.js';
 
 /** How to reach a server as its superuser; `host` is the folder of its socket. */
 export interface Connection {
@@ -79,7 +78,6 @@ export async function startThrowaway(folder: string, options: Options = {}): Pro
   const all = [`unix_socket_directories=${folder}`, ...tcp, 'max_connections=120', 'jit=off'];
   const given = [...all, ...fast, ...settings].map((setting) => `-c ${setting}`).join(' ');
   const log = join(folder, 'log');
-  noteFolder(folder);
   await program('pg_ctl', 'start', '-w', '-D', data, '-l', log, '-o', given);
   const pid = Number.parseInt(await readFile(join(data, 'postmaster.pid'), 'utf8'));
   return {
