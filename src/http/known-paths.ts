@@ -32,6 +32,10 @@ export class KnownPaths {
   }
 }
 
+/** The pattern of a request's path, never the path itself; undefined: there is no such path. */
+export const patternOf = ({ context, routeOptions }: FastifyRequest): string | undefined =>
+  context.path?.url ?? routeOptions.url;
+
 /** Answers a method that the path does not have with 405 and `Allow`, before authentication and body. */
 export function refuseOtherMethods(app: FastifyInstance): void {
   app.addHook('onRequest', (request, _reply, done) => {

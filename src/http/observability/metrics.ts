@@ -7,6 +7,7 @@ import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom
 import type { Load } from '../../engine/limits/slots.js';
 import { STOP_REASONS } from '../../engine/limits/deadline.js';
 import type { Engine } from '../../engine/engine.js';
+import { patternOf } from '../known-paths.js';
 import { ProjectMetrics } from './project-metrics.js';
 import { series } from './series.js';
 import { serverMetrics } from './server-metrics.js';
@@ -66,9 +67,7 @@ export class Metrics {
   }
 }
 
-/** The pattern of the route, never the path. */
-export const routeOf = (request: FastifyRequest): string =>
-  request.context.path?.url ?? request.routeOptions.url ?? 'unknown';
+export const routeOf = (request: FastifyRequest): string => patternOf(request) ?? 'unknown';
 
 /** What this instance has open, and what it stopped. */
 function engineMetrics(engine: Engine, registers: Registry[]): void {

@@ -18,6 +18,7 @@ import {
 } from '@opentelemetry/api';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { ChildSpan, RequestTrace } from '../../engine/database/trace.js';
+import { patternOf } from '../known-paths.js';
 import { asEngineError } from '../response/error-exit.js';
 import { readTraceparent, type TraceContext } from './trace-context.js';
 import type { TraceDetail } from './trace-detail.js';
@@ -48,7 +49,7 @@ export class RequestSpans {
 
   /** @returns null for a request that is not traced */
   begin(request: FastifyRequest): RequestSpan | null {
-    const url = request.context.path?.url ?? request.routeOptions.url;
+    const url = patternOf(request);
     if (url !== undefined && PROBES.has(url)) return null;
     const route = url === undefined ? undefined : this.templateOf(url);
     const method = METHODS.has(request.method) ? request.method : '_OTHER';
