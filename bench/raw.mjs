@@ -2,12 +2,12 @@
  * The raw wire, a process of its own: Postgres connections logged in by the driver, then bare sockets with bytes built
  * in advance. No client of this server can be faster, except with a better loop.
  */
-import { logIn } from '../dist/pg/login.js';
+import { logIn } from '../dist/pg/handshake.js';
 import { SYNC } from '../dist/pg/messages.js';
 import { closedLoop } from './load/closed-loop.mjs';
 import { serve } from './load/serve.mjs';
 
-/** ReadyForQuery, idle (Postgres manual 54.7). */
+/** ReadyForQuery, idle (Postgres manual, Message Formats). */
 const READY = Buffer.from('Z\0\0\0\x05I', 'latin1');
 
 /**

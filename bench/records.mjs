@@ -3,7 +3,7 @@
  * record, from which the final check derives the other values.
  */
 
-/** The column types of the service and what they are in Postgres (contract section 4). */
+/** The column types of the service and what they are in Postgres (contract C5.1). */
 export const POSTGRES_TYPES = {
   TEXT: 'text',
   INTEGER: 'bigint',

@@ -1,4 +1,4 @@
-/** Bytes of the raw wire (Postgres manual 54.7; COPY, "Binary Format"). */
+/** Bytes of the raw wire (Postgres manual, Message Formats; COPY, "Binary Format"). */
 import { bind, COPY_DONE, dataMessages, execute, parse, SYNC } from '../dist/pg/messages.js';
 
 const STATEMENT = 'bench';

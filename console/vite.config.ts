@@ -1,9 +1,12 @@
 /** The console's build: files with hashed names under /console/, and nothing that a strict policy would refuse. */
+import { join } from 'node:path';
 import { defineConfig } from 'vite';
 
 export default defineConfig({
   root: import.meta.dirname,
   base: '/console/',
+  // The package runs WebAssembly, which the page's content policy refuses.
+  resolve: { alias: { hysnappy: join(import.meta.dirname, 'src/import/snappy.ts') } },
   // For work on the console: `npx vite -c console/vite.config.ts` next to a running service.
   server: { proxy: { '/api': 'http://127.0.0.1:8080' } },
   build: {

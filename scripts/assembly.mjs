@@ -23,6 +23,12 @@ const OPTIONS = [
   ...['--runtime', 'stub', '--use', 'abort='],
 ];
 
+/**
+ * With --converge, the compiler repeats its passes while the code shrinks, and reports so that the last repetition was in vain:
+ * a line that looks like a fault to whoever starts the service for the first time.
+ */
+const CONVERGED = /^Last converge was suboptimal\.\r?\n/m;
+
 /** For the build; for vitest (`globalSetup`) too, so that no test runs what the sources do not say. */
 export function setup() {
   const outdated = MODULES.map(withState).filter(isOutdated);
@@ -46,7 +52,12 @@ function compile({ name, memory, sources, target, stamp, state }) {
   const compiler = join(root, 'node_modules', 'assemblyscript', 'bin', 'asc.js');
   const draft = join(cache, `${name}.${process.pid}.wasm`);
   const args = [join(sources, `${name}.ts`), '--outFile', draft, ...OPTIONS, ...memory];
-  const { status } = spawnSync(process.execPath, [compiler, ...args], { cwd: root, stdio: ['ignore', 2, 2] });
+  const { status, stderr } = spawnSync(process.execPath, [compiler, ...args], {
+    cwd: root,
+    stdio: ['ignore', 2, 'pipe'],
+    encoding: 'utf8',
+  });
+  process.stderr.write(stderr.replace(CONVERGED, ''));
   if (status !== 0) fail('The AssemblyScript does not compile.');
   move(draft, target);
   // Renamed into place: a copy of the tree made of hard links has a stamp of its own.

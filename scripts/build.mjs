@@ -36,6 +36,8 @@ export function build() {
   try {
     compile(draft);
     for (const file of sources.filter(isCopied)) copy(file, join(draft, relative(src, file)));
+    // Tells builds of one version apart.
+    fs.writeFileSync(join(draft, 'build'), state.slice(0, 8));
     const program = join(draft, 'cli', 'bin.js');
     if (fs.existsSync(program)) fs.chmodSync(program, 0o755);
     publish(draft);

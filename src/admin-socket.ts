@@ -6,7 +6,7 @@ import { chmod, lstat, mkdtemp, readlink, rename, rm, rmdir, symlink } from 'nod
 import { dirname, join } from 'node:path';
 import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
-import type { Database } from './database.js';
+import type { ServicePostgres } from './postgres.js';
 import type { Engine } from './engine/engine.js';
 import { isMissing, SOCKET_PATH_BYTES } from './files.js';
 import type { Config } from './settings.js';
@@ -35,7 +35,7 @@ export async function findAdminSocket(folder: string): Promise<string | null> {
 export async function openAdminSocket(
   folder: string,
   config: Config,
-  { address, connections, embedded }: Database,
+  { address, connections, embedded }: ServicePostgres,
   engine: () => Promise<Engine>,
   logger: Logger,
 ): Promise<AdminSocket> {
@@ -56,7 +56,8 @@ export async function openAdminSocket(
   }
   return {
     close: async (ms) => {
-      await remove(path);
+      // On a read-only disk it stays; the next owner of the folder replaces it.
+      await remove(path).catch(() => {});
       await finish(app, ms);
     },
     breakOff: () => app.server.closeAllConnections(),
@@ -80,6 +81,7 @@ async function remove(path: string): Promise<void> {
   const socket = await findAdminSocket(dirname(path));
   if (socket !== null && socket !== path) {
     await rm(socket, { force: true });
+    // Something else may be in the folder.
     await rmdir(dirname(socket)).catch(() => {});
   }
   await rm(path, { force: true });

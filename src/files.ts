@@ -1,9 +1,24 @@
 /** Helpers for files and folders, safe against concurrent creation and against other users' links. */
+import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { constants } from 'node:fs';
-import { chmod, lstat, mkdir, mkdtemp, open, readdir, rename, rm, stat, writeFile } from 'node:fs/promises';
+import {
+  chmod,
+  type FileHandle,
+  lstat,
+  mkdir,
+  mkdtemp,
+  open,
+  readdir,
+  rename,
+  rm,
+  rmdir,
+  stat,
+  writeFile,
+} from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
+import { promisify } from 'node:util';
 
 /** Maximum bytes of a socket's path. `sun_path` holds 104 bytes on macOS and 108 on Linux; the rest is reserve. */
 export const SOCKET_PATH_BYTES = 90;
@@ -83,6 +98,106 @@ export async function withPrivateFolder<T>(work: (folder: string) => Promise<T>,
   }
 }
 
+/** Folders below a data directory are at most four deep. Each open one takes a file descriptor. */
+const DEEPEST = 8;
+
+/**
+ * Opens a folder below one that another account can write to, one name after the other and none of them a link. In
+ * `inside`, names lead into that folder, even if the account puts a link in its place meanwhile. Without /proc, `inside`
+ * is only its path.
+ * @param root a folder that the account cannot replace
+ * @param path with slashes; '': the root itself
+ * @returns null if it does not exist
+ * @throws Error for a link, for anything else than a folder, and below {@link DEEPEST} folders
+ */
+export async function withFolderBelow<T>(
+  root: string,
+  path: string,
+  work: (inside: string) => Promise<T>,
+): Promise<T | null> {
+  const names = path.split('/').filter(Boolean);
+  if (names.length > DEEPEST) throw new Error(`${join(root, path)} is below too many folders`);
+  const { O_RDONLY, O_DIRECTORY, O_NOFOLLOW } = constants;
+  let folder: FileHandle | null = null;
+  let at = root;
+  try {
+    for (const name of ['', ...names]) {
+      const above: FileHandle | null = folder;
+      folder = await open(join(at, name), O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+      await above?.close();
+      at = process.platform === 'linux' ? `/proc/self/fd/${folder.fd}` : join(at, name);
+    }
+  } catch (error) {
+    await folder?.close();
+    if (hasCode(error, 'ENOENT')) return null;
+    if (hasCode(error, 'ENOTDIR', 'ELOOP')) throw new Error(`${join(root, path)} is not a folder`, { cause: error });
+    throw error;
+  }
+  try {
+    return await work(at);
+  } finally {
+    await folder?.close();
+  }
+}
+
+/**
+ * Opens a file below a folder that another account can write to. See {@link withFolderBelow}.
+ * @returns null if it does not exist
+ * @throws Error unless it is a plain file of that account: the account must not be able to redirect the service by a link
+ *   or block it by a pipe
+ */
+export async function openFileBelow(root: string, path: string): Promise<FileHandle | null> {
+  const { O_RDONLY, O_NOFOLLOW, O_NONBLOCK } = constants;
+  const file = await withFolderBelow(root, dirname(`/${path}`), (inside) =>
+    open(join(inside, path.split('/').at(-1) ?? ''), O_RDONLY | O_NOFOLLOW | O_NONBLOCK).catch((error: unknown) => {
+      if (hasCode(error, 'ENOENT')) return null;
+      if (hasCode(error, 'ELOOP', 'ENXIO'))
+        throw new Error(`${join(root, path)} is not a plain file`, { cause: error });
+      throw error;
+    }),
+  );
+  if (file === null) return null;
+  try {
+    const [stats, folder] = [await file.stat(), await lstat(root)];
+    if (!stats.isFile()) throw new Error(`${join(root, path)} is not a plain file`);
+    // A hard link, where the system lets anyone make one to a file of others.
+    if (stats.uid !== folder.uid) throw new Error(`${join(root, path)} does not belong to the owner of ${root}`);
+    return file;
+  } catch (error) {
+    await file.close();
+    throw error;
+  }
+}
+
+/**
+ * Removes a folder and everything in it, if it exists. As root, what is in a folder of another account is removed by a
+ * process of that account: it may put a link in place of a folder at any moment.
+ * @param path in a folder that the account cannot write to
+ * @throws the system's error
+ */
+export async function removeFolder(path: string): Promise<void> {
+  const stats = await lstat(path).catch((error: unknown) => {
+    if (!isMissing(error)) throw error;
+    return null;
+  });
+  if (!stats?.isDirectory()) return rm(path, { force: true });
+  const isRoot = process.getuid?.() === 0;
+  if (isRoot && stats.uid === 0) {
+    for (const name of await readdir(path)) await removeFolder(join(path, name));
+  } else {
+    const account = isRoot ? { uid: stats.uid, gid: stats.gid } : {};
+    const remove = promisify(execFile)('/bin/sh', ['-c', REMOVE, 'sh', path], { ...account, cwd: '/', env: {} });
+    // It may not remove the folder itself, which is in another account's folder.
+    await remove.catch(() => {});
+  }
+  await rmdir(path).catch((error: unknown) => {
+    if (!isMissing(error)) throw error;
+  });
+}
+
+/** A server can close its folders to its own account, and make their paths too long for Node's `rm`. */
+const REMOVE = 'PATH=/usr/bin:/bin; exec >/dev/null 2>&1; chmod -R u+rwx "$1"; rm -rf "$1"';
+
 const SMALL_BYTES = 65_536;
 
 /**
@@ -90,12 +205,22 @@ const SMALL_BYTES = 65_536;
  * @throws Error if it is not a regular file, or larger than {@link SMALL_BYTES}
  */
 export async function readSmallFile(path: string): Promise<Buffer> {
-  const file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
+  return readSmall(await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK), path);
+}
+
+/** The same for a file of {@link openFileBelow}; null if it does not exist. */
+export async function readSmallFileBelow(root: string, path: string): Promise<Buffer | null> {
+  const file = await openFileBelow(root, path);
+  return file === null ? null : readSmall(file, join(root, path));
+}
+
+/** Closes the file. */
+async function readSmall(file: FileHandle, path: string): Promise<Buffer> {
   try {
-    const found = await file.stat();
-    if (!found.isFile() || found.size > SMALL_BYTES)
+    const stats = await file.stat();
+    if (!stats.isFile() || stats.size > SMALL_BYTES)
       throw new Error(`${path} is not a plain file of at most ${SMALL_BYTES} bytes`);
-    const { buffer, bytesRead } = await file.read(Buffer.alloc(found.size), 0, found.size, 0);
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(stats.size), 0, stats.size, 0);
     return buffer.subarray(0, bytesRead);
   } finally {
     await file.close();

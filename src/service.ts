@@ -2,22 +2,24 @@
  * The running service: opens the database, the engine and HTTP in this order, and closes them in reverse. Started by
  * the command line, tests and benchmarks.
  */
+import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
+import { createServer } from 'node:net';
 import type { FastifyInstance } from 'fastify';
 import { type DestinationStream, type Logger, pino } from 'pino';
-import { every } from './contract/every.js';
 import { type AdminSocket, openAdminSocket } from './admin-socket.js';
 import { Closing } from './closing.js';
-import type { Config } from './settings.js';
-import { type Database, openDatabase, SERVICE } from './database.js';
-import { LogLines } from './http/observability/log-lines.js';
-import type { Engine } from './engine/engine.js';
-import { bootstrap } from './engine/bootstrap.js';
-import { hasCode } from './files.js';
 import { openConfiguredEngine } from './configured-engine.js';
-import type { PostgresPort } from './postgres-port/postgres-port.js';
+import { FIRST_PROJECT } from './contract/projects.js';
+import { type ServicePostgres, hasPostgres, openPostgres, SERVICE } from './postgres.js';
+import type { Engine } from './engine/engine.js';
+import { hasCode } from './files.js';
+import { LogLines } from './http/observability/log-lines.js';
 import type { RequestSpans } from './http/observability/request-spans.js';
 import type { TraceExport } from './http/observability/trace-export.js';
+import type { PostgresPort } from './postgres-port/postgres-port.js';
+import type { Config } from './settings.js';
+import { every } from './tasks.js';
 
 export type { TraceExport };
 
@@ -47,11 +49,14 @@ const ARCHIVES_EVERY_MS = 600_000;
 /** Loading these modules takes longer than starting Postgres, so both happen at once. */
 const loadModules = () =>
   Promise.all([
-    import('./http/server.js'),
+    import('./http/http-server.js'),
     import('./http/metrics-listener.js'),
     import('./engine/open-engine.js'),
     import('./http/admin-listener.js'),
   ]);
+
+/** If a module cannot be loaded, the import that needs it says so. */
+const preloadModules = (): void => void loadModules().catch(() => {});
 
 /** Writes one JSON line per event to standard output, never with a secret. */
 export function createLogger(config: Config, destination: DestinationStream = new LogLines()): Logger {
@@ -60,26 +65,29 @@ export function createLogger(config: Config, destination: DestinationStream = ne
 
 /**
  * @param traces where to send spans; null: no tracing
+ * @param signal if aborted, a wait for other instances ends with its reason
  * @throws Error that an operator can act on; everything that was started is stopped again
  */
 export async function startService(
   config: Config,
   logger: Logger = createLogger(config),
   traces: TraceExport | null = null,
+  signal?: AbortSignal,
 ): Promise<Service> {
   const closing = new Closing();
   try {
     const spans = await openTracing(traces, config, logger, closing);
-    const database = await openDatabase(config, SERVICE, logger, () => void loadModules());
-    closing.add(() => database.close());
+    await requirePorts(config);
+    const postgres = await openPostgres(config, SERVICE, logger, preloadModules);
+    closing.add(() => postgres.close());
     const { finish } = await import('./http/listener.js');
-    const { engine, app, metricsApp } = await assemble(config, database, logger, closing, spans);
-    if (database.embedded === null) await warnOfSharedServer(engine, logger);
+    const { engine, app, metricsApp } = await assemble(config, postgres, logger, closing, { spans, signal });
+    if (postgres.embedded === null) await warnOfSharedServer(engine, logger);
     if (metricsApp !== null) {
       await metricsApp.listen({ host: config.metricsHost, port: config.metricsPort ?? 0 });
       closing.add(() => metricsApp.close());
     }
-    const postgres = await openPostgresPort(config, engine, closing);
+    const port = await openPostgresPort(config, engine, closing);
     const url = await app.listen({ host: config.host, port: config.port, backlog: BACKLOG });
     let admin: AdminSocket | undefined;
     // The admin socket serves commands until the last request has its response. A later command would have to wait
@@ -89,14 +97,14 @@ export async function startService(
       await finish(app, config.shutdownMs);
       await admin?.close(Math.max(0, until - performance.now()));
     });
-    if (database.embedded !== null) {
-      admin = await openAdminSocket(config.dataDir, config, database, () => Promise.resolve(engine), logger);
+    if (postgres.embedded !== null) {
+      admin = await openAdminSocket(config.dataDir, config, postgres, () => Promise.resolve(engine), logger);
     }
     // Last: if the start failed after this, nobody would see the token.
-    const firstToken = database.embedded !== null ? await bootstrap(engine) : null;
-    const postgresPort = postgres?.port ?? null;
+    const firstToken = postgres.embedded !== null ? await createFirstProject(engine) : null;
+    const postgresPort = port?.port ?? null;
     const ports = postgresPort === null ? {} : { postgresPort };
-    logger.info({ url, ...ports, embedded: database.embedded !== null }, 'listening');
+    logger.info({ url, ...ports, embedded: postgres.embedded !== null }, 'listening');
     const breakOff = () => {
       app.server.closeAllConnections();
       admin?.breakOff();
@@ -106,6 +114,24 @@ export async function startService(
     // The operator needs the cause, not what else failed after it.
     await closing.run().catch(() => {});
     throw error;
+  }
+}
+
+/**
+ * Before a first start creates a data folder. At later ones, a service that is stopping may still have the ports.
+ * @throws the system's error if a port is in use
+ */
+async function requirePorts(config: Config): Promise<void> {
+  if (await hasPostgres(config)) return;
+  const { host, port, pgHost, pgPort, metricsHost, metricsPort } = config;
+  for (const address of [
+    { host, port },
+    { host: pgHost ?? host, port: pgPort ?? 0 },
+    { host: metricsHost, port: metricsPort ?? 0 },
+  ]) {
+    const server = createServer().listen(address);
+    await once(server, 'listening');
+    await new Promise((resolve) => server.close(resolve));
   }
 }
 
@@ -119,10 +145,12 @@ async function openPostgresPort(config: Config, engine: Engine, closing: Closing
       ? null
       : { cert: readSettingFile('tls-cert', tlsCert), key: readSettingFile('tls-key', tlsKey) };
   const settings = { host: pgHost ?? host, port: pgPort, certificate, allowsPlain: pgPlain };
-  const port = await PostgresPort.listen(engine.shared.splitter, engine.sessions, settings).catch((error: unknown) => {
-    if (!hasCode(error, 'ERR_OSSL_X509_KEY_VALUES_MISMATCH')) throw error;
-    throw new Error(`The tls-key ${tlsKey} does not belong to the tls-cert ${tlsCert}`, { cause: error });
-  });
+  const port = await PostgresPort.listen(engine.services.splitter, engine.sessions, settings).catch(
+    (error: unknown) => {
+      if (!hasCode(error, 'ERR_OSSL_X509_KEY_VALUES_MISMATCH')) throw error;
+      throw new Error(`The tls-key ${tlsKey} does not belong to the tls-cert ${tlsCert}`, { cause: error });
+    },
+  );
   closing.add(() => port.close());
   return port;
 }
@@ -168,28 +196,32 @@ interface Assembly {
   readonly metricsApp: FastifyInstance | null;
 }
 
-/** @param spans creates the spans of requests; undefined: no tracing */
+/**
+ * @param spans creates the spans of requests; undefined: no tracing
+ * @param signal ends a wait for other instances
+ */
 async function assemble(
   config: Config,
-  database: Database,
+  postgres: ServicePostgres,
   logger: Logger,
   closing: Closing,
-  spans?: RequestSpans,
+  { spans, signal }: { spans: RequestSpans | undefined; signal: AbortSignal | undefined },
 ): Promise<Assembly> {
-  const loading = loadModules();
-  const engine = await openConfiguredEngine(config, database, logger);
+  preloadModules();
+  const engine = await openConfiguredEngine(config, postgres, logger, { signal });
   closing.add(() => engine.close());
   engine.audit.startRemovingOld();
   engine.projects.startClearing();
   engine.serverWatch.startWatching();
+  engine.archives.startWatching();
   engine.moves.startRecovering();
   const stopRemoving = keepRemovingArchives(engine, config, logger);
   closing.add(() => Promise.resolve(stopRemoving()));
-  const [{ httpServer }, { metricsListener }] = await loading;
+  const [{ httpServer }, { metricsListener }] = await loadModules();
   const settings = {
     ...config,
     separateMetrics: config.metricsPort !== null,
-    showsFirstToken: database.embedded !== null,
+    showsFirstToken: postgres.embedded !== null,
   };
   const { app, metrics } = await httpServer(engine, settings, logger, spans);
   const metricsApp = config.metricsPort === null ? null : metricsListener(metrics, config, logger);
@@ -202,6 +234,19 @@ function keepRemovingArchives({ servers }: Engine, { archiveDays }: Config, logg
     const { removeOldArchives } = await import('./backup/archiving.js');
     await removeOldArchives(servers.defaultTenancy, archiveDays);
   };
-  const failed = (error: unknown) => logger.warn({ error: String(error) }, 'old archived WAL cannot be removed');
-  return every(ARCHIVES_EVERY_MS, remove, failed);
+  return every(ARCHIVES_EVERY_MS, 'clear_archives', remove, logger);
+}
+
+/**
+ * Creates the first project and its token, which is shown to the operator once in the life of a data folder.
+ * @returns the token; null at any later start
+ * @throws EngineError database_unavailable, outcome_unknown
+ */
+export async function createFirstProject({ control, projects, tokens }: Engine): Promise<string | null> {
+  if (!(await control.isFirstStart())) return null;
+  const existing = await control.projects.find('name', FIRST_PROJECT.name);
+  const project = existing ?? (await projects.create(FIRST_PROJECT.name));
+  const { token } = await tokens.create(project.id, { name: FIRST_PROJECT.token });
+  await control.endFirstStart();
+  return token;
 }

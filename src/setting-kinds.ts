@@ -1,7 +1,7 @@
 /** The declaration of a setting, and the kinds of values that settings have. */
 import { isIP } from 'node:net';
 import { parseQuota } from './contract/disk-size.js';
-import type { Rate } from './engine/access/token-rate.js';
+import type { Rate } from './engine/access/rate-limits.js';
 
 /** A kind of value: its placeholder in `--help`, and its parser. */
 interface Kind<T> {
@@ -41,7 +41,7 @@ export const setting = <T>(defaultValue: T, kind: Kind<T>, describe: string, ext
 });
 
 /** Derives names from the key: `dataDir` becomes `--data-dir` and `CDP_DATA_DIR`. */
-export function named<Rows extends Record<string, SettingRow<unknown>>>(rows: Rows) {
+export function withNames<Rows extends Record<string, SettingRow<unknown>>>(rows: Rows) {
   const settings = Object.entries(rows).map(([name, row]) => {
     const flag = name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
     return [name, { flag, env: `CDP_${flag.toUpperCase().replaceAll('-', '_')}`, ...row }];
@@ -78,9 +78,9 @@ export const text = (value: string) =>
 
 export const oneOf = <T extends string>(value: string, ...allowed: readonly T[]) =>
   kind(value, (text) => {
-    const found = allowed.find((word) => word === text);
-    if (found === undefined) throw new Error(`must be one of ${allowed.join(', ')}`);
-    return found;
+    const matching = allowed.find((word) => word === text);
+    if (matching === undefined) throw new Error(`must be one of ${allowed.join(', ')}`);
+    return matching;
   });
 
 export const boolean = kind('BOOLEAN', (text) => oneOf('', 'true', 'false').parse(text) === 'true');

@@ -5,8 +5,8 @@
 import { resolve } from 'node:path';
 import { AUDIT_MODES, AUDIT_STATEMENTS, type AuditMode, type AuditStatements } from './contract/audit.js';
 import { DAY_MS } from './contract/calendar.js';
-import type { Rate } from './engine/access/token-rate.js';
-import { TRACE_DETAILS, type TraceDetail } from './http/observability/trace-detail.js';
+import type { Rate } from './engine/access/rate-limits.js';
+import { TRACE_DETAILS, type TraceDetail } from './http/observability/trace-context.js';
 import {
   boolean,
   databaseUrl,
@@ -14,7 +14,7 @@ import {
   integer,
   mebibytes,
   milliseconds,
-  named,
+  withNames,
   oneOf,
   origins,
   proxies,
@@ -30,7 +30,7 @@ import {
 
 const HOUR_MS = 3_600_000;
 
-export const SETTINGS = named({
+export const SETTINGS = withNames({
   port: setting(8080, integer(0, 65_535), 'Listen on this port; 0 picks a free one.'),
   host: setting('127.0.0.1', text('ADDRESS'), 'Listen on this address.'),
   dataDir: setting(
@@ -104,10 +104,17 @@ export const SETTINGS = named({
     milliseconds(1_000, DAY_MS),
     'Stop the embedded Postgres server of a project that has not been used for this long.',
   ),
-  sharedBuffersMib: setting(
-    32,
+  sharedBuffersMib: setting<number | null>(
+    null,
     mebibytes(1),
-    "Give each project's embedded Postgres server a page cache of this size (shared_buffers).",
+    "Give each project's embedded Postgres server a page cache of this size (shared_buffers). Default: from the project's data " +
+      "at the server's start and the machine's memory, at least 32.",
+  ),
+  parallelWorkers: setting<number | null>(
+    null,
+    integer(0, 1_000),
+    "Let this many processes help with the statements of each project's embedded Postgres server at once (max_worker_processes). " +
+      'Default: a quarter of the processors if there are more than four and control groups share them, otherwise none.',
   ),
   maxWalSizeMib: setting(
     256,
@@ -117,7 +124,7 @@ export const SETTINGS = named({
   diskReserveMib: setting(
     1_024,
     mebibytes(0),
-    'Keep this much disk space free: below it, stop the servers of growing projects, the fastest-growing first.',
+    'Keep this much disk space free: below it, projects can only be read, and the one that grows fastest is stopped.',
   ),
   projectUids: setting<string | null>(
     '50000-59999',

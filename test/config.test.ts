@@ -54,6 +54,23 @@ describe('works', () => {
     expect(new Set(Object.values(sources))).toEqual(new Set(['default']));
   });
 
+  it('has the defaults that callers rely on', () => {
+    expect(loadConfig({}, {}, EMPTY).config).toMatchObject({
+      projectRunning: 8,
+      projectReserved: 2,
+      projectWaiting: 64,
+      waitMs: 5_000,
+      wrongTokens: 30,
+      rateLimit: null,
+      corsOrigins: null,
+      schemaHoldMs: 30_000,
+      streamStallMs: 30_000,
+      shutdownMs: 30_000,
+      quarantineDays: 30,
+      receiptDays: 7,
+    });
+  });
+
   it('treats an empty environment variable as not set', () => {
     expect(loadConfig({}, { CDP_PORT: '' }, EMPTY)).toMatchObject({
       config: { port: 8080 },
@@ -112,6 +129,7 @@ const BOUNDS: Partial<Record<SettingName, [number, number]>> = {
   maxServers: [2, 100_000],
   idleStopMs: [1_000, 86_400_000],
   sharedBuffersMib: [1, 1_048_576],
+  parallelWorkers: [0, 1_000],
   maxWalSizeMib: [16, 1_048_576],
   diskReserveMib: [0, 1_048_576],
   idleConnectionMs: [100, 86_400_000],

@@ -35,8 +35,90 @@ const DEEP = `${'[[1,"a",{"b":'.repeat(30)}1${'}]]'.repeat(30)}`;
 const tenMiB = (item) =>
   Array.from({ length: Math.floor((10 * 1024 * 1024 - 64) / (item.length + 1)) }, () => item).join(',');
 
+/** The members of an object with this many keys. */
+const keys = (count) => Array.from({ length: count }, (_, i) => `"k${i}":1`).join(',');
+
+/** A call of the tool `query` with more members. */
+const mcp = (more) =>
+  `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"query","arguments":{"sql":"SELECT 1"${more}}}}`;
+
+const ACCEPT = { headers: { Accept: 'application/json, text/event-stream' } };
+
+/** More than a body may hold; and as much as it may hold within 1 MiB. */
+const [MANY, MOST] = [keys(600_000), keys(65_000)];
+
+const NAMES = Array.from({ length: 500 }, (_, i) => `column_${i}`);
+
+const wideBatch = (name, value) =>
+  `[${Array.from({ length: 250 }, () => `{${NAMES.map((column) => `"${name(column)}":${value}`).join(',')}}`).join(',')}]`;
+
 /** @type {Attack[]} */
 export const ATTACKS = [
+  {
+    name: 'bodies of 600,000 keys',
+    connections: 12,
+    raw: (request) => [
+      request('/mcp', mcp(`,${MANY}`), ACCEPT),
+      request('/sql', `{"sql":"SELECT 1",${MANY}}`),
+      request('/data/any', `[{${MANY}}]`),
+      request('/data/any', `[{"a":{${MANY}}}]`),
+    ],
+  },
+  {
+    name: 'bodies of 65,000 keys',
+    connections: 12,
+    before: ['CREATE TABLE keyed (a jsonb)'],
+    raw: (request) => [
+      request('/mcp', mcp(`,"params":[{${MOST}}]`), ACCEPT),
+      request('/mcp', `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"_meta":{${MOST}}}}`, ACCEPT),
+      request('/sql', `{"sql":"SELECT $1::jsonb","params":[{${MOST}}]}`),
+      request('/data/keyed', `[{"a":{${MOST}}}]`),
+    ],
+  },
+  {
+    name: 'arrays in cells',
+    connections: 12,
+    requests: [
+      sql('SELECT array_agg(g) AS a FROM generate_series(1, 1700000) g'),
+      sql(`SELECT array_agg('\\"' || g) AS a FROM generate_series(1, 1000000) g`),
+      sql('SELECT array_agg(g / 4.0::float8) AS a FROM generate_series(1, 1200000) g'),
+    ],
+  },
+  {
+    name: 'unknown columns',
+    connections: 12,
+    before: [`CREATE TABLE wide_text (${NAMES.map((name) => `${name} text`).join()})`],
+    raw: (request) => [
+      request(
+        '/data/wide_text',
+        wideBatch((name) => `${name}x`, 1),
+      ),
+      request(
+        '/data/wide_text?on_error=quarantine',
+        wideBatch((name) => `${name}x`, 1),
+      ),
+    ],
+  },
+  {
+    name: 'cells that only Postgres refuses',
+    connections: 4,
+    before: [`CREATE TABLE wide_int (${NAMES.map((name) => `${name} int`).join()})`],
+    raw: (request) => [
+      request(
+        '/data/wide_int',
+        wideBatch((name) => name, '"x"'),
+      ),
+    ],
+  },
+  {
+    name: 'comments in SQL',
+    connections: 12,
+    requests: [
+      sql(`SELECT 1;${'/*'.repeat(500_000)}`),
+      sql(`SELECT 1;${'/*'.repeat(250_000)}${'*/'.repeat(250_000)}`),
+      sql(`SELECT 1;SELECT ${'+'.repeat(1_000_000)}1`),
+    ],
+  },
   { name: 'infinite queries', requests: [sql(INFINITE)] },
   {
     name: 'infinite typed triggers',
@@ -329,3 +411,99 @@ function TRIGGER(query) {
     'CREATE TRIGGER endless BEFORE INSERT ON endless FOR EACH ROW EXECUTE FUNCTION never()',
   ];
 }
+
+/** The table for {@link TURNS}. */
+export const COLUMNS = `CREATE TABLE turns (${NAMES.map((name) => `${name} text`).join()}); CREATE TABLE docs (a jsonb, b int[])`;
+
+const MCP_TYPES = ACCEPT.headers.Accept;
+const INSERT = '/api/cdp/data/turns';
+const SQL = '/api/cdp/sql';
+
+/** Single requests, for the longest turn of the event loop that each takes. */
+export const TURNS = [
+  { name: 'MCP, 65,000 keys', path: '/mcp', body: mcp(`,"params":[{${MOST}}]`), accept: MCP_TYPES },
+  {
+    name: 'MCP, 65,000 keys in _meta',
+    path: '/mcp',
+    body: `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"_meta":{${MOST}}}}`,
+    accept: MCP_TYPES,
+  },
+  { name: 'MCP, 600,000 keys', path: '/mcp', body: mcp(`,${MANY}`), accept: MCP_TYPES },
+  { name: 'SQL, 65,000 keys', path: SQL, body: `{"sql":"SELECT $1::jsonb IS NULL","params":[{${MOST}}]}` },
+  { name: 'SQL, 600,000 keys', path: SQL, body: `{"sql":"SELECT 1",${MANY}}` },
+  { name: 'SQL, 65,000 keys in an unknown field', path: SQL, body: `{"sql":"SELECT 1","x":{${MOST}}}` },
+  {
+    name: 'SQL, escapes, 9 MiB',
+    path: SQL,
+    body: `{"sql":"SELECT length($1)","params":["${'\\u00e9'.repeat(1_600_000)}"]}`,
+  },
+  { name: 'type change, map of 65,000', path: '/api/cdp/schema/table/docs/column/a', body: `{"map":{${MOST}}}` },
+  { name: 'record of 600,000 keys', path: INSERT, body: `[{${MANY}}]` },
+  { name: 'cell of 600,000 keys', path: '/api/cdp/data/docs', body: `[{"a":{${MANY}}}]` },
+  {
+    name: 'replay, rename of 65,000',
+    path: '/api/cdp/quarantine/replay',
+    body: `{"table":"turns","rename":{${MOST.replaceAll(':1', ':"x"')}}}`,
+  },
+  { name: '125,000 unknown columns', path: INSERT, body: wideBatch((name) => `${name}x`, 1) },
+  {
+    name: '125,000 unknown columns, quarantine',
+    path: `${INSERT}?on_error=quarantine`,
+    body: wideBatch((name) => `${name}x`, 1),
+  },
+  { name: '125,000 cells', path: INSERT, body: wideBatch((name) => name, '"x"') },
+  { name: '125,000 cells with ids', path: `${INSERT}?return=ids`, body: wideBatch((name) => name, '"x"') },
+  {
+    name: 'JSONB, 9 MiB, checked path',
+    path: '/api/cdp/data/docs?on_error=quarantine',
+    body: `[${Array.from({ length: 250 }, () => `{"a":[${Array.from({ length: 8_000 }, () => '1,{}').join()}],"b":[1e5]}`).join()}]`,
+  },
+  {
+    name: 'array of integers, 1 MiB',
+    path: SQL,
+    body: { sql: 'SELECT array_agg(g) AS a FROM generate_series(1, 140000) g' },
+  },
+  {
+    name: 'array of integers, 12 MiB',
+    path: SQL,
+    body: { sql: 'SELECT array_agg(g) AS a FROM generate_series(1, 1700000) g' },
+  },
+  {
+    name: 'array of texts, 12 MiB',
+    path: SQL,
+    body: { sql: `SELECT array_agg('\\"' || g) AS a FROM generate_series(1, 1000000) g` },
+  },
+  {
+    name: 'array of timestamps, 12 MiB',
+    path: SQL,
+    body: { sql: `SELECT array_agg(now() + g * '1s'::interval) AS a FROM generate_series(1, 400000) g` },
+  },
+  {
+    name: 'array of floats, 1 MiB',
+    path: SQL,
+    body: { sql: 'SELECT array_agg(random()) AS a FROM generate_series(1, 50000) g' },
+  },
+  {
+    name: 'array of floats, 14 MiB',
+    path: SQL,
+    body: { sql: 'SELECT array_agg(random()) AS a FROM generate_series(1, 750000) g' },
+  },
+  {
+    name: 'array of points, 10 MiB',
+    path: SQL,
+    body: { sql: 'SELECT array_agg(point(g, g / 3.0)) AS a FROM generate_series(1, 400000) g' },
+  },
+  {
+    name: 'array of integers through MCP',
+    path: '/mcp',
+    body: mcp('').replace('SELECT 1', 'SELECT array_agg(g) AS a FROM generate_series(1, 1700000) g'),
+    accept: MCP_TYPES,
+  },
+  {
+    name: '16 MiB of rows',
+    path: SQL,
+    body: { sql: `SELECT repeat('x', 1000) AS a FROM generate_series(1, 100000)`, max_rows: 100_000 },
+  },
+  { name: 'a row of 16 MB', path: SQL, body: { sql: `SELECT repeat('x', 16000000) AS a` } },
+  { name: 'comments in SQL', path: SQL, body: { sql: `SELECT 1;${'/*'.repeat(500_000)}` } },
+];

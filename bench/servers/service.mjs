@@ -10,7 +10,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { PORT, SUPERUSER } from '../../dist/embedded/config.js';
+import { PORT, SUPERUSER } from '../../dist/embedded/postgres-config.js';
 import { cpuOf } from '../cpu.mjs';
 import { call, httpRequest } from '../http.mjs';
 import { freePort, ready, start, stop } from './process.mjs';
@@ -82,8 +82,13 @@ export class Service {
   }
 
   /** A request in bytes, for the load generator. */
+  /** @param path below `/api/cdp`, or `/mcp` */
   request(path, body, { token, headers = {} } = {}) {
-    return httpRequest({ path: `/api/cdp${path}`, headers: { ...this.headers(token), ...headers }, body });
+    return httpRequest({
+      path: path === '/mcp' ? path : `/api/cdp${path}`,
+      headers: { ...this.headers(token), ...headers },
+      body,
+    });
   }
 
   createTable(name, columns, token) {

@@ -13,6 +13,12 @@ export const route = computed(() => {
 /** The query string after `?` in the fragment. */
 export const routeQuery = computed(() => new URLSearchParams(fragment.value.split('?').slice(1).join('?')));
 
+/** A link to the text of a query, which opens in a tab of that name. */
+export const linkToQuery = (sql: string, name: string): string => {
+  const query = Object.entries({ sql, name }).map(([key, value]) => `${key}=${encodeURIComponent(value)}`);
+  return `#/sql?${query.join('&')}`;
+};
+
 export const linkTo = (...parts: string[]): string => `#/${parts.map(encodeURIComponent).join('/')}`;
 
 export function goTo(...parts: string[]): void {

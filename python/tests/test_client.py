@@ -235,6 +235,13 @@ class Sql(ServiceTest):
             self.client.query(sql, ["\ud800"])
         with self.assertRaises(TypeError):
             self.client.query(sql, "text")
+        # Whatever the other values are.
+        for other in ("a", decimal.Decimal("1"), float("nan")):
+            for keyed in ({1: other}, {None: other}, {"x": [{"y": {True: other}}]}):
+                with self.assertRaisesRegex(TypeError, "the key .* is not a string"):
+                    self.client.query(sql, [keyed])
+                with self.assertRaisesRegex(CdpError, "the key .* is not a string"):
+                    self.client.insert_batch("none", [keyed])
 
     def test_streams_more_than_a_response_holds(self) -> None:
         sql = "SELECT n, repeat('x', 200) AS t FROM generate_series(1, $1) n"

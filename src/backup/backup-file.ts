@@ -44,6 +44,10 @@ export class BackupFile {
     }
   }
 
+  has(name: string): boolean {
+    return this.members.has(name);
+  }
+
   namesBelow(folder: string): string[] {
     return [...this.members.keys()].filter((name) => name.startsWith(folder));
   }

@@ -4,17 +4,19 @@
  */
 import { randomBytes } from 'node:crypto';
 import { type FileHandle, lstat, open, rename, rm } from 'node:fs/promises';
-import { dirname } from 'node:path';
-import { EngineError } from '../contract/errors.js';
+import { hostname } from 'node:os';
+import { basename, dirname, join } from 'node:path';
+import { EngineError, messageOf } from '../contract/errors.js';
 import { isReady } from '../contract/projects.js';
-import { messageOf } from '../contract/operator-message.js';
 import { contentOf } from '../contract/wire/operator.js';
-import { withPrivateFolder } from '../files.js';
-import type { ControlDatabase } from '../tenancy/control/control.js';
-import { type ProjectRow, shownToken } from '../tenancy/control/control-rows.js';
+import { shownToken } from '../contract/wire/tokens.js';
+import { isAlive } from '../embedded/proc.js';
+import { namesIn, withPrivateFolder } from '../files.js';
+import type { ProjectRow } from '../tenancy/control/control-rows.js';
+import type { Tenancy } from '../tenancy/tenancy.js';
 import { VERSION } from '../version.js';
-import type { Installation } from './installation.js';
-import { findPrograms, type ProgramPlaces } from './logical/client-programs.js';
+import type { BackupServices } from './backup-services.js';
+import { type ClientPrograms, findPrograms, type ProgramPlaces } from './logical/client-programs.js';
 import { saveDump } from './logical/dump.js';
 import {
   type Control,
@@ -26,15 +28,15 @@ import {
   type SavedProject,
   SUMS,
 } from './manifest.js';
+import { DamagedPages } from './physical/page-checksums.js';
 import { saveFiles } from './physical/physical.js';
-import { directly, forEachAtOnce, type SaveInto, throughFile } from './several.js';
-import { type Add, TarWriter } from './tar.js';
+import { type Add, readMember, TarWriter } from './tar.js';
 
 interface BackupOptions {
   /** Must not exist. */
   readonly file: string;
   /** null: all projects. */
-  readonly project: string | null;
+  readonly projectName: string | null;
   readonly places: ProgramPlaces;
   /** Default: physical, if each project has its own server. */
   readonly form: 'physical' | 'logical' | null;
@@ -55,63 +57,104 @@ type Save = (project: ProjectRow, add: Add, file: string, signal: AbortSignal) =
  * @throws EngineError not_found
  * @throws Error that says what to do; no file remains
  */
-export async function backup(installation: Installation, options: BackupOptions): Promise<Manifest> {
+export async function backup(services: BackupServices, options: BackupOptions): Promise<Manifest> {
   const { file } = options;
+  // Missing, or not readable: creating it says so.
   if (await lstat(file).catch(() => null)) throw new Error(`${file} already exists; a backup overwrites nothing`);
-  const projects = await chosenProjects(installation, options);
-  const draft = `${file}.${randomBytes(4).toString('hex')}.part`;
+  const projects = await chosenProjects(services, options);
+  await removeLeftovers(file);
+  const draft = `${file}.${DRAFT_OWNER}${process.pid}-${randomBytes(4).toString('hex')}.part`;
+  drafts.add(basename(draft));
   const handle = await open(draft, 'wx', 0o600);
   try {
     const manifest = await withPrivateFolder(async (folder) => {
-      const save = await saverOf(installation, options, projects, folder);
-      return write(installation, options, { handle, projects, save, draft });
+      const save = await saverOf(services, options, projects, folder);
+      return writeArchive(services, options, { handle, projects, save, draft });
     });
     await handle.close();
     await rename(draft, file);
     await flushFolder(dirname(file));
     const leftOut = new Set(manifest.left_out.map(({ name }) => name));
-    for (const project of projects) if (!leftOut.has(project.name)) installation.record('project.backup', project);
+    for (const project of projects) if (!leftOut.has(project.name)) services.record('project.backup', project);
     return manifest;
   } catch (error) {
     await handle.close();
     await rm(draft, { force: true });
     throw error;
+  } finally {
+    drafts.delete(basename(draft));
   }
 }
 
-async function chosenProjects({ projects }: Installation, { project }: BackupOptions): Promise<ProjectRow[]> {
-  return project === null ? (await projects.list()).filter(isReady) : [await projects.get(project)];
+/** The names of drafts that this process is writing. */
+const drafts = new Set<string>();
+
+/** A process id says whether a draft is a leftover only on the machine, or in the container, that wrote it. */
+const DRAFT_OWNER = `${hostname()}-`;
+
+/** Removes what killed backups to the same file have left. */
+async function removeLeftovers(file: string): Promise<void> {
+  const prefix = `${basename(file)}.${DRAFT_OWNER}`;
+  for (const name of await namesIn(dirname(file))) {
+    if (!name.startsWith(prefix) || [...drafts].some((draft) => name.startsWith(draft))) continue;
+    const [, pid] = /^(\d+)-[0-9a-f]{8}\.part/.exec(name.slice(prefix.length)) ?? [];
+    const isWritten = Number(pid) !== process.pid && isAlive(Number(pid));
+    if (pid !== undefined && !isWritten) await rm(join(dirname(file), name), { force: true });
+  }
+}
+
+async function chosenProjects({ projects }: BackupServices, { projectName }: BackupOptions): Promise<ProjectRow[]> {
+  return projectName === null ? (await projects.list()).filter(isReady) : [await projects.get(projectName)];
 }
 
 /**
- * @throws Error if Postgres's client programs are missing
+ * @throws Error if Postgres's client programs are missing for all servers
  * @throws EngineError if a project's server has no files to save
  */
 async function saverOf(
-  installation: Installation,
+  services: BackupServices,
   { form, places }: BackupOptions,
   projects: readonly ProjectRow[],
   folder: string,
 ): Promise<Save> {
-  const tenancyOf = ({ placement }: ProjectRow) => installation.servers.tenancyOf(placement);
-  const dumped = form === 'logical' ? projects : projects.filter((one) => tenancyOf(one).fleet === null);
+  const tenancyOf = ({ placement }: ProjectRow) => services.servers.tenancyOf(placement);
+  const dumped = form === 'logical' ? projects : projects.filter((one) => tenancyOf(one).files === null);
   if (form === 'physical' && dumped.length > 0) {
     throw new EngineError(
       'invalid_request',
       'Projects of DATABASE_URL or of an added server share its files, so their backups are logical',
     );
   }
-  const { defaultTenancy } = installation.servers;
-  const isDumping = form === 'logical' || defaultTenancy.fleet === null;
+  const { defaultTenancy } = services.servers;
+  const isDumping = form === 'logical' || defaultTenancy.files === null;
   const tenancies = new Set([...(isDumping ? [defaultTenancy] : []), ...dumped.map(tenancyOf)]);
-  const majors = await Promise.all(Array.from(tenancies, (tenancy) => tenancy.major()));
-  const programs = majors.length === 0 ? null : await findPrograms(places, Math.max(...majors));
-  return (project, add, file, signal) => {
-    const { fleet } = tenancyOf(project);
-    if (fleet !== null && form !== 'logical') return saveFiles(installation, fleet, project, { add, signal });
-    if (programs === null) throw new Error('Postgres has no client programs');
-    return saveDump(installation, project, add, { file, programs, folder, signal });
+  const programs = await programsOfServers(tenancies, places);
+  return async (project, add, file, signal) => {
+    const tenancy = tenancyOf(project);
+    const { files } = tenancy;
+    if (files !== null && form !== 'logical') return saveFiles(services, files, project, { add, signal });
+    const installed = await programs.get(tenancy);
+    if (installed === undefined) throw new Error('Postgres has no client programs');
+    return saveDump(services, project, add, { file, programs: installed, folder, signal });
   };
+}
+
+/**
+ * The client programs for each server. A project of a server for which there are none cannot be saved, but the others can.
+ * @throws Error that says what to install, if there are none for any of the servers
+ */
+async function programsOfServers(
+  tenancies: ReadonlySet<Tenancy>,
+  places: ProgramPlaces,
+): Promise<Map<Tenancy, Promise<ClientPrograms>>> {
+  const programsByTenancy = new Map(
+    Array.from(tenancies, (tenancy) => [tenancy, tenancy.major().then((major) => findPrograms(places, major))]),
+  );
+  // Those of a server that no longer answers reject before a project needs them.
+  for (const programs of programsByTenancy.values()) programs.catch(() => {});
+  if (programsByTenancy.size > 0)
+    await Promise.any(programsByTenancy.values()).catch(() => Promise.all(programsByTenancy.values()));
+  return programsByTenancy;
 }
 
 /** A rename is durable only after an fsync of its folder. */
@@ -127,39 +170,41 @@ interface Writing {
   readonly draft: string;
 }
 
-async function write(installation: Installation, options: BackupOptions, writing: Writing): Promise<Manifest> {
+async function writeArchive(services: BackupServices, options: BackupOptions, writing: Writing): Promise<Manifest> {
   const { progress, signal, jobs } = options;
   const { handle, projects, save, draft } = writing;
   const createdAt = new Date();
   const tar = new TarWriter(handle, createdAt);
-  const saved: SavedProject[] = [];
+  const savedProjects: SavedProject[] = [];
   const control: Control = { projects: [] };
   const leftOut: Manifest['left_out'] = [];
   await forEachAtOnce(projects, jobs, signal, async (project, signal) => {
     progress(`${project.name}: saving`);
     try {
-      const known = await controlRow(installation.control, project);
+      const storedProject = await controlRow(services, project);
       const into: SaveInto<SavedProject> = (add, file) => save(project, add, file, signal);
-      const done = await (jobs === 1 ? directly(tar, draft, into) : throughFile(tar, `${draft}.${project.id}`, into));
-      saved.push(done);
-      control.projects.push(known);
-      progress(`${project.name}: ${contentOf(done)}, ${done.bytes} bytes`);
+      const result = await (jobs === 1 ? directly(tar, draft, into) : throughFile(tar, `${draft}.${project.id}`, into));
+      savedProjects.push(result);
+      control.projects.push(storedProject);
+      progress(`${project.name}: ${contentOf(result)}, ${result.bytes} bytes`);
     } catch (error) {
-      if (projects.length === 1 || signal.aborted || affectsAll(error, project, installation)) throw error;
+      if (projects.length === 1 && error instanceof DamagedPages)
+        throw new Error(`The project "${project.name}" was not saved: ${error.message}. ${KEEP}`, { cause: error });
+      if (projects.length === 1 || signal.aborted || affectsAll(error, project, services)) throw error;
       const reason = messageOf(error);
       leftOut.push({ name: project.name, reason });
       progress(`${project.name}: SKIPPED, it could not be saved: ${reason}`);
     }
   });
-  if (saved.length === 0 && leftOut.length > 0) throw new Error('None of the projects could be saved');
+  if (savedProjects.length === 0 && leftOut.length > 0) throw new Error('None of the projects could be saved');
 
   const manifest: Manifest = {
     format: 'cdp-backup',
     format_version: FORMAT_VERSION,
     program_version: VERSION,
-    schema_version: installation.databases.schemaVersion,
+    schema_version: services.projectDatabases.schemaVersion,
     created_at: createdAt.toISOString(),
-    projects: saved,
+    projects: savedProjects,
     left_out: leftOut,
   };
   await tar.add(CONTROL, [json(control)]);
@@ -170,14 +215,21 @@ async function write(installation: Installation, options: BackupOptions, writing
   return manifest;
 }
 
-async function controlRow(control: ControlDatabase, project: ProjectRow): Promise<Control['projects'][number]> {
-  const tokens = await control.tokens.stored(project.id);
+const KEEP = 'Keep the earlier backups, and see "Damaged data" in docs/backup.md';
+
+async function controlRow(
+  { control, servers }: BackupServices,
+  project: ProjectRow,
+): Promise<Control['projects'][number]> {
+  const tokens = await control.tokens.ofProject(project.id);
+  const { files } = servers.tenancyOf(project.placement);
   return {
     name: project.name,
     status: project.status === 'inactive' ? 'inactive' : 'active',
     created_at: project.createdAt.toISOString(),
     quota_bytes: project.quotaBytes,
     own_schemas: project.placement.ownSchemas,
+    archive: files !== null && (await files.archivesWal(project.placement.server)),
     tokens: tokens.map((token) => ({ ...shownToken(token), sha256: token.sha256 })),
   };
 }
@@ -186,11 +238,61 @@ async function controlRow(control: ControlDatabase, project: ProjectRow): Promis
 const affectsAll = (
   error: unknown,
   { placement }: ProjectRow,
-  { servers: { defaultTenancy } }: Installation,
+  { servers: { defaultTenancy } }: BackupServices,
 ): boolean =>
   error instanceof Error &&
   'syscall' in error &&
-  ((placement.added === null && defaultTenancy.fleet === null) ||
+  ((placement.added === null && defaultTenancy.files === null) ||
     ['write', 'fsync', 'ftruncate'].includes(String(error.syscall)));
 
 const json = (value: object): Buffer => Buffer.from(`${JSON.stringify(value, null, 2)}\n`);
+
+// Writes several projects at once into one tar file. Each goes into a temporary file first, because the members of a
+// tar file are consecutive.
+
+/** Saves one project through `add`, which appends to `file`. */
+export type SaveInto<T> = (add: Add, file: string) => Promise<T>;
+
+/** @param file to which `tar` writes */
+export const directly = <T>(tar: TarWriter, file: string, save: SaveInto<T>): Promise<T> =>
+  tar.group(() => save(tar.add, file));
+
+/** @param file a temporary file, which this creates and removes */
+export async function throughFile<T>(tar: TarWriter, file: string, save: SaveInto<T>): Promise<T> {
+  const handle = await open(file, 'wx', 0o600);
+  try {
+    const own = new TarWriter(handle, new Date());
+    const saved = await save(own.add, file);
+    await tar.group(async () => {
+      for (const member of own.contents) await tar.add(member.name, readMember(file, member) as AsyncIterable<Buffer>);
+    });
+    return saved;
+  } finally {
+    await handle.close();
+    await rm(file, { force: true });
+  }
+}
+
+/**
+ * Processes up to `jobs` items at a time. The first failure aborts the others, and is thrown after they have ended.
+ * @throws the first failure, or the signal's reason
+ */
+export async function forEachAtOnce<T>(
+  items: readonly T[],
+  jobs: number,
+  signal: AbortSignal,
+  work: (item: T, signal: AbortSignal) => Promise<void>,
+): Promise<void> {
+  const halt = new AbortController();
+  const either = AbortSignal.any([signal, halt.signal]);
+  const waiting = items.values();
+  const worker = async () => {
+    for (const item of waiting) {
+      either.throwIfAborted();
+      await work(item, either);
+    }
+  };
+  const workers = Array.from({ length: jobs }, () => worker().catch((error: unknown) => halt.abort(error)));
+  await Promise.all(workers);
+  halt.signal.throwIfAborted();
+}

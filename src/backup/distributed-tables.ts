@@ -4,8 +4,9 @@
  */
 import { type Static, Type } from '../contract/schema.js';
 import { ident, type Session, sql } from '../pg/index.js';
-import { isOnCitus, type Placement } from '../tenancy/placement.js';
-import { isOfProject } from '../tenancy/project-rights.js';
+import type { Placement } from '../tenancy/placement.js';
+import { belongsToProject } from '../tenancy/project-rights.js';
+import type { ProjectDatabase } from '../tenancy/tenancy.js';
 
 export const DistributedTable = Type.Object({
   table: Type.String(),
@@ -21,13 +22,16 @@ export type DistributedTable = Static<typeof DistributedTable>;
  * Returns the tables in the order in which their groups were created. Partitions are distributed with their table.
  * @param session in the project's database
  */
-export async function distributedTables(session: Session, placement: Placement): Promise<DistributedTable[]> {
-  if (!isOnCitus(placement)) return [];
+export async function distributedTables(
+  session: Session,
+  { tenancy, placement }: ProjectDatabase,
+): Promise<DistributedTable[]> {
+  if (!tenancy.distributesTables) return [];
   const rows = await session.query(sql`
     SELECT c.relname, CASE WHEN p.partmethod = 'h' THEN column_to_column_name(p.logicalrelid, p.partkey) END,
       (SELECT count(*) FROM pg_dist_shard s WHERE s.logicalrelid = p.logicalrelid), p.colocationid
     FROM pg_dist_partition p JOIN pg_class c ON c.oid = p.logicalrelid JOIN pg_namespace n ON n.oid = c.relnamespace
-    WHERE ${isOfProject(placement)} AND NOT c.relispartition AND (p.partmethod = 'h' OR p.repmodel = 't')
+    WHERE ${belongsToProject(placement)} AND NOT c.relispartition AND (p.partmethod = 'h' OR p.repmodel = 't')
     ORDER BY p.colocationid, c.relname COLLATE "C"`);
   return rows.map(([table = null, column = null, shards, group]) => ({
     table: table ?? '',

@@ -14,12 +14,15 @@ export const CONTROL = 'control.json';
 /** SHA-256 of every other member, in the format of `sha256sum`. The last member. */
 export const SUMS = 'SHA256SUMS';
 
-export const dumpOf = (project: string): string => `projects/${project}.dump`;
+export const dumpOf = (projectName: string): string => `projects/${projectName}.dump`;
 /** The list of the dump's contents, from `pg_restore --list`. */
-export const listOfDump = (project: string): string => `projects/${project}.list`;
+export const listOfDump = (projectName: string): string => `projects/${projectName}.list`;
+
+/** Policies, rights, and settings of roles. Missing in backups of earlier versions. */
+export const accessOfDump = (projectName: string): string => `projects/${projectName}.access`;
 
 /** The data directory of the project's server. */
-export const dataOf = (project: string): string => `projects/${project}/data/`;
+export const dataOf = (projectName: string): string => `projects/${projectName}/data/`;
 
 const Time = Type.String({ pattern: '^\\d{4}-\\d\\d-\\d\\dT[0-9:.]+Z$' });
 const Optional = <S extends Schema>(schema: S) => Type.Union([schema, Type.Null()]);
@@ -136,6 +139,8 @@ export const Control = Type.Object({
       quota_bytes: Optional(Type.Integer({ minimum: 0 })),
       /** Whether the project may create schemas other than `data`. Missing in backups of earlier versions. */
       own_schemas: Type.Optional(Type.Boolean()),
+      /** Whether its write-ahead log was archived. Missing in backups of earlier versions. */
+      archive: Type.Optional(Type.Boolean()),
       tokens: Type.Array(SavedToken),
     }),
   ),

@@ -2,26 +2,26 @@
  * `cdp restore`: creates projects from a backup. All checks come before the first change. If a project fails during its
  * restore, it is removed again.
  */
-import { EngineError } from '../contract/errors.js';
+import { EngineError, messageOf } from '../contract/errors.js';
 import { isProjectName } from '../contract/names.js';
 import { FIRST_PROJECT, isReady } from '../contract/projects.js';
-import { messageOf } from '../contract/operator-message.js';
 import type { PlacementRequest } from '../contract/servers.js';
 import { described, type RestoreDone } from '../contract/wire/operator.js';
+import { sql } from '../pg/index.js';
 import type { ProjectRow, StoredToken } from '../tenancy/control/control-rows.js';
-import { type Tenancy, withServer } from '../tenancy/tenancy.js';
+import { inDatabase, type Tenancy, withServer } from '../tenancy/tenancy.js';
+import { setArchiving } from './archiving.js';
 import { BackupFile } from './backup-file.js';
-import { untouchedFirstProject } from './first-project.js';
-import type { Contents, Installation, NewProject } from './installation.js';
+import type { ProjectContents, BackupServices, NewProject } from './backup-services.js';
 import type { ProgramPlaces } from './logical/client-programs.js';
 import { loadDump, programsFor } from './logical/load.js';
-import { CONTROL, dataOf, dumpOf, listOfDump, type SavedProject, type SavedToken } from './manifest.js';
+import { accessOfDump, CONTROL, dataOf, dumpOf, listOfDump, type SavedProject, type SavedToken } from './manifest.js';
 import { filesOf } from './physical/physical.js';
 
 export interface RestoreOptions {
   readonly file: string;
   /** One project of the backup; null: all. */
-  readonly project: string | null;
+  readonly projectName: string | null;
   /** A new name for the one project. */
   readonly as: string | null;
   /** Skips projects that exist, instead of refusing the whole restore. */
@@ -40,32 +40,33 @@ export interface RestoreOptions {
  * @throws Error that says what to do, EngineError not_found, unique_violation, invalid_name, invalid_request; nothing
  * has changed then
  */
-export async function restore(installation: Installation, options: RestoreOptions): Promise<RestoreDone> {
+export async function restore(services: BackupServices, options: RestoreOptions): Promise<RestoreDone> {
   const { progress, signal } = options;
   const file = await BackupFile.open(options.file);
-  const wanted = chooseProjects(file, options);
-  const first = options.project === null ? await replacedProject(installation, wanted, options) : null;
-  const existing = await existingNames(installation, first);
-  const chosen = options.missing ? wanted.filter(({ name }) => !existing.has(name)) : wanted;
+  const chosenProjects = chooseProjects(file, options);
+  const first = options.projectName === null ? await replacedProject(services, chosenProjects, options) : null;
+  const existing = await existingNames(services, first);
+  const chosen = options.missing ? chosenProjects.filter(({ name }) => !existing.has(name)) : chosenProjects;
   requireFreeNames(existing, chosen);
-  await requireFreeTokens(installation, chosen);
-  const targets = chosen.length === 0 ? [] : await installation.projects.tenanciesAt(options.place);
-  await requireExtensions(installation, file, chosen, targets);
-  const plan = await planRestore(installation, file, chosen, targets, options);
+  await requireFreeTokens(services, chosen);
+  const targets = chosen.length === 0 ? [] : await services.projects.tenanciesAt(options.place);
+  await requireExtensions(services, file, chosen, targets);
+  const plan = await planRestore(services, file, chosen, targets, options);
   progress('Checking the backup');
   for (const { saved } of chosen) await verify(file, saved, signal);
 
-  if (first !== null && chosen.length > 0) await removeFirstProject(installation, progress);
+  if (first !== null && chosen.length > 0) await removeFirstProject(services, progress);
   const projects: RestoreDone['projects'][number][] = [];
   const failed: { name: string; reason: string }[] = [];
   for (const { chosen: one, contents } of plan) {
     const { name } = one;
     progress(`${name}: restoring`);
     try {
-      const restored = await restoreProject(installation, one, contents, options);
-      projects.push(restored);
-      progress(`${name}: ${restored.tables === null ? 'restored' : described(restored.tables)}`);
-      for (const what of restored.left_out) progress(`${name}: skipped, ${what}`);
+      const result = await restoreProject(services, one, contents, options);
+      progress(`${name}: ${result.tables === null ? 'restored' : described(result.tables)}`);
+      for (const what of result.left_out) progress(`${name}: skipped, ${what}`);
+      if (result.damage !== null) progress(`${name}: DAMAGED, as it was saved: ${result.damage}`);
+      projects.push({ ...result, not_archived: await archiveAgain(services, one, options) });
     } catch (error) {
       if (signal.aborted || chosen.length === 1) throw error;
       failed.push({ name, reason: messageOf(error) });
@@ -73,11 +74,11 @@ export async function restore(installation: Installation, options: RestoreOption
     }
   }
   // Otherwise the first start of the service would add a project and a token that nobody wants.
-  if (projects.length > 0) await installation.control.endFirstStart();
+  if (projects.length > 0) await services.control.endFirstStart();
   return { projects, failed };
 }
 
-interface Chosen {
+interface ChosenProject {
   /** The name of the restored project. */
   readonly name: string;
   readonly saved: SavedProject;
@@ -85,28 +86,35 @@ interface Chosen {
   readonly createdAt: Date;
   readonly quotaBytes: number | null;
   readonly ownSchemas: boolean;
+  /** Whether its write-ahead log was archived. */
+  readonly archive: boolean;
   readonly tokens: readonly StoredToken[];
 }
 
-function chooseProjects({ path, manifest, control }: BackupFile, { project, as }: RestoreOptions): Chosen[] {
-  if (as !== null && project === null) {
+function chooseProjects({ path, manifest, control }: BackupFile, { projectName, as }: RestoreOptions): ChosenProject[] {
+  if (as !== null && projectName === null) {
     throw new EngineError('invalid_request', '--as renames one project: give --project as well');
   }
   if (as !== null && !isProjectName(as)) {
     throw new EngineError('invalid_name', `"${as}" is not a valid project name`);
   }
-  const found = manifest.projects.filter(({ name }) => project === null || name === project);
-  if (project !== null && found.length === 0) {
+  const projects = manifest.projects.filter(({ name }) => projectName === null || name === projectName);
+  if (projectName !== null && projects.length === 0) {
     const names = manifest.projects.map(({ name }) => name).join(', ');
-    throw new EngineError('not_found', `There is no project "${project}" in ${path}; it contains ${names || 'none'}`);
+    throw new EngineError(
+      'not_found',
+      `There is no project "${projectName}" in ${path}; it contains ${names || 'none'}`,
+    );
   }
-  return found.map((saved) => {
-    const known = control.projects.find(({ name }) => name === saved.name);
-    if (known === undefined) throw new Error(`${path} cannot be restored. Its ${CONTROL} lacks ${saved.name}`);
-    const { status, created_at: createdAt, quota_bytes: quotaBytes, own_schemas: ownSchemas = true } = known;
+  return projects.map((saved) => {
+    const stored = control.projects.find(({ name }) => name === saved.name);
+    if (stored === undefined) throw new Error(`${path} cannot be restored. Its ${CONTROL} lacks ${saved.name}`);
+    const { status, created_at: createdAt, quota_bytes: quotaBytes } = stored;
+    const { own_schemas: ownSchemas = true, archive = false } = stored;
     // A copy under another name gets no tokens: they were issued for the original.
-    const tokens = as === null ? known.tokens.map(storedToken) : [];
-    return { name: as ?? saved.name, saved, status, createdAt: new Date(createdAt), quotaBytes, ownSchemas, tokens };
+    const tokens = as === null ? stored.tokens.map(storedToken) : [];
+    const name = as ?? saved.name;
+    return { name, saved, status, createdAt: new Date(createdAt), quotaBytes, ownSchemas, archive, tokens };
   });
 }
 
@@ -129,19 +137,19 @@ const storedToken = (token: SavedToken): StoredToken => ({
  * wanted and the backup contains this same project.
  */
 async function replacedProject(
-  installation: Installation,
-  wanted: readonly Chosen[],
+  services: BackupServices,
+  chosen: readonly ChosenProject[],
   { missing }: RestoreOptions,
 ): Promise<ProjectRow | null> {
-  const first = await untouchedFirstProject(installation);
+  const first = await untouchedFirstProject(services);
   if (first === null || !missing) return first;
-  const tokens = wanted.filter(({ name }) => name === first.name).flatMap((one) => one.tokens);
-  return (await installation.control.tokens.known(tokens)).length > 0 ? null : first;
+  const tokens = chosen.filter(({ name }) => name === first.name).flatMap((one) => one.tokens);
+  return (await services.control.tokens.existing(tokens)).length > 0 ? null : first;
 }
 
 /** @param except a project that the restore removes first */
 const existingNames = async (
-  { projects }: Installation,
+  { projects }: BackupServices,
   except: Pick<ProjectRow, 'id'> | null,
 ): Promise<ReadonlySet<string>> => {
   const existing = (await projects.list()).filter((project) => isReady(project) && project.id !== except?.id);
@@ -152,47 +160,51 @@ const existingNames = async (
  * Checks again, because the project may have been used while the backup was verified.
  * @throws EngineError unique_violation
  */
-async function removeFirstProject(installation: Installation, progress: RestoreOptions['progress']): Promise<void> {
-  const first = await untouchedFirstProject(installation);
+async function removeFirstProject(services: BackupServices, progress: RestoreOptions['progress']): Promise<void> {
+  const first = await untouchedFirstProject(services);
   if (first === null) {
     throw new EngineError('unique_violation', `The project "${FIRST_PROJECT.name}" has just been used`, {
       hint: 'Nothing was restored. Repeat the command.',
     });
   }
-  await installation.projects.delete(first.name);
+  await services.projects.delete(first.name);
   progress(`${first.name}: removed; the first start of the service had created it, and nobody had used it`);
 }
 
-function requireFreeNames(existing: ReadonlySet<string>, chosen: readonly Chosen[]): void {
-  const taken = chosen.filter(({ name }) => existing.has(name)).map(({ name }) => `"${name}"`);
-  if (taken.length === 0) return;
-  throw new EngineError('unique_violation', `A project of this name already exists: ${taken.join(', ')}`, {
+function requireFreeNames(existing: ReadonlySet<string>, chosen: readonly ChosenProject[]): void {
+  const namesInUse = chosen.filter(({ name }) => existing.has(name)).map(({ name }) => `"${name}"`);
+  if (namesInUse.length === 0) return;
+  throw new EngineError('unique_violation', `A project of this name already exists: ${namesInUse.join(', ')}`, {
     hint: 'Nothing was restored. Restore the others: --missing; or one under another name: --project NAME --as NEWNAME',
   });
 }
 
-async function requireFreeTokens({ control }: Installation, chosen: readonly Chosen[]): Promise<void> {
-  const taken = await control.tokens.known(chosen.flatMap(({ tokens }) => tokens));
-  if (taken.length === 0) return;
-  throw new EngineError('unique_violation', `Tokens of the backup belong to a project here: ${taken.join(', ')}`, {
-    hint: 'Nothing was restored. A copy under another name comes without tokens: --project NAME --as NEWNAME',
-  });
+async function requireFreeTokens({ control }: BackupServices, chosen: readonly ChosenProject[]): Promise<void> {
+  const existingTokens = await control.tokens.existing(chosen.flatMap(({ tokens }) => tokens));
+  if (existingTokens.length === 0) return;
+  throw new EngineError(
+    'unique_violation',
+    `Tokens of the backup belong to a project here: ${existingTokens.join(', ')}`,
+    {
+      hint: 'Nothing was restored. A copy under another name comes without tokens: --project NAME --as NEWNAME',
+    },
+  );
 }
 
 async function requireExtensions(
-  { databases }: Installation,
+  { projectDatabases }: BackupServices,
   { manifest }: BackupFile,
-  chosen: readonly Chosen[],
+  chosen: readonly ChosenProject[],
   targets: readonly Tenancy[],
 ): Promise<void> {
-  if (manifest.schema_version > databases.schemaVersion) {
+  if (manifest.schema_version > projectDatabases.schemaVersion) {
     throw new Error('The backup was made by a newer program: restore it with that one');
   }
-  const wanted = chosen.flatMap(({ saved }) => (saved.kind === 'logical' ? saved.extensions : []));
+  const extensions = chosen.flatMap(({ saved }) => (saved.kind === 'logical' ? saved.extensions : []));
   const missing = new Set<string>();
   for (const target of targets) {
     const here = new Set(await target.extensions());
-    for (const name of wanted) if (!here.has(name)) missing.add(name);
+    for (const name of extensions) if (!here.has(name)) missing.add(name);
   }
   if (missing.size === 0) return;
   throw new Error(
@@ -202,19 +214,19 @@ async function requireExtensions(
 }
 
 interface PlannedProject {
-  readonly chosen: Chosen;
-  readonly contents: Contents;
+  readonly chosen: ChosenProject;
+  readonly contents: ProjectContents;
 }
 
 /** @throws Error if a chosen project cannot be restored here */
 async function planRestore(
-  installation: Installation,
+  services: BackupServices,
   file: BackupFile,
-  chosen: readonly Chosen[],
+  chosen: readonly ChosenProject[],
   targets: readonly Tenancy[],
   { at, places, signal }: RestoreOptions,
 ): Promise<PlannedProject[]> {
-  const { servers } = installation;
+  const { servers } = services;
   const dumps = chosen.flatMap(({ saved }) => (saved.kind === 'logical' ? [saved] : []));
   const [dump] = dumps;
   if (dump !== undefined && at !== null) {
@@ -227,10 +239,17 @@ async function planRestore(
     const { saved } = one;
     if (saved.kind === 'physical') {
       requireDefaultTenancy(saved.name, targets, servers.defaultTenancy);
-      plan.push({ chosen: one, contents: await filesOf(saved, file, installation, at, signal) });
+      plan.push({ chosen: one, contents: await filesOf(saved, file, services, at, signal) });
     } else if (programs) {
-      const fill: Contents['fill'] = (placement) =>
-        loadDump({ tenancy: servers.tenancyOf(placement), placement, dumped: saved, file, programs, signal });
+      const fill: ProjectContents['fill'] = async (placement) => {
+        const tenancy = servers.tenancyOf(placement);
+        const loaded = await loadDump({ tenancy, placement, dumped: saved, file, programs, signal });
+        // A new place may let the project create schemas, as its own ones needed.
+        if (placement.ownSchemas && !one.ownSchemas) {
+          await services.projectDatabases.applyOwnSchemas(tenancy, { ...placement, ownSchemas: false });
+        }
+        return { ...loaded, damage: null };
+      };
       plan.push({ chosen: one, contents: { fill } });
     }
   }
@@ -250,26 +269,84 @@ function requireDefaultTenancy(name: string, targets: readonly Tenancy[], defaul
 
 async function verify(file: BackupFile, saved: SavedProject, signal: AbortSignal): Promise<void> {
   const { name } = saved;
-  for (const member of saved.kind === 'logical' ? [dumpOf(name), listOfDump(name)] : file.namesBelow(dataOf(name))) {
+  const ofDump = [dumpOf(name), listOfDump(name), ...[accessOfDump(name)].filter((member) => file.has(member))];
+  for (const member of saved.kind === 'logical' ? ofDump : file.namesBelow(dataOf(name))) {
     signal.throwIfAborted();
     await file.verify(member);
   }
 }
 
+/**
+ * Archives the write-ahead log of a restored project as that of the original was. A copy under another name is only
+ * said not to be archived.
+ * @returns why it is not archived; null: it is, or it need not be
+ */
+async function archiveAgain(
+  services: BackupServices,
+  { name, archive }: ChosenProject,
+  { as, progress }: RestoreOptions,
+): Promise<string | null> {
+  if (!archive) return null;
+  const say = (what: string): null => {
+    progress(`${name}: ${what}`);
+    return null;
+  };
+  if (as !== null) {
+    const command = `cdp project archive ${name} on`;
+    return say(`NOT ARCHIVED, unlike the original: ${command} archives the write-ahead log of this copy, too`);
+  }
+  try {
+    await setArchiving(services, name, true);
+    return say(
+      'its write-ahead log is archived again. Make a backup: only a new one can be restored to a later moment',
+    );
+  } catch (error) {
+    const reason = messageOf(error);
+    say(`NOT ARCHIVED, as it was before: ${reason}`);
+    return reason;
+  }
+}
+
 async function restoreProject(
-  { control, projects, servers }: Installation,
-  chosen: Chosen,
-  { fill, make }: Contents,
+  { control, projects, servers }: BackupServices,
+  chosen: ChosenProject,
+  { fill, make, explain = (error) => error }: ProjectContents,
   { place, signal }: RestoreOptions,
-): Promise<RestoreDone['projects'][number]> {
+): Promise<Omit<RestoreDone['projects'][number], 'not_archived'>> {
   const { name, status, tokens } = chosen;
-  let filled: Awaited<ReturnType<typeof fill>> = { tables: null, left_out: [] };
-  const restored = async ({ id, placement }: NewProject) => {
-    filled = await withServer(servers.serverOf(placement), () => fill(placement));
+  let filled: Awaited<ReturnType<typeof fill>> = { tables: null, left_out: [], damage: null };
+  const restoreInto = async ({ id, placement }: NewProject) => {
+    filled = await withServer(servers.serverOf(placement), () => fill(placement)).catch((error: unknown) => {
+      throw explain(error);
+    });
     signal.throwIfAborted();
     await control.projects.adoptHistory(id, chosen, tokens);
     return status;
   };
-  await projects.restore(name, place, restored, make);
+  await projects.restore(name, place, restoreInto, make);
   return { name, ...filled };
+}
+
+// Finds the project that the first start of a service created, if nobody has used it. A restore of all projects
+// replaces it.
+
+/** Whether the project has relations, in `data` or its own schemas, not counting those of extensions. */
+const HAS_RELATIONS = sql`SELECT EXISTS (SELECT FROM pg_catalog.pg_class c
+  JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+  WHERE n.nspname NOT IN ('_cdp', 'information_schema') AND n.nspname !~ '^pg_' AND NOT EXISTS (
+    SELECT FROM pg_catalog.pg_depend d
+    WHERE d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND d.objid = c.oid AND d.deptype = 'e'))`;
+
+/** @returns null if there is none, or if it has another token, a token that was used, or a relation */
+async function untouchedFirstProject({ control, projects, servers }: BackupServices): Promise<ProjectRow | null> {
+  const project = (await projects.list()).find(({ name }) => name === FIRST_PROJECT.name);
+  if (project === undefined || !isReady(project)) return null;
+  const [token, ...others] = await control.tokens.list(project.id);
+  const isTokenUnused = token?.name === FIRST_PROJECT.token && token.lastUsedAt === null;
+  if (!isTokenUnused || others.length > 0) return null;
+  const { placement } = project;
+  const [hasRelations] = await inDatabase(servers.tenancyOf(placement), placement, (session) =>
+    session.row(HAS_RELATIONS),
+  );
+  return hasRelations === 'f' ? project : null;
 }

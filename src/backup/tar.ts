@@ -75,6 +75,7 @@ export class TarWriter {
         throw error;
       }
     });
+    // The caller of this group gets its error; the next one only waits.
     this.lastGroup = group.catch(() => {});
     return group;
   }
@@ -101,8 +102,8 @@ export class TarWriter {
 export type Add = TarWriter['add'];
 
 async function write(file: FileHandle, bytes: Buffer, position: number): Promise<void> {
-  for (let done = 0; done < bytes.length;) {
-    done += (await file.write(bytes, done, bytes.length - done, position + done)).bytesWritten;
+  for (let offset = 0; offset < bytes.length;) {
+    offset += (await file.write(bytes, offset, bytes.length - offset, position + offset)).bytesWritten;
   }
 }
 

@@ -5,9 +5,9 @@ import { userInfo } from 'node:os';
 import { text } from 'node:stream/consumers';
 import { EngineError } from '../contract/errors.js';
 import type { ErrorBody } from '../contract/wire/failure.js';
-import { ACCOUNT_HEADER } from '../contract/wire/operator.js';
+import { ACCOUNT_HEADER, type Finding } from '../contract/wire/operator.js';
 import { hasCode, isMissing } from '../files.js';
-import { linesOf } from './lines.js';
+import { linesOf } from './remote/user-files.js';
 
 /** Nothing listens on the socket, so the request had no effect. */
 export class NotListening extends Error {}
@@ -16,6 +16,8 @@ interface Watching {
   /** Aborts the request, and with it the work. */
   readonly signal: AbortSignal;
   readonly progress: (line: string) => void;
+  /** Receives findings as they are made. */
+  readonly onFinding?: (finding: Finding) => void;
 }
 
 export class AdminClient {
@@ -31,23 +33,29 @@ export class AdminClient {
     } catch (error) {
       // A read can be repeated with the next process.
       if (isLost(error) && method === 'GET') throw new NotListening();
-      throw isLost(error) ? lost(error) : error;
+      throw isLost(error) ? connectionLost(error) : error;
     }
   }
 
   /** Runs long work, which reports its progress line by line. @throws as `call`, and the reason of the signal */
-  async watch<T>(path: string, body: object, { signal, progress }: Watching): Promise<T> {
+  async watch<T>(path: string, body: object, { signal, progress, onFinding }: Watching): Promise<T> {
     try {
       for await (const line of linesOf(await this.send('POST', path, body, signal))) {
-        const part = JSON.parse(line) as Partial<{ progress: string; done: T; error: ErrorBody }>;
+        const part = JSON.parse(line) as Partial<{
+          progress: string;
+          finding: Finding;
+          done: T;
+          error: ErrorBody;
+        }>;
         if (part.progress !== undefined) progress(part.progress);
+        if (part.finding !== undefined) onFinding?.(part.finding);
         if (part.error !== undefined) throw engineError(part.error);
         if (part.done !== undefined) return part.done;
       }
-      throw lost();
+      throw connectionLost();
     } catch (error) {
       signal.throwIfAborted();
-      throw isLost(error) ? lost(error) : error;
+      throw isLost(error) ? connectionLost(error) : error;
     }
   }
 
@@ -58,16 +66,16 @@ export class AdminClient {
   }
 
   private async send(method: string, path: string, body?: object, signal?: AbortSignal): Promise<IncomingMessage> {
-    const sent = body === undefined ? undefined : JSON.stringify(body);
+    const json = body === undefined ? undefined : JSON.stringify(body);
     const headers = {
       [ACCOUNT_HEADER]: encodeURIComponent(account()),
-      ...(sent === undefined ? {} : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(sent) }),
+      ...(json === undefined ? {} : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(json) }),
     };
     const options = { socketPath: this.socket, method, path: `/api/cdp/${path}`, headers, agent: false };
     const response = await new Promise<IncomingMessage>((resolve, reject) => {
       const request = httpRequest({ ...options, ...(signal === undefined ? {} : { signal }) }, resolve);
       request.on('error', (error) => reject(this.connectionError(error)));
-      request.end(sent);
+      request.end(json);
     });
     if ((response.statusCode ?? 0) >= 400) throw engineError(JSON.parse(await text(response)) as ErrorBody);
     return response;
@@ -95,5 +103,5 @@ const engineError = ({ error, message, hint, errors }: ErrorBody): EngineError =
 /** The connection broke after the request had been sent. */
 const isLost = (error: unknown): boolean => hasCode(error, 'ECONNRESET', 'EPIPE');
 
-const lost = (cause?: unknown): Error =>
+const connectionLost = (cause?: unknown): Error =>
   new Error('The service stopped before it responded. Before you retry, check whether the change was made', { cause });

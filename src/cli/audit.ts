@@ -1,6 +1,5 @@
 /** `cdp audit`: prints the audit log, the oldest entry first. */
 import { Command } from 'commander';
-import { AUDIT_OPERATIONS } from '../contract/audit.js';
 import type { AuditResponse, AuditEntry, AuditQuery } from '../contract/wire/audit.js';
 import type { AdminClient } from './admin-client.js';
 import { tableLines } from './terminal/grid.js';
@@ -31,7 +30,7 @@ export function auditCommand(): Command {
     .option('--project <NAME>', 'Only entries of this project, by its name at the time')
     .option('--since <TIME>', 'Only entries since this time: 2h, 30m or 7d ago, or a time such as 2026-01-31T09:30:00Z')
     .option('--until <TIME>', 'Only entries until this time, like --since')
-    .option('--operation <WORD>', `Only entries of this operation: ${AUDIT_OPERATIONS.join(', ')}`)
+    .option('--operation <WORD>', 'Only entries of this operation, such as token.create')
     .option('--outcome <WORD>', 'Only entries with this outcome: ok, an error code, or client_gone')
     .option('--failed', 'Only entries of operations that failed')
     .option('--token <ID>', 'Only entries of this token id, or jwt:SUBJECT')
@@ -50,17 +49,13 @@ export function auditCommand(): Command {
 /** @throws UsageError naming the option */
 function filterOf(options: Options, now: number): AuditQuery {
   const { project, since, until, operation, outcome, failed, token, limit } = options;
-  const known = AUDIT_OPERATIONS.find((word) => word === operation);
-  if (operation !== undefined && known === undefined) {
-    throw new UsageError(`--operation takes one of ${AUDIT_OPERATIONS.join(', ')}`);
-  }
   if (failed && outcome !== undefined) throw new UsageError('Give either --outcome or --failed');
   if (!/^\d{1,6}$/.test(limit) || Number(limit) < 1 || Number(limit) > MAX_ENTRIES) {
     throw new UsageError(`--limit takes a number from 1 to ${MAX_ENTRIES}`);
   }
   return {
     ...(project === undefined ? {} : { project }),
-    ...(known === undefined ? {} : { operation: known }),
+    ...(operation === undefined ? {} : { operation }),
     ...(failed ? { outcome: 'failed' } : outcome === undefined ? {} : { outcome }),
     ...(token === undefined ? {} : { token }),
     ...(since === undefined ? {} : { since: timeIn('--since', since, now) }),
@@ -84,16 +79,16 @@ function timeIn(option: string, text: string, now: number): string {
 
 /** Reads page by page. */
 async function latestEntries(admin: AdminClient, filter: AuditQuery, max: number): Promise<AuditEntry[]> {
-  const found: AuditEntry[] = [];
+  const entries: AuditEntry[] = [];
   let next: string | null = null;
   do {
-    const limit = String(Math.min(PAGE, max - found.length));
+    const limit = String(Math.min(PAGE, max - entries.length));
     const query = new URLSearchParams({ ...filter, limit, ...(next === null ? {} : { before: next }) });
     const page: AuditResponse = await admin.call('GET', `admin/audit?${query.toString()}`);
-    found.push(...page.entries);
+    entries.push(...page.entries);
     next = page.next;
-  } while (next !== null && found.length < max);
-  return found.reverse();
+  } while (next !== null && entries.length < max);
+  return entries.reverse();
 }
 
 function table(entries: readonly AuditEntry[]): string[] {

@@ -18,9 +18,8 @@ import type { Config } from '../settings.js';
 import { abortOnSignals } from './signals.js';
 import { printable } from './terminal/text.js';
 import type { AdminClient } from './admin-client.js';
-import { managementOptions, withAdmin } from './management.js';
+import { managementOptions, withAdmin, type Labels, labelOption } from './management.js';
 import { UsageError } from './exit.js';
-import { type Labels, labelOption } from './label-option.js';
 import { requireFolderOf } from './remote/user-files.js';
 import { print } from './terminal/output.js';
 import { PROGRAM_SETTINGS, readConfig } from './setting-flags.js';
@@ -72,9 +71,9 @@ export function backupCommand(): Command {
         return withTransferFolder(config, async (folder) => {
           await admin.handOver(folder);
           const file = join(folder, 'backup');
-          const done = await save(file);
+          const result = await save(file);
           await pipeline(createReadStream(file), process.stdout, { end: false });
-          requireComplete(done);
+          requireComplete(result);
         });
       }
       await requireFolderOf(resolve(target));
@@ -115,14 +114,22 @@ export function restoreCommand(): Command {
       withAdmin(command, async (admin) => {
         if (!(await exists(file))) throw new UsageError(`There is no file ${source}`);
         for (const path of handedOver) await admin.handOver(path);
-        const wanted = { file, project, as, at, missing, ...place, ...programFolders(config) };
-        const done = await watch<RestoreDone>(admin, 'local/restore', wanted);
-        const lines = done.projects.map(
+        const request = { file, project, as, at, missing, ...place, ...programFolders(config) };
+        const result = await watch<RestoreDone>(admin, 'local/restore', request);
+        const lines = result.projects.map(
           ({ name, tables }) => `Project ${printable(name)} restored${tables === null ? '' : `: ${described(tables)}`}`,
         );
-        const isNothing = done.projects.length + done.failed.length === 0;
-        print(command, done, isNothing ? ['Nothing to restore: all projects exist'] : lines);
-        if (done.failed.length > 0) throw new Error(`Not restored: ${done.failed.map(({ name }) => name).join(', ')}`);
+        const isNothing = result.projects.length + result.failed.length === 0;
+        print(command, result, isNothing ? ['Nothing to restore: all projects exist'] : lines);
+        if (result.failed.length > 0)
+          throw new Error(`Not restored: ${result.failed.map(({ name }) => name).join(', ')}`);
+        const damaged = result.projects.filter(({ damage }) => damage !== null).map(({ name }) => name);
+        const unarchived = result.projects.filter((one) => one.not_archived !== null).map(({ name }) => name);
+        const incomplete = [
+          ...(damaged.length > 0 ? [`with damaged data: ${damaged.join(', ')}`] : []),
+          ...(unarchived.length > 0 ? [`without archiving of the write-ahead log: ${unarchived.join(', ')}`] : []),
+        ];
+        if (incomplete.length > 0) throw new Error(`Restored ${incomplete.join('; ')}`);
       });
     if (source !== STDIO) return load(resolve(source));
     // To a file first: the whole backup is checked before anything changes.

@@ -4,7 +4,7 @@
  */
 import { Argument, Command, Option } from 'commander';
 import { NAME_PATTERN } from '../contract/names.js';
-import { clientFor, findProfile, readProfiles } from './remote/connection.js';
+import { clientFor, findProfile, readProfiles } from './remote/profiles.js';
 
 const FILES = ':files';
 

@@ -1,14 +1,23 @@
-/** How a command ends: its exit code, and its error messages. */
+/** How a command ends: its exit code, and its error messages, which name this program as its user started it. */
 import { CommanderError, type Option } from 'commander';
 import { CdpError, type CdpErrorCode } from '../client/error.js';
-import { EngineError, type ErrorDetail } from '../contract/errors.js';
+import { EngineError, type ErrorDetail, messageOf } from '../contract/errors.js';
 import { counted } from '../contract/message-text.js';
-import { messageOf } from '../contract/operator-message.js';
 import { FileError } from '../import/file-error.js';
 import { ConfigError } from './load-config.js';
-import { colored } from './terminal/color.js';
-import { firstCells, printable, printableLines, widthOf } from './terminal/text.js';
-import { PROGRAM, typed } from './program-name.js';
+import { colored, firstCells, printable, printableLines, widthOf } from './terminal/text.js';
+
+/**
+ * Set if npm started this process: then `cdp` may not be in the PATH, and `npx cdp` could run another package of that
+ * name.
+ */
+const { npm_command: npmCommand } = process.env;
+
+export const PROGRAM = npmCommand === undefined ? 'cdp' : 'npx cdp-data-engine';
+
+/** Replaces `cdp` in commands within a message of the service, which does not know this name. */
+export const withProgramName = (message: string): string =>
+  message.replace(/(?<![\w./-])cdp (?=[a-z])/g, `${PROGRAM} `);
 
 export const EXIT = {
   done: 0,
@@ -52,7 +61,7 @@ export class ExitError extends Error {
 export function inOptions(error: unknown, options: readonly Pick<Option, 'long'>[]): unknown {
   if (!(error instanceof EngineError)) return error;
   const inWords = (message: string): string =>
-    message.replace(/^body\.([a-z_]+)(?= )/, (field, name: string) => {
+    message.replace(/^(?:body|query)\.([a-z_]+)(?= )/, (field, name: string) => {
       const option = `--${name.replaceAll('_', '-')}`;
       return options.some(({ long }) => long === option) ? option : field;
     });
@@ -93,16 +102,16 @@ function explain(error: unknown, sql?: string): string[] {
   if (!(error instanceof CdpError)) {
     const hint = error instanceof FileError || error instanceof EngineError ? error.hint : undefined;
     const cause = error instanceof ExitError && error.cause !== undefined ? explain(error.cause) : [];
-    const places = error instanceof EngineError ? listed(error.errors) : [];
+    const places = error instanceof EngineError ? placeLines(error.errors) : [];
     const lines = [`cdp: ${messageOf(error)}`, ...places, ...(hint === undefined ? [] : [hint])];
-    return [...lines.map(typed).map(printableLines), ...cause];
+    return [...lines.map(withProgramName).map(printableLines), ...cause];
   }
   const { code, message, hint, errors, errorCount, values, requestId, postgres } = error;
   const position = postgres?.position;
   const unlisted = errorCount - errors.length;
   return [
     `cdp: ${code}: ${message}`,
-    ...listed(errors),
+    ...placeLines(errors),
     ...(errorCount > 1 && unlisted > 0 ? [`  and ${unlisted} more`] : []),
     ...values.map(({ value, rows }) => `  ${JSON.stringify(value)}: ${counted(rows, 'row')}`),
     ...(sql === undefined || position === undefined ? [] : errorPlace(sql, position, process.stderr.columns)),
@@ -130,7 +139,7 @@ function tokenHint(code: CdpErrorCode): string {
 }
 
 /** Only if the first line cannot name them all. */
-const listed = (errors: readonly ErrorDetail[] = []): string[] =>
+const placeLines = (errors: readonly ErrorDetail[] = []): string[] =>
   errors.length > 1 ? errors.map(({ message }) => `  ${message}`) : [];
 
 /** Colors the first line of an error; the others explain it. */

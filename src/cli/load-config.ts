@@ -42,17 +42,17 @@ export function loadConfig(
       ['environment', ...fromEnvironment(row, environment)],
       ['file', `"${row.flag}" in the settings file`, fromFile[row.flag]],
     ];
-    const given = candidates.find(([, , value]) => value !== undefined);
-    sources[name] = given?.[0] ?? 'default';
-    if (given?.[2] === undefined) {
+    const chosen = candidates.find(([, , value]) => value !== undefined);
+    sources[name] = chosen?.[0] ?? 'default';
+    if (chosen?.[2] === undefined) {
       config[name] = row.default;
     } else {
-      written[name] = given[2];
-      config[name] = parse(row, given[1], given[2]);
+      written[name] = chosen[2];
+      config[name] = parse(row, chosen[1], chosen[2]);
     }
   }
   config.dataDir = resolve(config.dataDir as string);
-  return { config: checked(config as Config), sources: sources as Record<SettingName, Source>, written };
+  return { config: requireConsistent(config as Config), sources: sources as Record<SettingName, Source>, written };
 }
 
 /**
@@ -63,11 +63,11 @@ function fromEnvironment(
   { env, secret }: Setting<unknown>,
   environment: Readonly<Record<string, string | undefined>>,
 ): [string, string | undefined] {
-  const given = (name: string) => (environment[name] === '' ? undefined : environment[name]);
+  const valueOf = (name: string) => (environment[name] === '' ? undefined : environment[name]);
   const inFile = `${env}_FILE`;
-  const path = secret ? given(inFile) : undefined;
-  if (path === undefined) return [env, given(env)];
-  if (given(env) !== undefined) throw new ConfigError(`${env} and ${inFile} are both set: set one of them`);
+  const path = secret ? valueOf(inFile) : undefined;
+  if (path === undefined) return [env, valueOf(env)];
+  if (valueOf(env) !== undefined) throw new ConfigError(`${env} and ${inFile} are both set: set one of them`);
   try {
     return [inFile, readFileSync(path, 'utf8').replace(/\r?\n$/, '')];
   } catch (error) {
@@ -95,10 +95,10 @@ function readFile(file: string | null): Record<string, string> {
   if (typeof content !== 'object' || content === null || Array.isArray(content)) {
     throw new ConfigError(`${path} must contain a JSON object`);
   }
-  const known = new Set(Object.values(SETTINGS).map(({ flag }) => flag));
+  const flags = new Set(Object.values(SETTINGS).map(({ flag }) => flag));
   return Object.fromEntries(
     Object.entries(content).map(([key, value]) => {
-      if (!known.has(key)) throw new ConfigError(`${path} has an unknown setting "${key}"`);
+      if (!flags.has(key)) throw new ConfigError(`${path} has an unknown setting "${key}"`);
       if (!['string', 'number', 'boolean'].includes(typeof value)) {
         throw new ConfigError(`${path}: "${key}" must be a string, a number, true or false`);
       }
@@ -108,7 +108,7 @@ function readFile(file: string | null): Record<string, string> {
 }
 
 /** Checks that concern several settings. */
-function checked(config: Config): Config {
+function requireConsistent(config: Config): Config {
   if (config.databaseUrl !== null && config.secret === null) {
     throw new ConfigError(
       'With DATABASE_URL a secret is required: set CDP_SECRET to at least 32 random characters, the same for all instances',

@@ -1,10 +1,8 @@
 /** Runs the command on the command line. */
 import { Command, CommanderError } from 'commander';
 import { VERSION } from '../version.js';
-import { commandsFor } from './commands.js';
-import { exitCodeOf, inOptions, inRed, printError } from './exit.js';
+import { exitCodeOf, inOptions, inRed, printError, PROGRAM } from './exit.js';
 import { handleOutputErrors } from './terminal/output.js';
-import { PROGRAM } from './program-name.js';
 
 const FIRST_STEPS = `
 First steps:
@@ -46,4 +44,45 @@ export async function main(argv: readonly string[]): Promise<void> {
     if (error instanceof CommanderError) return;
     printError(inOptions(error, running?.options ?? []));
   }
+}
+
+// Commands are loaded on demand: `cdp sql` needs no server, `cdp serve` no CSV parser.
+
+type Load = () => Promise<Command>;
+
+const COMMANDS: Readonly<Record<string, Load>> = {
+  serve: async () => (await import('./serve.js')).serveCommand(),
+  project: async () => (await import('./project.js')).projectCommand(),
+  server: async () => (await import('./server.js')).serverCommand(),
+  rebalance: async () => (await import('./rebalance.js')).rebalanceCommand(),
+  token: async () => (await import('./token.js')).tokenCommand(),
+  audit: async () => (await import('./audit.js')).auditCommand(),
+  backup: async () => (await import('./backup.js')).backupCommand(),
+  restore: async () => (await import('./backup.js')).restoreCommand(),
+  doctor: async () => (await import('./doctor.js')).doctorCommand(),
+  config: async () => (await import('./setting-flags.js')).configCommand(),
+  login: async () => (await import('./remote/login.js')).loginCommand(),
+  logout: async () => (await import('./remote/login.js')).logoutCommand(),
+  profiles: async () => (await import('./remote/login.js')).profilesCommand(),
+  use: async () => (await import('./remote/login.js')).useCommand(),
+  console: async () => (await import('./remote/console.js')).consoleCommand(),
+  tables: async () => (await import('./remote/tables.js')).tablesCommand(),
+  describe: async () => (await import('./remote/tables.js')).describeCommand(),
+  alter: async () => (await import('./remote/alter.js')).alterCommand(),
+  quarantine: async () => (await import('./remote/quarantine.js')).quarantineCommand(),
+  receipt: async () => (await import('./remote/receipt.js')).receiptCommand(),
+  index: async () => (await import('./remote/indexes.js')).indexCommand(),
+  table: async () => (await import('./remote/distribute.js')).tableCommand(),
+  sql: async () => (await import('./remote/sql.js')).sqlCommand(),
+  import: async () => (await import('./import/command.js')).importCommand(),
+  export: async () => (await import('./remote/export.js')).exportCommand(),
+  mcp: async () => (await import('./remote/mcp.js')).mcpCommand(),
+  completion: async () => (await import('./completion.js')).completionCommand(COMMANDS),
+};
+
+/** The command that the arguments name. For `--help`, and to suggest a name after a typo: all of them. */
+export function commandsFor(argv: readonly string[]): Promise<Command[]> {
+  const [first = ''] = argv;
+  const load = Object.hasOwn(COMMANDS, first) ? COMMANDS[first] : undefined;
+  return Promise.all((load === undefined ? Object.values(COMMANDS) : [load]).map((load) => load()));
 }

@@ -1,26 +1,41 @@
-/** Common to the operator's commands: a client for the owner of the data folder, and printing. */
+/** Common to the operator's commands: options, a client for the owner of the data folder, confirmation, printing. */
+import { createInterface } from 'node:readline/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Command } from 'commander';
-import { hasDatabase } from '../database.js';
-import { withOwnAdminSocket } from './admin-session.js';
-import { findAdminSocket } from '../admin-socket.js';
-import { DataFolderInUse } from '../database.js';
+import { type Command, Option } from 'commander';
+import { pino } from 'pino';
+import { findAdminSocket, openAdminSocket } from '../admin-socket.js';
+import { Closing } from '../closing.js';
+import { openConfiguredEngine } from '../configured-engine.js';
 import { withPrivateFolder } from '../files.js';
-import { ConfigError } from './load-config.js';
+import { DataFolderInUse, hasPostgres, openPostgres } from '../postgres.js';
+import type { Config } from '../settings.js';
 import { AdminClient, NotListening } from './admin-client.js';
+import { UsageError, PROGRAM } from './exit.js';
+import { ConfigError } from './load-config.js';
 import { addSettings, DATABASE_SETTINGS, readConfig } from './setting-flags.js';
-import { PROGRAM } from './program-name.js';
+import { warn } from './terminal/output.js';
 
 /** Adds the settings of the database and `--json`. */
 export const managementOptions = (command: Command, settings = DATABASE_SETTINGS): Command =>
   addSettings(command, settings).option('--json', 'Print JSON');
 
+/** The values of `--label`. */
+export type Labels = Readonly<Record<string, string>>;
+
+/** The option `--label k=v`, once for each label. */
+export const labelOption = (description: string): Option =>
+  new Option('--label <KEY=VALUE>', description).argParser((text: string, labels: Labels = {}): Labels => {
+    const [, key, value] = /^([^=]+)=(.+)$/.exec(text) ?? [];
+    if (key === undefined || value === undefined) throw new UsageError(`--label takes KEY=VALUE, not ${text}`);
+    return { ...labels, [key]: value };
+  });
+
 export const WHERE_ELSE = `Run this in the service's folder, or name its database with --data-dir or --database-url. ${PROGRAM} serve creates a new one.`;
 
 /** How long to wait for a service that is starting or stopping. */
-const WAIT_MS = 10_000;
+const WAIT_MS = 30_000;
 
-type Work<T> = (admin: AdminClient) => Promise<T>;
+type AdminWork<T> = (admin: AdminClient) => Promise<T>;
 
 /**
  * Calls the service or command that owns the data folder. If there is none, or with DATABASE_URL, this process opens
@@ -28,9 +43,9 @@ type Work<T> = (admin: AdminClient) => Promise<T>;
  * @param work starts again if the called process has just ended, so only its first call may make a change
  * @param opensLate whether the engine opens only when a request needs it
  */
-export async function withAdmin<T>(command: Command, work: Work<T>, { opensLate = false } = {}): Promise<T> {
+export async function withAdmin<T>(command: Command, work: AdminWork<T>, { opensLate = false } = {}): Promise<T> {
   const config = readConfig(command);
-  if (!(await hasDatabase(config))) {
+  if (!(await hasPostgres(config))) {
     throw new ConfigError(`There is no database in ${config.dataDir}. ${WHERE_ELSE}`);
   }
   const alone = (folder: string) =>
@@ -72,4 +87,66 @@ const UNITS: Readonly<Record<string, number>> = { s: 1_000, m: 60_000, h: 3_600_
 export function parseDuration(text: string): number | null {
   const [, amount, unit = ''] = /^(\d{1,6})([smhd])$/.exec(text) ?? [];
   return amount === undefined ? null : Number(amount) * (UNITS[unit] ?? NaN);
+}
+
+// Opens the database for one command, and meanwhile serves the admin socket as the service would.
+
+/** Maximum time of a timer: requests of other commands on this socket may take any time. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
+
+interface AdminSession {
+  /** The name of this command, for messages of other processes that need the same data folder. */
+  readonly command: string;
+  /** Where the socket is created. */
+  readonly folder: string;
+  /** Whether the engine opens only when a request needs it. */
+  readonly opensLate: boolean;
+}
+
+/** @throws DataFolderInUse if another process has the data folder; Error with a message for the operator */
+async function withOwnAdminSocket<T>(
+  config: Config,
+  { command, folder, opensLate }: AdminSession,
+  work: (socket: string) => Promise<T>,
+): Promise<T> {
+  const logger = pino({ level: 'silent' });
+  const closing = new Closing();
+  try {
+    const postgres = await openPostgres(config, command, logger);
+    closing.add(() => postgres.close());
+    let opened: ReturnType<typeof openConfiguredEngine> | undefined;
+    const engine = () => (opened ??= openConfiguredEngine(config, postgres, logger, { waiting: warn }));
+    closing.add(async () => {
+      // What failed to open has been reported.
+      await (await opened?.catch(() => undefined))?.close();
+    });
+    if (!opensLate) await engine();
+    const admin = await openAdminSocket(folder, config, postgres, engine, logger);
+    closing.add(() => admin.close(MAX_TIMER_MS));
+    return await work((await findAdminSocket(folder)) ?? '');
+  } finally {
+    await closing.run();
+  }
+}
+
+/**
+ * Asks before an irreversible action: a person has to type the name again; a script needs --yes.
+ * @param what the action, as the beginning of a sentence: `Deleting "shop"`
+ * @param kind what has the name
+ */
+export async function confirm(name: string, what: string, kind: 'project' | 'server'): Promise<void> {
+  if (!process.stdin.isTTY) {
+    throw new UsageError(`${what} cannot be undone. Without a terminal it needs --yes`);
+  }
+  const terminal = createInterface({ input: process.stdin, output: process.stderr });
+  const interrupted = new Promise<string>((resolve) =>
+    terminal.once('close', () => resolve('')).once('SIGINT', resolve),
+  );
+  try {
+    const question = `${what} cannot be undone. Type the name of the ${kind} to confirm: `;
+    const typed = await Promise.race([terminal.question(question), interrupted]);
+    if (typed !== name) throw new Error('Nothing was changed, because the name was not typed');
+  } finally {
+    terminal.close();
+  }
 }

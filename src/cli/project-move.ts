@@ -7,7 +7,7 @@ import type { Move, MoveResponse, MovePlanResponse, MoveProjectBody, MovesRespon
 import type { AdminClient } from './admin-client.js';
 import { UsageError } from './exit.js';
 import { managementOptions, operatorAction, parseDuration, withAdmin } from './management.js';
-import { needsOption } from './remote/options.js';
+import { needsOption } from './remote/remote-options.js';
 import { abortOnSignals } from './signals.js';
 import { tableLines } from './terminal/grid.js';
 import { print, warn } from './terminal/output.js';
@@ -18,7 +18,7 @@ const POLL_MS = 250;
 /** How often to report progress, on a terminal and elsewhere. */
 const [REPORT_MS, LOG_MS] = [1_000, 10_000];
 
-export interface MoveOptions {
+export interface MoveFlags {
   mode: MoveMode;
   verify: Verification;
   maxPause?: string;
@@ -45,11 +45,11 @@ export const moveOptions = (command: Command): Command =>
     );
 
 /** @throws UsageError */
-export function wayOf({ mode, verify, maxPause }: MoveOptions): Omit<MoveProjectBody, 'to'> {
+export function moveSettings({ mode, verify, maxPause }: MoveFlags): Omit<MoveProjectBody, 'to'> {
   return { mode, verify, ...(maxPause !== undefined && { max_pause: secondsOf(maxPause) }) };
 }
 
-interface Options extends MoveOptions {
+interface Options extends MoveFlags {
   to: string;
   dryRun?: boolean;
 }
@@ -66,12 +66,13 @@ export function moveCommand(): Command {
   ).option('--dry-run', 'Show what prevents the move; change nothing');
   return managementOptions(command).action((name: string) => {
     const { to, dryRun, ...options } = command.opts<Options>();
-    const body = { to, ...wayOf(options) };
+    const body = { to, ...moveSettings(options) };
     return withAdmin(command, async (admin) => {
       if (dryRun) return showPlan(command, admin, name, { to, mode: options.mode });
-      const ended = await abortOnSignals((signal) => moveAndWait(admin, name, body, signal));
-      const pauseOf = ended.pause_ms === null ? '' : `, ${(ended.pause_ms / 1_000).toFixed(1)} s without writes`;
-      print(command, ended, [`Project ${name} lives on ${ended.to} (${copied(ended)}${pauseOf})`]);
+      const finalMove = await abortOnSignals((signal) => moveAndWait(admin, name, body, signal));
+      const pauseOf =
+        finalMove.pause_ms === null ? '' : `, ${(finalMove.pause_ms / 1_000).toFixed(1)} s without writes`;
+      print(command, finalMove, [`Project ${name} lives on ${finalMove.to} (${copied(finalMove)}${pauseOf})`]);
     });
   });
 }
@@ -88,11 +89,11 @@ export async function moveAndWait(
   interrupted: AbortSignal,
 ): Promise<Move> {
   const { move } = await admin.call<MoveResponse>('POST', `admin/projects/${encodeURIComponent(name)}/move`, body);
-  const ended = await untilEnded(admin, move, interrupted);
-  if (!['switched', 'done'].includes(ended.state)) {
-    throw new Error(`Project ${name} stays on ${ended.from}: ${ended.reason}`);
+  const finalMove = await untilEnded(admin, move, interrupted);
+  if (!['switched', 'done'].includes(finalMove.state)) {
+    throw new Error(`Project ${name} stays on ${finalMove.from}: ${finalMove.reason}`);
   }
-  return ended;
+  return finalMove;
 }
 
 /** `231,083 rows, 23.4 MB` */
@@ -113,13 +114,14 @@ async function showPlan(
 ): Promise<void> {
   const path = `admin/projects/${encodeURIComponent(name)}/move?to=${encodeURIComponent(to)}&mode=${mode}`;
   const plan = await admin.call<MovePlanResponse>('GET', path);
-  const { bytes, obstacles, fallback, from } = plan;
+  const { bytes, obstacles, warnings, fallback, from } = plan;
   const size = bytes === null ? '' : ` (${roundedSize(bytes)})`;
-  print(command, { project: plan.project, from, to, bytes, obstacles, fallback }, [
+  print(command, { project: plan.project, from, to, bytes, obstacles, warnings, fallback }, [
     obstacles.length === 0
       ? `Project ${name}${size} can move from ${from} to ${to}`
       : `Project ${name} cannot move to ${to}:`,
     ...obstacles.map((obstacle) => `- ${obstacle}`),
+    ...warnings.map((warning) => `Warning: ${warning}`),
     ...(fallback === null ? [] : [notStreamed(fallback)]),
   ]);
   if (obstacles.length > 0) process.exitCode = 1;
@@ -127,9 +129,9 @@ async function showPlan(
 
 const notStreamed = (fallback: string): string => `It is copied, not streamed: ${fallback}`;
 
-async function untilEnded(admin: AdminClient, begun: Move, signal: AbortSignal): Promise<Move> {
+async function untilEnded(admin: AdminClient, startedMove: Move, signal: AbortSignal): Promise<Move> {
   const reporter = new Reporter();
-  let move = begun;
+  let move = startedMove;
   let isCanceled = false;
   while (move.ended_at === null) {
     reporter.report(move);

@@ -2,17 +2,23 @@
 import { Argument, Command } from 'commander';
 import { roundedSize } from '../contract/disk-size.js';
 import { counted } from '../contract/message-text.js';
-import { messageOf } from '../contract/operator-message.js';
+import { messageOf } from '../contract/errors.js';
 import { isReady } from '../contract/projects.js';
 import type { Project, ProjectResponse, ProjectsResponse, RepairResponse } from '../contract/wire/projects.js';
 import type { ProjectLocation } from '../contract/wire/operator.js';
 import { tableLines } from './terminal/grid.js';
 import { printable } from './terminal/text.js';
 import type { AdminClient } from './admin-client.js';
-import { confirm } from './confirm.js';
+import {
+  confirm,
+  type Labels,
+  labelOption,
+  managementOptions,
+  nowQuery,
+  operatorAction,
+  withAdmin,
+} from './management.js';
 import { UsageError } from './exit.js';
-import { type Labels, labelOption } from './label-option.js';
-import { managementOptions, nowQuery, operatorAction, withAdmin } from './management.js';
 import { moveCommand, movesCommand } from './project-move.js';
 import { print, warn } from './terminal/output.js';
 
@@ -74,11 +80,11 @@ function list(): Command {
   return operatorAction(command, async (admin) => {
     const { projects } = await admin.call<ProjectsResponse>('GET', 'admin/projects');
     const { placements } = await admin.call<{ placements: ProjectLocation[] }>('GET', 'local/placements');
-    const listed = projects.map((project) => ({ ...project, ...placements.find(({ id }) => id === project.id) }));
+    const rows = projects.map((project) => ({ ...project, ...placements.find(({ id }) => id === project.id) }));
     print(
       command,
-      listed,
-      tableLines(['NAME', 'STATUS', 'SIZE', 'QUOTA', 'CREATED', 'SERVER', 'DATABASE'], listed.map(cellsOf)),
+      rows,
+      tableLines(['NAME', 'STATUS', 'SIZE', 'QUOTA', 'ARCHIVE', 'CREATED', 'SERVER', 'DATABASE'], rows.map(cellsOf)),
     );
   });
 }
@@ -94,11 +100,13 @@ const cellsOf = ({
   database = '',
   server,
   folder,
+  archive,
 }: Listed) => [
   name,
   status,
-  size === undefined ? '-' : roundedSize(size),
+  size === undefined ? '?' : roundedSize(size),
   quota,
+  archive === 'failing' ? 'FAILING' : (archive ?? '-'),
   created,
   server,
   folder == null ? database : `${database} in postgres/projects/${folder}`,
@@ -129,27 +137,45 @@ function archive(): Command {
 
 function repair(): Command {
   const command = new Command('repair')
-    .description('Restore the roles, privileges and schema that a project has changed with its own SQL; keeps its rows')
+    .description('Restore roles, passwords, the privileges that the service grants, and the schema; keeps all rows')
     .argument('[NAME]')
-    .option('--all', 'Repair every project');
+    .option('--all', 'Repair every project')
+    .option('--reader-reads-all', 'Let the reader see everything again, even what the project has hidden from it')
+    .option('--writer-writes-all', 'Give the writer all rights to its own objects again, even what it has revoked');
   return managementOptions(command).action((name: string | undefined) => {
-    const { all } = command.opts<{ all?: boolean }>();
+    const { all, ...repairs } = command.opts<RepairOptions & { all?: boolean }>();
     if ((name === undefined) === (all === undefined))
       throw new UsageError('Give either the name of a project or --all');
     return withAdmin(command, async (admin) => {
-      if (name === undefined) return repairAll(command, admin);
-      const { project, repaired } = await admin.call<RepairResponse>('POST', `${pathOf(name)}/repair`);
+      if (name === undefined) return repairAll(command, admin, repairQuery(repairs));
+      const { project, repaired } = await admin.call<RepairResponse>(
+        'POST',
+        `${pathOf(name)}/repair${repairQuery(repairs)}`,
+      );
       const lines = [`Project ${project.name} repaired`, ...repaired.map((what) => `- ${printable(what)}`)];
       print(command, { ...project, repaired }, lines);
     });
   });
 }
 
+interface RepairOptions {
+  readonly readerReadsAll?: boolean;
+  readonly writerWritesAll?: boolean;
+}
+
+function repairQuery({ readerReadsAll, writerWritesAll }: RepairOptions): string {
+  const changes = [
+    ...(readerReadsAll ? ['reader_reads_all=true'] : []),
+    ...(writerWritesAll ? ['writer_writes_all=true'] : []),
+  ];
+  return changes.length === 0 ? '' : `?${changes.join('&')}`;
+}
+
 /** The service repairs at most this many at once. */
 const REPAIRS_AT_ONCE = 4;
 
 /** If a project cannot be repaired, continues with the others and names it at the end. */
-async function repairAll(command: Command, admin: AdminClient): Promise<void> {
+async function repairAll(command: Command, admin: AdminClient, query: string): Promise<void> {
   const { projects } = await admin.call<ProjectsResponse>('GET', 'admin/projects');
   const ready = projects.filter(isReady);
   const repaired: { name: string; repaired: string[] }[] = [];
@@ -158,8 +184,8 @@ async function repairAll(command: Command, admin: AdminClient): Promise<void> {
   const repairs = async () => {
     for (const { name } of waiting) {
       try {
-        const done = await admin.call<RepairResponse>('POST', `${pathOf(name)}/repair`);
-        repaired.push({ name, repaired: done.repaired });
+        const result = await admin.call<RepairResponse>('POST', `${pathOf(name)}/repair${query}`);
+        repaired.push({ name, repaired: result.repaired });
       } catch (error) {
         failed.push({ name, reason: messageOf(error) });
       }

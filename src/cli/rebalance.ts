@@ -1,10 +1,10 @@
 /** `cdp rebalance`: empties servers that are draining, and spreads projects over the others. */
 import { Command } from 'commander';
 import { counted } from '../contract/message-text.js';
-import { messageOf } from '../contract/operator-message.js';
+import { messageOf } from '../contract/errors.js';
 import type { PlannedMove, RebalanceResponse } from '../contract/wire/moves.js';
 import { managementOptions, withAdmin } from './management.js';
-import { moveAndWait, type MoveOptions, moveOptions, wayOf } from './project-move.js';
+import { moveAndWait, type MoveFlags, moveOptions, moveSettings } from './project-move.js';
 import { abortOnSignals } from './signals.js';
 import { tableLines } from './terminal/grid.js';
 import { print, warn } from './terminal/output.js';
@@ -17,8 +17,8 @@ export function rebalanceCommand(): Command {
       .option('--apply', 'Carry out the moves, one after the other'),
   );
   return managementOptions(command).action(() => {
-    const { apply, ...options } = command.opts<MoveOptions & { apply?: boolean }>();
-    const way = wayOf(options);
+    const { apply, ...options } = command.opts<MoveFlags & { apply?: boolean }>();
+    const way = moveSettings(options);
     return withAdmin(command, async (admin) => {
       const { moves } = await admin.call<RebalanceResponse>('GET', 'admin/rebalance');
       if (!apply) {
@@ -26,21 +26,21 @@ export function rebalanceCommand(): Command {
         return;
       }
       const failed: string[] = [];
-      let done = 0;
+      let movedCount = 0;
       await abortOnSignals(async (signal) => {
         for (const { project, to, obstacles } of moves) {
           try {
             if (signal.aborted) throw new Error(`Project ${project} stays where it is: the command was interrupted`);
             if (to === null) throw new Error(`Project ${project}: ${whyNot(obstacles)}`);
             await moveAndWait(admin, project, { to, ...way }, signal);
-            done++;
+            movedCount++;
           } catch (error) {
             failed.push(messageOf(error));
             warn(messageOf(error));
           }
         }
       });
-      print(command, { moved: done, failed }, [`${counted(done, 'project')} moved`]);
+      print(command, { moved: movedCount, failed }, [`${counted(movedCount, 'project')} moved`]);
       if (failed.length > 0) process.exitCode = 1;
     });
   });

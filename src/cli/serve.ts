@@ -1,19 +1,17 @@
 /** `cdp serve`: runs the service until a signal stops it. */
+import { once } from 'node:events';
 import { writeFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { setFlagsFromString } from 'node:v8';
 import { Command } from 'commander';
-import { createLogger, type Service, startService } from '../service.js';
-import { type Config, SETTINGS } from '../settings.js';
 import { hasCode } from '../files.js';
-import { EXIT, ExitError } from './exit.js';
-import { PROGRAM } from './program-name.js';
+import { createLogger, type Service, startService, type TraceExport } from '../service.js';
+import { type Config, SETTINGS } from '../settings.js';
+import { EXIT, ExitError, PROGRAM } from './exit.js';
+import { addSettings, ALL_SETTINGS, readConfig } from './setting-flags.js';
 import { STOP_SIGNALS } from './signals.js';
-import { ALL_SETTINGS, addSettings, readConfig } from './setting-flags.js';
-import { colored } from './terminal/color.js';
-import { terminalLog } from './terminal/log.js';
-import { quoted } from './terminal/text.js';
-import { tracesFrom } from './traces.js';
+import { colored, quoted } from './terminal/text.js';
+import { terminalLog } from './terminal/readable-log.js';
 
 export function serveCommand(): Command {
   const command = new Command('serve').description('Run the service');
@@ -30,24 +28,33 @@ const V8_FLAGS = '--no-allocation-site-pretenuring';
 async function serve(config: Config): Promise<void> {
   setFlagsFromString(V8_FLAGS);
   let service: Service | null = null;
-  const stopped = new Promise<void>((resolve) => onStopSignals(resolve, () => service?.breakOff()));
+  const stop = new AbortController();
+  const stopRequested = once(stop.signal, 'abort');
+  onStopSignals(
+    () => stop.abort(new Error('Stopped during the start')),
+    () => service?.breakOff(),
+  );
   const traces = tracesFrom(process.env);
   const { stdout } = process;
   const logger = stdout.isTTY ? createLogger(config, terminalLog(stdout)) : createLogger(config);
   try {
-    service = await startService(config, logger, traces);
+    service = await startService(config, logger, traces, stop.signal);
   } catch (error) {
+    if (error === stop.signal.reason) return;
     if (!hasCode(error, 'EADDRINUSE')) throw error;
     throw inUse(config, error);
   }
   if (service.firstToken !== null) await showFirstToken(config, service.url, service.firstToken);
   if (stdout.isTTY) stdout.write(readyLines(config, service.url));
-  await stopped;
-  await service.close();
-  // Requests to a trace collector that does not answer would keep the process alive.
+  await stopRequested;
+  try {
+    await service.close();
+  } finally {
+    // What could not be closed would keep the process alive, and so would a log that nobody reads.
+    setTimeout(() => process.exit(), LOG_MS).unref();
+  }
+  // So would requests to a trace collector that does not answer.
   if (traces !== null) process.exit();
-  // So would a log that nobody reads.
-  setTimeout(() => process.exit(), LOG_MS).unref();
 }
 
 /** How long the rest of the log may take at the end. */
@@ -120,7 +127,7 @@ function readyLines({ console, dataDir, databaseUrl }: Config, url: string): str
 
 function firstSteps({ console }: Config, url: string, token: string): string {
   const curl = (path: string, body: string) =>
-    `curl -sS ${url}${path} \\\n  -H 'Authorization: Bearer ${token}' \\\n  -H 'Content-Type: application/json' \\\n  -d '${body}'\n`;
+    `curl -sS "$URL${path}" \\\n  -H "Authorization: Bearer $TOKEN" \\\n  -H 'Content-Type: application/json' \\\n  -d '${body}'\n`;
   return `
 The service is ready at ${url} (its API: ${url}/docs).
 This is the token of the project "default". It is shown only once:
@@ -133,7 +140,11 @@ Open ${url}/console/ in a browser and paste it there, or go on here.
 `
     : ''
 }
-Three commands to try. Create a table:
+Commands to try in another terminal. They read these two variables:
+
+export URL=${url} TOKEN=${token}
+
+Create a table:
 
 ${curl('/api/cdp/schema/table', '{"table_name": "customers", "columns": [{"name": "email", "type": "TEXT"}, {"name": "age", "type": "INTEGER"}]}')}
 Insert records:
@@ -142,10 +153,40 @@ ${curl('/api/cdp/data/customers', '[{"email": "ada@example.com", "age": 36}, {"e
 Query them:
 
 ${curl('/api/cdp/sql', '{"sql": "SELECT email, age FROM customers ORDER BY age DESC"}')}
-Or import a file, in another terminal:
+Or import a file:
 
-${PROGRAM} login --url ${url}
+${PROGRAM} login --url $URL
 ${PROGRAM} import FILE.csv --table NAME --create
 ${PROGRAM} sql 'SELECT count(*) FROM NAME'
 `;
+}
+
+// Reads from OpenTelemetry's standard variables whether to export traces (its specification, "Environment Variable
+// Specification"). The SDK itself reads those for headers, sampler, resource and limits.
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+/**
+ * Naming a collector, or the exporter `otlp`, turns traces on. An invalid value is reported on standard error and turns
+ * them off: platforms set these variables for everything they run, and the service must start anyway.
+ * @returns null: no traces
+ */
+function tracesFrom(environment: Environment): TraceExport | null {
+  const read = (name: string): string | null => environment[`OTEL_${name}`]?.trim() || null;
+  if (read('SDK_DISABLED')?.toLowerCase() === 'true') return null;
+  const endpoint = read('EXPORTER_OTLP_TRACES_ENDPOINT') ?? read('EXPORTER_OTLP_ENDPOINT');
+  const exporter = read('TRACES_EXPORTER') ?? (endpoint === null ? 'none' : 'otlp');
+  if (exporter === 'none') return null;
+  if (exporter !== 'otlp') return refuse('TRACES_EXPORTER', exporter, 'otlp or none');
+  const protocol = read('EXPORTER_OTLP_TRACES_PROTOCOL') ?? read('EXPORTER_OTLP_PROTOCOL') ?? 'http/protobuf';
+  if (protocol !== 'http/protobuf' && protocol !== 'http/json') {
+    return refuse('EXPORTER_OTLP_PROTOCOL', protocol, 'http/protobuf or http/json (usually port 4318)');
+  }
+  const propagators = (read('PROPAGATORS') ?? 'tracecontext').split(',').map((name) => name.trim());
+  return { protocol, takesContext: propagators.includes('tracecontext') };
+}
+
+function refuse(name: string, value: string, expected: string): null {
+  process.stderr.write(`cdp: no traces: OTEL_${name} must be ${expected}, not ${JSON.stringify(value)}\n`);
+  return null;
 }

@@ -2,7 +2,7 @@
 import { resolve } from 'node:path';
 import { Command, Option } from 'commander';
 import { parseQuota, roundedSize } from '../contract/disk-size.js';
-import { SERVER_ENGINES, type ServerStatus } from '../contract/servers.js';
+import { CONSISTENCIES, type Consistency, SERVER_ENGINES, type ServerStatus } from '../contract/servers.js';
 import type {
   AddServerBody,
   ChangeServerBody,
@@ -14,28 +14,26 @@ import type {
   ServersResponse,
 } from '../contract/wire/servers.js';
 import type { AdminClient } from './admin-client.js';
+import { confirm, labelOption, type Labels, managementOptions, operatorAction, withAdmin } from './management.js';
 import { UsageError } from './exit.js';
-import { countOf, findingLines } from './findings.js';
-import { confirm } from './confirm.js';
-import { type Labels, labelOption } from './label-option.js';
-import { managementOptions, operatorAction, withAdmin } from './management.js';
-import { type ReplicaOptions, replicaOptions, replicasOf } from './replica-options.js';
+import { countOf, findingLines } from './doctor.js';
+import { collect } from './remote/remote-options.js';
 import { tableLines } from './terminal/grid.js';
 import { print, writeLines } from './terminal/output.js';
 
 export function serverCommand(): Command {
   return new Command('server')
     .description('Manage the Postgres servers that projects live on')
-    .addCommand(add())
-    .addCommand(list())
-    .addCommand(check())
-    .addCommand(set())
+    .addCommand(addCommand())
+    .addCommand(listCommand())
+    .addCommand(checkCommand())
+    .addCommand(setCommand())
     .addCommand(
       status('drain', 'draining', 'Place no new projects on a server, and let cdp rebalance move its projects away'),
     )
     .addCommand(status('close', 'closed', 'Place no new projects on a server'))
     .addCommand(status('activate', 'active', 'Place new projects on a server again'))
-    .addCommand(remove());
+    .addCommand(removeCommand());
 }
 
 const pathOf = (name: string): string => `admin/servers/${encodeURIComponent(name)}`;
@@ -78,7 +76,7 @@ const boundOptions = (command: Command, labels: string): Command =>
       'Limit each instance\'s connections to this server\'s projects; "none" removes the limit',
     );
 
-function add(): Command {
+function addCommand(): Command {
   const command = new Command('add')
     .description('Check a Postgres server and add it; its URL is read from the variable or file, and never stored')
     .argument('<NAME>')
@@ -110,7 +108,7 @@ function add(): Command {
   });
 }
 
-function list(): Command {
+function listCommand(): Command {
   const command = new Command('list').description('List the Postgres servers');
   return operatorAction(command, async (admin) => {
     const { servers } = await admin.call<ServersResponse>('GET', 'admin/servers');
@@ -121,6 +119,7 @@ function list(): Command {
 
 const cellsOf = (server: Server): string[] => {
   const { name, engine, tenancy, labels, weight, status: state, projects, facts, url_reference: reference } = server;
+  const { size_bytes: size } = server;
   return [
     name,
     state,
@@ -132,7 +131,7 @@ const cellsOf = (server: Server): string[] => {
       .map(([key, value]) => `${key}=${value}`)
       .join(' ') || '-',
     (engine === 'citus' ? 'Citus on ' : '') + (facts === null ? 'not checked' : (facts.version.split(' ')[0] ?? '')),
-    facts === null ? '-' : roundedSize(facts.bytes),
+    size === undefined ? '?' : roundedSize(size),
     reference ?? '-',
   ];
 };
@@ -143,7 +142,7 @@ const boundTexts = ({ max_projects: projects, max_bytes: bytes, max_connections:
   ...(connections === null ? [] : [`${connections} connections`]),
 ];
 
-function check(): Command {
+function checkCommand(): Command {
   const command = new Command('check')
     .description('Check one server or all: privileges, version, clock, latency, connections, settings, leftovers')
     .argument('[NAME]')
@@ -156,14 +155,14 @@ function check(): Command {
       await confirm(name ?? '', `Removing leftovers from the server "${name}"`, 'server');
     await withAdmin(command, async (admin) => {
       if (clear === true && name !== undefined) return showCleared(command, admin, name);
-      const checked: CheckedServerResponse[] = [];
+      const results: CheckedServerResponse[] = [];
       for (const one of name === undefined ? await namesOf(admin) : [name]) {
-        checked.push(await admin.call<CheckedServerResponse>('POST', `${pathOf(one)}/check`));
+        results.push(await admin.call<CheckedServerResponse>('POST', `${pathOf(one)}/check`));
       }
-      const lines = checked.flatMap(({ server, findings }) => [`Server ${server.name}`, ...findingLines(findings)]);
-      const shown = checked.map(({ server, findings }) => ({ ...server, findings }));
-      print(command, shown, lines, writeLines);
-      if (checked.some(({ findings }) => countOf(findings, 'problem') > 0)) process.exitCode = 1;
+      const lines = results.flatMap(({ server, findings }) => [`Server ${server.name}`, ...findingLines(findings)]);
+      const rows = results.map(({ server, findings }) => ({ ...server, findings }));
+      print(command, rows, lines, writeLines);
+      if (results.some(({ findings }) => countOf(findings, 'problem') > 0)) process.exitCode = 1;
     });
   });
 }
@@ -181,7 +180,7 @@ async function showCleared(command: Command, admin: AdminClient, name: string): 
 const namesOf = async (admin: AdminClient): Promise<string[]> =>
   (await admin.call<ServersResponse>('GET', 'admin/servers')).servers.map(({ name }) => name);
 
-function set(): Command {
+function setCommand(): Command {
   const command = new Command('set')
     .description('Change the labels, weight, limits, replicas or address of a server; its projects stay where they are')
     .argument('<NAME>')
@@ -216,7 +215,7 @@ const apply = (command: Command, name: string, change: ChangeServerBody, outcome
     print(command, server, [`Server ${server.name} ${outcome}`]);
   });
 
-function remove(): Command {
+function removeCommand(): Command {
   const command = new Command('remove')
     .description('Remove a server that has no projects; the server itself is not changed')
     .argument('<NAME>')
@@ -271,3 +270,30 @@ const bytesOf: Read = (option, text) => {
     throw new UsageError(`${option} ${(error as Error).message}`);
   }
 };
+
+// The streaming replicas of a server, as options of `cdp server add` and `cdp server set`.
+
+interface ReplicaOptions {
+  replicaEnv?: string[];
+  replicaFile?: string[];
+  consistency?: Consistency;
+}
+
+const replicaOptions = (command: Command): Command =>
+  command
+    .option('--replica-env <VARIABLE>', 'Read the URL of a streaming replica from this variable (repeatable)', collect)
+    .option('--replica-file <PATH>', 'Read the URL of a streaming replica from this file (repeatable)', collect)
+    .addOption(
+      new Option(
+        '--consistency <CONSISTENCY>',
+        'Where free SQL reads that specify no consistency run: strong, on the primary; bounded, on a replica (default: strong)',
+      ).choices(CONSISTENCIES),
+    );
+
+function replicasOf({ replicaEnv = [], replicaFile = [], consistency }: ReplicaOptions): ChangeServerBody {
+  const replicas = [...replicaEnv.map((name) => `env:${name}`), ...replicaFile.map((path) => `file:${resolve(path)}`)];
+  return {
+    ...(replicas.length === 0 ? {} : { replicas }),
+    ...(consistency === undefined ? {} : { consistency }),
+  };
+}

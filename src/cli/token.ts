@@ -2,7 +2,7 @@
 import { Command, Option } from 'commander';
 import { DAY_MS } from '../contract/calendar.js';
 import { SCOPES, type Scope } from '../contract/names.js';
-import { isUuid } from '../contract/uuid.js';
+import { isUuid } from '../contract/patterns.js';
 import type { ProjectsResponse } from '../contract/wire/projects.js';
 import type {
   CreateTokenResponse,
@@ -48,16 +48,16 @@ function create(): Command {
     const options = command.opts<Whose & { scopes?: string; readOnly?: boolean; name?: string; expires?: string }>();
     const path = pathIn(command);
     const { name, expires } = options;
-    const named = options.scopes === undefined ? undefined : parseScopes(options.scopes);
-    const scopes = options.readOnly ? READ_SCOPES : named;
-    const wanted: CreateTokenBody = {
+    const chosenScopes = options.scopes === undefined ? undefined : parseScopes(options.scopes);
+    const scopes = options.readOnly ? READ_SCOPES : chosenScopes;
+    const body: CreateTokenBody = {
       ...(name === undefined ? {} : { name }),
       // Admin tokens have no scopes.
       ...(scopes === undefined || options.admin ? {} : { scopes }),
       ...(expires === undefined ? {} : { expires_at: expiry(expires).toISOString() }),
     };
     await withAdmin(command, async (admin) => {
-      const { token, details } = await admin.call<CreateTokenResponse>('POST', path, wanted);
+      const { token, details } = await admin.call<CreateTokenResponse>('POST', path, body);
       print(command, { token, ...details }, [token]);
     });
   });
@@ -128,12 +128,12 @@ function revoke(): Command {
 
 /** @throws UsageError unless exactly one valid token has the name */
 async function idOf(admin: AdminClient, name: string): Promise<string> {
-  const named = (await allTokens(admin)).filter((token) => token.name === name && token.revoked_at === null);
-  const [only, ...others] = named;
+  const tokens = (await allTokens(admin)).filter((token) => token.name === name && token.revoked_at === null);
+  const [only, ...others] = tokens;
   if (only === undefined) throw new UsageError(`No valid token has the ID or the name "${name}"`);
   if (others.length === 0) return only.id;
   throw new UsageError(
-    `${named.length} valid tokens have the name "${name}": ${named.map(({ id, project }) => `${id} (${project ?? 'admin'})`).join(', ')}`,
+    `${tokens.length} valid tokens have the name "${name}": ${tokens.map(({ id, project }) => `${id} (${project ?? 'admin'})`).join(', ')}`,
     'Revoke it by its ID',
   );
 }

@@ -37,19 +37,21 @@ import {
   type ReplayResult,
   replayQuarantine,
 } from './quarantine.js';
-import type {
-  AsText,
-  DefaultRow,
-  LineOptions,
-  QueryOptions,
-  QueryResult,
-  SqlArguments,
-  SqlTag,
-  StreamOptions,
+import {
+  type AsText,
+  type DefaultRow,
+  type LineOptions,
+  type QueryOptions,
+  type QueryResult,
+  readIntegers,
+  type SqlArguments,
+  sqlCall,
+  type SqlTag,
+  sqlTag,
+  type StreamOptions,
 } from './sql.js';
-import { readIntegers, sqlCall, sqlTag } from './sql.js';
-import { type ArrayStream, readArrays, readBytes, readLines, readRows } from './stream.js';
-import { type Call, type ClientOptions, Transport } from './transport.js';
+import { type ArrayStream, readArrays, readBytes, readLines, readRows, type StreamEnd } from './row-stream.js';
+import { type ApiCall, type ClientOptions, Transport } from './transport.js';
 
 /** The API accepts type names in any case; this type has the six names, so that an editor can list them. */
 export type CreateTable = wire.CreateTableBody & { columns: { type: ColumnType }[] };
@@ -243,15 +245,18 @@ export class CdpClient {
 
   /**
    * Returns each row of {@link sqlStream} as JSON text with all digits of its numbers. With `columns`, the first line
-   * contains the names and types. The generator returns the number of rows, or of affected rows.
+   * contains the names and types. The generator returns the number of rows, or of affected rows; `onEnd` also gets
+   * Postgres's warnings.
    */
   async *sqlLines(
     text: string,
     params: readonly unknown[] = [],
     options: LineOptions = {},
+    onEnd?: (end: StreamEnd) => void,
   ): AsyncGenerator<string, number, void> {
     const { call } = sqlCall([text, params, options]);
-    return yield* readLines(await this.#open(call, 'application/x-ndjson'), call.signal, options.columns ? 1 : 0);
+    const response = await this.#open(call, 'application/x-ndjson');
+    return yield* readLines(response, call.signal, options.columns ? 1 : 0, onEnd);
   }
 
   /**
@@ -277,19 +282,19 @@ export class CdpClient {
     yield* readBytes(await this.#open(call, 'text/csv'), call.signal);
   }
 
-  #open(call: Call, accept: string): Promise<Response> {
+  #open(call: ApiCall, accept: string): Promise<Response> {
     return this.#transport.open({ ...call, headers: { accept } });
   }
 
   async #schema<Result>(
-    method: Call['method'],
+    method: ApiCall['method'],
     path: readonly string[],
     body: object | undefined,
     options: AlterOptions = {},
   ): Promise<Result> {
     checkOptions(options, method === 'GET' ? READ_NAMES : SCHEMA_NAMES, 'a schema call');
-    const { signal, return: wanted, dryRun } = options;
-    const query = [...(wanted === undefined ? [] : ['return=values']), ...(dryRun ? ['dry_run=true'] : [])].join('&');
+    const { signal, return: returned, dryRun } = options;
+    const query = [...(returned === undefined ? [] : ['return=values']), ...(dryRun ? ['dry_run=true'] : [])].join('&');
     // A key makes a change happen once, however often it is sent.
     const needsKey = method !== 'GET' && !dryRun;
     return this.#transport.json<Result>({

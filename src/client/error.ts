@@ -1,6 +1,5 @@
 /** The client's only error class: the error that the service returned, or why there was no response. */
-import type { ErrorCode, ErrorDetail, PostgresDetails } from '../contract/errors.js';
-import type { ValueCount } from '../contract/unconvertible-values.js';
+import type { ErrorCode, ErrorDetail, PostgresDetails, ValueCount } from '../contract/errors.js';
 
 /**
  * Failures without a response from the service.

@@ -16,8 +16,16 @@ export function addImpact(sum: Impact | undefined, impact: Impact): Impact {
   }));
   const rewritten = [...new Set([...sum.rewritten, ...impact.rewritten])];
   const sequences = [...new Set([...(sum.sequences ?? []), ...(impact.sequences ?? [])])];
-  const used = sequences.length === 0 ? {} : { sequences };
-  return { rows, locks, rewritten, ...used, duration_ms: sum.duration_ms + impact.duration_ms };
+  const mentions = sum.mentions ?? impact.mentions;
+  const usedSequences = sequences.length === 0 ? {} : { sequences };
+  return {
+    rows,
+    locks,
+    rewritten,
+    ...usedSequences,
+    ...(mentions && { mentions }),
+    duration_ms: sum.duration_ms + impact.duration_ms,
+  };
 }
 
 function byTable<Row extends { table: string }>(
@@ -27,8 +35,8 @@ function byTable<Row extends { table: string }>(
 ): Row[] {
   const tables = new Map(rows.map((row) => [row.table, row]));
   for (const row of more) {
-    const known = tables.get(row.table);
-    tables.set(row.table, known === undefined ? row : add(known, row));
+    const counts = tables.get(row.table);
+    tables.set(row.table, counts === undefined ? row : add(counts, row));
   }
   return [...tables.values()];
 }

@@ -34,13 +34,13 @@ export type {
   SqlTag,
   StreamOptions,
 } from './sql.js';
-export type { ArrayStream, StreamEnd } from './stream.js';
+export type { ArrayStream, StreamEnd } from './row-stream.js';
 export type { DropOptions, QuarantineFilter, ReplayOptions, ReplayResult } from './quarantine.js';
 export type { Impact } from '../contract/wire/dry-run.js';
 export type { ClientOptions } from './transport.js';
 export type { ColumnType } from '../contract/column-types.js';
 export type { ErrorCode, ErrorDetail, PostgresDetails } from '../contract/errors.js';
-export type { ValueCount } from '../contract/unconvertible-values.js';
+export type { ValueCount } from '../contract/errors.js';
 export type {
   AlterTableResponse,
   AlterTableBody,

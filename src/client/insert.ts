@@ -146,14 +146,14 @@ export async function insertBatch<Item extends object>(
     impact,
     ids,
   };
-  const given = Object.entries(result).filter(([, value]) => value !== undefined);
-  return Object.fromEntries(given) as unknown as BatchResult;
+  const present = Object.entries(result).filter(([, value]) => value !== undefined);
+  return Object.fromEntries(present) as unknown as BatchResult;
 }
 
 /** The query string of a batch, with its question mark. */
-export function batchQuery({ return: wanted, onConflict, resolution, onError, dryRun }: BatchOptions): string {
+export function batchQuery({ return: returned, onConflict, resolution, onError, dryRun }: BatchOptions): string {
   const query = new URLSearchParams();
-  if (wanted !== undefined) query.set('return', wanted);
+  if (returned !== undefined) query.set('return', returned);
   if (onConflict !== undefined) query.set('on_conflict', [onConflict].flat().join(','));
   if (resolution !== undefined) query.set('resolution', resolution);
   if (onError !== undefined) query.set('on_error', onError);
@@ -224,9 +224,9 @@ const isSource = (source: unknown): boolean =>
   isObject(source) && (Symbol.iterator in source || Symbol.asyncIterator in source);
 
 /** For JavaScript programs: TypeScript reports this at compile time. */
-function notRecords(given: unknown, wanted: string): TypeError {
-  const hint = given instanceof Promise ? '; await it' : isObject(given) ? '; one record goes as [record]' : '';
-  return new TypeError(`insert takes ${wanted}${hint}`);
+function notRecords(value: unknown, expected: string): TypeError {
+  const hint = value instanceof Promise ? '; await it' : isObject(value) ? '; one record goes as [record]' : '';
+  return new TypeError(`insert takes ${expected}${hint}`);
 }
 
 /** The state of one call of {@link insertAll}. */

@@ -4,7 +4,7 @@
 import type { SqlResponse, SqlBody } from '../contract/wire/sql.js';
 import { namedToJson, rawJson, toJson } from './json.js';
 import { checkOptions, type Names } from './options.js';
-import type { Call } from './transport.js';
+import type { ApiCall } from './transport.js';
 
 export interface QueryOptions extends Omit<SqlBody, 'sql' | 'params' | 'numbers' | 'columns'> {
   /** `'string'`: every value of a bigint or numeric column is a string with all its digits. */
@@ -145,7 +145,7 @@ export function readIntegers({ rows, columns, results = [] }: SqlResponse): void
 
 /** @throws TypeError for arguments that the compiler would reject */
 export function sqlCall([query, second, third]: SqlArguments<AnyOptions>): {
-  call: Call;
+  call: ApiCall;
   integers: QueryOptions['integers'];
 } {
   const isText = typeof query === 'string';
@@ -161,11 +161,11 @@ export function sqlCall([query, second, third]: SqlArguments<AnyOptions>): {
   const { text: sql, params } = isText
     ? { text: query, params: (second as readonly unknown[] | undefined) ?? [] }
     : query.compile();
-  const given = (isText ? third : (second as typeof third)) ?? {};
-  checkOptions(given, NAMES, 'a query');
-  const { integers, dryRun, idempotencyKey, signal, ...options } = given;
+  const callOptions = (isText ? third : (second as typeof third)) ?? {};
+  checkOptions(callOptions, NAMES, 'a query');
+  const { integers, dryRun, idempotencyKey, signal, ...options } = callOptions;
   const values = params.map((value, i) => namedToJson(`$${i + 1}`, value)).join(',');
-  const call: Call = {
+  const call: ApiCall = {
     method: 'POST',
     path: `/api/cdp/sql${dryRun ? '?dry_run=true' : ''}`,
     body: toJson({ sql, ...(params.length === 0 ? {} : { params: rawJson(`[${values}]`) }), ...options }),

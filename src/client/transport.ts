@@ -33,7 +33,7 @@ const CLIENT_NAMES: Names<ClientOptions> = {
 /** A timer with a longer delay fires at once. */
 const MAX_TIMEOUT_MS = 2 ** 31 - 1;
 
-export interface Call {
+export interface ApiCall {
   method: 'GET' | 'POST' | 'PUT' | 'DELETE';
   path: string;
   /** JSON text. */
@@ -99,7 +99,7 @@ export class Transport {
    * Returns the JSON value of the response.
    * @throws CdpError
    */
-  json<Result>(call: Call): Promise<Result> {
+  json<Result>(call: ApiCall): Promise<Result> {
     return this.#send(call, async (response) => (await readJson(response)).value as Result);
   }
 
@@ -107,7 +107,7 @@ export class Transport {
    * Returns the JSON text of the response.
    * @throws CdpError
    */
-  text(call: Call): Promise<string> {
+  text(call: ApiCall): Promise<string> {
     return this.#send(call, async (response) => (await readJson(response)).text);
   }
 
@@ -115,11 +115,11 @@ export class Transport {
    * Returns the response before its body is read. The reader of the body must observe the signal.
    * @throws CdpError
    */
-  open(call: Call): Promise<Response> {
+  open(call: ApiCall): Promise<Response> {
     return this.#send(call, (response) => Promise.resolve(response));
   }
 
-  async #send<Result>(call: Call, read: (response: Response) => Promise<Result>): Promise<Result> {
+  async #send<Result>(call: ApiCall, read: (response: Response) => Promise<Result>): Promise<Result> {
     for (let retries = 0; ; retries++) {
       try {
         return await this.#attempt(call, read);
@@ -131,7 +131,7 @@ export class Transport {
     }
   }
 
-  async #attempt<Result>(call: Call, read: (response: Response) => Promise<Result>): Promise<Result> {
+  async #attempt<Result>(call: ApiCall, read: (response: Response) => Promise<Result>): Promise<Result> {
     const { method, path, body, headers, signal } = call;
     if (signal?.aborted) throw aborted(signal);
     const controller = new AbortController();
@@ -175,8 +175,8 @@ export class Transport {
 }
 
 /** Positions of one server are equal up to their last dot, and sort as text. */
-const later = (known: string, next: string): string =>
-  next === '' || (next < known && timelineOf(next) === timelineOf(known)) ? known : next;
+const later = (current: string, next: string): string =>
+  next === '' || (next < current && timelineOf(next) === timelineOf(current)) ? current : next;
 
 const timelineOf = (position: string): string => position.slice(0, position.lastIndexOf('.'));
 
@@ -242,7 +242,7 @@ function retryAfterOf(response: Response): number | undefined {
   return Number.isNaN(seconds) ? undefined : Math.max(0, seconds);
 }
 
-function mayRetry(error: CdpError, { idempotent }: Call): boolean {
+function mayRetry(error: CdpError, { idempotent }: ApiCall): boolean {
   if ((error.retryAfter ?? 0) > RETRY_AFTER_MAX_S) return false;
   if (NOTHING_DONE.includes(error.code)) return true;
   if (!idempotent) return false;

@@ -4,14 +4,15 @@
  */
 export { batchEncoder, type BatchEncoder } from './batch/batch-encoder.js';
 export { readCell } from './batch/cell.js';
-export { checkRecords, type Row } from './batch/check-records.js';
-export type { BatchColumn } from './batch/column.js';
+export { checkRecords, type RecordCells } from './batch/check-records.js';
+export type { BatchColumn } from './batch/program.js';
 export type { EncodedBatch } from './batch/encoded-batch.js';
 export { readRecords, type Records } from './batch/read-records.js';
 export { BufferList, GrowingBuffer, type OwnedBuffer } from './buffers.js';
 export { readDataBody, readJsonBody } from './json/json-body.js';
 export { jsonText, type JsonNode } from './json/nodes.js';
+export { allSteps, type Steps } from './json/read-json.js';
 export { encodeParameters } from './parameters.js';
-export { describeColumns, type ResultColumn } from './results/result-columns.js';
-export { rowEncoder, type RowEncoder, type RowMode } from './results/row-encoder.js';
+export { describeColumns, type ResultColumn, type RowMode } from './results/result-columns.js';
+export { type EncodedRows, rowEncoder, type RowEncoder } from './results/row-encoder.js';
 export type { Numbers } from './results/types.js';

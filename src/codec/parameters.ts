@@ -4,18 +4,13 @@
 import { EngineError } from '../contract/errors.js';
 import { counted } from '../contract/message-text.js';
 import { ErrorCollector } from '../contract/error-collector.js';
-import { readText } from './batch/cell.js';
+import { readArray, readJsonText, readText } from './batch/cell.js';
 import { type Cell, CellError } from './batch/cell-error.js';
-import { readArray, readJsonText } from './batch/nested.js';
 import type { JsonNode } from './json/nodes.js';
 import { scalarTypeName } from './results/types.js';
 
 /** json and jsonb, for which a JSON array stays JSON. */
 const JSON_TYPES = new Set([114, 3802]);
-
-/** Creating a Postgres array blocks the event loop; JSON text is passed on unchanged. */
-const MAX_ELEMENTS = 100_000;
-const TOO_MANY_ELEMENTS = `an array may hold at most ${MAX_ELEMENTS} values; send more as a parameter of type jsonb, or as records`;
 
 /**
  * Strings stay unchanged, numbers keep the digits that were sent, objects become JSON text, arrays become Postgres
@@ -65,5 +60,5 @@ function encode(value: JsonNode, oid: number, scalar: string | undefined, parame
       `To compare with each value of an array, write "= ANY(${parameter})" instead of "IN (${parameter})"; to store JSON as text, send it as a string.`,
     );
   }
-  return (value.values ?? 0) > MAX_ELEMENTS ? new CellError(TOO_MANY_ELEMENTS) : readArray(value);
+  return readArray(value);
 }

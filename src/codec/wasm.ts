@@ -16,8 +16,8 @@ interface WasmExports {
 const modules = new Map<string, object>();
 
 function moduleOf(file: URL): object {
-  const known = modules.get(file.href);
-  if (known !== undefined) return known;
+  const compiled = modules.get(file.href);
+  if (compiled !== undefined) return compiled;
   const module = new WebAssembly.Module(readFileSync(file));
   modules.set(file.href, module);
   return module;

@@ -1,90 +1,33 @@
-/** The vocabulary of the audit log: operations and kinds of actors. */
+/** The vocabulary of the audit log: words for what was done, and kinds of actors. */
 
-/** The operations that an entry can record, for the writer, the filters and the docs. */
-export const AUDIT_OPERATIONS = [
-  'create_table',
-  'alter_table',
-  /** Distributes rows over the workers of a Citus cluster, or moves them back to the coordinator. */
-  'distribute_table',
-  'add_column',
-  'alter_column',
-  'drop_table',
-  'drop_column',
-  'create_index',
-  'drop_index',
-  'read_schema',
-  'read_table',
-  'read_indexes',
-  'insert',
-  'delete',
-  'read_quarantine',
-  'replay_quarantine',
-  'drop_quarantine',
-  /** Reads or settles receipts of batches. */
-  'receipts',
-  /** Free SQL as the writer. */
-  'sql',
+/**
+ * The words that no operation of the API has, and whether the setting `changes` records them: it omits inserts, and what
+ * changes nothing. The operations declare their own (`http/api`).
+ */
+export const OTHER_WORDS: ReadonlyMap<string, boolean> = new Map([
   /** Free SQL as the reader, which cannot change anything. */
-  'sql_read',
+  ['sql_read', false],
   /** A write with dry_run, which was rolled back. */
-  'dry_run',
-  /** An MCP message that calls no tool; a tool call is recorded as its operation. */
-  'mcp',
-  'project.create',
-  'project.rename',
-  'project.activate',
-  'project.deactivate',
-  'project.delete',
-  'project.repair',
-  'project.quota',
-  'project.own_schemas',
-  /** A move to another server that has switched or failed. */
-  'project.move',
-  'project.plan_move',
-  'project.list',
+  ['dry_run', false],
   /** The project's Postgres server exited unexpectedly, or the service stopped it because it filled the disk. */
-  'project.crash',
-  'project.backup',
+  ['project.crash', true],
+  ['project.backup', true],
   /** Starts or stops archiving the write-ahead log of the project's server. */
-  'project.archive',
-  'project.restore',
-  'server.add',
-  /** Changes a server's status, labels, weight or limits. */
-  'server.set',
-  'server.remove',
-  'server.check',
-  /** Removes what a server holds that belongs to no project. */
-  'server.clear',
-  'server.list',
-  'server.read',
-  'move.list',
-  'move.plan_rebalance',
-  'move.read',
-  'move.cancel',
-  'token.create',
-  'token.revoke',
-  'token.list',
-  /** A token reads its own data. */
-  'token.read',
-  /** Lists running requests; `request.cancel` ends one. */
-  'request.list',
-  'request.cancel',
+  ['project.archive', true],
+  ['project.restore', true],
   /** A session of the Postgres port has begun or was refused. */
-  'session.open',
+  ['session.open', false],
   /** A session has ended; the entry contains its duration and bytes. */
-  'session.close',
-  'audit.read',
+  ['session.close', false],
   /** A refused read of /metrics; successful reads are not recorded. */
-  'metrics',
+  ['metrics', true],
   /** An unknown caller: 401 on any route. */
-  'authentication',
+  ['authentication', true],
   /** The service removed a project that a crash had left partly created or deleted. */
-  'repair',
+  ['repair', true],
   /** Entries that could not be written; `count` is their number. */
-  'audit.lost',
-] as const;
-
-export type AuditOperation = (typeof AUDIT_OPERATIONS)[number];
+  ['audit.lost', true],
+]);
 
 /**
  * `token`: a token of a project; `jwt`: a token of the identity provider; `admin`: an admin token; `command_line`: the
@@ -103,3 +46,28 @@ export type AuditMode = (typeof AUDIT_MODES)[number];
 export const AUDIT_STATEMENTS = ['hash', 'text'] as const;
 
 export type AuditStatements = (typeof AUDIT_STATEMENTS)[number];
+
+/** The author of an operation, and the request that asked for it. */
+export interface Origin {
+  actor: AuditActor;
+  /** The id of a token, the subject of a JWT, or the name of an account. */
+  actorId: string | null;
+  actorName: string | null;
+  requestId: string | null;
+  address: string | null;
+  /** Status of the response; null: there is none. */
+  status: number | null;
+  /** On the clock of `performance.now()`. */
+  startedAt: number | null;
+}
+
+/** The origin of actions that the service takes on its own. */
+export const BY_ITSELF: Origin = {
+  actor: 'service',
+  actorId: null,
+  actorName: null,
+  requestId: null,
+  address: null,
+  status: null,
+  startedAt: null,
+};

@@ -1,4 +1,5 @@
 /** Finds the name that a misspelled one was probably meant to be, for hints of errors. */
+import type { ErrorDetail } from './errors.js';
 import { quoted } from './message-text.js';
 
 /** With more typing errors than this, a name counts as a different one. */
@@ -10,16 +11,39 @@ export function didYouMean(name: string, candidates: Iterable<string>): string |
   return near === undefined ? undefined : `Did you mean ${quoted(near)}?`;
 }
 
+/** Names for which one request gets a suggestion. */
+const MAX_SUGGESTIONS = 10;
+
+/**
+ * {@link didYouMean} for many names and the same candidates: only for the first few different names, because a search looks at
+ * every candidate.
+ */
+export function suggester(candidates: Iterable<string>): (name: string) => string | undefined {
+  const found = new Map<string, string | undefined>();
+  const names = [...candidates];
+  return (name) => {
+    if (!found.has(name) && found.size < MAX_SUGGESTIONS) found.set(name, didYouMean(name, names));
+    return found.get(name);
+  };
+}
+
+/** The texts of an error that suggests an existing name, which only some callers may read. @param hint undefined: none */
+export const suggesting = (
+  message: string,
+  hint: string | undefined,
+): Pick<ErrorDetail, 'message' | 'hint' | 'redacted'> =>
+  hint === undefined ? { message } : { message: `${message}. ${hint}`, hint, redacted: { reveals: 'names', message } };
+
 /**
  * Returns the candidate with the fewest typing errors, or undefined if none is close. A candidate is close if it has at
  * most one error per three characters, and at most MAX_ERRORS. Case does not count, so `Email` finds `email`.
  */
 function nearest(name: string, candidates: Iterable<string>): string | undefined {
-  const wanted = name.toLowerCase();
+  const lowercase = name.toLowerCase();
   let best: string | undefined;
   let limit = Math.min(MAX_ERRORS, Math.max(1, Math.floor(name.length / 3)));
   for (const candidate of candidates) {
-    const distance = typingErrors(wanted, candidate.toLowerCase(), limit);
+    const distance = typingErrors(lowercase, candidate.toLowerCase(), limit);
     if (distance > limit) continue;
     if (distance === 0) return candidate;
     best = candidate;

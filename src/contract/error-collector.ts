@@ -1,37 +1,39 @@
-/** Collects the errors of a request, so that one response lists them all (contract sections 5 to 7). */
+/** Collects the errors of a request, so that one response lists them all (contract C2.3). */
 import { EngineError, type EngineErrorOptions, type ErrorCode, type ErrorDetail } from './errors.js';
 import { LIMITS } from './limits.js';
 import { counted } from './message-text.js';
 
-/** What an error contains besides its places. */
-type More = Pick<EngineErrorOptions, 'hint' | 'postgres' | 'cause'>;
+/** What an error contains besides its details. */
+type More = Pick<EngineErrorOptions, 'hint' | 'postgres' | 'isDetailGiven' | 'cause'>;
 
 export class ErrorCollector {
   private readonly listed: ErrorDetail[] = [];
   private count = 0;
 
-  /** The first places, at most `LIMITS.errorsListed`. */
-  get places(): readonly ErrorDetail[] {
+  /** The first details, at most `LIMITS.errorsListed`. */
+  get details(): readonly ErrorDetail[] {
     return this.listed;
   }
 
-  /** The number of all places. */
+  /** The number of all errors. */
   get total(): number {
     return this.count;
   }
 
-  /** @param describe called only if the place will be listed: a hostile batch may have a million others */
+  /** @param describe called only if the detail will be listed: a hostile batch may have a million others */
   add(error: ErrorCode, describe: () => Omit<ErrorDetail, 'error'>): void {
     this.count += 1;
     if (this.listed.length < LIMITS.errorsListed) this.listed.push({ ...describe(), error });
   }
 
   /**
-   * Adds the places that an error lists, or the error itself if it lists none.
-   * @param place used if the error lists none
+   * Adds the details that an error lists, or the error itself if it lists none.
+   * @param detail used if the error lists none
    */
-  addError({ code, message, hint, errors, errorCount }: EngineError, place: Pick<ErrorDetail, 'column'> = {}): void {
-    const alone = { ...place, error: code, message, ...(hint === undefined ? {} : { hint }) };
+  addError(error: EngineError, detail: Pick<ErrorDetail, 'column'> = {}): void {
+    const { code, message, hint, redacted, errors, errorCount } = error;
+    const texts = { message, ...(hint === undefined ? {} : { hint }), ...(redacted === undefined ? {} : { redacted }) };
+    const alone = { ...detail, error: code, ...texts };
     const listed = errors ?? [alone];
     for (const { error, ...detail } of listed) this.add(error, () => detail);
     this.count += Math.max(0, errorCount - listed.length);
@@ -39,7 +41,7 @@ export class ErrorCollector {
 
   /**
    * Returns if there are no errors.
-   * @throws EngineError with the first place's code, message and hint; `errors` lists the first 50 places, `errorCount`
+   * @throws EngineError with the code, message and hint of the first detail; `errors` lists the first 50, `errorCount`
    * counts all
    */
   throwIfAny(): void {
@@ -57,6 +59,7 @@ export class ErrorCollector {
       errors: this.listed,
       errorCount: this.count,
       hint: first.hint,
+      redacted: first.redacted && { ...first.redacted, message: first.redacted.message + rest },
       ...more,
     });
   }
@@ -64,15 +67,18 @@ export class ErrorCollector {
 
 /**
  * Runs every check.
- * @throws EngineError the error of the check that fails; if several fail, one error that lists all places
+ * @returns their results
+ * @throws EngineError the error of the check that fails; if several fail, one error that lists all errors
  */
-export function checkAll(...checks: readonly (() => void)[]): void {
-  const thrown = checks.flatMap((check) => errorOf(check) ?? []);
+export function checkAll<T extends readonly unknown[]>(...checks: { readonly [K in keyof T]: () => T[K] }): T {
+  const results: unknown[] = [];
+  const thrown = checks.flatMap((check) => errorOf(() => results.push(check())) ?? []);
   const [first, second] = thrown;
   if (first !== undefined && second === undefined) throw first;
   const errors = new ErrorCollector();
   for (const error of thrown) errors.addError(error);
   errors.throwIfAny();
+  return results as unknown as T;
 }
 
 /** The error that a check throws; undefined if it throws none. */

@@ -1,8 +1,7 @@
 /**
- * The closed table of error codes (contract section 1), and the only error class that carries them. Nothing else sets a
+ * The closed table of error codes (contract C2.2), and the only error class that carries them. Nothing else sets a
  * status of 400 or more. The error exit in `http/` turns an {@link EngineError} into the one response shape.
  */
-import type { UnconvertibleRows, ValueCount } from './unconvertible-values.js';
 
 /** One row: the HTTP status, what the code means, and what the caller should do. The docs quote these texts. */
 interface ErrorRow {
@@ -20,7 +19,8 @@ export const ERROR_CODES = {
   },
   invalid_request: {
     status: 400,
-    meaning: 'The body, path, query or a header does not have the shape this operation takes.',
+    meaning:
+      'The body, path, query or a header does not have the shape this operation takes, or the body holds too many values.',
     action: 'Compare the request with the API reference. If fields are wrong, `errors` lists every one.',
   },
   invalid_name: {
@@ -40,7 +40,7 @@ export const ERROR_CODES = {
   unknown_type: {
     status: 400,
     meaning: 'The column type is not one of TEXT, INTEGER, FLOAT, BOOLEAN, TIMESTAMP, JSONB.',
-    action: 'Use one of the six types.',
+    action: 'Use one of the six types, or make the column with SQL; records accept its values.',
   },
   unknown_column: {
     status: 400,
@@ -180,7 +180,12 @@ export const ERROR_CODES = {
   unsupported_media_type: {
     status: 415,
     meaning: 'The body is not `application/json`, or its Content-Encoding is neither `gzip` nor `identity`.',
-    action: 'Send `Content-Type: application/json`.',
+    action: 'Send `Content-Type: application/json`. `cdp import` sends files of CSV, NDJSON and other formats.',
+  },
+  misdirected_request: {
+    status: 421,
+    meaning: 'Metrics were asked for on loopback by a host name, as a web page would after DNS rebinding.',
+    action: 'Use an IP address or `localhost` in the URL, or send an admin token.',
   },
   idempotency_key_reused: {
     status: 422,
@@ -213,7 +218,7 @@ export const ERROR_CODES = {
     status: 504,
     meaning:
       'The statement exceeded its time limit, or an operator canceled it. Nothing was changed, except by a statement that runs outside a transaction (VACUUM, CREATE INDEX CONCURRENTLY).',
-    action: 'Make it cheaper, or allow it more time with `timeout_ms`.',
+    action: 'Make it cheaper, allow it more time with `timeout_ms`, or run it at the Postgres port.',
   },
   table_busy: {
     status: 503,
@@ -242,6 +247,12 @@ export const ERROR_CODES = {
       "Postgres cannot be reached or is out of disk space, or the identity provider's keys cannot be fetched. Nothing was stored.",
     action: 'Retry after the time in `Retry-After`.',
   },
+  data_corrupted: {
+    status: 500,
+    meaning:
+      'Postgres found damaged data on its disk: a page, an index or a file cannot be read. Nothing was changed, and the rest of the project still works.',
+    action: 'Do not retry. Tell the operator, who can restore the data from a backup.',
+  },
   outcome_unknown: {
     status: 503,
     meaning:
@@ -257,6 +268,16 @@ export const ERROR_CODES = {
 
 export type ErrorCode = keyof typeof ERROR_CODES;
 
+/**
+ * What an error says to a caller who may not read what its message and its hint reveal: names of tables and columns that
+ * the caller did not send, or values of stored rows.
+ */
+export interface Redacted {
+  readonly reveals: 'names' | 'values';
+  readonly message: string;
+  readonly hint?: string;
+}
+
 /** One error of a request. `record` is the 0-based index in the request's array. */
 export interface ErrorDetail {
   record?: number;
@@ -266,6 +287,8 @@ export interface ErrorDetail {
   error: ErrorCode;
   message: string;
   hint?: string;
+  /** Never sent (`http/response/redaction.ts`). */
+  redacted?: Redacted;
 }
 
 /** What Postgres reported, except internals of the server (file, line, routine). */
@@ -288,7 +311,10 @@ export class EngineError extends Error {
   /** The number of all errors, if `errors` lists only the first. */
   readonly errorCount: number;
   hint: string | undefined;
+  readonly redacted: Redacted | undefined;
   readonly postgres: PostgresDetails | undefined;
+  /** Whether the detail in `postgres` quotes only what the caller sent. */
+  readonly isDetailGiven: boolean | undefined;
   readonly unconvertible: UnconvertibleRows | undefined;
   readonly values: ValueCount[] | undefined;
   /** Seconds after which to retry; undefined: the default of the error exit; null: unknown. */
@@ -313,3 +339,24 @@ export class EngineError extends Error {
 }
 
 export type EngineErrorOptions = Partial<Omit<EngineError, 'code' | 'status' | 'name' | 'message' | 'stack'>>;
+
+/** A value that cannot be converted, as text that may be cut, and the number of rows that have it. */
+export interface ValueCount {
+  value: string;
+  rows: number;
+}
+
+/** The rows whose values cannot be converted: their number, and the first ids. */
+interface UnconvertibleRows {
+  rows: number;
+  ids: readonly string[];
+}
+
+/** One line for an operator. Includes causes, which a caller over HTTP must not see. */
+export function messageOf(error: unknown): string {
+  // If every address of a host fails, Node throws an AggregateError without a message of its own.
+  if (error instanceof AggregateError) return error.errors.map(messageOf).join('; ');
+  if (error instanceof EngineError && error.cause instanceof Error)
+    return `${error.message}: ${messageOf(error.cause)}`;
+  return error instanceof Error ? error.message : String(error);
+}

@@ -1,29 +1,32 @@
-/**
- * The fixed limits of the specification (section 8) and of the contract. `settings.ts` has those that an operator may
- * change.
- */
+/** The fixed limits (docs/api.md, "Limits"). `settings.ts` has those that an operator may change. */
 export const LIMITS = {
-  /** Records in one batch (specification 8). */
+  /** Records in one batch (contract C8.1). */
   recordsPerBatch: 250,
-  /** Columns declared through the API in one table, not counting `id` (contract 3, 5). */
+  /** Columns declared through the API in one table, not counting `id` (contract C6.1). */
   columnsPerTable: 500,
   /** Postgres's own limit (INDEX_MAX_KEYS). */
   columnsPerIndex: 32,
   /** Values that one type change may map. */
   mappedValues: 1_000,
-  /** Characters in a comment (contract 3). */
+  /** Characters in a comment (contract C6.5). */
   commentCharacters: 2_000,
-  /** Bytes of a body after decompression (contract 6). */
+  /** Bytes of a body after decompression (contract C1.4). */
   bodyBytes: 10 * 1024 * 1024,
-  /** Levels of nesting in any JSON body (contract 8). */
+  /** Bytes of a message of MCP, which its SDK reads again and again (contract C1.4). */
+  mcpBodyBytes: 1024 * 1024,
+  /** Values in the fields of a body together; in a batch, in each cell (contract C1.22). Nested ones count, keys do not. */
+  values: 65_535,
+  /** Keys of a record, and of a body that is an object (contract C1.22): as many as a Postgres table may have columns. */
+  keysPerRecord: 1_600,
+  /** Levels of nesting in any JSON body (contract C1.5). */
   jsonDepth: 100,
-  /** Places listed in `errors`; `error_count` counts all (contract 1). */
+  /** Places listed in `errors`; `error_count` counts all (contract C2.3). */
   errorsListed: 50,
   /** Ids listed of rows from which a type change would lose something. */
   lostIdsListed: 5,
-  /** Bytes of one SQL text (contract 7). */
+  /** Bytes of one SQL text (contract C13.2). */
   sqlBytes: 1024 * 1024,
-  /** Statements in one SQL text (contract 7). */
+  /** Statements in one SQL text (contract C13.2). */
   statementsPerRequest: 100,
   /** Parameters of one statement: the protocol counts them in 16 bits. */
   parameters: 65_535,
@@ -33,9 +36,12 @@ export const LIMITS = {
   timeoutMsMax: 60_000,
   maxRowsDefault: 10_000,
   maxRowsMax: 100_000,
-  /** Bytes of the encoded rows of one response, over all statements (contract 7). */
+  /** Bytes of the encoded rows of one response, over all statements (contract C14.5). */
   resultBytes: 16 * 1024 * 1024,
-  /** Characters of an Idempotency-Key, and hours for which it is kept (contract 6). */
+  /** Warnings in a response to free SQL, and characters of each of their texts. */
+  warnings: 20,
+  warningCharacters: 1_000,
+  /** Characters of an Idempotency-Key, and hours for which it is kept (contract C11.1, C11.8). */
   idempotencyKeyCharacters: 255,
   idempotencyHours: 24,
   /** Keys in one query for receipts. */

@@ -9,9 +9,9 @@ export type MoveMode = (typeof MOVE_MODES)[number];
 
 /**
  * The states of a move, in order. The target is created; in mode `stream`, rows are streamed; writes are fenced off;
- * the rows, or the remaining ones, are copied; the copy is verified. From `switched` on, the project lives on the
- * target; the source is then dropped, and the move is `done`. A failure before `switched` is undone: the project stays
- * where it was, and the target is dropped.
+ * the rows, or the remaining ones, are copied, and the copy is compared with the source; in `verifying`, the reads of
+ * the source end. From `switched` on, the project lives on the target; the source is then dropped, and the move is
+ * `done`. A failure before `switched` is undone: the project stays where it was, and the target is dropped.
  */
 export const MOVE_STATES = [
   'preparing',

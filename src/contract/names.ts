@@ -1,8 +1,8 @@
-/** Valid names of tables and columns (contract section 3). Names are never truncated, folded or repaired. */
+/** Valid names of tables and columns (contract C4.1). Names are never truncated, folded or repaired. */
 export const NAME_PATTERN = '^[A-Za-z_][A-Za-z0-9_]{0,62}$';
 export const NAME_IN_WORDS = '1 to 63 ASCII letters, digits and underscores, the first one not a digit';
 
-/** Valid names of projects (contract section 2). */
+/** Valid names of projects (contract C3.1). */
 export const PROJECT_NAME_PATTERN = '^[a-z][a-z0-9-]{0,62}$';
 
 const PROJECT_NAME = new RegExp(PROJECT_NAME_PATTERN);
@@ -11,7 +11,12 @@ const PROJECT_NAME = new RegExp(PROJECT_NAME_PATTERN);
 export const isProjectName = (name: string): boolean => PROJECT_NAME.test(name);
 export const PROJECT_NAME_IN_WORDS = '1 to 63 lowercase ASCII letters, digits and hyphens, the first one a letter';
 
-/** Scopes of a token (contract section 2). */
+/** The rule for names of servers is the same. */
+export const SERVER_NAME_PATTERN = PROJECT_NAME_PATTERN;
+export const isServerName = isProjectName;
+export const SERVER_NAME_IN_WORDS = PROJECT_NAME_IN_WORDS;
+
+/** Scopes of a token (contract C3.9). */
 export const SCOPES = ['schema:read', 'schema:write', 'data:write', 'sql:read', 'sql:write'] as const;
 
 export type Scope = (typeof SCOPES)[number];

@@ -30,3 +30,8 @@ const IN_WORDS: Readonly<Record<string, string>> = {
 
 /** Describes what a text must be; undefined for other patterns. */
 export const patternInWords = (pattern: string): string | undefined => IN_WORDS[pattern];
+
+/** UUIDs as text. */
+const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+
+export const isUuid = (text: string): boolean => UUID.test(text);

@@ -1,6 +1,4 @@
-/**
- * States of a project (contract section 2). `creating` and `deleting` are transient: they are seen only after a crash.
- */
+/** States of a project (contract C3.3). `creating` and `deleting` are transient: they are seen only after a crash. */
 export const PROJECT_STATUSES = ['creating', 'active', 'inactive', 'deleting'] as const;
 
 export type ProjectStatus = (typeof PROJECT_STATUSES)[number];

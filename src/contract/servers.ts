@@ -32,9 +32,22 @@ export type ServerStatus = (typeof SERVER_STATUSES)[number];
 export const SERVER_ENGINES = ['postgres', 'citus'] as const;
 export type ServerEngine = (typeof SERVER_ENGINES)[number];
 
+type OfEngine = { readonly engine: ServerEngine };
+
+/** Whether the service tries out a new project there. A Citus cluster is prepared by the operator for its only project. */
+export const takesTrials = ({ engine }: OfEngine): boolean => engine !== 'citus';
+
+/** Whether a rebalance may move projects to and from the server. */
+export const takesRebalance = ({ engine }: OfEngine): boolean => engine !== 'citus';
+
+/** Whether the service can read from replicas of the server. Queries of a Citus cluster go to its workers. */
+export const takesReplicas = ({ engine }: OfEngine): boolean => engine !== 'citus';
+
 /** `dedicated`: reserved for a single project. */
 export const SERVER_TENANCIES = ['shared', 'dedicated'] as const;
 export type ServerTenancy = (typeof SERVER_TENANCIES)[number];
+
+export const defaultTenancy = (engine: ServerEngine): ServerTenancy => (engine === 'citus' ? 'dedicated' : 'shared');
 
 /** Where reads run: `strong` only on the primary, `bounded` on a streaming replica if there is one. */
 export const CONSISTENCIES = ['strong', 'bounded'] as const;

@@ -1,15 +1,15 @@
 /** Splits a text into statements as psql does, so that exactly what the user sees is run. */
 import { type Token, tokensOf } from './sql-tokens.js';
 
-export interface Statement {
+export interface StatementText {
   /** Without leading white space and comments, and without the semicolon. */
   readonly from: number;
   readonly to: number;
   readonly text: string;
 }
 
-export function splitStatements(text: string): Statement[] {
-  const statements: Statement[] = [];
+export function splitStatements(text: string): StatementText[] {
+  const statements: StatementText[] = [];
   let first: Token | undefined;
   let last: Token | undefined;
   let nesting = new Nesting();
@@ -20,12 +20,12 @@ export function splitStatements(text: string): Statement[] {
   };
   for (const token of tokensOf(text)) {
     if (token.kind === 'comment') continue;
-    const written = text.slice(token.from, token.to);
-    if (token.kind === 'sign' && written === ';' && nesting.isOutside) {
+    const tokenText = text.slice(token.from, token.to);
+    if (token.kind === 'sign' && tokenText === ';' && nesting.isOutside) {
       end();
       continue;
     }
-    nesting.take(token, written);
+    nesting.take(token, tokenText);
     first ??= token;
     last = token;
   }
@@ -33,7 +33,7 @@ export function splitStatements(text: string): Statement[] {
   return statements;
 }
 
-const statement = (text: string, from: number, to: number): Statement => ({ from, to, text: text.slice(from, to) });
+const statement = (text: string, from: number, to: number): StatementText => ({ from, to, text: text.slice(from, to) });
 
 /**
  * Tracks whether a semicolon ends the statement: it does not within parentheses, or in a function body between BEGIN
@@ -48,13 +48,13 @@ class Nesting {
     return this.#parentheses === 0 && this.#blocks === 0;
   }
 
-  take({ kind }: Token, written: string): void {
+  take({ kind }: Token, tokenText: string): void {
     if (kind === 'sign') {
-      if (written === '(') this.#parentheses++;
-      if (written === ')') this.#parentheses = Math.max(0, this.#parentheses - 1);
+      if (tokenText === '(') this.#parentheses++;
+      if (tokenText === ')') this.#parentheses = Math.max(0, this.#parentheses - 1);
     }
     if (kind !== 'word' || this.#parentheses > 0) return;
-    const word = written.toLowerCase();
+    const word = tokenText.toLowerCase();
     if (this.#words.length < 4) this.#words.push(word);
     if (!this.#isRoutine()) return;
     if (word === 'begin' || (this.#blocks > 0 && word === 'case')) this.#blocks++;

@@ -1,9 +1,9 @@
 /**
- * The lexical structure of Postgres's SQL (manual, 4.1): where strings, comments, names and words begin and end. Never
- * fails, and takes linear time. A token without an end extends to the end of the text.
+ * The lexical structure of Postgres's SQL (Postgres manual, Lexical Structure): where strings, comments, names and
+ * words begin and end. Never fails, and takes linear time. A token without an end extends to the end of the text.
  */
 
-export type TokenKind = 'comment' | 'string' | 'quoted' | 'word' | 'parameter' | 'number' | 'sign';
+type TokenKind = 'comment' | 'string' | 'quoted' | 'word' | 'parameter' | 'number' | 'sign';
 
 export interface Token {
   readonly kind: TokenKind;
@@ -14,10 +14,10 @@ export interface Token {
 }
 
 /** @returns the end of the token that starts with `opening`; -1 if the text ends first */
-type End = (text: string, at: number, opening: string) => number;
+type FindEnd = (text: string, at: number, opening: string) => number;
 
 /** Tried in this order. */
-const BEGINNINGS: readonly (readonly [TokenKind, RegExp, End?])[] = [
+const BEGINNINGS: readonly (readonly [TokenKind, RegExp, FindEnd?])[] = [
   ['comment', /--[^\n\r]*/y],
   ['comment', /\/\*/y, commentEnd],
   // The backslash escapes only in E'…'; U&'…', B'…' and X'…' end like '…'.
@@ -64,9 +64,9 @@ function commentEnd(text: string, start: number): number {
   const edge = /\/\*|\*\//g;
   edge.lastIndex = start;
   for (let depth = 1; depth > 0;) {
-    const found = edge.exec(text);
-    if (found === null) return -1;
-    depth += found[0] === '/*' ? 1 : -1;
+    const match = edge.exec(text);
+    if (match === null) return -1;
+    depth += match[0] === '/*' ? 1 : -1;
   }
   return edge.lastIndex;
 }

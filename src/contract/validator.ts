@@ -1,4 +1,4 @@
-/** Validates values against the schemas of the contract with Ajv. */
+/** Validates values against the schemas of `wire/` with Ajv. */
 import { Ajv, type ErrorObject, type ValidateFunction } from 'ajv';
 import formats from 'ajv-formats';
 import type { Schema } from './schema.js';
@@ -29,19 +29,19 @@ export function thoroughValidator(schema: Schema): Validator {
   const firstErrors = validator(schema);
   return (value) => {
     const errors = firstErrors(value);
-    if (errors === null || valuesIn(value) > MAX_VALUES) return errors;
+    if (errors === null || valuesIn(value, MAX_VALUES) > MAX_VALUES) return errors;
     const thorough = all.compile(schema);
     return thorough(value) ? errors : (thorough.errors ?? errors);
   };
 }
 
-/** Counts the values that a value contains, up to one more than {@link MAX_VALUES}. */
-function valuesIn(value: unknown): number {
+/** Counts the values that a value contains, up to one more than `most`. */
+export function valuesIn(value: unknown, most: number): number {
   const containers: unknown[] = [value];
   let count = 1;
   for (let container = containers.pop(); typeof container === 'object'; container = containers.pop()) {
     for (const name in container) {
-      if (++count > MAX_VALUES) return count;
+      if (++count > most) return count;
       const inner = (container as Record<string, unknown>)[name];
       if (typeof inner === 'object') containers.push(inner);
     }

@@ -3,10 +3,8 @@
  * users.
  */
 import { spawn } from 'node:child_process';
-import { lstat, stat } from 'node:fs/promises';
-import { join } from 'node:path';
-import { namesIn } from '../files.js';
-import { runningUids } from './proc.js';
+import { stat } from 'node:fs/promises';
+import { hasCode } from '../files.js';
 
 export interface Account {
   readonly uid: number;
@@ -27,6 +25,7 @@ export const calledByRoot = (): boolean => caller().uid === 0;
  * directory; for a new directory, the system's user `postgres`, or else `nobody`.
  */
 export async function accountFor(data: string): Promise<Account> {
+  // There is no data directory yet.
   const owner = await stat(data).catch(() => undefined);
   if (!calledByRoot()) {
     if (owner !== undefined && owner.uid !== caller().uid) {
@@ -58,14 +57,16 @@ export const ENVIRONMENT: Readonly<Record<string, string>> = {
 
 /**
  * Runs a program as an account, without supplementary groups. Ctrl-C does not reach it: the caller must stop it.
+ * @param timeoutMs after which it is killed, with what it has started; default: never
  * @returns the exit code (null after a signal), and stdout with stderr
- * @throws Error if the program cannot be executed
+ * @throws Error if the program cannot be executed, or is killed
  */
 export function run(
   account: Account,
   program: string,
   args: string[],
   environment = ENVIRONMENT,
+  timeoutMs?: number,
 ): Promise<{ code: number | null; output: string }> {
   return new Promise((resolve, reject) => {
     const child = spawn(program, args, {
@@ -75,58 +76,27 @@ export function run(
       stdio: ['ignore', 'pipe', 'pipe'],
       detached: true,
     });
+    const late = (ms: number): void => {
+      if (child.pid !== undefined) killGroup(child.pid);
+      reject(new Error(`${program} did not end within ${ms / 1_000} s`));
+    };
+    const timer = timeoutMs === undefined ? undefined : setTimeout(late, timeoutMs, timeoutMs);
     let output = '';
     const collect = (chunk: Buffer): void => void (output += chunk.toString());
     child.stdout.on('data', collect);
     child.stderr.on('data', collect);
     child.on('error', reject);
-    child.on('close', (code) => resolve({ code, output }));
+    child.on('close', (code) => {
+      clearTimeout(timer);
+      resolve({ code, output });
+    });
   });
 }
 
-export interface UidRange {
-  readonly first: number;
-  readonly last: number;
-}
-
-/** Gives each project's server its own user id, so that code in one server cannot access the files of another. */
-export class ProjectAccounts {
-  /** Ids by server, given by this process: the servers' data directories may not exist yet. */
-  private readonly taken = new Map<string, number>();
-
-  /** @param folders with an entry for each existing server, or for each server with archived WAL */
-  constructor(
-    private readonly uids: UidRange,
-    private readonly folders: readonly { readonly path: string; readonly below: string }[],
-  ) {}
-
-  /**
-   * Returns the lowest user id that no server, archive or process uses.
-   * @throws Error if all are taken
-   */
-  async take(server: string): Promise<Account> {
-    // A process that was left in a server must not share its user id with another server.
-    const [owners, running] = await Promise.all([this.owners(), runningUids()]);
-    // No `await` from here on, so that concurrent calls get different ids.
-    const inUse = new Set([...owners, ...running, ...this.taken.values()]);
-    for (let uid = this.uids.first; uid <= this.uids.last; uid++) {
-      if (inUse.has(uid)) continue;
-      this.taken.set(server, uid);
-      return { uid, gid: uid };
-    }
-    throw new Error(`All user ids of the setting project-uids are in use (${this.uids.first} to ${this.uids.last})`);
-  }
-
-  /** Call this after the server has been removed. */
-  release(server: string): void {
-    this.taken.delete(server);
-  }
-
-  private async owners(): Promise<number[]> {
-    const paths = this.folders.map(async ({ path, below }) =>
-      (await namesIn(path)).map((name) => join(path, name, below)),
-    );
-    const found = (await Promise.all(paths)).flat().map((path) => lstat(path).catch(() => null));
-    return (await Promise.all(found)).flatMap((entry) => (entry === null ? [] : [entry.uid]));
+function killGroup(leader: number): void {
+  try {
+    process.kill(-leader, 'SIGKILL');
+  } catch (error) {
+    if (!hasCode(error, 'ESRCH')) throw error; // otherwise it has exited by itself
   }
 }

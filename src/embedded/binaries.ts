@@ -4,7 +4,7 @@ import { createRequire } from 'node:module';
 import { dirname, join, relative } from 'node:path';
 import { exists, hasCode, readSmallFile } from '../files.js';
 import { type Account, calledByRoot, caller, ENVIRONMENT, run } from './accounts.js';
-import { type ServersFolder, ownFolder, SYSTEM_FOLDER } from './servers-folder.js';
+import { type EmbeddedFolder, ownFolder, SYSTEM_FOLDER } from './embedded-folder.js';
 import { newerLibxml } from './libxml.js';
 import { buildFolder } from './server-folder.js';
 
@@ -21,7 +21,7 @@ export interface Binaries {
  * Returns the programs of the npm package, or a copy of them if the account cannot access them or the installation is
  * read-only.
  */
-export async function findBinaries({ folder, account }: Pick<ServersFolder, 'folder' | 'account'>): Promise<Binaries> {
+export async function findBinaries({ folder, account }: Pick<EmbeddedFolder, 'folder' | 'account'>): Promise<Binaries> {
   const { native, version } = await installed();
   const here = await tryBinaries(native, account);
   if ('version' in here) return here;
@@ -51,11 +51,18 @@ async function installed(): Promise<{ native: string; version: string }> {
   return { native: join(root, 'native'), version: manifest.version };
 }
 
-/** @param libxmlFolders folders that may contain the system's libxml2 */
+/** How long a program may take to print its version. */
+const TRIAL_MS = 30_000;
+
+/**
+ * @param libxmlFolders folders that may contain the system's libxml2
+ * @param trialMs time limit of a trial
+ */
 export async function tryBinaries(
   native: string,
   account: Account,
   libxmlFolders?: readonly string[],
+  trialMs = TRIAL_MS,
 ): Promise<Binaries | { problem: string }> {
   try {
     await linkLibraries(native);
@@ -65,7 +72,9 @@ export async function tryBinaries(
     for (const environment of libxml === null ? [ENVIRONMENT] : [{ ...ENVIRONMENT, ...libxml }, ENVIRONMENT]) {
       // Otherwise a missing symbol of a library would cause an error only when the server calls it.
       const trial = { ...environment, LD_BIND_NOW: '1' };
-      const { output } = await run(account, join(bin, 'postgres'), ['--version'], trial);
+      const { output } = await run(account, join(bin, 'postgres'), ['--version'], trial, trialMs).catch(
+        ({ message }: Error) => ({ output: message }),
+      );
       // If a library cannot be preloaded, the loader prints a separate line and continues.
       const version = /^postgres \(PostgreSQL\) (\S+)\s*$/.exec(output)?.[1];
       if (version !== undefined) return { bin, version, environment };
@@ -105,10 +114,10 @@ async function copyForOthers(native: string, folder: string): Promise<void> {
 
 /** @throws Error if another major version created the data directory */
 export async function refuseOtherMajor(data: string, { version }: Binaries): Promise<void> {
-  const made = (await readSmallFile(join(data, 'PG_VERSION'))).toString().trim();
-  if (made === version.split('.')[0]) return;
+  const dataVersion = (await readSmallFile(join(data, 'PG_VERSION'))).toString().trim();
+  if (dataVersion === version.split('.')[0]) return;
   throw new Error(
-    `${data} was made by Postgres ${made}, and this program includes Postgres ${version}. ` +
+    `${data} was made by Postgres ${dataVersion}, and this program includes Postgres ${version}. ` +
       'Save the projects with the program that made it (cdp backup --format logical), then restore them here.',
   );
 }

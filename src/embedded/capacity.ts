@@ -1,5 +1,6 @@
 /** The number of servers that can run at once on this machine. */
 import { readFile } from 'node:fs/promises';
+import { lowestLimit } from './cgroup.js';
 import { memoryBytes } from './process-limits.js';
 import { softLimit } from './proc.js';
 
@@ -28,16 +29,15 @@ const MACOS_SEGMENTS = 32;
 
 /** A limit that the system does not report counts as no limit. */
 export async function capacityOf(): Promise<Capacity> {
-  const [ids, segments, pids] = await Promise.all(
-    ['/proc/sys/kernel/pid_max', '/proc/sys/kernel/shmmni', '/sys/fs/cgroup/pids.max'].map(numberIn),
-  );
+  const [ids, segments] = await Promise.all(['/proc/sys/kernel/pid_max', '/proc/sys/kernel/shmmni'].map(numberIn));
   const [own, files] = await Promise.all([softLimit('self', 'Max processes'), softLimit('self', 'Max open files')]);
-  const processes = Math.min(own ?? Infinity, ids ?? Infinity, pids ?? Infinity);
+  const processes = Math.min(own ?? Infinity, ids ?? Infinity, lowestLimit('pids'));
   const bounds: Capacity[] = [
     { bound: 'memory', servers: memoryBytes() / 2 / SERVER_BYTES },
     { bound: 'processes', servers: (processes - OTHER_PROCESSES) / SERVER_PROCESSES },
     { bound: 'open files', servers: ((files ?? Infinity) - OTHER_FILES) / SERVER_FILES },
-    // Each Postgres server holds one segment, which marks its data directory as in use (manual 18.4.1).
+    // Each Postgres server holds one segment, which marks its data directory as in use (Postgres manual, Shared Memory
+    // and Semaphores).
     {
       bound: 'shared memory segments',
       servers: (process.platform === 'darwin' ? MACOS_SEGMENTS : (segments ?? Infinity)) - OTHER_SEGMENTS,
@@ -47,8 +47,9 @@ export async function capacityOf(): Promise<Capacity> {
   return { bound, servers: Math.max(2, Math.floor(servers)) };
 }
 
-/** `max` and a missing file mean no limit. */
+/** A missing file means no limit. */
 async function numberIn(path: string): Promise<number> {
+  // Only Linux has the file; without it there is no limit.
   const value = Number.parseInt(await readFile(path, 'utf8').catch(() => ''));
   return Number.isNaN(value) ? Infinity : value;
 }

@@ -1,13 +1,53 @@
 /**
- * A control group for each project's server, with which the kernel shares processors between projects and limits their
- * memory (cgroup v2). Requires that the service's own group is delegated to it, for instance by systemd's
+ * The limits of this process's control groups, and a control group for each project's server, with which the kernel shares
+ * processors between projects and limits their memory (cgroup v2). Requires that the service's own group is delegated to it, for instance by systemd's
  * `Delegate=yes`; without it, the service uses niceness.
  */
+import { readFileSync } from 'node:fs';
 import { mkdir, readFile, rmdir, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { hasCode } from '../files.js';
 import { readProc } from './proc.js';
+
+/** The file with the limit of a group, in cgroup v1 and v2. */
+const LIMIT_FILES = {
+  memory: ['memory.limit_in_bytes', 'memory.max'],
+  pids: ['pids.max', 'pids.max'],
+} as const;
+
+/**
+ * The lowest limit of the groups that contain this process, in cgroup v1 or v2 (cgroups(7)): bytes, or a number of
+ * processes; Infinity: none. In a container, the path of the group may be the host's; then only the root is visible.
+ */
+export function lowestLimit(
+  controller: keyof typeof LIMIT_FILES,
+  root = '/sys/fs/cgroup',
+  self = '/proc/self/cgroup',
+): number {
+  const [v1, v2] = LIMIT_FILES[controller];
+  const limits = contentOf(self).matchAll(/^\d+:([^:]*):(\/.*)$/gm);
+  const files = Array.from(limits, ([, controllers = '', path = '/']) => {
+    if (controllers === '') return limitsUpward(root, path, v2);
+    return controllers.split(',').includes(controller) ? limitsUpward(join(root, controller), path, v1) : [];
+  });
+  return Math.min(Infinity, ...files.flat());
+}
+
+/** The limits of a group and of those around it. */
+function limitsUpward(root: string, path: string, file: string): number[] {
+  const limit = Number.parseInt(contentOf(join(root, path, file)));
+  const own = Number.isNaN(limit) ? [] : [limit];
+  return path === '/' ? own : [...own, ...limitsUpward(root, dirname(path), file)];
+}
+
+function contentOf(path: string): string {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch {
+    return '';
+  }
+}
 
 const CONTROLLERS = ['cpu', 'memory', 'pids'];
 
@@ -30,6 +70,7 @@ export class ProjectCgroups {
    * @returns null if the group of the service is not delegated to it, or contains other processes
    */
   static async open(root = '/sys/fs/cgroup', self = '/proc/self/cgroup'): Promise<ProjectCgroups | null> {
+    // Only Linux has the file; without it there are no groups.
     const own = /^0::(\/.*)$/m.exec(await readFile(self, 'utf8').catch(() => ''))?.[1];
     if (own === undefined) return null;
     const folder = join(root, own);
@@ -59,6 +100,7 @@ export class ProjectCgroups {
     await write('cgroup.procs', postmaster);
     // Children forked from now on start in the group; these may already have exited.
     const children = await readProc(`${postmaster}/task/${postmaster}/children`);
+    // The process may have ended.
     for (const pid of children.split(' ').filter(Boolean)) await write('cgroup.procs', pid).catch(() => {});
   }
 

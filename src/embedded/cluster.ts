@@ -3,7 +3,7 @@ import { chown, mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Account, caller, run } from './accounts.js';
 import type { Binaries } from './binaries.js';
-import { SUPERUSER } from './config.js';
+import { SUPERUSER } from './postgres-config.js';
 
 /**
  * Collation by code point, built into Postgres: the order of text, and so every index on it, is the same on each

@@ -5,7 +5,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ConnectionLost, PostgresError, Session, sql } from '../pg/index.js';
 import type { Binaries } from './binaries.js';
-import { CONTROL_SIZE, PORT, serverConfig, SUPERUSER } from './config.js';
+import { CONTROL_SIZE, PORT, serverConfig, SUPERUSER } from './postgres-config.js';
 import type { ServerFolder } from './server-folder.js';
 import { findPostmaster } from './lock-file.js';
 import { OtherPostmaster, startPostmaster } from './postmaster.js';
@@ -15,7 +15,7 @@ import type { Log } from '../log.js';
 /** The database that initdb creates. */
 const DATABASE = 'postgres';
 
-/** The owner of the data folder holds it while it runs (Postgres manual 13.3.5). */
+/** The owner of the data folder holds it while it runs (Postgres manual, Advisory Locks). */
 const OWNER_LOCK = 4_014_252_904;
 
 /** The name of an owner that runs until it is stopped. */
@@ -108,13 +108,17 @@ export class ControlServer {
   }
 
   private async restart(): Promise<void> {
-    this.log.info({}, 'the Postgres server of the control database has ended unexpectedly and is being restarted');
+    this.log.error({}, 'the Postgres server of the control database has ended unexpectedly and is being restarted');
+    let failure = '';
     while (!this.closing) {
       try {
         this.owned = await own(this.folder, this.binaries, this.durable, this.owner);
+        if (failure !== '') this.log.info({}, 'the Postgres server of the control database runs again');
         return this.watch();
       } catch (error) {
-        this.log.info({ error: String(error) }, 'the Postgres server of the control database could not be started');
+        if (failure !== String(error))
+          this.log.error({ error: String(error) }, 'the Postgres server of the control database could not be started');
+        failure = String(error);
         await sleep(1_000);
       }
     }
@@ -125,14 +129,13 @@ async function own(folder: ServerFolder, binaries: Binaries, durable: boolean, o
   const config = serverConfig(folder, { ...CONTROL_SIZE, durable });
   for (const until = performance.now() + RETRY_MS; ; await sleep(ATTEMPT_PAUSE_MS)) {
     try {
-      const pid =
-        (await findPostmaster(folder)) ??
-        (await startPostmaster(folder, binaries, { config, backendMib: BACKEND_MIB, exclusive: false })).pid;
+      const options = { config, backendMib: BACKEND_MIB, isFirstVictim: false, exclusive: false };
+      const pid = (await findPostmaster(folder)) ?? (await startPostmaster(folder, binaries, options)).pid;
       return { pid, session: await lockedSession(folder, binaries, pid, owner) };
     } catch (error) {
       if (error instanceof DataFolderInUse || performance.now() > until) throw error;
-      const isOfOther = error instanceof OtherVersion || error instanceof OtherPostmaster;
-      const isWorthwhile = isOfOther || isOfConnection(error) || (await findPostmaster(folder));
+      const isOtherVersion = error instanceof OtherVersion || error instanceof OtherPostmaster;
+      const isWorthwhile = isOtherVersion || isConnectionError(error) || (await findPostmaster(folder));
       if (!isWorthwhile) throw error;
     }
   }
@@ -141,7 +144,7 @@ async function own(folder: ServerFolder, binaries: Binaries, durable: boolean, o
 class OtherVersion extends Error {}
 
 /** The server is starting or stopping, or has just ended. */
-const isOfConnection = (error: unknown): boolean =>
+const isConnectionError = (error: unknown): boolean =>
   error instanceof ConnectionLost || (error instanceof PostgresError && error.sqlstate.startsWith('57P'));
 
 async function lockedSession(folder: ServerFolder, binaries: Binaries, pid: number, owner: string): Promise<Session> {
@@ -180,7 +183,7 @@ async function takeLock(session: Session, owner: string): Promise<void> {
   }
 }
 
-/** pg_locks shows the lock's number in two halves (Postgres manual 53.12). */
+/** pg_locks shows the lock's number in two halves (Postgres manual, pg_locks). */
 async function ownerNow(session: Session): Promise<string | null> {
   const [name] = await session.row(
     sql`SELECT application_name FROM pg_locks JOIN pg_stat_activity USING (pid)

@@ -1,17 +1,18 @@
 /** The embedded Postgres of a data folder: the control server, and a server for each project. */
-import { readdir, rm } from 'node:fs/promises';
+import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { once } from '../contract/shared-promise.js';
-import { exists } from '../files.js';
+import { memoized } from '../tasks.js';
+import { exists, removeFolder } from '../files.js';
 import { type Binaries, findBinaries, refuseOtherMajor } from './binaries.js';
 import { ProjectCgroups } from './cgroup.js';
 import { initializeCluster } from './cluster.js';
-import { PORT, serverConfig, type ServerSize, SUPERUSER } from './config.js';
+import { PORT, serverConfig, SUPERUSER } from './postgres-config.js';
+import { MIN_BUFFERS_MIB } from './process-limits.js';
 import { ControlServer } from './control-server.js';
-import { Fleet, type FleetEvents, type FleetSettings, type Socket } from './fleet.js';
+import { Fleet, type FleetEvents, type FleetSettings, type ProjectServerSize, type Socket } from './fleet.js';
 import { buildFolder, CONTROL, makeServerFolder, serverFolder } from './server-folder.js';
 import { startPostmaster } from './postmaster.js';
-import { findServersFolder, type ServersFolder } from './servers-folder.js';
+import { findServersFolder, type EmbeddedFolder } from './embedded-folder.js';
 import type { Log } from '../log.js';
 
 interface EmbeddedOptions extends FleetSettings {
@@ -63,7 +64,7 @@ export async function openEmbedded(options: EmbeddedOptions): Promise<Embedded> 
     control,
     binaries,
     async openFleet(template, events) {
-      const make = once(() => templateFolder(serversFolder, binaries, template, options));
+      const make = memoized(() => templateFolder(serversFolder, binaries, template, options));
       const fleet = new Fleet(serversFolder, binaries, make, options, events, cgroups);
       await fleet.stopLeftBehind();
       return fleet;
@@ -73,23 +74,28 @@ export async function openEmbedded(options: EmbeddedOptions): Promise<Embedded> 
 
 /** The data directory from which new servers are copied. Creates it if it is missing or has another version. */
 async function templateFolder(
-  serversFolder: ServersFolder,
+  serversFolder: EmbeddedFolder,
   binaries: Binaries,
   { version, prepare }: Template,
-  { size, backendMib }: { size: ServerSize; backendMib: number },
+  { size, backendMib }: { size: ProjectServerSize; backendMib: number },
 ): Promise<string> {
   const name = `template-${binaries.version}-${version}`;
   const folder = serverFolder(serversFolder, name);
   if (await exists(folder.data)) return folder.data;
   for (const other of await readdir(serversFolder.folder)) {
-    if (other.startsWith('template-')) await rm(join(serversFolder.folder, other), { recursive: true, force: true });
+    if (other.startsWith('template-')) await removeFolder(join(serversFolder.folder, other));
   }
   await makeServerFolder(folder);
   await buildFolder(folder.data, async (data) => {
     await initializeCluster(data, serversFolder.account, binaries, size.durable);
     const building = { ...folder, data };
-    const config = serverConfig(building, size);
-    const server = await startPostmaster(building, binaries, { config, backendMib, exclusive: true });
+    const config = serverConfig(building, { ...size, sharedBuffersMib: MIN_BUFFERS_MIB, parallelWorkers: 0 });
+    const server = await startPostmaster(building, binaries, {
+      config,
+      backendMib,
+      isFirstVictim: true,
+      exclusive: true,
+    });
     try {
       await prepare({ host: folder.socketDir, port: PORT, user: SUPERUSER });
     } finally {

@@ -2,40 +2,49 @@
 import { randomBytes } from 'node:crypto';
 import { rm } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
-import { join, relative, sep } from 'node:path';
+import { dirname, join, relative, sep } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { EngineError } from '../contract/errors.js';
-import { exists } from '../files.js';
-import { calledByRoot, ProjectAccounts, type UidRange } from './accounts.js';
+import { exists, removeFolder, replaceFile } from '../files.js';
+import { calledByRoot } from './accounts.js';
 import { type Binaries, refuseOtherMajor } from './binaries.js';
 import type { ProjectCgroups } from './cgroup.js';
 import { copyCluster } from './cluster.js';
-import { PORT, serverConfig, type ServerSize, SUPERUSER } from './config.js';
-import type { ServersFolder } from './servers-folder.js';
+import { configValue, PORT, serverConfig, type ServerSize, SUPERUSER } from './postgres-config.js';
+import type { EmbeddedFolder } from './embedded-folder.js';
 import { bytesIn } from './disk-reserve.js';
-import { memoryBytes } from './process-limits.js';
+import { defaultParallelWorkers, defaultSharedBuffers, memoryBytes, MIN_BUFFERS_MIB } from './process-limits.js';
 import { removeLeftovers } from './lock-file.js';
 import { Niceness } from './niceness.js';
 import { type Postmaster, startPostmaster } from './postmaster.js';
 import { parentOf } from './proc.js';
-import { findPostmasters, stopPostmaster } from './processes.js';
+import { endUser, findPostmasters, stopPostmaster } from './processes.js';
+import { ProjectAccounts, type UidRange, UidRegistry } from './project-accounts.js';
 import {
   ARCHIVE,
   ARCHIVE_SETTINGS,
   CONTROL,
   existingServerFolder,
+  makeRootFolder,
   makeServerFolder,
   projectFolder,
   PROJECTS,
   serverFolder,
   type ServerFolder,
+  STREAM_SETTINGS,
 } from './server-folder.js';
 import { StartQueue } from './start-queue.js';
-import { type Running, SupervisedServer } from './supervised-server.js';
-import { FleetSweeper, type SweeperEvents, type SweeperSettings } from './fleet-sweeper.js';
+import { type Running, Supervisor } from './supervisor.js';
+import { FleetHousekeeping, type HousekeepingEvents, type HousekeepingSettings } from './fleet-housekeeping.js';
 
-export interface FleetSettings extends SweeperSettings {
-  readonly size: ServerSize;
+/** The settings that differ between servers; null: by default. */
+export interface ProjectServerSize extends Omit<ServerSize, 'sharedBuffersMib' | 'parallelWorkers'> {
+  readonly sharedBuffersMib: number | null;
+  readonly parallelWorkers: number | null;
+}
+
+export interface FleetSettings extends HousekeepingSettings {
+  readonly size: ProjectServerSize;
   /** MiB of private memory that each process of a server may use. */
   readonly backendMib: number;
   /** Maximum number of servers that run at once. */
@@ -49,7 +58,7 @@ export interface FleetSettings extends SweeperSettings {
   readonly uids: UidRange | null;
 }
 
-export interface FleetEvents extends SweeperEvents {
+export interface FleetEvents extends HousekeepingEvents {
   /** A server exited unexpectedly, or did not start. */
   failed(id: string, reason: string, pauseMs: number): void;
 }
@@ -70,25 +79,29 @@ const DATABASE_OID = '5';
 /** A project may use half of the memory, and gets an equal share of busy processors. */
 const GROUP_LIMITS = { cpuWeight: 100, memoryMaxBytes: Math.floor(memoryBytes() / 2), pidsMax: 256 };
 
-class ProjectServer extends SupervisedServer {
+class ProjectServer extends Supervisor {
   postmaster: Postmaster | null = null;
   /** Whether the server counts toward `maxServers`. One that is starting and does not count still waits for its turn. */
   hasRoom = false;
+  /** Its page cache, if it runs or starts. */
+  buffersMib = 0;
 }
 
 export class Fleet {
   /** Lowers the priority of busy processes; null: the servers have control groups, which share the processors. */
   readonly niceness: Niceness | null;
+  /** How often a server has exited unexpectedly, or did not start. */
+  failures = 0;
   private readonly servers = new Map<string, ProjectServer>();
   private readonly queue = new StartQueue(2 * availableParallelism());
   private readonly accounts: ProjectAccounts | null;
-  private readonly sweeper: FleetSweeper;
+  private readonly housekeeping: FleetHousekeeping;
   private closing = false;
   private preparing: Promise<unknown> = Promise.resolve();
 
   /** @param template returns the data directory from which new servers are copied, and creates it if it is missing */
   constructor(
-    private readonly serversFolder: ServersFolder,
+    private readonly serversFolder: EmbeddedFolder,
     private readonly binaries: Binaries,
     private readonly template: () => Promise<string>,
     private readonly settings: FleetSettings,
@@ -96,27 +109,24 @@ export class Fleet {
     private readonly cgroups: ProjectCgroups | null,
   ) {
     const { folder, owner } = serversFolder;
-    const owned = [
-      { path: join(folder, PROJECTS), below: 'data' },
-      { path: join(folder, ARCHIVE), below: '' },
-    ];
     const { uids } = settings;
-    this.accounts = uids !== null && calledByRoot() && owner.uid === 0 ? new ProjectAccounts(uids, owned) : null;
-    this.sweeper = new FleetSweeper(serversFolder, this.servers, settings, events);
+    const hasAccounts = uids !== null && calledByRoot() && owner.uid === 0;
+    this.accounts = hasAccounts ? new ProjectAccounts(uids, folder, new UidRegistry()) : null;
+    this.housekeeping = new FleetHousekeeping(serversFolder, this.servers, settings, events);
     this.niceness = cgroups === null ? new Niceness(async (pid) => this.isPostmaster(await parentOf(pid))) : null;
   }
 
   /** Stops the servers that an earlier service has left running. Only requests that need one of them wait. */
   async stopLeftBehind(): Promise<void> {
-    for (const found of await findPostmasters(this.serversFolder.folder)) {
-      const [place, id = ''] = relative(this.serversFolder.folder, found.data).split(sep);
-      const stop = () => stopPostmaster(found.pid, found.data);
+    for (const postmaster of await findPostmasters(this.serversFolder.folder)) {
+      const [place, id = ''] = relative(this.serversFolder.folder, postmaster.data).split(sep);
+      const stop = () => stopPostmaster(postmaster.pid, postmaster.data);
       if (place === PROJECTS) this.of(id).awaitEnd(stop());
       // A template was being built on this server.
       else if (place !== CONTROL) void stop().catch(() => {});
     }
     // Makes the template available for the next new project.
-    this.preparing = this.template().catch(() => {});
+    this.preparing = Promise.allSettled([this.template(), this.accounts?.register()]);
   }
 
   /** A new id. It is short, because socket paths have a length limit. */
@@ -152,6 +162,21 @@ export class Fleet {
     return this.servers.get(id)?.state === 'running';
   }
 
+  /** The error for writes while less than the disk reserve is free; null: there is room. */
+  get lackOfRoom(): EngineError | null {
+    return this.housekeeping.isDiskLow ? noRoom() : null;
+  }
+
+  /** The reason why a server did not start when it was last needed; null: it did, or this process has not tried. */
+  startFailure(id: string): string | null {
+    return this.servers.get(id)?.startFailure ?? null;
+  }
+
+  /** How many did not start when they were last needed. */
+  get notStarting(): number {
+    return [...this.servers.values()].filter((server) => server.startFailure !== null).length;
+  }
+
   /** Whether the fleet started a postmaster with this process id. */
   private isPostmaster(pid: number): boolean {
     // The id of a server that has ended may belong to another program now.
@@ -162,7 +187,7 @@ export class Fleet {
     return { host: serverFolder(this.serversFolder, projectFolder(id)).socketDir, port: PORT, user: SUPERUSER };
   }
 
-  /** See {@link SupervisedServer.acquire}. */
+  /** See {@link Supervisor.acquire}. */
   acquire(id: string): Promise<void> | undefined {
     return this.of(id).acquire();
   }
@@ -179,12 +204,15 @@ export class Fleet {
     const template = await this.template();
     const { data, account } = await this.createEmpty(id);
     await copyCluster(template, data, account, this.settings.size.durable);
-    return bytesIn(join(data, 'base', DATABASE_OID));
+    return this.databaseBytes(id);
   }
 
-  /** Creates the folder of a new server without a data directory, which the caller creates. */
+  /** Creates the folder of a new server without a data directory. @throws EngineError database_unavailable: no room */
   async createEmpty(id: string): Promise<ServerFolder> {
-    const folder = serverFolder(this.serversFolder, projectFolder(id), await this.accounts?.take(id));
+    if (this.lackOfRoom !== null) throw this.lackOfRoom;
+    const name = projectFolder(id);
+    await makeRootFolder(serverFolder(this.serversFolder, name));
+    const folder = serverFolder(this.serversFolder, name, await this.accounts?.take(id));
     await makeServerFolder(folder);
     return folder;
   }
@@ -202,18 +230,48 @@ export class Fleet {
     return exists(join((await this.folderOf(id)).root, ARCHIVE_SETTINGS));
   }
 
+  /**
+   * Turns the archiving of the write-ahead log on or off. Stops the server; the next request starts it again.
+   * @param settings null: off
+   */
+  async setArchiving(id: string, settings: Readonly<Record<string, string>> | null): Promise<void> {
+    await this.configure(id, ARCHIVE_SETTINGS, settings);
+    await this.stop(id);
+  }
+
+  /** Stops the server, so that it starts with `wal_level = logical`; or restores the setting for a later start. */
+  async setLogicalDecoding(id: string, on: boolean): Promise<void> {
+    await this.configure(id, STREAM_SETTINGS, on ? { wal_level: 'logical' } : null);
+    if (on) await this.stop(id);
+  }
+
+  /** @param file in the server's folder, see {@link ServerFolder.ownSettings} @param settings null: none */
+  private async configure(id: string, file: string, settings: Readonly<Record<string, string>> | null): Promise<void> {
+    const path = join((await this.folderOf(id)).root, file);
+    if (settings === null) return rm(path, { force: true });
+    const lines = Object.entries(settings).map(([name, value]) => `${name} = ${configValue(value)}\n`);
+    await replaceFile(path, lines.join(''));
+  }
+
+  /** Bytes on disk of a server's database, running or not. @throws the system's error */
+  databaseBytes(id: string): Promise<number> {
+    return bytesIn(join(this.serversFolder.folder, projectFolder(id), 'data'), join('base', DATABASE_OID));
+  }
+
   /** Stops a server, and removes all of its files. Can be repeated after a partial removal. */
   async remove(id: string): Promise<void> {
     await this.of(id).close();
     const folder = await this.folderOf(id).catch(() => serverFolder(this.serversFolder, projectFolder(id)));
     await removeLeftovers(folder);
-    await rm(folder.root, { recursive: true, force: true, maxRetries: 8 });
-    await rm(join(folder.socketDir, '..'), { recursive: true, force: true });
+    const { account, data } = folder;
+    if (this.accounts?.has(account.uid)) await endUser(account, data);
+    await removeFolder(folder.root);
+    await removeFolder(dirname(folder.socketDir));
     this.servers.delete(id);
-    this.accounts?.release(id);
+    await this.accounts?.release(id, account.uid);
   }
 
-  /** Stops a server, for instance to change its settings; the next request starts it again. */
+  /** The next request starts it again. */
   stop(id: string): Promise<void> {
     return this.servers.get(id)?.stop() ?? Promise.resolve();
   }
@@ -226,17 +284,20 @@ export class Fleet {
 
   async close(): Promise<void> {
     this.closing = true;
-    this.sweeper.close();
+    this.housekeeping.close();
     await this.preparing;
     await Promise.all([...this.servers].map(([id, server]) => this.beforeStop(id, server).then(() => server.close())));
   }
 
   private of(id: string): ProjectServer {
-    const known = this.servers.get(id);
-    if (known !== undefined) return known;
+    const existing = this.servers.get(id);
+    if (existing !== undefined) return existing;
     const supervision = {
       start: (signal: AbortSignal) => this.start(id, server, signal),
-      failed: (reason: string, pauseMs: number) => this.events.failed(id, reason, pauseMs),
+      failed: (reason: string, pauseMs: number) => {
+        this.failures++;
+        this.events.failed(id, reason, pauseMs);
+      },
     };
     const server: ProjectServer = new ProjectServer(supervision, this.settings.maxWaiting);
     this.servers.set(id, server);
@@ -249,8 +310,10 @@ export class Fleet {
       await this.makeRoomFor(server);
       const folder = await this.folderOf(id);
       await refuseOtherMajor(folder.data, this.binaries);
-      const { size, backendMib } = this.settings;
-      const options = { config: serverConfig(folder, size), backendMib, exclusive: true };
+      const { backendMib } = this.settings;
+      const size = await this.sizeOf(id, server);
+      const options = { config: serverConfig(folder, size), backendMib, isFirstVictim: true, exclusive: true };
+      this.events.inUse(id);
       const postmaster = await startPostmaster(folder, this.binaries, options, signal);
       server.postmaster = postmaster;
       // Without its own group, the server still runs.
@@ -261,6 +324,21 @@ export class Fleet {
       };
       return { ended: postmaster.ended, stop };
     });
+  }
+
+  private async sizeOf(id: string, server: ProjectServer): Promise<ServerSize> {
+    const { size } = this.settings;
+    // Postgres will say what is wrong with files that cannot be read.
+    const bytes = size.sharedBuffersMib === null ? await this.databaseBytes(id).catch(() => 0) : 0;
+    const others = [...this.servers.values()].filter((other) => other !== server && other.state !== 'stopped');
+    const larger = others.map(({ buffersMib }) => buffersMib).filter((mib) => mib > MIN_BUFFERS_MIB);
+    const takenMib = larger.reduce((sum, mib) => sum + mib, 0);
+    server.buffersMib = size.sharedBuffersMib ?? defaultSharedBuffers(bytes, takenMib);
+    return {
+      ...size,
+      sharedBuffersMib: server.buffersMib,
+      parallelWorkers: size.parallelWorkers ?? defaultParallelWorkers(availableParallelism(), this.cgroups !== null),
+    };
   }
 
   /**
@@ -278,6 +356,7 @@ export class Fleet {
       if (id === undefined || victim === undefined) throw tooMany(this.settings.maxServers);
       await this.beforeStop(id, victim);
       if (victim.users === 0 || victim.state === 'stopping') await victim.stop();
+      else this.events.inUse(id);
     }
     server.hasRoom = true;
   }
@@ -285,9 +364,17 @@ export class Fleet {
   private async beforeStop(id: string, { state }: ProjectServer): Promise<void> {
     if (state !== 'running') return;
     const timeout = sleep(BEFORE_STOP_MS, undefined, { ref: false });
+    // The server is stopped anyway.
     await Promise.race([this.events.beforeStop(id, Infinity).catch(() => {}), timeout]);
   }
 }
+
+const noRoom = () =>
+  new EngineError('database_unavailable', 'The disk of the service is nearly full: projects can only be read', {
+    hint: 'Reads, deletes and drops still work. DROP and TRUNCATE free space at once.',
+    retryAfter: 10,
+    dependency: null,
+  });
 
 const tooMany = (max: number) =>
   new EngineError('overloaded', `${max} projects are in use, and this machine cannot run more servers at once`);

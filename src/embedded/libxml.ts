@@ -26,6 +26,7 @@ export async function newerLibxml(
   if (process.platform !== 'linux') return null;
   const bundled = await versionOf(join(native, 'lib', NAME));
   for (const folder of folders) {
+    // The system has no such library here.
     const path = await realpath(join(folder, NAME)).catch(() => null);
     const version = path === null ? null : await versionOf(path);
     if (path !== null && version !== null && isOlder(bundled ?? '0', version)) return { LD_PRELOAD: path };
@@ -42,8 +43,9 @@ export async function loadedLibxml(pid: number): Promise<{ version: string; path
 
 /** Reads the version from the file name, `libxml2.so.2.9.14`, or from `xmlParserVersion` in the file, `20904`. */
 async function versionOf(path: string): Promise<string | null> {
-  const [, named] = /\.so\.(\d+\.\d+\.\d+)$/.exec(path) ?? [];
-  if (named !== undefined) return named;
+  const [, version] = /\.so\.(\d+\.\d+\.\d+)$/.exec(path) ?? [];
+  if (version !== undefined) return version;
+  // Without a version it is not used.
   const content = await readFile(path, 'latin1').catch(() => '');
   const [, major, minor, patch] = /(?<!\d)(2)(\d\d)(\d\d)\0/.exec(content) ?? [];
   return major === undefined ? null : [major, minor, patch].map(Number).join('.');

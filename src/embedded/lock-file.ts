@@ -2,7 +2,7 @@
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isMissing, readSmallFile } from '../files.js';
-import { PORT } from './config.js';
+import { PORT } from './postgres-config.js';
 import { isAlive } from './proc.js';
 import { endOrphans, findPostmasters, serves, stopPostmaster } from './processes.js';
 import type { ServerFolder } from './server-folder.js';
@@ -17,8 +17,9 @@ const lockPath = ({ data }: ServerFolder): string => join(data, 'postmaster.pid'
 
 /** Lines 1 and 8 of the file (miscadmin.h of Postgres). */
 export async function readLockFile(folder: ServerFolder): Promise<LockFile | undefined> {
-  const content = await readSmallFile(lockPath(folder)).catch((error: unknown) => {
-    if (!isMissing(error)) throw error;
+  const path = lockPath(folder);
+  const content = await readSmallFile(path).catch((error: Error) => {
+    if (!isMissing(error)) throw new Error(`The lock file ${path} cannot be read: ${error.message}`, { cause: error });
   });
   if (content === undefined) return undefined;
   const lines = content.toString().split('\n');
@@ -38,16 +39,18 @@ export async function findPostmaster(folder: ServerFolder): Promise<number | und
  * @returns whether there was anything to remove
  */
 export async function removeLeftovers(folder: ServerFolder): Promise<boolean> {
-  const running = await findPostmaster(folder);
+  // The server's account can replace its lock file by something else, which is none.
+  const running = await findPostmaster(folder).catch(() => undefined);
   if (running !== undefined) await stopPostmaster(running, folder.data);
-  let found = (await endOrphans(folder)) || running !== undefined;
+  let isOccupied = (await endOrphans(folder)) || running !== undefined;
   for (const path of [lockPath(folder), join(folder.socketDir, `.s.PGSQL.${PORT}.lock`)]) {
+    // There is no lock file, or the account has put something else in its place.
     const pid = Number.parseInt((await readSmallFile(path).catch(() => '0')).toString());
     if (pid === 0 || !(await isStale(pid, folder))) continue;
     await rm(path, { force: true });
-    found = true;
+    isOccupied = true;
   }
-  return found;
+  return isOccupied;
 }
 
 /** @param pid from a lock file; NaN: it is empty, as for a moment at the start of a postmaster */

@@ -43,9 +43,9 @@ export class Niceness {
     let first: number | null = null;
     return async () => {
       if (this.lowered.has(backend)) return;
-      const used = await cpuMs(backend.processId);
-      first ??= used;
-      if (used === null || first === null || used - first < GREEDY_MS) return;
+      const usedMs = await cpuMs(backend.processId);
+      first ??= usedMs;
+      if (usedMs === null || first === null || usedMs - first < GREEDY_MS) return;
       this.lowered.set(backend, performance.now());
       await this.lower(backend.processId);
     };

@@ -1,14 +1,14 @@
 /** One postmaster: starts it in its own session, waits until it accepts connections, and stops it. */
 import { type ChildProcess, spawn } from 'node:child_process';
-import { type FileHandle, constants, open, readFile } from 'node:fs/promises';
+import { type FileHandle, constants, open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Binaries } from './binaries.js';
 import { lastLines } from './cluster.js';
-import { HBA } from './config.js';
+import { HBA } from './postgres-config.js';
 import { isMissing, replaceFile } from '../files.js';
 import { makeServerFolder, type ServerFolder } from './server-folder.js';
-import { limited } from './process-limits.js';
+import { limited, type ProcessLimits } from './process-limits.js';
 import { removeLeftovers, findPostmaster, readLockFile } from './lock-file.js';
 import { endOrphans, postmasterArguments, stopPostmaster } from './processes.js';
 
@@ -17,6 +17,7 @@ export interface Postmaster {
   readonly pid: number;
   /**
    * Resolves after the server has exited, with the reason: `exit code 1`, `client backend was terminated by signal 11`.
+   * Never rejects.
    */
   readonly ended: Promise<string>;
   /** Stops the server: rolls back transactions and closes connections. */
@@ -26,11 +27,9 @@ export interface Postmaster {
 /** Another postmaster had the data directory; it may have exited since. */
 export class OtherPostmaster extends Error {}
 
-interface StartOptions {
+interface StartOptions extends ProcessLimits {
   /** `postgresql.conf` as text. */
   readonly config: string;
-  /** MiB of private memory that each of its processes may use. */
-  readonly backendMib: number;
   /** Only this process may run the server: a postmaster that is already running is stopped. */
   readonly exclusive: boolean;
 }
@@ -57,7 +56,7 @@ export async function startPostmaster(
   await replaceFile(folder.config, options.config);
   await replaceFile(folder.hba, HBA);
   for (let attempt = 1; ; attempt++) {
-    const started = await tryStart(folder, binaries, options.backendMib, signal);
+    const started = await tryStart(folder, binaries, options, signal);
     if (!(started instanceof Error)) return started;
     if (attempt === ATTEMPTS || signal?.aborted) throw started;
     if (!options.exclusive && (await findPostmaster(folder)) !== undefined) throw started;
@@ -68,23 +67,27 @@ export async function startPostmaster(
 async function tryStart(
   folder: ServerFolder,
   binaries: Binaries,
-  backendMib: number,
+  limits: ProcessLimits,
   signal: AbortSignal | undefined,
 ): Promise<Postmaster | Error> {
   if (signal?.aborted) return new Error('The start was canceled');
-  const { child, exited, logStart } = await spawnPostmaster(folder, binaries, backendMib);
+  const { child, exited, logStart } = await spawnPostmaster(folder, binaries, limits);
   const pid = child.pid as number;
-  const ready = await isReady(folder, child, signal);
+  const ready = await isReady(folder, child, signal).catch((error: unknown) => {
+    child.kill('SIGQUIT');
+    throw error;
+  });
   if (!ready || signal?.aborted) {
     if (signal?.aborted) await stopStarting(child, folder);
-    const log = await logSince(folder, logStart);
+    const log = await logSince(folder, logStart).catch(String);
     const message = `Postgres did not start (${await exited}). The end of ${folder.log}:\n${lastLines(log)}`;
     return FOUND_OTHER.test(log) ? new OtherPostmaster(message) : new Error(message);
   }
   const ended = exited.then(async (how) => {
     // A busy backend outlives a killed postmaster, and this server may not be started again soon.
     if (how !== CLEAN_END) await endOrphans(folder).catch(() => {});
-    return (await lastWords(folder, logStart)) ?? how;
+    // A log that cannot be read says nothing.
+    return (await lastWords(folder, logStart).catch(() => undefined)) ?? how;
   });
   return { pid, ended, stop: () => stopPostmaster(pid, folder.data) };
 }
@@ -103,12 +106,12 @@ async function stopStarting(child: ChildProcess, folder: ServerFolder): Promise<
 }
 
 /** Detached: it survives this process and a Ctrl-C in its terminal, and does not keep this process alive. */
-async function spawnPostmaster(folder: ServerFolder, binaries: Binaries, backendMib: number) {
+async function spawnPostmaster(folder: ServerFolder, binaries: Binaries, limits: ProcessLimits) {
   const log = await openLog(folder);
   try {
     const logStart = (await log.stat()).size;
     const postgres = join(binaries.bin, 'postgres');
-    const [program, args] = limited(postgres, postmasterArguments(folder), backendMib);
+    const [program, args] = limited(postgres, postmasterArguments(folder), limits);
     const child = spawn(program, args, {
       ...folder.account,
       cwd: '/',
@@ -150,9 +153,22 @@ const LOG_LIMIT_BYTES = 8 * 1024 * 1024;
 async function openLog(folder: ServerFolder): Promise<FileHandle> {
   const { O_RDWR, O_APPEND, O_CREAT, O_NOFOLLOW } = constants;
   const file = await open(folder.log, O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW, 0o600);
-  if ((await file.stat()).uid !== folder.account.uid) await file.chown(folder.account.uid, folder.account.gid);
-  if ((await file.stat()).size > LOG_LIMIT_BYTES) await file.truncate();
-  return file;
+  try {
+    const { uid, size, nlink } = await plainStat(file, folder.log);
+    if (nlink > 1) throw new Error(`${folder.log} has another name, too`);
+    if (uid !== folder.account.uid) await file.chown(folder.account.uid, folder.account.gid);
+    if (size > LOG_LIMIT_BYTES) await file.truncate();
+    return file;
+  } catch (error) {
+    await file.close();
+    throw error;
+  }
+}
+
+async function plainStat(file: FileHandle, path: string) {
+  const stats = await file.stat();
+  if (!stats.isFile()) throw new Error(`${path} is not a plain file`);
+  return stats;
 }
 
 /** Keeps the log of a running server within its limit. When out of memory, Postgres logs 15 MB per second. */
@@ -160,12 +176,24 @@ export async function boundLog(folder: ServerFolder): Promise<void> {
   await (await openLog(folder)).close();
 }
 
-async function logSince(folder: ServerFolder, start: number): Promise<string> {
-  const log = await readFile(folder.log).catch((error: unknown) => {
+/** The end of the log is enough: the server's account can make it of any size. */
+const LOG_END_BYTES = 65_536;
+
+async function logSince({ log }: ServerFolder, start: number): Promise<string> {
+  const { O_RDONLY, O_NOFOLLOW, O_NONBLOCK } = constants;
+  const file = await open(log, O_RDONLY | O_NOFOLLOW | O_NONBLOCK).catch((error: unknown) => {
     if (!isMissing(error)) throw error;
-    return Buffer.alloc(0);
+    return null;
   });
-  return log.subarray(log.length < start ? 0 : start).toString();
+  if (file === null) return '';
+  try {
+    const { size } = await plainStat(file, log);
+    const from = Math.max(size < start ? 0 : start, size - LOG_END_BYTES);
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(LOG_END_BYTES), 0, LOG_END_BYTES, from);
+    return buffer.toString('utf8', 0, bytesRead);
+  } finally {
+    await file.close();
+  }
 }
 
 /**
@@ -176,7 +204,7 @@ const CRASH = /^\S+ \S+ \S+ \[\d+\] LOG: {2}((?:[a-z ]{1,40}) )\(PID \d+\) (was 
 const PANIC = /^\S+ \S+ \S+ \[\d+\] PANIC:/;
 
 async function lastWords(folder: ServerFolder, logStart: number): Promise<string | undefined> {
-  const lines = (await logSince(folder, logStart)).slice(-65_536).split('\n').reverse();
+  const lines = (await logSince(folder, logStart)).split('\n').reverse();
   for (const line of lines.slice(0, 200)) {
     const [, process, end] = CRASH.exec(line) ?? [];
     if (process !== undefined && end !== undefined) return process + end;

@@ -37,8 +37,9 @@ const allPids = async (): Promise<number[]> => (await readdir('/proc')).map(Numb
 /** Any user may read `cmdline`, but not `cwd` and `exe`: root in a container lacks CAP_SYS_PTRACE. */
 export async function commandLine(pid: number): Promise<string> {
   if (isLinux) return (await readProc(`${pid}/cmdline`)).split('\0').join(' ').trim();
-  const shown = await promisify(execFile)('ps', ['-ww', '-o', 'command=', '-p', String(pid)]).catch(() => null);
-  return shown?.stdout.trim() ?? '';
+  // The process has ended.
+  const output = await promisify(execFile)('ps', ['-ww', '-o', 'command=', '-p', String(pid)]).catch(() => null);
+  return output?.stdout.trim() ?? '';
 }
 
 /** 0 if the process has exited. */
@@ -58,11 +59,20 @@ async function statOf(pid: number): Promise<string[]> {
   return stat === '' ? [] : stat.slice(stat.lastIndexOf(')') + 2).split(' ');
 }
 
-/** The user ids of all processes on the machine; empty without /proc. */
-export async function runningUids(): Promise<number[]> {
+/** The user ids of all processes on the machine: each of them has four (proc(5)). Empty without /proc. */
+async function userIds(): Promise<{ pid: number; uids: number[] }[]> {
   if (!isLinux) return [];
-  const statuses = await Promise.all((await allPids()).map((pid) => readProc(`${pid}/status`)));
-  return statuses.flatMap((status) => (/^Uid:\s+(.*)$/m.exec(status)?.[1] ?? '').split(/\s+/).map(Number));
+  const uidsIn = (status: string) => (/^Uid:\s+(.*)$/m.exec(status)?.[1] ?? '').split(/\s+/).map(Number);
+  return Promise.all((await allPids()).map(async (pid) => ({ pid, uids: uidsIn(await readProc(`${pid}/status`)) })));
+}
+
+/** The user ids of all processes on the machine; empty without /proc. */
+export const runningUids = async (): Promise<number[]> => (await userIds()).flatMap(({ uids }) => uids);
+
+/** The command lines of the processes of a user; not of those that have exited. Empty without /proc. */
+export async function commandsOf(uid: number): Promise<string[]> {
+  const own = (await userIds()).filter(({ uids }) => uids.includes(uid));
+  return (await Promise.all(own.map(({ pid }) => commandLine(pid)))).filter((command) => command !== '');
 }
 
 /**

@@ -4,7 +4,8 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { hasCode } from '../files.js';
-import { commandLine, processes } from './proc.js';
+import { type Account, run } from './accounts.js';
+import { commandLine, commandsOf, processes } from './proc.js';
 import type { ServerFolder } from './server-folder.js';
 
 /** The arguments that start a postmaster, and identify it. */
@@ -22,7 +23,10 @@ const directoryIn = (command: string): string | undefined => /postgres -D (.+) -
 export const serves = async (pid: number, data: string): Promise<boolean> =>
   directoryIn(await commandLine(pid)) === data;
 
-/** Signals, each with a time to wait (manual 18.5): fast, immediate, and kill for a postmaster that hangs. */
+/**
+ * Signals, each with a time to wait (Postgres manual, Shutting Down the Server): fast, immediate, and kill for a
+ * postmaster that hangs.
+ */
 const STOP_STEPS = [
   ['SIGINT', 10_000],
   ['SIGQUIT', 10_000],
@@ -50,14 +54,14 @@ export async function stopPostmaster(pid: number, data: string): Promise<void> {
  */
 export async function endOrphans({ data, clusterName }: ServerFolder): Promise<boolean> {
   const deadline = performance.now() + 5_000;
-  for (let found = false; ; found = true) {
+  for (let hadProcesses = false; ; hadProcesses = true) {
     const all = await processes();
     const postmasters = new Set(all.filter(({ command }) => directoryIn(command) === data).map(({ pid }) => pid));
-    const left = all.filter(
+    const remaining = all.filter(
       ({ command, parent }) => command.startsWith(`postgres: ${clusterName}: `) && !postmasters.has(parent),
     );
-    if (left.length === 0 || performance.now() > deadline) return found;
-    for (const { pid } of left) signalTo(pid, 'SIGKILL');
+    if (remaining.length === 0 || performance.now() > deadline) return hadProcesses;
+    for (const { pid } of remaining) signalTo(pid, 'SIGKILL');
     await sleep(10);
   }
 }
@@ -68,6 +72,20 @@ export async function findPostmasters(folder: string): Promise<{ pid: number; da
     const data = directoryIn(command);
     return data?.startsWith(`${folder}/`) ? [{ pid, data }] : [];
   });
+}
+
+/**
+ * Kills all processes of the user of a server that has been stopped, also those that have left the server. Does nothing
+ * if that user runs another server, such as one of another installation.
+ */
+export async function endUser(account: Account, data: string): Promise<void> {
+  for (const deadline = performance.now() + 5_000; performance.now() < deadline; await sleep(10)) {
+    const commands = await commandsOf(account.uid);
+    const runsOther = commands.some((command) => (directoryIn(command) ?? data) !== data);
+    if (commands.length === 0 || runsOther) return;
+    // By one call, which no process escapes by forking. It may signal only processes of its own user (kill(2)).
+    await run(account, '/bin/sh', ['-c', 'kill -KILL -1']);
+  }
 }
 
 function signalTo(pid: number, signal: NodeJS.Signals): void {

@@ -1,10 +1,10 @@
 /** The folder of one server: its data directory, configuration, log and socket. */
 import { createHash } from 'node:crypto';
-import { chmod, lstat, mkdir, readdir, rename, rm } from 'node:fs/promises';
+import { chmod, lstat, mkdir, readdir, rename } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
-import { hasCode, unique } from '../files.js';
+import { hasCode, removeFolder, unique } from '../files.js';
 import type { Account } from './accounts.js';
-import { type ServersFolder, folderMode, ownFolder } from './servers-folder.js';
+import { type EmbeddedFolder, folderMode, ownFolder } from './embedded-folder.js';
 import { isAlive } from './proc.js';
 
 /** Configuration and log belong to the service; `data` and `socketDir` belong to the server's account. */
@@ -47,7 +47,7 @@ export const projectFolder = (id: string): string => join(PROJECTS, id);
  * @param account default: that of the control server
  */
 export function serverFolder(
-  serversFolder: ServersFolder,
+  serversFolder: EmbeddedFolder,
   name: string,
   account: Account = serversFolder.account,
 ): ServerFolder {
@@ -77,17 +77,23 @@ export function serverFolder(
  * The folder of an existing server, which runs as the owner of its data directory.
  * @throws Error if it does not exist
  */
-export async function existingServerFolder(serversFolder: ServersFolder, name: string): Promise<ServerFolder> {
+export async function existingServerFolder(serversFolder: EmbeddedFolder, name: string): Promise<ServerFolder> {
   const folder = serverFolder(serversFolder, name);
   const { uid, gid } = await lstat(folder.data);
   return { ...folder, account: { uid, gid } };
 }
 
 /** Creates everything except the data directory. */
-export async function makeServerFolder({ root, socketDir, account, owner }: ServerFolder): Promise<void> {
-  const around = [dirname(root), root, dirname(dirname(socketDir)), dirname(socketDir)];
-  for (const folder of around) await ownFolder(folder, folderMode(), owner);
+export async function makeServerFolder(folder: ServerFolder): Promise<void> {
+  const { socketDir, account, owner } = folder;
+  await makeRootFolder(folder);
+  for (const around of [dirname(dirname(socketDir)), dirname(socketDir)]) await ownFolder(around, folderMode(), owner);
   await ownFolder(socketDir, 0o700, account);
+}
+
+/** Creates only the folder around everything else. */
+export async function makeRootFolder({ root, owner }: ServerFolder): Promise<void> {
+  for (const folder of [dirname(root), root]) await ownFolder(folder, folderMode(), owner);
 }
 
 /**
@@ -106,7 +112,7 @@ export async function buildFolder(target: string, fill: (folder: string) => Prom
   } catch (error) {
     if (!hasCode(error, 'ENOTEMPTY', 'EEXIST')) throw error;
   } finally {
-    await rm(staging, { recursive: true, force: true });
+    await removeFolder(staging);
   }
 }
 
@@ -115,9 +121,10 @@ async function removeUnfinished(parent: string, prefix: string): Promise<void> {
   const tenMinutesAgo = Date.now() - 600_000;
   for (const name of (await readdir(parent)).filter((entry) => entry.startsWith(prefix))) {
     const folder = join(parent, name);
-    const made = (await lstat(folder).catch(() => undefined))?.mtimeMs ?? 0;
-    const isBeingBuilt = isAlive(Number.parseInt(name.slice(prefix.length))) && made > tenMinutesAgo;
+    // Removed meanwhile by another builder.
+    const modifiedAt = (await lstat(folder).catch(() => undefined))?.mtimeMs ?? 0;
+    const isBeingBuilt = isAlive(Number.parseInt(name.slice(prefix.length))) && modifiedAt > tenMinutesAgo;
     // Errors are ignored: an initdb may still be writing.
-    if (!isBeingBuilt) await rm(folder, { recursive: true, force: true, maxRetries: 8 }).catch(() => undefined);
+    if (!isBeingBuilt) await removeFolder(folder).catch(() => undefined);
   }
 }

@@ -1,72 +1,123 @@
 /** The parts of a running engine. Operations are functions that take the `Project` from `admit`. */
-import type { Installation } from '../backup/installation.js';
+import type { BackupServices } from '../backup/backup-services.js';
 import type { ProjectRow } from '../tenancy/control/control-rows.js';
 import type { ControlDatabase } from '../tenancy/control/control.js';
 import type { ProjectDatabases } from '../tenancy/project-databases.js';
 import type { Servers } from '../tenancy/servers.js';
 import type { Authenticator } from './access/authenticate.js';
-import type { TokenRate } from './access/token-rate.js';
+import type { TokenRate } from './access/rate-limits.js';
 import type { Tokens } from './access/tokens.js';
-import type { Audit, Origin } from './audit/audit.js';
-import type { StopReason } from './limits/deadline.js';
-import { LiveRequests } from './database/live-requests.js';
-import type { ServerCapacities } from './database/server-capacities.js';
-import type { Load, WorkKind } from './limits/slots.js';
-import type { Moves } from './moves/moves.js';
-import { Project, type SharedServices } from './project.js';
+import type { Origin } from '../contract/audit.js';
+import type { Audit } from './audit/audit.js';
+import type { StopReason } from '../db/timed-request.js';
+import type { CorruptionLog } from '../db/corruption-log.js';
+import { LiveRequests } from './live-requests.js';
+import type { ServerCapacities } from '../db/server-capacities.js';
+import type { Load, SlotKind } from '../db/slots.js';
+import type { DatabaseAccess } from '../db/database-access.js';
+import type { TableCache } from './insert/table-cache.js';
+import type { Moves } from '../moves/moves.js';
+import { Project } from '../db/project.js';
+import type { ArchiveWatch } from './projects/archive-watch.js';
 import type { Projects } from './projects/projects.js';
 import type { ServerWatch } from '../tenancy/health/server-watch.js';
-import type { Sessions } from './sessions/sessions.js';
-import type { RequestTrace } from './database/trace.js';
+import type { PortSessions } from './sessions/sessions.js';
+import type { SqlServices } from './sql/run-sql.js';
+import type { RequestTrace } from '../db/trace.js';
+
+/** What operations on data need besides a project. Each gets its part from its handler. */
+interface OperationServices extends SqlServices {
+  readonly tableCache: TableCache;
+  /** How long refused records are kept. */
+  readonly quarantineDays: number;
+}
 
 interface EngineLoad {
-  requests: Record<WorkKind, Load>;
+  requests: Record<SlotKind, Load>;
   /** Connections to projects' databases by server: open now, and the limit. */
   connections: ServerCapacities['connections'];
   overQuota: number;
   /** Running Postgres servers of projects. */
   servers: number;
+  /** How often one of them ended unexpectedly or did not start, and how many did not start when last needed. */
+  crashes: number;
+  notStarting: number;
   stops: ReadonlyMap<StopReason, number>;
 }
 
-export class Engine {
-  readonly live: LiveRequests;
+/** What an engine is made of, see `openEngine`. */
+export interface EngineParts {
+  readonly control: ControlDatabase;
+  readonly servers: Servers;
+  readonly serverWatch: ServerWatch;
+  readonly projectDatabases: ProjectDatabases;
+  readonly audit: Audit;
+  readonly projects: Projects;
+  readonly moves: Moves;
+  readonly tokens: Tokens;
+  readonly authenticator: Authenticator;
+  /** null: unlimited. */
+  readonly tokenRate: TokenRate | null;
+  /** Sessions of the Postgres port; null: the port is off. */
+  readonly sessions: PortSessions | null;
+  /** The folder of the embedded servers; null: the operator runs Postgres. */
+  readonly serversFolder: string | null;
+  readonly databaseAccess: DatabaseAccess;
+  /** What the operations on projects' data share. */
+  readonly services: OperationServices;
+  readonly archives: ArchiveWatch;
+}
 
-  /** See `openEngine`. */
-  constructor(
-    readonly control: ControlDatabase,
-    readonly servers: Servers,
-    readonly serverWatch: ServerWatch,
-    readonly databases: ProjectDatabases,
-    readonly audit: Audit,
-    readonly projects: Projects,
-    readonly moves: Moves,
-    readonly tokens: Tokens,
-    readonly authenticator: Authenticator,
-    /** null: unlimited. */
-    readonly tokenRate: TokenRate | null,
-    /** Sessions of the Postgres port; null: the port is off. */
-    readonly sessions: Sessions | null,
-    /** The folder of the embedded servers; null: the operator runs Postgres. */
-    readonly folder: string | null,
-    readonly shared: SharedServices,
-  ) {
-    this.live = new LiveRequests(authenticator);
+export class Engine implements EngineParts {
+  readonly live: LiveRequests;
+  readonly control: EngineParts['control'];
+  readonly servers: EngineParts['servers'];
+  readonly serverWatch: EngineParts['serverWatch'];
+  readonly projectDatabases: EngineParts['projectDatabases'];
+  readonly audit: EngineParts['audit'];
+  readonly projects: EngineParts['projects'];
+  readonly moves: EngineParts['moves'];
+  readonly tokens: EngineParts['tokens'];
+  readonly authenticator: EngineParts['authenticator'];
+  readonly tokenRate: EngineParts['tokenRate'];
+  readonly sessions: EngineParts['sessions'];
+  readonly serversFolder: EngineParts['serversFolder'];
+  readonly databaseAccess: EngineParts['databaseAccess'];
+  readonly services: EngineParts['services'];
+  readonly archives: EngineParts['archives'];
+
+  constructor(parts: EngineParts) {
+    this.control = parts.control;
+    this.servers = parts.servers;
+    this.serverWatch = parts.serverWatch;
+    this.projectDatabases = parts.projectDatabases;
+    this.audit = parts.audit;
+    this.projects = parts.projects;
+    this.moves = parts.moves;
+    this.tokens = parts.tokens;
+    this.authenticator = parts.authenticator;
+    this.tokenRate = parts.tokenRate;
+    this.sessions = parts.sessions;
+    this.serversFolder = parts.serversFolder;
+    this.databaseAccess = parts.databaseAccess;
+    this.services = parts.services;
+    this.archives = parts.archives;
+    this.live = new LiveRequests(parts.authenticator);
   }
 
   /**
    * A caller's project for the operations of one request. Call this before reading the request's body.
-   * @param work null: the request does not use the project's database
+   * @param slot null: the request does not use the project's database
    * @throws EngineError database_unavailable if the project's server is known not to answer; overloaded
    */
-  admit(row: ProjectRow, work: WorkKind | null, trace: RequestTrace | null = null): Project {
-    const { database, throttle } = this.shared;
-    if (work !== null) {
+  admit(row: ProjectRow, slot: SlotKind | null, trace: RequestTrace | null = null): Project {
+    const { databaseAccess } = this;
+    if (slot !== null) {
       this.servers.requireUp(row.placement);
-      database.capacities.of(row.placement).slots.rejectIfFull(row.id, work);
+      databaseAccess.capacities.of(row.placement).slots.rejectIfFull(row.id, slot);
     }
-    throttle.noteRequest(row.id);
-    return new Project(row, this.shared, trace);
+    this.services.throttle.noteRequest(row.id);
+    return new Project(row, databaseAccess, trace);
   }
 
   /**
@@ -74,23 +125,28 @@ export class Engine {
    * requests that were stopped from outside since the start.
    */
   get load(): EngineLoad {
-    const { database, quotas } = this.shared;
-    const { capacities, stops } = database;
+    const { capacities, quotas, stops } = this.databaseAccess;
     return {
       requests: capacities.load(),
       connections: capacities.connections,
       overQuota: quotas.projectsOver,
       servers: this.servers.running,
+      crashes: this.servers.crashes,
+      notStarting: this.servers.notStarting,
       stops,
     };
   }
 
-  /** The parts that a backup or restore needs. @param by for the audit log */
-  installation(by: Origin): Installation {
-    const { audit, control, databases, projects, servers } = this;
+  get corruption(): CorruptionLog {
+    return this.databaseAccess.corruption;
+  }
+
+  /** @param by for the audit log */
+  backupServices(by: Origin): BackupServices {
+    const { audit, control, projectDatabases, projects, servers } = this;
     return {
       control,
-      databases,
+      projectDatabases,
       servers,
       projects: {
         list: () => projects.list(),
@@ -100,26 +156,27 @@ export class Engine {
         restore: (name, place, fill, make) => projects.restore(name, by, { place, fill, ...(make && { make }) }),
         delete: (name) => this.deleteProject(name, by),
       },
+      onCorruption: (projectName, place) => this.corruption.note(projectName, place),
       record: (operation, project) => audit.record(by, { operation, outcome: 'ok', project }),
     };
   }
 
-  /** Deletes a project, and everything this instance keeps for it. @param lost a server that will not come back */
-  async deleteProject(name: string, by: Origin, lost?: string): Promise<ProjectRow> {
-    const project = await this.projects.delete(name, by, lost);
-    this.shared.database.forget(project.id);
+  /** Deletes a project, and everything this instance keeps for it. @param lostServer a server that will not come back */
+  async deleteProject(name: string, by: Origin, lostServer?: string): Promise<ProjectRow> {
+    const project = await this.projects.delete(name, by, lostServer);
+    this.databaseAccess.forget(project.id);
     return project;
   }
 
   async close(): Promise<void> {
     this.projects.close();
     this.serverWatch.close();
+    this.archives.close();
     await this.moves.close();
     await this.sessions?.close();
-    this.shared.database.capacities.close();
-    this.shared.quotas.close();
+    this.databaseAccess.close();
     await this.audit.close();
-    await this.shared.splitter.close();
+    await this.services.splitter.close();
     await this.servers.close();
     await this.control.close();
   }

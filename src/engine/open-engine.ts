@@ -3,33 +3,39 @@ import type { Log } from '../log.js';
 import type { Pool, ServerAddress } from '../pg/index.js';
 import { AuditLog } from '../tenancy/control/audit-log.js';
 import { ProjectSessions } from '../tenancy/connections/project-session.js';
+import { ControlPool } from '../tenancy/control/control-pool.js';
 import { ControlDatabase } from '../tenancy/control/control.js';
 import { Credentials } from '../tenancy/credentials.js';
 import { readMigrations } from '../tenancy/migrations/migrate.js';
 import type { Placement } from '../tenancy/placement.js';
-import { type Embedded, type FleetEvents, OwnServerTenancy } from '../tenancy/own-server-tenancy.js';
+import type { Embedded } from '../embedded/embedded.js';
+import type { FleetEvents } from '../embedded/fleet.js';
+import { OwnServerTenancy } from '../tenancy/own-server-tenancy.js';
 import { ProjectDatabases } from '../tenancy/project-databases.js';
 import { Servers } from '../tenancy/servers.js';
 import { SERVICE_POOL_SIZE, servicePool } from '../tenancy/service-pool.js';
 import { SharedTenancy } from '../tenancy/shared-tenancy.js';
 import { Authenticator } from './access/authenticate.js';
 import type { JwtSettings } from './access/jwt.js';
-import { type Rate, TokenRate } from './access/token-rate.js';
+import { type Rate, TokenRate, WrongTokens } from './access/rate-limits.js';
 import { Tokens } from './access/tokens.js';
-import { WrongTokens } from './access/wrong-tokens.js';
-import { Audit, type AuditSettings, BY_ITSELF } from './audit/audit.js';
-import { DatabaseAccess } from './database/database-access.js';
+import { BY_ITSELF } from '../contract/audit.js';
+import { Audit, type AuditSettings } from './audit/audit.js';
+import { DatabaseAccess } from '../db/database-access.js';
+import { CorruptionLog } from '../db/corruption-log.js';
 import { Engine } from './engine.js';
-import { SchemaCache } from './insert/schema-cache.js';
+import { TableCache } from './insert/table-cache.js';
 import { EventLoopThrottle } from './limits/event-loop-throttle.js';
-import { type CapacitySettings, ServerCapacities } from './database/server-capacities.js';
-import { Moves } from './moves/moves.js';
-import type { SharedServices } from './project.js';
-import type { ProjectParts } from './projects/project-parts.js';
-import { Projects } from './projects/projects.js';
-import { Quotas } from './limits/quota.js';
+import { type CapacitySettings, ServerCapacities } from '../db/server-capacities.js';
+import { Moves } from '../moves/moves.js';
+import { MoveRows } from '../moves/move-rows.js';
+import { ArchiveWatch } from './projects/archive-watch.js';
+import { isFull, serverNamed, sizesOf } from './projects/choose-server.js';
+import type { ProjectServices } from './projects/create-project.js';
+import { Projects, reportRepair } from './projects/projects.js';
+import { Quotas } from '../db/quota.js';
 import { ServerWatch } from '../tenancy/health/server-watch.js';
-import { Sessions, type SessionSettings } from './sessions/sessions.js';
+import { PortSessions, type SessionSettings } from './sessions/sessions.js';
 import { Splitter } from './parser/splitter.js';
 
 interface EngineSettings extends AuditSettings, CapacitySettings {
@@ -56,41 +62,60 @@ interface EngineSettings extends AuditSettings, CapacitySettings {
   sessions: SessionSettings | null;
   /** Extensions that every project may use. */
   extensions: readonly string[];
+  /** Told, in words, what the start waits for. */
+  waiting: (what: string) => void;
 }
 
 /**
  * Prepares the control database and the template, and removes projects that a crash left incomplete.
- * @throws Error with advice if the server cannot be reached or used
+ * @param signal if aborted, a wait for other instances ends with its reason
+ * @throws Error with advice if the server cannot be reached or used; LockHeld, StandbyMissing
  */
-export async function openEngine(settings: EngineSettings): Promise<Engine> {
+export async function openEngine(settings: EngineSettings, signal?: AbortSignal): Promise<Engine> {
   const pool = servicePool(settings.address, SERVICE_POOL_SIZE);
   let servers: Servers | undefined;
   try {
-    const parts = await openControl(settings, pool);
-    const { control, databases, audit } = parts;
-    servers = parts.servers;
-    const projects = new Projects(parts);
+    const services = await openControl(settings, pool, signal);
+    const { control, projectDatabases, audit } = services;
+    servers = services.servers;
+    const projects = new Projects(services);
     await projects.unfinished.clear();
-    const access = await openAccess(settings, parts);
-    const projectSessions = new ProjectSessions(servers, databases);
-    const shared = sharedServices(settings, parts, projects, projectSessions);
-    const { database, quotas } = shared;
-    const ofSessions = { servers, projects, quotas, audit, projectSessions, ...access };
-    return new Engine(
+    const access = await openAccess(settings, services);
+    const projectSessions = new ProjectSessions(servers, projectDatabases);
+    const database = databaseAccess(settings, services, projects, projectSessions);
+    const { corruption, quotas } = database;
+    const { log } = settings;
+    const ofSessions = { servers, projects, quotas, audit, log, projectSessions, corruption, ...access };
+    return new Engine({
       control,
       servers,
-      new ServerWatch(control.servers, servers, settings.log, (names) => database.capacities.retain(names)),
-      databases,
+      serverWatch: new ServerWatch(control.servers, servers, settings.log, (names) =>
+        database.capacities.retain(names),
+      ),
+      projectDatabases,
       audit,
       projects,
-      new Moves(parts, projects, (id) => database.forget(id)),
-      new Tokens(control, audit),
-      access.authenticator,
-      access.tokenRate,
-      settings.sessions === null ? null : new Sessions(ofSessions, settings.sessions),
-      settings.embedded?.folder ?? null,
-      shared,
-    );
+      moves: new Moves({
+        ...services,
+        projectNamed: (name) => projects.get(name),
+        serverNamed: (name) => serverNamed(control.servers, name),
+        isFull: (server) => isFull(server, services),
+        sizesOf: (some) => sizesOf(services.servers, some),
+        onEnd: (id) => database.forget(id),
+      }),
+      tokens: new Tokens(control, audit),
+      ...access,
+      sessions: settings.sessions === null ? null : new PortSessions(ofSessions, settings.sessions),
+      serversFolder: settings.embedded?.folder ?? null,
+      databaseAccess: database,
+      services: {
+        throttle: new EventLoopThrottle(),
+        tableCache: new TableCache(settings.projectWaiting),
+        splitter: new Splitter(),
+        quarantineDays: settings.quarantineDays,
+      },
+      archives: new ArchiveWatch(servers, () => projects.list(), settings.log),
+    });
   } catch (error) {
     // The first failure tells more than that of the cleanup.
     await servers?.close().catch(() => {});
@@ -100,35 +125,41 @@ export async function openEngine(settings: EngineSettings): Promise<Engine> {
 }
 
 /** The control database and the projects' servers: one instance at a time prepares them. */
-async function openControl(settings: EngineSettings, pool: Pool): Promise<ProjectParts> {
-  const { address, embedded, idleStopMs, secret, secretPrevious } = settings;
+async function openControl(settings: EngineSettings, pool: Pool, signal?: AbortSignal): Promise<ProjectServices> {
+  const { address, embedded, idleStopMs, secret, secretPrevious, waiting } = settings;
   const audit = new Audit(new AuditLog(pool), settings);
+  const moveRows = new MoveRows(new ControlPool(pool));
   // Roles of embedded servers have no passwords, so no setting is needed.
   const setting = new Credentials(embedded === null ? secret : '');
   const previous = secretPrevious === null ? null : new Credentials(secretPrevious);
   const credentials = new Credentials(secret);
-  const prepare = async (control: ControlDatabase): Promise<Pick<ProjectParts, 'servers' | 'databases'>> => {
-    const isAtRest = (placement: Placement) => control.moves.isAtRest(placement);
-    const databases = new ProjectDatabases(readMigrations('project'), settings.extensions, isAtRest);
-    const parts = { databases, credentials, previous, template: `cdp_template_${control.instanceId}` };
+  const prepare = async (control: ControlDatabase): Promise<Pick<ProjectServices, 'servers' | 'projectDatabases'>> => {
+    const isAtRest = (placement: Placement) => moveRows.isAtRest(placement);
+    const onRestored = (placement: Placement, restored: readonly string[]): void => {
+      // If the lookup fails, the report names no project.
+      const lookUp = control.projects.at(placement).catch(() => null);
+      void lookUp.then((project) => reportRepair({ audit, log: settings.log }, BY_ITSELF, project, restored));
+    };
+    const projectDatabases = new ProjectDatabases(readMigrations('project'), settings.extensions, isAtRest, onRestored);
+    const provisioning = { projectDatabases, credentials, previous, template: `cdp_template_${control.instanceId}` };
     if (embedded !== null) {
       const events = serverEvents(control, audit, settings.log);
-      const tenancy = await OwnServerTenancy.open(embedded, databases, control, idleStopMs, events);
-      return { servers: new Servers(tenancy, parts), databases };
+      const tenancy = await OwnServerTenancy.open(embedded, projectDatabases, control, idleStopMs, events);
+      return { servers: new Servers(tenancy, provisioning), projectDatabases };
     }
-    const defaultTenancy = new SharedTenancy(address, parts);
+    const defaultTenancy = new SharedTenancy(address, provisioning);
     await defaultTenancy.prepare();
-    return { servers: new Servers(defaultTenancy, parts), databases };
+    return { servers: new Servers(defaultTenancy, provisioning), projectDatabases };
   };
   const fingerprints = [setting.fingerprint(), previous?.fingerprint() ?? null] as const;
-  const { control, prepared } = await ControlDatabase.open(address, pool, fingerprints, prepare);
-  return { control, ...prepared, audit, log: settings.log };
+  const { control, prepared } = await ControlDatabase.open(address, pool, fingerprints, prepare, waiting, signal);
+  return { control, moveRows, ...prepared, audit, log: settings.log };
 }
 
 /** Who may do what, and how often. */
 async function openAccess(
   { jwt: settings, wrongTokens, rateLimit }: EngineSettings,
-  { control }: ProjectParts,
+  { control }: ProjectServices,
 ): Promise<{ authenticator: Authenticator; tokenRate: TokenRate | null }> {
   // Imported on demand: the JWT library is most of the code that the engine loads, and few operators need it.
   const jwt = settings === null ? null : new (await import('./access/jwt.js')).JwtVerifier(settings, control);
@@ -138,48 +169,46 @@ async function openAccess(
   };
 }
 
-/** What the operations on a project's data share. */
-function sharedServices(
+/** The way to the projects' databases. */
+function databaseAccess(
   settings: EngineSettings,
-  { servers }: ProjectParts,
+  { servers }: ProjectServices,
   projects: Projects,
   projectSessions: ProjectSessions,
-): SharedServices {
-  const quotas = new Quotas((project) => servers.tenancyOf(project.placement).sizeOf(project), settings.projectQuota);
-  const database = new DatabaseAccess(
-    servers,
-    new ServerCapacities(servers, projectSessions, settings),
-    quotas,
-    projects,
+): DatabaseAccess {
+  const quotas = new Quotas(
+    (project) => servers.tenancyOf(project.placement).sizeOf(project),
+    settings.projectQuota,
+    ({ placement }) => servers.tenancyOf(placement).lackOfRoom,
   );
-  return {
-    database,
-    quotas,
-    throttle: new EventLoopThrottle(),
-    schemaCache: new SchemaCache(settings.projectWaiting),
-    splitter: new Splitter(),
-    waitMs: settings.waitMs,
-    quarantineDays: settings.quarantineDays,
-  };
+  const capacities = new ServerCapacities(servers, projectSessions, settings);
+  return new DatabaseAccess(servers, capacities, quotas, projects, new CorruptionLog(settings.log), settings.waitMs);
 }
 
 /** Reports events of a project's server under the project's name, in the log and in the audit log. */
-function serverEvents(control: ControlDatabase, audit: Audit, log: Log): Omit<FleetEvents, 'beforeStop'> {
-  const report = (server: string, trouble: string, details: object) => {
-    const known = control.projects.find('server', server).catch(() => null);
-    void known.then((project) => {
-      log.error({ project: project?.name ?? server, ...details }, trouble);
-      audit.record(BY_ITSELF, { operation: 'project.crash', outcome: 'database_unavailable', project });
-    });
+function serverEvents(
+  control: ControlDatabase,
+  audit: Audit,
+  log: Log,
+): Pick<FleetEvents, 'failed' | 'grew' | 'unreadable'> {
+  const report = async (server: string, trouble: string, details: object, isCrash = true) => {
+    // If the lookup fails, the report names no project.
+    const project = await control.projects.find('server', server).catch(() => null);
+    // Whoever creates or restores it is told, and it is removed again.
+    if (project?.status === 'creating') return;
+    log.error({ project: project?.name ?? server, ...details }, trouble);
+    if (isCrash) audit.record(BY_ITSELF, { operation: 'project.crash', outcome: 'database_unavailable', project });
   };
   return {
     failed: (server, reason, pauseMs) =>
-      report(server, 'the Postgres server of a project has ended unexpectedly', { reason, pauseMs }),
+      void report(server, 'the Postgres server of a project has ended unexpectedly', { reason, pauseMs }),
     grew: (server, bytes) =>
-      report(
+      void report(
         server,
         'the Postgres server of a project was stopped: it grew while the disk was nearly full (setting disk-reserve-mib)',
         { bytes },
       ),
+    unreadable: (server, error) =>
+      void report(server, "a project's files cannot be read", { error: String(error) }, false),
   };
 }

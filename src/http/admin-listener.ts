@@ -10,7 +10,7 @@ import type { LocalService } from '../engine/doctor/doctor.js';
 import { ErrorExit } from './response/error-exit.js';
 import { forOperator } from './response/progress-response.js';
 import { LOCAL_ROUTES } from './api/local-routes.js';
-import type { RouteSettings } from './api/route.js';
+import type { RouteSettings } from './api/operation.js';
 import { type ListenerSettings, createListener } from './listener.js';
 import { refuseOtherMethods } from './known-paths.js';
 import { inputOf } from './serve-route.js';
@@ -38,7 +38,7 @@ export function adminListener(
         request.context.account = decoded(String(account));
         done();
       },
-      ...inputOf(route),
+      ...inputOf(route, null),
       handler: async (request, reply) => {
         const { context } = request;
         const { signal } = context;

@@ -1,18 +1,18 @@
 /**
  * Admits a request before a byte of its body is read: checks the token (401), the scopes (403) and the rate (429),
- * rejects the request if its project's queue is full (503), then waits for memory (contract section 1).
+ * rejects the request if its project's queue is full (503), then waits for memory (contract C2.7).
  */
 import type { IncomingHttpHeaders } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { EngineError } from '../contract/errors.js';
 import type { Scope } from '../contract/names.js';
-import type { Counted } from '../engine/access/token-rate.js';
+import type { Counted } from '../engine/access/rate-limits.js';
 import type { Caller } from '../engine/access/tokens.js';
 import type { Engine } from '../engine/engine.js';
 import { MemoryBudget } from '../engine/limits/memory-budget.js';
-import type { Access, ServedRoute } from './api/route.js';
+import type { Access, Route } from './api/operation.js';
 import { announcedBytes } from './body.js';
-import { HttpError } from './response/http-error.js';
+import { HttpError } from './response/error-exit.js';
 
 export class Admission {
   private readonly memory = new MemoryBudget();
@@ -23,21 +23,21 @@ export class Admission {
    * @throws EngineError unauthorized, token_expired, rate_limited, insufficient_scope, cdp_inactive,
    * database_unavailable, overloaded
    */
-  async admit(request: FastifyRequest, reply: FastifyReply, route: ServedRoute): Promise<void> {
+  async admit(request: FastifyRequest, reply: FastifyReply, route: Route): Promise<void> {
     const { context, headers } = request;
     context.route = route;
     const caller = await this.engine.authenticator.authenticate((route.token ?? bearerToken)(headers), context.address);
     context.caller = caller;
     context.authenticated = performance.now();
     // The request counts even if the caller lacks the scope; insufficient_scope comes before rate_limited.
-    const counted = this.engine.tokenRate?.count(caller);
-    if (counted) setRateHeaders(reply, counted);
+    const rate = this.engine.tokenRate?.count(caller);
+    if (rate) setRateHeaders(reply, rate);
     authorize(caller, route.access);
-    if (counted?.refusal) throw counted.refusal;
+    if (rate?.refusal) throw rate.refusal;
     if (caller.project !== null) {
-      const project = this.engine.admit(caller.project, route.work, context.span?.trace);
+      const project = this.engine.admit(caller.project, route.slot, context.span?.trace);
       context.project = project;
-      const bytes = announcedBytes(headers);
+      const bytes = announcedBytes(headers, route.bodyBytes);
       context.reservation = await this.memory.reserve(project.id, bytes, project.waitBudget, context.signal);
     }
   }

@@ -2,7 +2,7 @@
 import { maxHeaderSize } from 'node:http';
 import type { FastifyInstance, FastifyRequest, RouteOptions } from 'fastify';
 import findMyWay from 'find-my-way';
-import { HttpError } from './response/http-error.js';
+import { HttpError } from './response/error-exit.js';
 
 export interface KnownPath {
   /** The pattern. */
@@ -11,7 +11,7 @@ export interface KnownPath {
 }
 
 export class KnownPaths {
-  private readonly known = new Map<string, KnownPath>();
+  private readonly byPath = new Map<string, KnownPath>();
   /** All of its routes are of GET. */
   private readonly router = findMyWay({ maxParamLength: maxHeaderSize });
 
@@ -19,9 +19,9 @@ export class KnownPaths {
   add({ url, method }: Pick<RouteOptions, 'url' | 'method'>): void {
     // Of the pages behind these, most do not exist, for any method.
     if (url === '/' || url.endsWith('*')) return;
-    const path = this.known.get(url) ?? { url, methods: new Set() };
-    if (!this.known.has(url)) this.router.on('GET', url, () => {}, path);
-    this.known.set(url, path);
+    const path = this.byPath.get(url) ?? { url, methods: new Set() };
+    if (!this.byPath.has(url)) this.router.on('GET', url, () => {}, path);
+    this.byPath.set(url, path);
     for (const name of [method].flat()) path.methods.add(name);
   }
 
@@ -54,6 +54,20 @@ function notAllowed({ method }: FastifyRequest, { url, methods }: KnownPath): Ht
     OTHER_WAYS[`${method} ${url}`],
   );
 }
+
+/** Paths that people try first. */
+const OTHER_PATHS: readonly (readonly [RegExp, string])[] = [
+  [/\/tables?(?:\/|$)/, 'Tables: GET /api/cdp/schema lists them, POST /api/cdp/schema/table creates one.'],
+  [/\/(?:query|queries|execute|sql)(?:\/|$)/, 'SQL: POST /api/cdp/sql {"sql": "SELECT …"}'],
+  [/\/(?:data|records?|rows?|insert|upsert|import|ingest)(?:\/|$)/, 'Records: POST /api/cdp/data/TABLE [{…}]'],
+  [/\/(?:projects?|tokens?|servers?)(?:\/|$)/, 'The calls for operators begin with /api/cdp/admin/.'],
+];
+
+/** The error for a path of the API that does not exist names one that does. */
+export const otherPath = (path: string): string | undefined =>
+  path.startsWith('/api')
+    ? (OTHER_PATHS.find(([words]) => words.test(path))?.[1] ?? 'All calls: GET /openapi.json, or /docs in a browser.')
+    : undefined;
 
 /** Hints for requests that people try first. */
 const OTHER_WAYS: Readonly<Record<string, string>> = {

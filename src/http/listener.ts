@@ -6,17 +6,18 @@ import { randomUUID } from 'node:crypto';
 import { type IncomingMessage, maxHeaderSize } from 'node:http';
 import { isIP, type Socket } from 'node:net';
 import Fastify, { errorCodes, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
+import type { FastifySchemaCompiler, FastifyServerOptions } from 'fastify';
 import { EngineError } from '../contract/errors.js';
 import { LIMITS } from '../contract/limits.js';
-import type { ErrorExit } from './response/error-exit.js';
-import { responseHeaders } from './response/response.js';
-import { HttpError } from './response/http-error.js';
-import { SCHEMA_CONTROLLER } from './api/compilers.js';
+import type { Schema } from '../contract/schema.js';
+import { thoroughValidator } from '../contract/validator.js';
 import { readBody } from './body.js';
-import { ClientConnections } from './connection/client-connections.js';
-import { errorInHead } from './connection/request-head.js';
-import { KnownPaths } from './known-paths.js';
+import { ClientConnections } from './edge/client-connections.js';
+import { errorInHead } from './edge/request-head.js';
+import { KnownPaths, otherPath } from './known-paths.js';
 import { RequestContext } from './request-context.js';
+import { type ErrorExit, HttpError } from './response/error-exit.js';
+import { responseHeaders } from './response/response.js';
 
 export interface ListenerSettings {
   /** The time limit for the arrival of headers and body. */
@@ -136,8 +137,8 @@ function httpLimits({ requestTimeoutMs, trustProxy }: ListenerSettings) {
 const SAFE_ID = /^[\w.:/+=-]{1,128}$/;
 
 function requestIdOf({ headers }: IncomingMessage): string {
-  const given = headers['x-request-id'];
-  return typeof given === 'string' && SAFE_ID.test(given) ? given : randomUUID();
+  const sentId = headers['x-request-id'];
+  return typeof sentId === 'string' && SAFE_ID.test(sentId) ? sentId : randomUUID();
 }
 
 /**
@@ -167,9 +168,33 @@ export async function finish(app: FastifyInstance, ms: number): Promise<void> {
   await app.close().finally(() => clearTimeout(late));
 }
 
-const notFound = ({ method, url }: FastifyRequest) =>
-  new EngineError('not_found', `There is no ${method} ${url.split('?')[0]?.slice(0, 200)}`);
+function notFound({ method, url }: FastifyRequest): EngineError {
+  const [path = ''] = url.split('?');
+  return new EngineError('not_found', `There is no ${method} ${path.slice(0, 200)}`, { hint: otherPath(path) });
+}
 
 /** CONNECT asks a proxy for a tunnel (RFC 9110 section 9.3.6); Node would close the connection without a response. */
 const noTunnel = () =>
   new HttpError('method_not_allowed', 'This service is not a proxy', { allow: 'DELETE, GET, HEAD, POST, PUT' });
+
+// Compiles the schemas of routes on first use, not all of them at the start as Fastify does.
+
+const compileValidator: FastifySchemaCompiler<Schema> = ({ schema }) => {
+  const errorsOf = thoroughValidator(schema);
+  return (value: unknown) => {
+    const errors = errorsOf(value);
+    if (errors === null) return true;
+    return { error: errors.map((each) => ({ ...each, params: { ...each.params, known: fieldsOf(schema) } })) };
+  };
+};
+
+const fieldsOf = (schema: Schema): string[] => Object.keys((schema as { properties?: object }).properties ?? {});
+
+const SCHEMA_CONTROLLER: NonNullable<FastifyServerOptions['schemaController']> = {
+  compilersFactory: {
+    // Fastify types this as a function of Ajv.
+    buildValidator: (() => compileValidator) as never,
+    // No schema serializes a response.
+    buildSerializer: () => () => JSON.stringify,
+  },
+};

@@ -3,8 +3,8 @@ import type { JsonNode } from '../codec/index.js';
 import type { EngineError, ErrorCode } from '../contract/errors.js';
 import type { Caller } from '../engine/access/tokens.js';
 import type { Reservation } from '../engine/limits/memory-budget.js';
-import type { Project } from '../engine/project.js';
-import type { ServedRoute } from './api/route.js';
+import type { Project } from '../db/project.js';
+import type { Route } from './api/operation.js';
 import type { KnownPath } from './known-paths.js';
 import type { RequestSpan } from './observability/request-spans.js';
 
@@ -20,7 +20,7 @@ export class RequestContext {
   /** The path that the request asks for, even if its method is not allowed there; null: no such path. */
   path: KnownPath | null = null;
   /** Matched route; null: none, or one without entries in the audit log. Of `/metrics` only the audit name. */
-  route: (Pick<ServedRoute, 'audit'> & Partial<ServedRoute>) | null = null;
+  route: (Pick<Route, 'audit'> & Partial<Route>) | null = null;
   caller: Caller | null = null;
   /** Account of an operator who uses the admin socket; null: the caller has a token. */
   account: string | null = null;
@@ -38,6 +38,8 @@ export class RequestContext {
   errorCode: ErrorCode | null = null;
   /** Table for the audit log; null: the one in the path or the body. */
   object: string | null = null;
+  /** Names the request to the client that may cancel it; null: its client cannot. */
+  clientKey: string | null = null;
   /** Rows stored or returned; null: the request counts none. */
   rows: number | null = null;
   /** Whether the client disconnected before the handler or the error exit had ended. */

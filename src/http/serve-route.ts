@@ -2,17 +2,18 @@
  * Serves the requests of a route, step by step: admission, body, schemas, handler, response. Every failure leaves
  * through the error exit.
  */
-import type { FastifyInstance, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { EngineError } from '../contract/errors.js';
+import { type Schema, STRICT, Type } from '../contract/schema.js';
 import type { Caller } from '../engine/access/tokens.js';
 import type { Engine } from '../engine/engine.js';
-import type { LiveRequest } from '../engine/database/live-requests.js';
-import type { Project } from '../engine/project.js';
+import type { LiveRequest } from '../engine/live-requests.js';
+import type { Project } from '../db/project.js';
 import type { Admission } from './admission.js';
-import { queryOf, type RouteResponse, type RouteSettings, type ServedRoute } from './api/route.js';
+import { type Call, queryOf, type RouteResponse, type RouteSettings, type Route } from './api/operation.js';
+import type { EventLoopThrottle } from '../engine/limits/event-loop-throttle.js';
 import { parseJsonBody } from './body.js';
-import { dryRunBody } from './response/dry-run-body.js';
-import { sendResponse } from './response/response.js';
+import { dryRunBody, sendResponse } from './response/response.js';
 
 /** Adds a route to the server. */
 export function serveRoute(
@@ -20,56 +21,78 @@ export function serveRoute(
   engine: Engine,
   settings: RouteSettings,
   admission: Admission,
-  route: ServedRoute,
+  route: Route,
 ): void {
   app.route({
     method: route.method,
     url: route.url,
     onRequest: (request, reply) => admission.admit(request, reply, route),
-    ...inputOf(route),
+    ...inputOf(route, engine.services.throttle),
     handler: async (request, reply) => {
       const { context } = request;
-      const { caller, signal } = context;
-      if (caller === null) throw new Error('A route with access was reached without a caller');
       context.bodyRead = performance.now();
       refuseUnusedKey(request, route);
       const dryRun = dryRunOf(request, route);
       if (dryRun !== null) context.project = dryRun;
-      const call = { engine, settings, caller, request, reply, signal };
-      const unwatch = route.work === null ? null : engine.live.watch(liveRequest(request, caller, route));
-      const handled = await route.handle(call).finally(() => unwatch?.());
+      const handled = await handle({ engine, settings, request, reply }, route);
       const response: RouteResponse = dryRun === null ? handled : { body: dryRunBody(handled.body, dryRun) };
-      const { status = route.success.status, body, rows, replayed = false } = response;
-      if (rows !== undefined) context.rows = replayed ? 0 : rows;
-      const isWrite = route.method !== 'GET' && !context.sql?.readOnly && dryRun === null;
-      // For reads on a replica that must see this write, which has succeeded; the response waits for one query.
-      if (isWrite && body !== null && context.project?.hasReplicas) {
-        void reply.header('x-consistency', await context.project.position());
-      }
-      if (replayed) void reply.header('idempotency-replayed', 'true');
+      noteRows(request, response);
+      if (dryRun === null && response.body !== null) await addPosition(request, reply, route);
+      if (response.replayed) void reply.header('idempotency-replayed', 'true');
       context.handlerEnded();
-      if (body !== null) sendResponse(request, reply, status, response);
+      if (response.body !== null) sendResponse(request, reply, response.status ?? route.success.status, response);
       return reply;
     },
   });
 }
 
+/** Runs the handler of the route. Meanwhile, a request with a slot is listed, so that it can be ended. */
+async function handle(
+  { engine, settings, request, reply }: Pick<Call, 'engine' | 'settings' | 'request' | 'reply'>,
+  route: Route,
+): Promise<RouteResponse> {
+  const { caller, signal } = request.context;
+  if (caller === null) throw new Error('A route with access was reached without a caller');
+  const unwatch = route.slot === null ? null : engine.live.watch(liveRequest(request, caller, route));
+  try {
+    return await route.handle({ engine, settings, caller, request, reply, signal });
+  } finally {
+    unwatch?.();
+  }
+}
+
+/** For the log and the metrics. */
+function noteRows({ context }: FastifyRequest, { rows, replayed = false }: RouteResponse): void {
+  if (rows !== undefined) context.rows = replayed ? 0 : rows;
+}
+
+/** For reads on a replica that must see this write, which has succeeded; the response waits for one query. */
+async function addPosition({ context }: FastifyRequest, reply: FastifyReply, route: Route): Promise<void> {
+  const isWrite = route.method !== 'GET' && !context.sql?.readOnly;
+  if (isWrite && context.project?.hasReplicas) void reply.header('x-consistency', await context.project.position());
+}
+
 /** How Fastify reads and validates the body and the query of a route. */
-export function inputOf(route: Pick<ServedRoute, 'body' | 'query' | 'rawBody' | 'hasDryRun'>) {
+export function inputOf(
+  route: Pick<Route, 'body' | 'query' | 'rawBody' | 'hasDryRun'>,
+  throttle: EventLoopThrottle | null,
+) {
   const body = route.rawBody ? undefined : route.body;
-  const query = queryOf(route);
+  // A parameter that the route ignored could be one without which the request means something else.
+  const querystring: Schema = { ...(queryOf(route) ?? Type.Object({})), ...STRICT };
   return {
-    schema: { ...(body === undefined ? {} : { body }), ...(query === undefined ? {} : { querystring: query }) },
-    ...(body === undefined ? {} : { preValidation: parseJsonBody }),
+    schema: { ...(body === undefined ? {} : { body }), querystring },
+    ...(body === undefined ? {} : { preValidation: (request: FastifyRequest) => parseJsonBody(request, throttle) }),
   };
 }
 
-const liveRequest = ({ id, context }: FastifyRequest, caller: Caller, { audit }: ServedRoute): LiveRequest => ({
+const liveRequest = ({ id, context }: FastifyRequest, caller: Caller, { audit }: Route): LiveRequest => ({
   id,
   caller,
-  operation: audit,
+  operation: audit.word,
   address: context.address,
   started: context.started,
+  clientKey: () => context.clientKey,
   abort: (reason) => context.abort(reason),
 });
 
@@ -77,7 +100,7 @@ const liveRequest = ({ id, context }: FastifyRequest, caller: Caller, { audit }:
  * Rejects a key that would not protect the change from being repeated. A read may be repeated anyway.
  * @throws EngineError invalid_request
  */
-function refuseUnusedKey({ headers }: FastifyRequest, route: ServedRoute): void {
+function refuseUnusedKey({ headers }: FastifyRequest, route: Route): void {
   if (headers['idempotency-key'] === undefined || route.key !== undefined || route.method === 'GET') return;
   throw new EngineError('invalid_request', 'This request does not support an Idempotency-Key', {
     hint: 'Send it without the key. Inserts, deletes of records, schema changes and POST /api/cdp/sql support one.',
@@ -88,7 +111,7 @@ function refuseUnusedKey({ headers }: FastifyRequest, route: ServedRoute): void 
  * The project in a dry run, if the request asks for one.
  * @throws EngineError invalid_request with an Idempotency-Key, which a rollback would not store
  */
-function dryRunOf({ query, context, headers }: FastifyRequest, { hasDryRun }: ServedRoute): Project | null {
+function dryRunOf({ query, context, headers }: FastifyRequest, { hasDryRun }: Route): Project | null {
   const { dry_run: isDryRun } = query as { dry_run?: string };
   if (!hasDryRun || isDryRun === undefined || context.project === null) return null;
   if (headers['idempotency-key'] !== undefined) {

@@ -5,7 +5,7 @@
 import { cutBatches } from '../client/batches.js';
 import { FileError } from './file-error.js';
 import { type EncodedRecord, type Encoder, encoderFor } from './record-encoder.js';
-import type { ImportPlan, PlannedFile } from './plan.js';
+import type { ImportPlan, PlannedFile } from './import-plan.js';
 import type { ImportFile, ReadOptions, Source } from './source.js';
 
 export interface Batch {

@@ -4,7 +4,7 @@ import { NAME_PATTERN } from '../contract/names.js';
 const NAME = new RegExp(NAME_PATTERN);
 const NAME_CHARACTERS = 63;
 
-/** System columns of Postgres, and the service's own (contract section 3). */
+/** System columns of Postgres, and the service's own (contract C4.3). */
 const RESERVED = new Set(['id', 'xmin', 'xmax', 'cmin', 'cmax', 'ctid', 'tableoid']);
 
 /** Letters that are not just an ASCII letter with a diacritic. */
@@ -20,8 +20,8 @@ const LETTERS: Readonly<Record<string, string>> = {
 };
 
 /**
- * Postgres's reserved words, which must be quoted as a column name. `user` without quotes is a function (manual,
- * appendix C).
+ * Postgres's reserved words, which must be quoted as a column name. `user` without quotes is a function (Postgres
+ * manual, SQL Key Words).
  */
 export const RESERVED_WORDS: ReadonlySet<string> = new Set(
   (
@@ -64,7 +64,7 @@ interface NameOptions {
 
 /** Returns a name for each field, in order. No two differ only by case, and none is reserved. */
 export function columnNames(fields: readonly string[], { keep, hasIds }: NameOptions): string[] {
-  const taken = new Set<string>();
+  const usedNames = new Set<string>();
   return fields.map((field, i) => {
     let base = keep && NAME.test(field) ? field : simplified(field).replace(/^_cdp_/, 'cdp_');
     if (base === '' || base === '_') base = `column_${i + 1}`;
@@ -73,8 +73,8 @@ export function columnNames(fields: readonly string[], { keep, hasIds }: NameOpt
       const suffix = n === 1 ? '' : `_${n}`;
       const name = base.slice(0, NAME_CHARACTERS - suffix.length) + suffix;
       const folded = name.toLowerCase();
-      if (taken.has(folded) || (RESERVED.has(folded) && !(folded === 'id' && hasIds))) continue;
-      taken.add(folded);
+      if (usedNames.has(folded) || (RESERVED.has(folded) && !(folded === 'id' && hasIds))) continue;
+      usedNames.add(folded);
       return name;
     }
   });

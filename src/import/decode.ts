@@ -59,11 +59,11 @@ export async function* decode(
   let line = 1;
   let chunk: Uint8Array = new Uint8Array();
   let text = '';
-  const decoded = (known: Decoder, isLast: boolean): string => {
+  const decoded = (decoder: Decoder, isLast: boolean): string => {
     try {
-      return isLast ? known.decode() : known.decode(chunk, { stream: true });
+      return isLast ? decoder.decode() : decoder.decode(chunk, { stream: true });
     } catch {
-      throw invalidBytes(path, known.encoding, line, chunk);
+      throw invalidBytes(path, decoder.encoding, line, chunk);
     }
   };
   for await (chunk of bytes) {

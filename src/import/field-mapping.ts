@@ -1,12 +1,11 @@
 /** Maps each field of the files to a column with its name and type, and finds the columns that the table lacks. */
-import type { ColumnType } from '../contract/column-types.js';
+import { COLUMN_TYPES, type ColumnType } from '../contract/column-types.js';
 import type { Table } from '../contract/wire/tables.js';
 import { columnNames, matchingColumn, needsQuotes, withWordsApart } from './column-names.js';
 import { type Format, hasCells } from './format.js';
-import type { EpochDigits, RequestedType } from './requested-types.js';
 import type { Field, Scan } from './scan.js';
 import type { ReadOptions } from './source.js';
-import type { DateOrder } from './timestamps.js';
+import { type DateOrder, EPOCHS, type EpochDigits } from './timestamps.js';
 
 export interface Mapping {
   readonly field: string;
@@ -34,7 +33,11 @@ export interface MappingOptions {
   rename?: ReadonlyMap<string, string>;
   snakeCase?: boolean;
   keepNames?: boolean;
+  /** Columns of the table that take no values. */
+  generated?: ReadonlySet<string>;
 }
+
+const GENERATED = 'the table generates it';
 
 type Scanned = Pick<Scan, 'fields' | 'isComplete' | 'first'>;
 
@@ -42,21 +45,21 @@ type Scanned = Pick<Scan, 'fields' | 'isComplete' | 'first'>;
 export function mapFields(
   scan: Scanned,
   table: Table | undefined,
-  { types, flatten = false, ...naming }: MappingOptions & Pick<ReadOptions, 'flatten'>,
+  { types, flatten = false, generated = new Set(), ...naming }: MappingOptions & Pick<ReadOptions, 'flatten'>,
 ): Mapping[] {
   return nameColumns(scan, table, naming).map(({ field, automatic, column }): Mapping => {
     const { name, inference, type: declared } = field;
-    const leftOut = whyLeftOut(field, scan, flatten);
+    const leftOut = generated.has(column) ? GENERATED : whyLeftOut(field, scan, flatten);
     if (leftOut !== undefined) return { field: name, column: null, type: null, reason: leftOut };
     const requested = types?.get(name) ?? types?.get(column) ?? types?.get(automatic);
-    const wanted = requested?.type ?? declared;
+    const requestedType = requested?.type ?? declared;
     const existing = table?.columns.find((of) => of.name === column)?.type;
     const reason =
-      existing === undefined ? whyNew(field, column, wanted) : whyUnread(field, existing, requested?.epoch);
+      existing === undefined ? whyNew(field, column, requestedType) : whyUnread(field, existing, requested?.epoch);
     return {
       field: name,
       column,
-      type: existing ?? (column === 'id' ? 'uuid' : (wanted ?? (inference.isEmpty ? null : inference.type))),
+      type: existing ?? (column === 'id' ? 'uuid' : (requestedType ?? (inference.isEmpty ? null : inference.type))),
       fitsDouble: inference.fitsDouble,
       ...(column === automatic ? {} : { automatic }),
       dates: inference.dates,
@@ -96,8 +99,8 @@ function whyLeftOut({ name, inference }: Field, { fields, isComplete }: Scanned,
   return flatten && fields.some((other) => other.name.startsWith(`${name}_`)) ? 'only null and objects' : undefined;
 }
 
-function whyNew({ name, inference }: Field, column: string, wanted: string | undefined): string {
-  const ofType = wanted === undefined && inference.reason;
+function whyNew({ name, inference }: Field, column: string, requestedType: string | undefined): string {
+  const ofType = requestedType === undefined && inference.reason;
   const ofId = name.toLowerCase() === 'id' && column !== 'id' && 'id is for UUIDs';
   return [ofType, ofId, needsQuotes(column) && `in SQL: "${column}"`].filter(Boolean).join('; ');
 }
@@ -158,4 +161,22 @@ export function missingColumns(
     if (column !== null && !existing.has(column)) missing.set(column, type as ColumnType);
   }
   return [...missing].map(([name, type]) => ({ name, type }));
+}
+
+// The types that `--types` accepts: those of the API, and numbers that count from 1970, which become TIMESTAMP.
+
+export interface RequestedType {
+  readonly type: ColumnType;
+  readonly epoch?: EpochDigits;
+}
+
+export const REQUESTED_TYPES: readonly string[] = [...COLUMN_TYPES, ...Object.keys(EPOCHS)];
+
+/** @param name in any case */
+export function requestedType(name: string): RequestedType | undefined {
+  const upper = name.toUpperCase();
+  const type = COLUMN_TYPES.find((candidate) => candidate === upper);
+  if (type !== undefined) return { type };
+  const epoch = Object.hasOwn(EPOCHS, upper) ? EPOCHS[upper as keyof typeof EPOCHS] : undefined;
+  return epoch === undefined ? undefined : { type: 'TIMESTAMP', epoch };
 }

@@ -18,10 +18,10 @@ export async function* flattened(records: AsyncIterable<JsonRecord>, label: stri
         }
         const name = path.join('_');
         const shown = path.join('.');
-        const known = paths.get(name) ?? shown;
-        if (known !== shown) {
+        const existing = paths.get(name) ?? shown;
+        if (existing !== shown) {
           throw new FileError(
-            `${label}, line ${line}: --flatten would give ${known} and ${shown} the same name, ${name}`,
+            `${label}, line ${line}: --flatten would give ${existing} and ${shown} the same name, ${name}`,
             'Rename one of them in the file, or import it without --flatten',
           );
         }
@@ -31,7 +31,7 @@ export async function* flattened(records: AsyncIterable<JsonRecord>, label: stri
     };
     const members = membersOf(text);
     if (members !== undefined) add(members, []);
-    requireFewFields(paths.size, line);
+    requireFewFields(paths.size, `Line ${line}: the records up to here have`);
     yield { line, text: members === undefined ? text : `{${flat.join(',')}}` };
   }
 }

@@ -1,5 +1,5 @@
 /** Detects the format of a file by its content, or by its name if the content is not sufficient. */
-import { type Cell, csvRecords } from './csv-reader.js';
+import { csvRecords } from './csv-reader.js';
 import { isJson } from './json-records.js';
 
 const BINARY_FORMATS = ['parquet', 'xlsx'] as const;
@@ -24,6 +24,9 @@ export interface FormatOptions {
   quotes: boolean;
   escape?: string | undefined;
 }
+
+/** Of any system. */
+export const LINE_END = /\r\n?|\n/;
 
 const TAB = '\t';
 const DELIMITERS = [',', ';', TAB, '|'];
@@ -55,7 +58,7 @@ export const isJsonByName = (name: string, { format }: FormatOptions): boolean =
 
 /** A first line that is longer than the head is not pretty-printed. */
 function hasLineOfJson(head: string): boolean {
-  const [first = '', ...others] = head.trimStart().split('\n', 2);
+  const [first = '', ...others] = head.trimStart().split(LINE_END, 2);
   return others.length === 0 || isJson(first);
 }
 
@@ -63,11 +66,33 @@ function hasLineOfJson(head: string): boolean {
 async function detectDelimiter(head: string, isAll: boolean, options: FormatOptions): Promise<string> {
   let best = { delimiter: ',', score: 0 };
   for (const delimiter of DELIMITERS) {
-    const { fields, alike } = await split(head, isAll, delimiter, options);
-    const score = fields < 2 ? 0 : alike * 1_000 + fields;
+    const widths = await widthsOf(head, isAll, delimiter, options);
+    const score = Math.max(scoreOf(widths, 0), scoreOf(widths, firstOfTable(widths)));
     if (score > best.score) best = { delimiter, score };
   }
   return best.delimiter;
+}
+
+/** @param start the index of the header; each line of titles before it makes the delimiter less likely */
+function scoreOf(widths: readonly number[], start: number): number {
+  const { fields, alike } = alikeFrom(widths, start);
+  return fields < 2 ? 0 : alike * 0.9 ** start * 1_000 + fields;
+}
+
+/** The index of the first line with as many fields as most have; 0 if they differ too much to be a table. */
+function firstOfTable(widths: readonly number[]): number {
+  const counts = new Map<number, number>();
+  for (const width of widths) counts.set(width, (counts.get(width) ?? 0) + 1);
+  const [most = 0] = [...counts].sort(([, one], [, other]) => other - one)[0] ?? [];
+  const start = widths.indexOf(most);
+  return alikeFrom(widths, start).alike < 0.8 ? 0 : Math.max(0, start);
+}
+
+/** The number of fields in that line, and the share of the lines from there with as many. */
+function alikeFrom(widths: readonly number[], start: number): { fields: number; alike: number } {
+  const lines = widths.slice(start);
+  const [fields = 0] = lines;
+  return { fields, alike: lines.filter((width) => width === fields).length / lines.length };
 }
 
 /** Another common delimiter, if it splits all of the first lines into equal numbers of fields. */
@@ -79,41 +104,31 @@ export async function otherDelimiter(
 ): Promise<string | undefined> {
   for (const delimiter of DELIMITERS) {
     if (delimiter === than) continue;
-    const { fields, alike } = await split(head, isAll, delimiter, options);
+    const { fields, alike } = alikeFrom(await widthsOf(head, isAll, delimiter, options), 0);
     if (fields > 1 && alike === 1) return delimiter;
   }
   return undefined;
 }
 
-/** The number of fields in the first line, and the share of the first lines with as many. */
-async function split(
+/** The numbers of fields in the first lines. */
+async function widthsOf(
   head: string,
   isAll: boolean,
   delimiter: string,
-  options: FormatOptions,
-): Promise<{ fields: number; alike: number }> {
-  const rows = await firstRows(head, delimiter, options);
-  if (!isAll && rows.length > 1) rows.pop();
-  const fields = rows[0]?.length ?? 0;
-  return { fields, alike: rows.filter((row) => row.length === fields).length / rows.length };
-}
-
-async function firstRows(
-  head: string,
-  delimiter: string,
   { quotes: hasQuotes, escape }: FormatOptions,
-): Promise<(readonly Cell[])[]> {
+): Promise<number[]> {
   const csv = { delimiter, hasQuotes, firstLine: 1, escape };
-  const rows: (readonly Cell[])[] = [];
+  const widths: number[] = [];
   try {
     for await (const { cells } of csvRecords([head], csv, '')) {
-      rows.push(cells);
-      if (rows.length > LINES) break;
+      widths.push(cells.length);
+      if (widths.length > LINES) break;
     }
   } catch {
     // The head ends within a quote, or this is not the delimiter; the rows read so far are enough.
   }
-  return rows;
+  if (!isAll && widths.length > 1) widths.pop();
+  return widths;
 }
 
 const DELIMITER_NAMES: Readonly<Record<string, string>> = {

@@ -18,6 +18,18 @@ export interface TextInput extends Input {
   readonly text: AsyncGenerator<string, void>;
 }
 
+/** A file of a format that is not read from its beginning to its end. */
+export interface RandomAccess {
+  /** Its name, or its path. */
+  readonly path: string;
+  /** The name in messages. */
+  readonly label: string;
+  /** In bytes; null if it can be read only once, and not in slices. */
+  readonly size: number | null;
+  /** @param end default: its end */
+  readonly slice: (start: number, end?: number) => Promise<ArrayBuffer>;
+}
+
 type Bytes = AsyncGenerator<Uint8Array, void>;
 
 interface OpenedBytes extends Omit<Input, 'name' | 'bytesRead'> {

@@ -3,7 +3,7 @@
  * one ended (docs/decisions/0026). Each line is saved before any action that depends on it.
  */
 import { LIMITS } from '../contract/limits.js';
-import type { ImportPlan } from './plan.js';
+import type { ImportPlan } from './import-plan.js';
 
 /** Incremented if the lines change, or if batches are divided, encoded or named differently. */
 export const JOURNAL_FORMAT = 5;

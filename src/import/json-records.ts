@@ -62,12 +62,13 @@ const MAX_FIELDS = 10_000;
 
 /**
  * @param count number of different fields
+ * @param what has them, for the message
  * @throws FileError if there are more than {@link MAX_FIELDS}
  */
-export function requireFewFields(count: number, line: number): void {
+export function requireFewFields(count: number, what: string): void {
   if (count <= MAX_FIELDS) return;
   throw new FileError(
-    `Line ${line}: the records up to here have more than ${MAX_FIELDS} different fields`,
+    `${what} more than ${MAX_FIELDS} different fields`,
     'A table has at most 500 columns; put what differs from record to record into one JSON value',
   );
 }
@@ -98,12 +99,14 @@ export async function* jsonLines(text: AsyncIterable<string>, path: string): Asy
   let line = 0;
   let rest = '';
   for await (const piece of text) {
-    if (!piece.includes('\n')) {
+    const hasReturns = piece.includes('\r') || rest.endsWith('\r');
+    if (!hasReturns && !piece.includes('\n')) {
       rest += piece;
       if (rest.length > RECORD_CHARACTERS) throw tooLarge(path, line + 1);
       continue;
     }
-    const lines = (rest + piece).split('\n');
+    // A line feed may follow a carriage return at the end of a piece.
+    const lines = (rest + piece).split(hasReturns ? /\r\n|\n|\r(?!$)/ : '\n');
     rest = lines.pop() ?? '';
     for (const each of lines) {
       line++;
@@ -117,6 +120,7 @@ const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 const COMMA = 0x2c;
 const LF = 0x0a;
+const CR = 0x0d;
 const OPEN_BRACKET = 0x5b;
 
 const isOpen = (unit: number): boolean => unit === 0x7b || unit === OPEN_BRACKET;
@@ -138,6 +142,7 @@ export async function* jsonItems(text: AsyncIterable<string>, path: string): Asy
   let isEscaped = false;
   let hasEnded = false;
   let count = 0;
+  let before = 0;
   const fail = (what: string) => new FileError(`${path}, line ${line}: ${what}`, 'If it is not JSON: --format');
   for await (const piece of text) {
     let from = 0;
@@ -148,7 +153,8 @@ export async function* jsonItems(text: AsyncIterable<string>, path: string): Asy
     };
     for (let at = 0; at < piece.length; at++) {
       const unit = piece.charCodeAt(at);
-      if (unit === LF) line++;
+      if (unit === CR || (unit === LF && before !== CR)) line++;
+      before = unit;
       if (inString) {
         if (isEscaped) isEscaped = false;
         else if (unit === BACKSLASH) isEscaped = true;

@@ -17,13 +17,13 @@ export async function settleOutdated(client: CdpClient, journal: Journal, table:
   );
   const inDoubt = new Set<number>();
   for (let i = 0; i < parts.length; i += LIMITS.keysPerQuery) {
-    const asked = parts.slice(i, i + LIMITS.keysPerQuery);
+    const batchOfKeys = parts.slice(i, i + LIMITS.keysPerQuery);
     const receipts = await client.receipts(
       table,
-      asked.map(({ key }) => key),
+      batchOfKeys.map(({ key }) => key),
     );
     for (const [n, receipt] of receipts.entries()) {
-      const { batch, sentAt, part } = asked[n] as (typeof asked)[number];
+      const { batch, sentAt, part } = batchOfKeys[n] as (typeof batchOfKeys)[number];
       if (receipt.status === 'stored') await markStored(journal, batch, part, receipt.rows ?? 0);
       else if (receipt.status === 'running' || Date.parse(receipt.since) > sentAt - CLOCKS_DIFFER_MS)
         inDoubt.add(batch);

@@ -1,16 +1,15 @@
 /**
- * Encodes records of a file as JSON for a request. A value that does not fit its column is sent as text, so that the
- * service rejects it.
+ * Encodes records of a file as JSON: for a request, and for the file of refused ones. A value that does not fit its
+ * column is sent as text, so that the service rejects it.
  */
 import type { ErrorDetail } from '../contract/errors.js';
 import { counted } from '../contract/message-text.js';
-import type { Mapping } from './field-mapping.js';
 import { fitsHeader } from './csv-reader.js';
+import type { Mapping } from './field-mapping.js';
 import { type Format, hasCells } from './format.js';
 import { isJson, membersOf } from './json-records.js';
 import type { FileRecord } from './source.js';
-import type { EpochDigits } from './requested-types.js';
-import { epochTimestamp } from './timestamps.js';
+import { type EpochDigits, epochTimestamp } from './timestamps.js';
 import { cellEncoder, type Notation } from './values.js';
 
 export interface EncodedRecord {
@@ -91,4 +90,23 @@ function jsonEncoder(mappings: readonly Mapping[]): Encoder {
 function timeOf(json: string, epoch: EpochDigits): string {
   const time = epochTimestamp(json.replace(/^"(.*)"$/, '$1'), epoch);
   return time === undefined ? json : JSON.stringify(time);
+}
+
+// A refused record, and its line in the file of such records. A user can correct that file and import it (`source.ts`).
+
+export interface RefusedLine {
+  record: EncodedRecord;
+  errors: readonly ErrorDetail[];
+}
+
+/** The message without the position in its batch, which means nothing to a user. */
+export const messageIn = ({ message }: ErrorDetail): string => message.replace(/^Record \d+(?:: |, )/, '');
+
+/** A line of NDJSON. `record` is the JSON that was or would have been sent. */
+export function refusedLine(file: string, { record: { line, json, object = json }, errors }: RefusedLine): string {
+  const shown = errors.map((detail) => {
+    const { column, error, hint } = detail;
+    return { column, error, message: messageIn(detail), hint };
+  });
+  return `{"file":${JSON.stringify(file)},"line":${line},"record":${object},"errors":${JSON.stringify(shown)}}\n`;
 }

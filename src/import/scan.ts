@@ -1,6 +1,6 @@
 /** The first reading of a file: determines its fields and the types of their values, from all records or a sample. */
 import type { ColumnType } from '../contract/column-types.js';
-import { fitsHeader } from './csv-reader.js';
+import { type Cell, fitsHeader } from './csv-reader.js';
 import type { Notation } from './values.js';
 import { membersOf, requireFewFields } from './json-records.js';
 import type { FileRecord, Source } from './source.js';
@@ -14,6 +14,13 @@ export interface Field {
   readonly inference: TypeInference;
 }
 
+interface OtherWidth {
+  readonly fields: number;
+  /** The first such record, and its line. */
+  readonly cells: readonly Cell[];
+  readonly line: number;
+}
+
 export interface Scan {
   /** In order; for JSON, those that occurred. */
   readonly fields: readonly Field[];
@@ -22,7 +29,7 @@ export interface Scan {
   /** The first few records. */
   readonly first: readonly FileRecord[];
   /** Set if more than half of the records have the same number of fields, and it differs from the header's. */
-  readonly otherWidth: { readonly fields: number; readonly line: number } | undefined;
+  readonly otherWidth: OtherWidth | undefined;
   /** The first line whose record does not fit the header. */
   readonly lineOfMisfit: number | undefined;
   /** The first line with `\N`, which Postgres and MySQL write for NULL. */
@@ -57,21 +64,23 @@ export async function scan(
   const { size } = input;
   const isOnce = size === null;
   const limit = isOnce ? Math.min(sample, KEPT.records) : sample;
-  const profile = new FieldProfile(header, types ?? new Map(), notation);
-  const kept: FileRecord[] = [];
+  const samples: FileRecord[] = [];
   let [count, characters] = [0, 0];
   let isComplete = false;
+  let profile: FieldProfile;
   const endWatch = watch(input.label, () => ({
     rows: count,
     share: size === null ? null : input.bytesRead() / size,
   }));
   try {
+    requireFewFields(header?.length ?? types?.size ?? 0, `${input.label} has`);
+    profile = new FieldProfile(header, types ?? new Map(), notation);
     while (isOnce ? count < limit && characters < KEPT.characters : count < limit || toTheEnd) {
       const { value, done } = await records.next();
       isComplete = done === true && count <= limit;
       if (done) break;
       if (count++ < limit) profile.add(value);
-      if (isOnce || kept.length < FIRST) kept.push(value);
+      if (isOnce || samples.length < FIRST) samples.push(value);
       if (isOnce) characters += charactersIn(value);
     }
   } finally {
@@ -80,10 +89,10 @@ export async function scan(
   }
   const { fields, otherWidth, lineOfMisfit, lineOfBackslashN } = profile;
   const all = async function* () {
-    yield* kept.splice(0);
+    yield* samples.splice(0);
     yield* records;
   };
-  const first = kept.slice(0, FIRST);
+  const first = samples.slice(0, FIRST);
   return {
     fields,
     isComplete,
@@ -106,7 +115,7 @@ class FieldProfile {
   private readonly columns: Field[] | undefined;
   private readonly members = new Map<string, Field>();
   /** By the number of fields, if it differs from the header's. */
-  private readonly otherWidths = new Map<number, { count: number; line: number }>();
+  private readonly otherWidths = new Map<number, { count: number; line: number; cells: readonly Cell[] }>();
   private count = 0;
 
   constructor(header: readonly string[] | undefined, types: NonNullable<Source['types']>, notation: Notation) {
@@ -120,8 +129,8 @@ class FieldProfile {
   }
 
   get otherWidth(): Scan['otherWidth'] {
-    for (const [fields, { count, line }] of this.otherWidths) if (count * 2 > this.count) return { fields, line };
-    return undefined;
+    const [most] = [...this.otherWidths].filter(([, { count }]) => count * 2 > this.count);
+    return most === undefined ? undefined : { fields: most[0], ...most[1] };
   }
 
   add({ line, cells = [], text = '' }: FileRecord): void {
@@ -130,7 +139,7 @@ class FieldProfile {
     if (!fitsHeader(cells, this.columns.length)) {
       this.lineOfMisfit ??= line;
       const alike = this.otherWidths.get(cells.length);
-      if (alike === undefined) this.otherWidths.set(cells.length, { count: 1, line });
+      if (alike === undefined) this.otherWidths.set(cells.length, { count: 1, line, cells });
       else alike.count++;
       // The record will be refused, so its values do not count.
       return;
@@ -147,7 +156,7 @@ class FieldProfile {
       let field = this.members.get(name);
       if (field === undefined) {
         this.members.set(name, (field = this.newField(name)));
-        requireFewFields(this.members.size, line);
+        requireFewFields(this.members.size, `Line ${line}: the records up to here have`);
       }
       field.inference.addJson(value, line);
     }

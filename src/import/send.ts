@@ -6,13 +6,13 @@ import { rawJson } from '../client/json.js';
 import { type Partition, partitionBatch } from '../client/partition.js';
 import type { Batch } from './batch-reader.js';
 import type { Journal, Part } from './journal.js';
-import type { RefusedRecord } from './refused-record.js';
+import type { RefusedLine } from './record-encoder.js';
 
 /** A part of a batch that the service refused. */
 export interface Split {
   batch: Batch;
   part: Part;
-  refused: readonly RefusedRecord[];
+  refused: readonly RefusedLine[];
   /** The parts to send instead, as positions in the batch. */
   into: number[][];
   /** The service's error; undefined if the records could not even be sent. */

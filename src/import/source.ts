@@ -1,13 +1,20 @@
 /** Reads a file as a sequence of records. */
-import { FileError } from './file-error.js';
+import { COLUMN_TYPES, type ColumnType } from '../contract/column-types.js';
 import { type Cell, csvRecords } from './csv-reader.js';
-import type { Notation } from './values.js';
+import { FileError } from './file-error.js';
 import { flattened } from './flatten.js';
-import { detectFormat, type Format, formatName, type FormatOptions, isJsonByName, otherDelimiter } from './format.js';
+import {
+  detectFormat,
+  type Format,
+  formatName,
+  type FormatOptions,
+  isJsonByName,
+  LINE_END,
+  otherDelimiter,
+} from './format.js';
 import type { Input, TextInput } from './input.js';
-import type { ColumnType } from '../contract/column-types.js';
-import { typesInFirstLine } from './declared-types.js';
-import { jsonItems, jsonLines, type JsonRecord, membersOf } from './json-records.js';
+import { isJson, jsonItems, jsonLines, type JsonRecord, membersOf } from './json-records.js';
+import type { Notation } from './values.js';
 
 /** Either cells in the order of the header, or the text of a JSON object. */
 export interface FileRecord {
@@ -25,6 +32,8 @@ export interface ReadOptions extends FormatOptions, Notation {
   skipLines: number;
   /** The sheet of a workbook; default: the first. */
   sheet?: string;
+  /** Names of fields or columns to leave out, whose values need not be readable. */
+  skip?: readonly string[];
   /** Turns the members of nested objects into fields. */
   flatten?: boolean;
   /** Values that also mean NULL. */
@@ -41,6 +50,8 @@ export interface Source {
   /** The type of each field, if the file declares it; undefined if the values determine it. */
   readonly types?: ReadonlyMap<string, ColumnType | undefined> | undefined;
   readonly records: AsyncGenerator<FileRecord, void>;
+  /** What the user should know, once the records are read. */
+  readonly warnings?: readonly string[];
 }
 
 const HEAD_CHARACTERS = 64 * 1024;
@@ -78,7 +89,7 @@ async function sourceOf(input: TextInput, options: ReadOptions): Promise<Source>
     return { input, format: { kind: 'ndjson', delimiter: '' }, header: undefined, records: jsonLines(text, label) };
   }
   // Spreadsheet programs declare their delimiter in a first line.
-  const declared = /^sep=(.)\r?\n/i.exec(head);
+  const declared = /^sep=(.)(?:\r\n?|\n)/i.exec(head);
   const delimiter = options.delimiter ?? declared?.[1];
   const format = await detectFormat(input.name, head, isAll, {
     ...options,
@@ -159,10 +170,19 @@ async function peek(
 }
 
 async function* withoutLines(text: AsyncIterable<string>, count: number): AsyncGenerator<string, void> {
-  let left = count;
+  let remaining = count;
+  let isWithinEnd = false;
   for await (let piece of text) {
-    for (; left > 0 && piece.includes('\n'); left--) piece = piece.slice(piece.indexOf('\n') + 1);
-    if (left === 0 && piece !== '') yield piece;
+    if (piece === '') continue;
+    // The pieces may divide a line end of two characters.
+    if (isWithinEnd && piece.startsWith('\n')) piece = piece.slice(1);
+    isWithinEnd = false;
+    for (let end = LINE_END.exec(piece); remaining > 0 && end !== null; end = LINE_END.exec(piece)) {
+      piece = piece.slice(end.index + end[0].length);
+      isWithinEnd = piece === '' && end[0] === '\r';
+      remaining--;
+    }
+    if (remaining === 0 && piece !== '') yield piece;
   }
 }
 
@@ -188,3 +208,28 @@ async function* correctedRecords(refused: AsyncIterable<JsonRecord>): AsyncGener
     yield { line, text: record.startsWith('"') ? (JSON.parse(record) as string) : record };
   }
 }
+
+// Reads types that NDJSON declares in its first line, in the format of an export with types and of the API with
+// `columns`.
+
+/** `{"columns":[{"name":"n","type":"INTEGER"}]}`; any other line that begins like this is a record. */
+const DECLARATION = /^\s*(\{"columns":\[\{"name":".*)/;
+
+/**
+ * @param head the beginning of the file, or all of it
+ * @returns undefined if the first line is a record; in the map, undefined for a type that is not one of the API's,
+ * which the values then determine
+ */
+function typesInFirstLine(head: string): ReadonlyMap<string, ColumnType | undefined> | undefined {
+  const line = DECLARATION.exec(head)?.[1] ?? '';
+  if (!isJson(line)) return undefined;
+  const { columns, ...others } = JSON.parse(line) as { columns: unknown[] };
+  if (Object.keys(others).length > 0 || !columns.every(isColumn)) return undefined;
+  return new Map(columns.map(({ name, type }) => [name, COLUMN_TYPES.find((candidate) => candidate === type)]));
+}
+
+const isColumn = (column: unknown): column is { name: string; type: string | null } =>
+  typeof column === 'object' &&
+  column !== null &&
+  Object.keys(column).join() === 'name,type' &&
+  typeof (column as { name: unknown }).name === 'string';

@@ -1,6 +1,6 @@
 /**
  * Converts dates and times from their formats in files to RFC 3339, the only format that the service accepts (contract
- * section 4).
+ * C5.6).
  */
 import { isDate } from '../contract/calendar.js';
 
@@ -8,6 +8,11 @@ import { isDate } from '../contract/calendar.js';
 export const DATE_ORDERS = ['dmy', 'mdy'] as const;
 
 export type DateOrder = (typeof DATE_ORDERS)[number];
+
+/** Numbers that count from 1970: how many of their digits are below the second. */
+export const EPOCHS = { EPOCH_SECONDS: 0, EPOCH_MILLISECONDS: 3, EPOCH_MICROSECONDS: 6 } as const;
+
+export type EpochDigits = (typeof EPOCHS)[keyof typeof EPOCHS];
 
 /** The form that the service accepts. */
 const RFC_3339 =
@@ -49,8 +54,8 @@ export function isImpossibleTime(text: string): boolean {
   const bare = text.trim();
   if (bare.length > 128) return false;
   const readings = [...UNAMBIGUOUS, ORDERED.dmy, ORDERED.mdy].map((form) => form.exec(bare)?.groups);
-  const found = readings.filter((groups) => groups !== undefined);
-  return found.length > 0 && found.every((groups) => rfc3339(groups) === undefined);
+  const matches = readings.filter((groups) => groups !== undefined);
+  return matches.length > 0 && matches.every((groups) => rfc3339(groups) === undefined);
 }
 
 /** Whether the service accepts it unchanged. */

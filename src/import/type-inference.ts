@@ -3,15 +3,17 @@
  * reason.
  */
 import type { ColumnType } from '../contract/column-types.js';
-import { isUuid } from '../contract/uuid.js';
+import { isUuid } from '../contract/patterns.js';
 import { isExactDouble, isInteger } from './values.js';
 import { isTimestamp } from './timestamps.js';
 import { type Candidate, NOT_FINITE } from './type-candidates.js';
 
 /** Numbers, zip codes and telephone numbers. */
 const DIGITS = /^[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
+/** A code, or a number: `1E5`. */
+const WHOLE_WITH_EXPONENT = /^\d+[eE]\d+$/;
 /** What programs write for a missing value. */
-const NO_VALUE = /^(?:na|n\/a|#n\/a|null|nil|none|nan|\\n|-+|\.|\?|unknown)$/i;
+const NO_VALUE = /^(?:\s*|na|n\/a|#n\/a|null|nil|none|nan|\\n|-+|\.|\?|unknown)$/i;
 /** In every notation, these are valid for both types of numbers, which avoids most of the work. */
 const SHORT_INTEGER = /^(?:0|-?[1-9]\d{0,14})$/;
 
@@ -41,6 +43,11 @@ export class TypeInference {
   private inexact: string | undefined;
   /** The number of JSON strings for numbers that JSON lacks, or that many programs would round. */
   private quotedNumbers = 0;
+  /** The number of texts without a character. They fit no candidate. */
+  private emptyTexts = 0;
+  /** Whether the values are cells, to which `--null` applies. */
+  private areCells = false;
+  private withExponent: string | undefined;
 
   constructor(candidates: readonly Candidate[]) {
     this.scores = candidates.map((candidate) => ({
@@ -54,6 +61,9 @@ export class TypeInference {
   /** @param text a field of delimited text that is not NULL */
   addText(text: string, line: number): void {
     this.count++;
+    this.areCells = true;
+    if (text === '') this.emptyTexts++;
+    if (WHOLE_WITH_EXPONENT.test(text)) this.withExponent ??= shortened(text);
     this.areUuids &&= isUuid(text);
     const isShort = SHORT_INTEGER.test(text);
     this.score(
@@ -118,11 +128,16 @@ export class TypeInference {
     return this.matching.some(({ hint, matches }) => hint === undefined && matches(text));
   }
 
-  /** Why the type is TEXT although the values look like another type; or which values do not fit the type. */
+  /**
+   * Why the type is TEXT although the values look like another type; which values do not fit the type; or which ones may
+   * mean something else.
+   */
   get reason(): string | undefined {
     if (this.isEmpty) return 'no values';
     const { best } = this;
-    if (best !== undefined && best.mistakes.length > 0) return `${describeExceptions(best)}: refused`;
+    if (best !== undefined && best.mistakes.length > 0) return `${describeExceptions(best, this.areCells)}: refused`;
+    if (this.type === 'FLOAT' && this.withExponent !== undefined)
+      return `${this.withExponent} is a number; if it is a code, TEXT with --types`;
     if (this.type !== 'TEXT') return undefined;
     if (this.areDigits && this.inexact !== undefined) return `digits of ${this.inexact} would be lost`;
     const { matching } = this;
@@ -131,9 +146,10 @@ export class TypeInference {
     const hints = matching.flatMap(({ hint }) => hint ?? []);
     if (hints.length > 0) return simplest(hints);
     const isNear = ({ candidate: { hint }, count, mistakes }: Score) =>
-      (hint === undefined || hint.options !== undefined) && (count + mistakes.length) * 2 < this.count;
+      (hint === undefined || hint.options !== undefined) &&
+      (count - this.emptyTexts + mistakes.length) * 2 < this.count - this.emptyTexts;
     const [near] = this.scores.filter(isNear).sort((one, other) => one.count - other.count);
-    return near === undefined ? undefined : describeExceptions(near);
+    return near === undefined ? undefined : describeExceptions(near, this.areCells);
   }
 
   /** The candidates that match every value, except for a few mistakes. */
@@ -192,14 +208,14 @@ function simplest(hints: readonly NonNullable<Candidate['hint']>[]): string {
     .join(' or ');
 }
 
-function describeExceptions({ candidate: { type, hint }, exceptions, mistakes }: Score): string {
+function describeExceptions({ candidate: { type, hint }, exceptions, mistakes }: Score, areCells: boolean): string {
   const lines = new Map<string, number>();
   const all = [...mistakes, ...[...exceptions].map(([value, line]) => ({ value, line }))];
   for (const { value, line } of all) if (!lines.has(value)) lines.set(value, line);
   const values = [...lines.keys()];
   const [line] = lines.values();
   const shown = `${hint?.text ?? type} except for ${values.map((value) => JSON.stringify(value)).join(', ')}`;
-  if (!values.every((value) => NO_VALUE.test(value))) return `${shown} (line ${line})`;
+  if (!areCells || !values.every((value) => NO_VALUE.test(value))) return `${shown} (line ${line})`;
   const options = values.map((value) => `--null ${/^[\w/.-]+$/.test(value) ? value : `'${value}'`}`);
   return `${shown}: ${options.join(' ')}`;
 }

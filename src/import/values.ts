@@ -1,9 +1,8 @@
 /** Converts cells of delimited text to JSON values: numbers with all their digits, booleans, times. */
-import { INT64_MAX, INT64_MIN } from '../contract/int64.js';
+import { INT64_MAX, INT64_MIN } from '../contract/column-types.js';
 import { escapedInPattern } from './csv-reader.js';
 import { isJson } from './json-records.js';
-import type { EpochDigits } from './requested-types.js';
-import { type DateOrder, epochTimestamp, parseTimestamp } from './timestamps.js';
+import { type DateOrder, type EpochDigits, epochTimestamp, parseTimestamp } from './timestamps.js';
 
 /** How a file writes numbers and dates. */
 export interface Notation extends NumberNotation {

@@ -16,7 +16,7 @@ export interface LoginOptions {
   password: string;
   database: string;
   ssl?: boolean | ConnectionOptions;
-  /** `-c name=value …` (Postgres manual 20.1.4), see {@link startupOptions}. */
+  /** `-c name=value …` (Postgres manual, Parameter Interaction via the Shell), see {@link startupOptions}. */
   options?: string;
   application_name?: string;
   /** Default: UTF8. */
@@ -53,8 +53,8 @@ const OPTIONS = new Set([
 const VERIFYING = /([?&]sslmode=)(?:prefer|require|verify-ca)(?=&|$)/;
 
 /**
- * Values of `target_session_attrs` (Postgres manual 34.1.2) that suit a service that writes. All of them mean the
- * primary here.
+ * Values of `target_session_attrs` (Postgres manual, Parameter Key Words) that suit a service that writes. All of them
+ * mean the primary here.
  */
 const TARGETS = ['any', 'primary', 'read-write'];
 

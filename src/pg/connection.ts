@@ -1,16 +1,17 @@
 /**
  * A logged-in connection as a queue of requests. A request ends with one Sync, or is one Query message. Several
- * requests may be in flight, and the server answers them in order (Postgres manual 54.2.4). `session.ts` decides what
- * to write.
+ * requests may be in flight, and the server answers them in order (Postgres manual, Pipelining). `session.ts` decides
+ * what to write.
  */
 import type { Socket } from 'node:net';
 import { ResponseTimeout, CommitNotReplicated, ConnectionLost, MessageTooLarge, PostgresError } from './errors.js';
-import { Framing, type MessageHandler, messageSize, type RowTaker } from './framing.js';
+import { Framing, type MessageHandler, messageSize, type RowHandler } from './framing.js';
 import { cancel } from './cancel.js';
-import type { LoggedIn } from './login.js';
+import type { LoggedIn } from './handshake.js';
 import {
   BACKEND,
   copyFail,
+  IDLE,
   joinSmall,
   MESSAGE_HEADER,
   readErrorFields,
@@ -21,7 +22,7 @@ import {
 
 interface RequestOptions {
   /** Receives the rows; without it, rows are handled like other messages. */
-  readonly takeRows?: RowTaker;
+  readonly takeRows?: RowHandler;
   /** The request contains a COPY … FROM STDIN and its data. */
   readonly copies?: boolean;
   /** The session is clean after the request: it ends with a reset, or provably leaves nothing. */
@@ -56,14 +57,18 @@ const CLOSE_MS = 5_000;
 /** Ends a COPY … FROM STDIN for which there is no data. */
 const NO_COPY = Buffer.concat([copyFail('COPY is not possible here'), SYNC]);
 
-/** Status byte of ReadyForQuery: no transaction block is open. */
-const IDLE = 0x49; // 'I'
-
 /**
  * The field `F` of a notice from syncrep.c: the wait for a synchronous standby was canceled, and Postgres nevertheless
- * reports the commit as a success (Postgres manual 27.2.8). A text from a statement cannot contain a zero byte.
+ * reports the commit as a success (Postgres manual, Synchronous Replication). A text from a statement cannot contain a
+ * zero byte.
  */
 const FROM_SYNCREP = Buffer.from('\0Fsyncrep.c\0');
+
+/**
+ * The field `V` of a warning (Postgres manual, Error and Notice Message Fields). It is not translated, and INFO and
+ * NOTICE have others.
+ */
+const OF_WARNING = Buffer.from('\0VWARNING\0');
 
 const isRow = (type: number): boolean => type === BACKEND.dataRow || type === BACKEND.copyData;
 
@@ -80,6 +85,8 @@ export abstract class Connection {
   wasPromoted = false;
   /** Nothing that can leave a trace has been sent since the last reset. */
   isClean = false;
+  /** Receives the warnings of statements, which it reads only if it wants them; null: they are ignored. */
+  onWarning: ((read: () => PostgresError) => void) | null = null;
   private readonly socket: Socket;
   private readonly timeoutMs: number;
   private readonly requests: Request[] = [];
@@ -109,8 +116,8 @@ export abstract class Connection {
         this.destroy(error as Error);
       }
     });
-    this.socket.on('error', (error) => this.lost(error));
-    this.socket.on('close', () => this.lost(null));
+    this.socket.on('error', (error) => this.onLost(error));
+    this.socket.on('close', () => this.onLost(null));
   }
 
   get closed(): boolean {
@@ -141,11 +148,11 @@ export abstract class Connection {
   }
 
   /**
-   * Sends a cancel request over a new connection (Postgres manual 54.2.8). It may take effect after the statement has
-   * ended, so a canceled session must not be used again. Only the statement's own outcome shows whether it worked.
-   * Never rejects.
+   * Sends a cancel request over a new connection (Postgres manual, Canceling Requests in Progress). It may take effect
+   * after the statement has ended, so a canceled session must not be used again. Only the statement's own outcome shows
+   * whether it worked. Never rejects.
    */
-  cancel(): Promise<void> {
+  cancel(): Promise<boolean> {
     return cancel(this.loggedIn);
   }
 
@@ -245,7 +252,7 @@ export abstract class Connection {
     return next;
   }
 
-  /** Some messages arrive without a request (Postgres manual 54.2.7). */
+  /** Some messages arrive without a request (Postgres manual, Asynchronous Operations). */
   private receive(type: number, buffer: Buffer, start: number, end: number): void {
     const current = this.requests[0];
     switch (type) {
@@ -256,16 +263,22 @@ export abstract class Connection {
         return;
       }
       case BACKEND.notice:
-        // All other notices are ignored.
-        if (current !== undefined && buffer.subarray(start, end).includes(FROM_SYNCREP)) {
-          current.error ??= new CommitNotReplicated();
-        }
+        if (current !== undefined) this.receiveNotice(current, buffer, start, end);
         return;
       case BACKEND.error:
         return this.receiveError(current, PostgresError.fromFields(readErrorFields(buffer, start, end)));
       default:
         // Without a request, the response is late; the connection is about to be closed.
         if (current !== undefined) this.receiveResponse(current, type, buffer, start, end);
+    }
+  }
+
+  /** Only warnings matter. */
+  private receiveNotice(current: Request, buffer: Buffer, start: number, end: number): void {
+    const fields = buffer.subarray(start, end);
+    if (fields.includes(FROM_SYNCREP)) current.error ??= new CommitNotReplicated();
+    else if (this.onWarning !== null && fields.includes(OF_WARNING)) {
+      this.onWarning(() => PostgresError.fromFields(readErrorFields(buffer, start, end)));
     }
   }
 
@@ -280,7 +293,7 @@ export abstract class Connection {
       this.inTransaction = buffer[start] !== IDLE;
       this.settle(current);
     } else if (type === BACKEND.copyInResponse) {
-      // In copy-in mode the server has discarded the Sync (Postgres manual 54.2.6), so send it again.
+      // In copy-in mode the server has discarded the Sync (Postgres manual, COPY Operations), so send it again.
       if (!current.copies) this.socket.write(NO_COPY);
     } else current.onMessage(type, buffer, start, end);
   }
@@ -296,7 +309,7 @@ export abstract class Connection {
     else request.reject(error);
   }
 
-  private lost(cause: Error | null): void {
+  private onLost(cause: Error | null): void {
     this.end(new ConnectionLost('The connection to Postgres was lost', { cause }));
   }
 

@@ -1,4 +1,6 @@
-/** Splits the byte stream from Postgres into messages: type byte, int32 length, body (Postgres manual 54.7). */
+/**
+ * Splits the byte stream from Postgres into messages: type byte, int32 length, body (Postgres manual, Message Formats).
+ */
 import { protocolViolation } from './errors.js';
 import { BACKEND, MESSAGE_HEADER } from './messages.js';
 
@@ -10,7 +12,7 @@ export type MessageHandler = (type: number, buffer: Buffer, start: number, end: 
  * at least one.
  * @returns the offset of the first message that it has not taken
  */
-export type RowTaker = (buffer: Buffer, start: number, end: number) => number;
+export type RowHandler = (buffer: Buffer, start: number, end: number) => number;
 
 /** Called when the header of a message has arrived, before its body is buffered; false stops the reading. */
 type SizeCheck = (type: number, length: number) => boolean;
@@ -28,7 +30,7 @@ export class Framing {
   constructor(
     private readonly onMessage: MessageHandler,
     private readonly accepts: SizeCheck,
-    private readonly takeRows: RowTaker | null = null,
+    private readonly takeRows: RowHandler | null = null,
   ) {}
 
   /**
@@ -92,17 +94,17 @@ export class Framing {
    * Fills `pending` up to `wanted` bytes.
    * @returns the position after the bytes taken
    */
-  private take(chunk: Buffer, from: number, end: number, wanted: number): number {
-    if (this.filled >= wanted) return from;
-    if (this.pending.length < wanted) {
-      const larger = Buffer.allocUnsafe(wanted);
+  private take(chunk: Buffer, from: number, end: number, size: number): number {
+    if (this.filled >= size) return from;
+    if (this.pending.length < size) {
+      const larger = Buffer.allocUnsafe(size);
       this.pending.copy(larger, 0, 0, this.filled);
       this.pending = larger;
     }
-    const taken = Math.min(wanted - this.filled, end - from);
-    chunk.copy(this.pending, this.filled, from, from + taken);
-    this.filled += taken;
-    return from + taken;
+    const count = Math.min(size - this.filled, end - from);
+    chunk.copy(this.pending, this.filled, from, from + count);
+    this.filled += count;
+    return from + count;
   }
 }
 

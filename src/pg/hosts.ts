@@ -31,7 +31,7 @@ export class Hosts {
    * Call this when a login has found the primary. If the primary has changed, the sessions at the former host are
    * destroyed: that host is down or must not be written to, and queries about its backends would go to the new one.
    */
-  found(host: Host): void {
+  confirm(host: Host): void {
     if (host === this.current) return;
     this.current = host;
     for (const [session, at] of this.sessions) {

@@ -1,7 +1,6 @@
 /** The only Postgres client of the code base. It does not depend on projects, HTTP, or the meaning of rows. */
 export { addressOfUrl, type LoginOptions, type ServerAddress, startupOptions } from './address.js';
-export { cancel } from './cancel.js';
-export { readCommandTag } from './command-tag.js';
+export { cancel, CANCEL_MS } from './cancel.js';
 export {
   CommitNotReplicated,
   ConnectionLost,
@@ -9,12 +8,21 @@ export {
   MessageTooLarge,
   NoPrimary,
   PostgresError,
+  ResponseTimeout,
 } from './errors.js';
-export { messageSize, type RowTaker } from './framing.js';
-export type { LoggedIn } from './login.js';
-export type { FieldDescription } from './messages.js';
+export { messageSize, type RowHandler } from './framing.js';
+export type { LoggedIn } from './handshake.js';
+export { type FieldDescription, FIRST_NORMAL_OID, readCommandTag } from './messages.js';
 export { Pool } from './pool.js';
-export { type Described, type Outcome, type Result, type Row, Session, type Step } from './session.js';
+export {
+  type StatementDescription,
+  type Outcome,
+  type PipelineOptions,
+  type Result,
+  type Row,
+  Session,
+  type Step,
+} from './session.js';
 export {
   BEGIN,
   callerSql,
@@ -29,7 +37,7 @@ export {
   sql,
   type Statement,
   trusted,
-} from './sql.js';
-export { SQLSTATE } from './sqlstate.js';
-export { inTransaction } from './transaction.js';
-export { withSession } from './with-session.js';
+} from './sql-tag.js';
+export { SQLSTATE } from './errors.js';
+
+export { inTransaction, withSession } from './with-session.js';

@@ -1,6 +1,6 @@
-/** Builds and parses the messages of the protocol (Postgres manual 54.7). */
+/** Builds and parses the messages of the protocol (Postgres manual, Message Formats). */
 import { protocolViolation } from './errors.js';
-import type { Param, Statement } from './sql.js';
+import type { Param, Statement } from './sql-tag.js';
 
 /** The bytes before the body of a message: type and length. */
 export const MESSAGE_HEADER = 5;
@@ -141,7 +141,7 @@ export function startup(parameters: Readonly<Record<string, string | undefined>>
   return untyped(PROTOCOL_VERSION, Buffer.from(`${pairs.flat().join('\0')}\0\0`));
 }
 
-/** CancelRequest (Postgres manual 54.2.8), sent on a separate connection. */
+/** CancelRequest (Postgres manual, Canceling Requests in Progress), sent on a separate connection. */
 export const cancelMessage = (processId: number, secretKey: Buffer): Buffer =>
   untyped(int32(80877102, processId), secretKey);
 
@@ -202,7 +202,10 @@ function cString(buffer: Buffer, start: number, end: number): [text: string, nex
 /** Limit for each field of an error, because a statement can make a field of any length. */
 const FIELD_BYTES = 8 * 1024;
 
-/** The fields of an ErrorResponse by their one-letter codes (Postgres manual 54.8). Long ones are cut. */
+/**
+ * The fields of an ErrorResponse by their one-letter codes (Postgres manual, Error and Notice Message Fields). Long
+ * ones are cut.
+ */
 export function readErrorFields(buffer: Buffer, start: number, end: number): Map<string, string> {
   const fields = new Map<string, string>();
   for (let at = start; at < end && buffer[at] !== 0;) {
@@ -298,4 +301,20 @@ export function joinSmall(parts: readonly Uint8Array[]): Uint8Array[] {
   }
   join();
   return joined;
+}
+
+/** Status byte of ReadyForQuery: no transaction block is open. */
+export const IDLE = 0x49; // 'I'
+
+/** The lowest oid of objects that users create (FirstNormalObjectId); those below are built in. */
+export const FIRST_NORMAL_OID = 16_384;
+
+/**
+ * Parses CommandComplete's tag (Postgres manual, Message Formats): `INSERT 0 5` is INSERT and 5. `count` is undefined
+ * if the tag has none.
+ */
+export function readCommandTag(tag: string): { type: string; count: number | undefined } {
+  const typeEnd = tag.search(/ \d/);
+  if (typeEnd < 0) return { type: tag, count: undefined };
+  return { type: tag.slice(0, typeEnd), count: Number(tag.slice(tag.lastIndexOf(' ') + 1)) };
 }

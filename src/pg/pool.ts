@@ -3,7 +3,7 @@
  */
 import { ResponseTimeout, ConnectionLost } from './errors.js';
 import type { PipelineOptions, Result, Row, Session, Step } from './session.js';
-import type { Statement } from './sql.js';
+import type { Statement } from './sql-tag.js';
 
 interface PoolOptions {
   /** Maximum number of sessions. */

@@ -1,6 +1,6 @@
 /** The statements that a session has prepared on its server, and the messages that run them. */
 import { randomBytes } from 'node:crypto';
-import type { Statement } from './sql.js';
+import type { Statement } from './sql-tag.js';
 import { bind, closeStatement, EXECUTE_ALL, parse } from './messages.js';
 
 /**
@@ -21,12 +21,12 @@ const runNamed = (name: string, params: Statement['params']): Buffer =>
 
 export class PreparedStatements {
   /** By text, the oldest first. */
-  private readonly known = new Map<string, Prepared>();
+  private readonly byText = new Map<string, Prepared>();
   /**
    * A trigger that runs between two statements could replace the second by DEALLOCATE and PREPARE. So names are random,
-   * and projects cannot read pg_prepared_statements (migration 009 of projects).
+   * and projects do not see those that begin like this in pg_prepared_statements (migration 016 of projects).
    */
-  private readonly prefix = randomBytes(12).toString('base64url');
+  private readonly prefix = `_cdp.${randomBytes(12).toString('base64url')}`;
   private count = 0;
   /** The characters of all texts. */
   private characters = 0;
@@ -34,7 +34,7 @@ export class PreparedStatements {
   /** @returns the messages that run a statement, preceded by those that prepare it if necessary */
   run({ text, params }: Statement): Buffer[] {
     const messages: Buffer[] = [];
-    const prepared = this.known.get(text) ?? this.prepare(text, messages);
+    const prepared = this.byText.get(text) ?? this.prepare(text, messages);
     if (params.length === 0) messages.push((prepared.run ??= runNamed(prepared.name, params)));
     else messages.push(runNamed(prepared.name, params));
     return messages;
@@ -42,12 +42,12 @@ export class PreparedStatements {
 
   /** @param messages receives the messages that prepare the statement */
   private prepare(text: string, messages: Buffer[]): Prepared {
-    for (const oldest of this.known.keys()) {
-      if (this.known.size < MAX_STATEMENTS && this.characters + text.length <= MAX_CHARACTERS) break;
+    for (const oldest of this.byText.keys()) {
+      if (this.byText.size < MAX_STATEMENTS && this.characters + text.length <= MAX_CHARACTERS) break;
       messages.push(...this.forget(oldest));
     }
     const prepared = { name: `${this.prefix}${++this.count}`, run: null };
-    this.known.set(text, prepared);
+    this.byText.set(text, prepared);
     this.characters += text.length;
     messages.push(parse(text, prepared.name));
     return prepared;
@@ -59,18 +59,18 @@ export class PreparedStatements {
    */
   forget(...texts: readonly string[]): Buffer[] {
     return texts.flatMap((text) => {
-      const known = this.known.get(text);
-      if (known === undefined) return [];
-      this.known.delete(text);
+      const prepared = this.byText.get(text);
+      if (prepared === undefined) return [];
+      this.byText.delete(text);
       this.characters -= text.length;
-      return [closeStatement(known.name)];
+      return [closeStatement(prepared.name)];
     });
   }
 
   /** Call this if the server has closed all of them. */
   clear(): void {
     // Clearing an empty map would allocate a new table.
-    if (this.known.size > 0) this.known.clear();
+    if (this.byText.size > 0) this.byText.clear();
     this.characters = 0;
   }
 }

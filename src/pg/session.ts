@@ -3,12 +3,6 @@
  * Rows arrive in text format, or as the bytes of their DataRow messages.
  */
 import type { LoginOptions } from './address.js';
-import { readCommandTag } from './command-tag.js';
-import { Connection, type ConnectionLimits } from './connection.js';
-import { CopiedRows } from './copy-out.js';
-import { CommitNotReplicated, ConnectionLost } from './errors.js';
-import type { MessageHandler, RowTaker } from './framing.js';
-import { logIn } from './login.js';
 import {
   BACKEND,
   bind,
@@ -22,6 +16,7 @@ import {
   EXECUTE_ALL,
   type FieldDescription,
   parse,
+  readCommandTag,
   readParameterOids,
   readRowDescription,
   readTag,
@@ -30,8 +25,13 @@ import {
   simpleQuery,
   SYNC,
 } from './messages.js';
+import { Connection, type ConnectionLimits } from './connection.js';
+import { CopiedRows } from './copy-out.js';
+import { CommitNotReplicated, ConnectionLost } from './errors.js';
+import type { MessageHandler, RowHandler } from './framing.js';
+import { logIn } from './handshake.js';
 import { PreparedStatements } from './prepared-statements.js';
-import { fixed, ROLLBACK, type Statement } from './sql.js';
+import { fixed, ROLLBACK, type Statement } from './sql-tag.js';
 
 /** One step of a pipeline: a statement, or a COPY … FROM STDIN with its data. */
 export interface Step extends Statement {
@@ -69,7 +69,7 @@ export interface Outcome {
 }
 
 /** What Postgres knows about a statement before it runs. */
-export interface Described {
+export interface StatementDescription {
   /** Type oids of `$1`, `$2`, … */
   parameterOids: number[];
   /** null if the statement returns no rows. */
@@ -101,8 +101,8 @@ export class Session extends Connection {
 
   /**
    * Runs steps in order in one round trip. Without BEGIN they are one transaction, which ends with the last (Postgres
-   * manual 54.2.4). After the first error, the server skips the rest. The data of a COPY is sent without waiting for
-   * CopyInResponse; if the command or an earlier step fails, the server discards it.
+   * manual, Pipelining). After the first error, the server skips the rest. The data of a COPY is sent without waiting
+   * for CopyInResponse; if the command or an earlier step fails, the server discards it.
    * @returns the outcome; never rejects
    */
   async pipeline(steps: readonly Step[], options: PipelineOptions = {}): Promise<Outcome> {
@@ -121,8 +121,8 @@ export class Session extends Connection {
     } catch (error) {
       if (prepared) await this.forget(steps);
       const { results } = responses;
-      const isOfReset = reset && results.length === steps.length && !(error instanceof CommitNotReplicated);
-      return { results, error: isOfReset ? null : (error as Error) };
+      const failedInReset = reset && results.length === steps.length && !(error instanceof CommitNotReplicated);
+      return { results, error: failedInReset ? null : (error as Error) };
     }
   }
 
@@ -179,7 +179,8 @@ export class Session extends Connection {
       hasEnded = true;
       rows.end(error);
     };
-    this.request([runUnnamed(statement), SYNC], onMessage).then(() => end(null), end);
+    // Whoever reads the rows decides how long this takes.
+    this.request([runUnnamed(statement), SYNC], onMessage, { timeoutMs: 0 }).then(() => end(null), end);
     try {
       yield* rows;
     } finally {
@@ -210,8 +211,8 @@ export class Session extends Connection {
   }
 
   /**
-   * Runs any number of statements in one text by a simple query (Postgres manual 54.2.3), in one transaction unless
-   * they say otherwise. Ignores their rows.
+   * Runs any number of statements in one text by a simple query (Postgres manual, Simple Query), in one transaction
+   * unless they say otherwise. Ignores their rows.
    * @throws PostgresError, ConnectionLost
    */
   async script(text: string): Promise<void> {
@@ -229,8 +230,8 @@ export class Session extends Connection {
    * Runs `before`, then parses and describes a statement, in one round trip.
    * @throws PostgresError of the failed statement, ConnectionLost
    */
-  async describe(text: string, before: readonly Statement[] = []): Promise<Described> {
-    let described: Described = { parameterOids: [], columns: null };
+  async describe(text: string, before: readonly Statement[] = []): Promise<StatementDescription> {
+    let described: StatementDescription = { parameterOids: [], columns: null };
     const messages = [...before.map(runUnnamed), parse(text), DESCRIBE_STATEMENT, SYNC];
     await this.request(messages, (type, buffer, start, end) => {
       if (type === BACKEND.parameterDescription) {
@@ -250,13 +251,13 @@ export class Session extends Connection {
     params: readonly (string | null)[],
     formats: readonly number[],
     maxRows: number,
-    takeRows: RowTaker,
+    takeRows: RowHandler,
   ): Promise<string | null> {
     return this.fetchRows([bind(params, formats), execute(maxRows), SYNC], takeRows);
   }
 
   /** Continues a suspended portal in the same transaction. */
-  fetchMore(maxRows: number, takeRows: RowTaker): Promise<string | null> {
+  fetchMore(maxRows: number, takeRows: RowHandler): Promise<string | null> {
     return this.fetchRows([execute(maxRows), SYNC], takeRows);
   }
 
@@ -270,7 +271,7 @@ export class Session extends Connection {
   async fetchAtOnce(
     text: string,
     describe: (columns: FieldDescription[]) => void,
-    takeRows: RowTaker,
+    takeRows: RowHandler,
   ): Promise<string> {
     let tag = '';
     const onMessage: MessageHandler = (type, buffer, start, end) => {
@@ -282,7 +283,7 @@ export class Session extends Connection {
     return tag;
   }
 
-  private async fetchRows(parts: readonly Buffer[], takeRows: RowTaker): Promise<string | null> {
+  private async fetchRows(parts: readonly Buffer[], takeRows: RowHandler): Promise<string | null> {
     let tag: string | null = null;
     const onMessage: MessageHandler = (type, buffer, start, end) => {
       if (type === BACKEND.commandComplete) tag = readTag(buffer, start, end);
@@ -315,12 +316,12 @@ class Responses {
 
   readonly onMessage: MessageHandler = (type, buffer, start, end) => {
     if (type === BACKEND.dataRow) this.rows.push(readTextRow(buffer, start, end));
-    else if (type === BACKEND.commandComplete) this.ended(readTag(buffer, start, end));
-    else if (type === BACKEND.emptyQuery) this.ended('');
+    else if (type === BACKEND.commandComplete) this.noteTag(readTag(buffer, start, end));
+    else if (type === BACKEND.emptyQuery) this.noteTag('');
   };
 
   /** Results after the last step belong to the reset. */
-  private ended(tag: string): void {
+  private noteTag(tag: string): void {
     if (this.results.length < this.count) this.results.push({ tag, rows: this.rows });
     this.rows = [];
   }

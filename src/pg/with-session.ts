@@ -2,6 +2,7 @@
 import type { LoginOptions } from './address.js';
 import type { ConnectionLimits } from './connection.js';
 import { Session } from './session.js';
+import { BEGIN, COMMIT, ROLLBACK } from './sql-tag.js';
 
 /**
  * Runs `work` in a short-lived session.
@@ -25,5 +26,22 @@ export async function withSession<T>(
   } finally {
     signal?.removeEventListener('abort', breakOff);
     await session?.close();
+  }
+}
+
+/**
+ * Runs `work` in a transaction of the session, or as a part of the one that is open. A failure rolls it back.
+ * @throws what `work` throws; PostgresError, ConnectionLost
+ */
+export async function inTransaction(session: Session, work: () => Promise<void>): Promise<void> {
+  if (session.inTransaction) return work();
+  await session.query(BEGIN);
+  try {
+    await work();
+    await session.query(COMMIT);
+  } catch (error) {
+    // If the connection is lost, Postgres rolls back by itself; the first error is the one that tells why.
+    await session.query(ROLLBACK).catch(() => {});
+    throw error;
   }
 }

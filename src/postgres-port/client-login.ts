@@ -1,8 +1,8 @@
-/** The steps before a session: startup packets, TLS, the token as password (Postgres manual 54.2.1). */
+/** The steps before a session: startup packets, TLS, the token as password (Postgres manual, Start-up). */
 import { once } from 'node:events';
 import type { Socket } from 'node:net';
 import { type SecureContext, TLSSocket } from 'node:tls';
-import { isLoopback } from '../contract/loopback.js';
+import { isLoopback } from '../ip-address.js';
 import { SessionError } from '../engine/sessions/session-error.js';
 import { messageSize } from '../pg/index.js';
 import {
@@ -80,8 +80,10 @@ async function nextChunk(socket: Socket): Promise<Buffer> {
   try {
     if (socket.closed || socket.readableEnded) throw new Error('the client disconnected');
     const leaving = left();
+    // Whichever comes first is awaited below; the other must not count as unhandled.
     leaving.catch(() => {});
     const coming = once(socket, 'data', { signal });
+    // As above.
     coming.catch(() => {});
     socket.resume();
     const [chunk] = (await Promise.race([coming, leaving])) as [Buffer];
@@ -112,11 +114,11 @@ export async function negotiate(
   };
   if (encryption.tls !== null && (await current.firstByte()) === TLS_HANDSHAKE) await secure(true);
   // One request for TLS and one for GSS, in any order.
-  for (const asked = new Set<string>(); ;) {
+  for (const requested = new Set<string>(); ;) {
     const startUp = readStartUp(await current.take(startUpSize));
     if (startUp.kind === 'ssl' || startUp.kind === 'gss') {
-      if (isSecure || asked.has(startUp.kind)) throw new Error('asked for encryption twice');
-      asked.add(startUp.kind);
+      if (isSecure || requested.has(startUp.kind)) throw new Error('asked for encryption twice');
+      requested.add(startUp.kind);
       const offers = startUp.kind === 'ssl' && encryption.tls !== null;
       current.socket.write(offers ? WITH_TLS : WITHOUT_ENCRYPTION);
       if (offers) await secure(false);

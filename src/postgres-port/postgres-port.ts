@@ -2,15 +2,17 @@
  * The port for Postgres's protocol: a client logs in with a token, and then has its own connection with the project's
  * role (docs/decisions/0038-postgres-port.md).
  */
-import { randomBytes, randomInt, timingSafeEqual } from 'node:crypto';
+import { randomBytes, timingSafeEqual } from 'node:crypto';
 import { once } from 'node:events';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { createSecureContext } from 'node:tls';
+import { Counts } from '../counts.js';
+import { networkOf } from '../ip-address.js';
 import type { Splitter } from '../engine/parser/splitter.js';
 import { classify } from '../engine/sessions/classify.js';
 import type { ClientSession } from '../engine/sessions/client-session.js';
 import { SessionError } from '../engine/sessions/session-error.js';
-import type { Sessions } from '../engine/sessions/sessions.js';
+import type { PortSessions } from '../engine/sessions/sessions.js';
 import {
   AUTHENTICATION_OK,
   backendKeyData,
@@ -20,7 +22,6 @@ import {
   READY_IDLE,
 } from '../pg/protocol.js';
 import { askPassword, BufferedSocket, type Encryption, negotiate } from './client-login.js';
-import { HalfOpenLogins } from './half-open-logins.js';
 import { fatal, SessionRelay } from './session-relay.js';
 import { type StartUpSettings, startUpSettings } from './start-up-settings.js';
 
@@ -35,6 +36,7 @@ interface PostgresPortSettings {
 
 /** Identifies a session in a cancel request. */
 interface Key {
+  readonly processId: number;
   readonly secretKey: Buffer;
   readonly session: ClientSession;
 }
@@ -45,12 +47,12 @@ export class PostgresPort {
   private readonly server: Server;
   private readonly halfOpen: HalfOpenLogins;
   private readonly encryption: Encryption;
-  private readonly keys = new Map<number, Key>();
+  private readonly keys = new Set<Key>();
   private readonly serving = new Set<Promise<void>>();
 
   private constructor(
     private readonly splitter: Splitter,
-    private readonly sessions: Sessions,
+    private readonly sessions: PortSessions,
     settings: PostgresPortSettings,
   ) {
     const { certificate, allowsPlain } = settings;
@@ -72,7 +74,11 @@ export class PostgresPort {
   }
 
   /** @throws Error if the port cannot be opened, or the certificate cannot be read */
-  static async listen(splitter: Splitter, sessions: Sessions, settings: PostgresPortSettings): Promise<PostgresPort> {
+  static async listen(
+    splitter: Splitter,
+    sessions: PortSessions,
+    settings: PostgresPortSettings,
+  ): Promise<PostgresPort> {
     const port = new PostgresPort(splitter, sessions, settings);
     port.server.listen(settings.port, settings.host);
     await once(port.server, 'listening');
@@ -101,7 +107,8 @@ export class PostgresPort {
     try {
       const startUp = await negotiate(client, this.encryption, (secured) => (client = secured));
       if (startUp.kind === 'cancel') {
-        this.cancel(startUp.processId, startUp.secretKey);
+        // libpq waits for the end of this connection, and then sends its next statement.
+        await this.find(startUp.processId, startUp.secretKey)?.session.cancel();
         return void client.socket.destroySoon();
       }
       const settings = startUpSettings(startUp.parameters);
@@ -132,36 +139,89 @@ export class PostgresPort {
     const { socket } = client;
     const session = await this.sessions.login({ user, database, token, address, applicationName, settings });
     const { loggedIn, owner } = session;
-    const [processId, secretKey] = this.newKey(session);
+    const key = this.newKey(session);
     const parameters = [...loggedIn.parameters].map(([name, value]) => parameterStatus(name, value));
-    socket.write(Buffer.concat([AUTHENTICATION_OK, ...parameters, backendKeyData(processId, secretKey), READY_IDLE]));
+    socket.write(
+      Buffer.concat([AUTHENTICATION_OK, ...parameters, backendKeyData(key.processId, key.secretKey), READY_IDLE]),
+    );
     try {
       const { id } = owner.project;
       const classifyText = (text: string, isPlain: boolean) => classify(this.splitter, id, text, isPlain);
       await new SessionRelay(socket, session, classifyText).run(client.rest());
     } finally {
-      this.keys.delete(processId);
+      this.keys.delete(key);
     }
   }
 
   /**
-   * Not Postgres's own key: it would tell a project about others on a shared server, and two servers may use the same
-   * key.
+   * The backend's own process id, which the client finds in notifications and in pg_stat_activity. The secret is not
+   * Postgres's own: two servers may use the same process id and secret.
    */
-  private newKey(session: ClientSession): [processId: number, secretKey: Buffer] {
-    let processId;
-    do processId = randomInt(1, 2 ** 31 - 1);
-    while (this.keys.has(processId));
-    const secretKey = randomBytes(4);
-    this.keys.set(processId, { secretKey, session });
-    return [processId, secretKey];
+  private newKey(session: ClientSession): Key {
+    const { processId } = session.loggedIn;
+    let secretKey;
+    do secretKey = randomBytes(4);
+    while (this.find(processId, secretKey) !== undefined);
+    const key = { processId, secretKey, session };
+    this.keys.add(key);
+    return key;
   }
 
-  /** As in Postgres, there is no response, whether or not the session exists. */
-  private cancel(processId: number, secretKey: Buffer): void {
-    const found = this.keys.get(processId);
-    if (found?.secretKey.length === secretKey.length && timingSafeEqual(found.secretKey, secretKey)) {
-      void found.session.cancel();
+  private find(processId: number, secretKey: Buffer): Key | undefined {
+    for (const key of this.keys) {
+      const isBackend = key.processId === processId && key.secretKey.length === secretKey.length;
+      if (isBackend && timingSafeEqual(key.secretKey, secretKey)) return key;
     }
+    return undefined;
+  }
+}
+
+// Unfinished logins. Each has a time limit, and a flood of them evicts only the oldest.
+
+const LOGIN_MS = 10_000;
+
+/** Limits in total and per network (the same networks as for wrong tokens). */
+const MAX_LOGINS = 1_000;
+const MAX_PER_NETWORK = 200;
+
+class HalfOpenLogins {
+  /** Oldest first. */
+  private readonly open = new Map<Socket, string>();
+  private readonly counts = new Counts();
+
+  /** @param late called before a login is aborted */
+  constructor(private readonly late: () => void) {}
+
+  /** @returns a function to call when the login has ended */
+  begin(socket: Socket): () => void {
+    const network = networkOf(socket.remoteAddress ?? '');
+    this.open.set(socket, network);
+    const count = this.counts.add(network, 1);
+    if (count > MAX_PER_NETWORK) this.breakOff([...this.open].find(([, other]) => other === network)?.[0]);
+    else if (this.open.size > MAX_LOGINS) this.breakOff(this.open.keys().next().value);
+    const timer = setTimeout(() => this.breakOff(socket), LOGIN_MS).unref();
+    return () => {
+      clearTimeout(timer);
+      this.delete(socket);
+    };
+  }
+
+  /** Aborts all logins. */
+  close(): void {
+    for (const socket of this.open.keys()) socket.destroy();
+  }
+
+  private breakOff(socket: Socket | undefined): void {
+    if (socket === undefined || !this.open.has(socket)) return;
+    this.late();
+    this.delete(socket);
+    socket.destroy();
+  }
+
+  private delete(socket: Socket): void {
+    const network = this.open.get(socket);
+    if (network === undefined) return;
+    this.open.delete(socket);
+    this.counts.add(network, -1);
   }
 }

@@ -171,7 +171,7 @@ export class ReadOnlyFilter {
         return this.forward(bytes);
       case FRONTEND.query:
         this.beginSimple();
-        return this.passText(textOf(body), bytes, (refused) => simpleQuery(raising(refused)));
+        return this.passText(textOf(body), bytes, (rejection) => simpleQuery(raising(rejection)));
       case FRONTEND.functionCall:
         this.beginSimple();
         return this.replace(simpleQuery(raising(NO_CALLS)));
@@ -204,7 +204,7 @@ export class ReadOnlyFilter {
     this.group.hasBegun = true;
     if (type === FRONTEND.parse) {
       const [name = '', text = ''] = readStrings(body, 2);
-      const replacement = (refused: Rejection) => parse(raising(refused), name);
+      const replacement = (rejection: Rejection) => parse(raising(rejection), name);
       return this.passText(text, bytes, replacement, (ends) => this.endingNames.parse(name, ends));
     }
     if (type === FRONTEND.bind) {
@@ -224,7 +224,7 @@ export class ReadOnlyFilter {
   private passText(
     text: string,
     bytes: Buffer,
-    replacement: (refused: Rejection) => Buffer,
+    replacement: (rejection: Rejection) => Buffer,
     note: (ends: boolean) => void = () => {},
   ): Promise<void> | void {
     const isPlain =
@@ -267,7 +267,7 @@ function raising({ sqlstate, message, hint }: Rejection): string {
 /** The field W of an ErrorResponse that {@link raising} causes. */
 const CONTEXT = Buffer.from('\0WPL/pgSQL function inline_code_block line 1 at RAISE\0');
 
-/** Postgres has no such field, and clients ignore unknown ones (Postgres manual 54.8). */
+/** Postgres has no such field, and clients ignore unknown ones (Postgres manual, Error and Notice Message Fields). */
 const UNKNOWN_FIELD = 0x77; // 'w'
 
 const NO_CALLS: Rejection = { sqlstate: '0A000', message: 'the user reader cannot send FunctionCall messages' };

@@ -4,13 +4,13 @@ import type { ClientSession } from '../engine/sessions/client-session.js';
 import { SessionError } from '../engine/sessions/session-error.js';
 import type { Classification } from '../engine/sessions/classify.js';
 import { PostgresError } from '../pg/index.js';
-import { BACKEND, errorResponse, MessageScan, readErrorFields, TERMINATE } from '../pg/protocol.js';
+import { BACKEND, errorResponse, IDLE, MessageScan, readErrorFields, TERMINATE } from '../pg/protocol.js';
 import { ReadOnlyFilter } from './read-only-filter.js';
 
 /** How long a client may take to read why its session ends. */
 const LINGER_MS = 2_000;
 
-const ERRORS: ReadonlySet<number> = new Set([BACKEND.error]);
+const WATCHED: ReadonlySet<number> = new Set([BACKEND.error, BACKEND.readyForQuery]);
 
 export class SessionRelay {
   private readonly backend: Socket;
@@ -24,6 +24,8 @@ export class SessionRelay {
   private isBackendFull = false;
   /** The filter takes no more messages for now. */
   private isFilterFull = false;
+  /** Pieces that wait for a cancel request. */
+  private held = 0;
   /** The client has said that it disconnects. */
   private hasTerminated = false;
 
@@ -48,8 +50,8 @@ export class SessionRelay {
             },
           )
         : null;
-    const watched = this.filter === null ? ERRORS : ReadOnlyFilter.SERVER_MESSAGES;
-    this.scan = new MessageScan(watched, (type, body) => this.onServerMessage(type, body));
+    const messageTypes = this.filter === null ? WATCHED : ReadOnlyFilter.SERVER_MESSAGES;
+    this.scan = new MessageScan(messageTypes, (type, body) => this.onServerMessage(type, body));
   }
 
   /**
@@ -61,9 +63,9 @@ export class SessionRelay {
     const { client, session, backend } = this;
     const onData = (chunk: Buffer) => this.guarded(() => this.fromClient(chunk));
     await new Promise<void>((resolve) => {
-      const ended = () => resolve();
-      client.once('close', ended);
-      client.once('end', ended);
+      const onEnd = () => resolve();
+      client.once('close', onEnd);
+      client.once('end', onEnd);
       client.on('data', onData);
       backend.on('error', () => {});
       backend.once('close', () => {
@@ -111,7 +113,20 @@ export class SessionRelay {
     else filter.onClientData(chunk);
   }
 
+  /** While a cancel request is under way, bytes wait: their statement is not the one to be canceled. */
   private toBackend(bytes: Buffer): void {
+    const { order } = this.session;
+    if (order.isIdle) return this.write(bytes);
+    this.held++;
+    order.run(() => {
+      this.held--;
+      if (this.session.ending === null) this.write(bytes);
+      this.applyBackpressure();
+    });
+    this.applyBackpressure();
+  }
+
+  private write(bytes: Buffer): void {
     if (this.backend.write(bytes) || this.isBackendFull) return;
     this.isBackendFull = true;
     this.applyBackpressure();
@@ -122,7 +137,7 @@ export class SessionRelay {
   }
 
   private applyBackpressure(): void {
-    if (this.isBackendFull || this.isFilterFull) this.client.pause();
+    if (this.isBackendFull || this.isFilterFull || this.held > 0) this.client.pause();
     else this.client.resume();
   }
 
@@ -141,7 +156,11 @@ export class SessionRelay {
   }
 
   private onServerMessage(type: number, body: Buffer): void {
-    if (type === BACKEND.error) this.lastError = Buffer.from(body);
+    if (type === BACKEND.error) {
+      this.lastError = Buffer.from(body);
+      this.session.noteError(asError(this.lastError));
+    }
+    if (type === BACKEND.readyForQuery && body[0] === IDLE) this.session.endedTransactions++;
     this.filter?.onServerMessage(type, body);
   }
 
@@ -149,9 +168,9 @@ export class SessionRelay {
   private explainBackendEnd(): void {
     const { session, scan, lastError } = this;
     const isLast = scan.lastType === BACKEND.error && scan.isBetween;
-    const said = lastError !== null && isLast ? asError(lastError) : null;
-    if (said?.isFatal) session.ending ??= asPostgresSaid(said);
-    else if (!this.hasTerminated) session.end(lost());
+    const message = lastError !== null && isLast ? asError(lastError) : null;
+    if (message?.isFatal) session.ending ??= asPostgresSaid(message);
+    else if (!this.hasTerminated) session.end(connectionLost());
   }
 
   /** Ends the client's connection, with the reason if no other message is under way. */
@@ -177,5 +196,5 @@ const asPostgresSaid = ({ sqlstate, message }: PostgresError): SessionError =>
 
 const internal = () => new SessionError('XX000', 'terminating connection: internal error', 'internal');
 
-const lost = () =>
+const connectionLost = () =>
   new SessionError('57P02', "terminating connection: the project's Postgres server ended it", 'database_unavailable');

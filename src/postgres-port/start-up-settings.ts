@@ -28,14 +28,14 @@ export function startUpSettings(parameters: ReadonlyMap<string, string>): StartU
   const settings = new Map<string, string>();
   const protocolOptions: string[] = [];
   let applicationName = '';
-  const set = (given: string, value: string) => {
-    const name = given.toLowerCase().replaceAll('-', '_');
+  const set = (givenName: string, value: string) => {
+    const name = givenName.toLowerCase().replaceAll('-', '_');
     if (name === 'replication' && /^(?:off|false|no|0)$/i.test(value)) return;
     if (REFUSED.has(name)) throw new SessionError('0A000', `${name} is not supported here`, 'invalid_request');
     if (!NAME.test(name)) {
       throw new SessionError(
         '42704',
-        `unrecognized configuration parameter "${given.slice(0, 63)}"`,
+        `unrecognized configuration parameter "${givenName.slice(0, 63)}"`,
         'invalid_request',
       );
     }

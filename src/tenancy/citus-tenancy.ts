@@ -10,13 +10,15 @@ import { installedExtensions } from './extensions.js';
 import { isSuperuser } from './own-schemas.js';
 import { dumpRole, type Placement } from './placement.js';
 import { dropRole, ensureRoles, grant } from './project-rights.js';
-import { serviceWork } from './service-work.js';
+import { serviceWork } from './postgres-errors.js';
 import { lockDatabase, TenancyByAddress } from './tenancy-by-address.js';
 
 /** In earlier versions, an INSERT … SELECT of a grouped query may store nothing without an error (Citus issue 8243). */
 const OLDEST = '13.2.1';
 
 export class CitusTenancy extends TenancyByAddress {
+  readonly distributesTables = true;
+  readonly obstacleToStream = 'the target is a Citus cluster';
   /** A statement takes several connections of each worker. */
   protected override readonly connectionLimit = -1;
 
@@ -50,11 +52,11 @@ export class CitusTenancy extends TenancyByAddress {
     await this.asService(async (session) => {
       // Otherwise each schema would be distributed as a whole to one worker.
       await session.query(sql`SET citus.enable_schema_based_sharding = off`);
-      await this.parts.databases.prepare(session);
+      await this.provisioning.projectDatabases.prepare(session);
       await session.query(sql`REVOKE ALL ON DATABASE ${ident(placement.database)} FROM PUBLIC`);
       await grant(session, placement);
     });
-    await this.parts.databases.grantDefaults(this, placement);
+    await this.provisioning.projectDatabases.grantDefaults(this, placement);
   }
 
   /** The roles go last: they show whether the project in the database is that of the placement. */
@@ -68,6 +70,21 @@ export class CitusTenancy extends TenancyByAddress {
       for (const name of [schema, '_cdp']) await session.query(sql`DROP SCHEMA IF EXISTS ${ident(name)} CASCADE`);
       for (const role of [dumpRole({ writer }), reader, writer]) await dropRole(session, role);
     });
+  }
+
+  /** The operator has created the database, and the roles go with the project. */
+  marked(): Promise<null> {
+    return Promise.resolve(null);
+  }
+
+  /** Citus prepares transactions itself, and finishes them. */
+  rollBackPrepared(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  /** A worker may have missed the end of a committed transaction; its rows would be invisible. */
+  async recoverPrepared(session: Session): Promise<void> {
+    await session.query(sql`SELECT recover_prepared_transactions()`);
   }
 
   /** There are no other projects. */
@@ -93,8 +110,8 @@ export class CitusTenancy extends TenancyByAddress {
 
 /** Checks all requirements, and reports all that are not met. */
 async function requireCluster(session: Session): Promise<void> {
-  const [found] = await session.query(sql`SELECT 1 FROM pg_extension WHERE extname = 'citus'`);
-  if (found === undefined) throw notReady(['the extension citus is not installed in this database']);
+  const [extension] = await session.query(sql`SELECT 1 FROM pg_extension WHERE extname = 'citus'`);
+  if (extension === undefined) throw notReady(['the extension citus is not installed in this database']);
   const [version, workers] = await session.row(
     sql`SELECT substring(citus_version() FROM '^Citus ([0-9.]+)'),
           count(*) FILTER (WHERE shouldhaveshards AND isactive) FROM pg_dist_node`,
@@ -118,12 +135,12 @@ const UTC = new Set(['UTC', 'Etc/UTC', 'GMT', 'Universal', 'Zulu', 'Etc/Universa
 
 /** A cluster takes only one project. */
 async function requireEmpty(session: Session): Promise<void> {
-  const found = await session.query(
+  const rows = await session.query(
     sql`SELECT format('the schema %I', nspname) FROM pg_namespace WHERE nspname IN ('data', '_cdp')
         UNION ALL SELECT format('the relation %s', oid::regclass) FROM pg_class
         WHERE relnamespace = to_regnamespace('public') AND NOT oid = ANY (${OF_CITUS})`,
   );
-  if (found.length > 0) throw notReady([`the database has ${found.map(([what]) => what).join(', ')} already`]);
+  if (rows.length > 0) throw notReady([`the database has ${rows.map(([what]) => what).join(', ')} already`]);
 }
 
 /** Relations of the extension, as an array of their oids. */

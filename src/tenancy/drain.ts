@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Fragment, sql } from '../pg/index.js';
 import type { Placement } from './placement.js';
-import { serviceWork } from './service-work.js';
+import { unavailable, serviceWork } from './postgres-errors.js';
 import type { Tenancy } from './tenancy.js';
 
 /** After this time every instance knows that the project accepts no new requests, or during a move no new writes. */
@@ -21,6 +21,9 @@ interface DrainOptions {
   /** If aborted, the wait ends. */
   readonly signal?: AbortSignal;
 }
+
+/** How long to wait for the end of transactions that were terminated: some code of Postgres does not look for that. */
+const END_MS = 30_000;
 
 /**
  * Waits until no transaction of the project's roles runs, from any instance. Those that take too long are terminated,
@@ -41,6 +44,7 @@ export async function drain(
     const { pool } = tenancy.serverOf(placement);
     const running = await serviceWork(() => pool.query(sql`SELECT pid ${transactions}`));
     quiet = running.length === 0 ? quiet + 1 : 0;
+    if (performance.now() > until + END_MS) throw unavailable(new Error('Transactions of the project do not end'));
     if (performance.now() > until) {
       await serviceWork(() => pool.query(sql`SELECT pg_terminate_backend(pid) ${transactions}`));
     }

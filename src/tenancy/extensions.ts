@@ -35,8 +35,8 @@ export async function installExtensions(session: Session, extensions: readonly s
   const schema = ident(EXTENSIONS_SCHEMA);
   await session.run([sql`CREATE SCHEMA IF NOT EXISTS ${schema}`, sql`GRANT USAGE ON SCHEMA ${schema} TO PUBLIC`]);
   for (const name of extensions) {
-    const found = await session.query(sql`SELECT 1 FROM pg_available_extensions WHERE name = ${name}`);
-    if (found.length === 0) throw new Error(`This Postgres has no extension "${name}" (setting extensions)`);
+    const rows = await session.query(sql`SELECT 1 FROM pg_available_extensions WHERE name = ${name}`);
+    if (rows.length === 0) throw new Error(`This Postgres has no extension "${name}" (setting extensions)`);
     await session.query(sql`CREATE EXTENSION IF NOT EXISTS ${ident(name)} WITH SCHEMA ${schema} CASCADE`);
   }
 }

@@ -4,7 +4,6 @@
  * (docs/decisions/0039-own-schemas.md).
  */
 import { ident, inTransaction, type Session, sql, trusted } from '../pg/index.js';
-import { EXTENSIONS_SCHEMA } from './extensions.js';
 import type { Placement } from './placement.js';
 
 const TRIGGERS = ['cdp_schema_names', 'cdp_before_extension', 'cdp_after_extension'].map((name) => ident(name));
@@ -33,31 +32,15 @@ export async function grantOwnSchemas(session: Session, placement: Placement): P
 }
 
 /**
- * Names are restricted, because a backup finds schemas by name in the list of pg_restore, and some names belong to the
- * service. For extensions and publications, the right is revoked while such a statement runs; `IF NOT EXISTS` of an
- * existing extension still succeeds. A lock serializes that. It is on a table that a reader cannot lock; a reader could
- * hold any advisory lock.
+ * Some names belong to the service (migration 017 of projects). For extensions and publications, the right is revoked
+ * while such a statement runs; `IF NOT EXISTS` of an existing extension still succeeds. A lock serializes that. It is on
+ * a table that a reader cannot lock; a reader could hold any advisory lock.
  */
 function limits({ database, writer }: Placement): string {
   const created = (verb: string, role: string): string =>
     sql`${trusted(verb)} CREATE ON DATABASE ${ident(database)} ${trusted(role)} ${ident(writer)}`.text;
   const [names, before, after] = TRIGGERS.map(({ text }) => text);
   return `
-    CREATE OR REPLACE FUNCTION _cdp.schema_names() RETURNS event_trigger
-      LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
-    AS $function$
-    DECLARE
-      name text;
-    BEGIN
-      SELECT n.nspname INTO name FROM pg_event_trigger_ddl_commands() c JOIN pg_namespace n ON n.oid = c.objid
-        WHERE c.classid = 'pg_namespace'::regclass
-          AND (n.nspname !~ '^[a-z_][a-z0-9_]*$' OR starts_with(n.nspname, '_cdp') OR n.nspname = '${EXTENSIONS_SCHEMA}');
-      IF FOUND AND current_setting('is_superuser') = 'off' THEN
-        RAISE EXCEPTION 'a schema cannot be called "%"', name USING ERRCODE = 'invalid_name',
-          HINT = 'Use lower-case letters, digits and underscores. "${EXTENSIONS_SCHEMA}" and names that begin with "_cdp" are taken.';
-      END IF;
-    END
-    $function$;
     CREATE OR REPLACE FUNCTION _cdp.before_extension() RETURNS event_trigger
       LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $function$

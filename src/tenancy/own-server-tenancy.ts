@@ -3,6 +3,7 @@
  * `writer` and `reader`. The superuser logs in only to create, upgrade, repair, back up and monitor it.
  */
 import { createHash } from 'node:crypto';
+import type { EngineError } from '../contract/errors.js';
 import type { Embedded, Template } from '../embedded/embedded.js';
 import { Fleet, type FleetEvents, type Socket } from '../embedded/fleet.js';
 import type { ControlDatabase } from './control/control.js';
@@ -10,15 +11,12 @@ import type { ProjectRow } from './control/control-rows.js';
 import { refuseReachingOut } from './extensions.js';
 import type { Placement } from './placement.js';
 import type { ProjectDatabases } from './project-databases.js';
+import { rollBackPrepared } from './prepared-transactions.js';
 import { ensureRoles, grant } from './project-rights.js';
 import { databaseSize } from './server-facts.js';
 import { withServiceSession } from './service-pool.js';
-import { connectionsTo, type Server, type Tenancy } from './tenancy.js';
+import { connectionsTo, type PostgresServer, type Tenancy } from './tenancy.js';
 import { type Fragment, ident, type ServerAddress, sql } from '../pg/index.js';
-
-export type { FleetEvents } from '../embedded/fleet.js';
-
-export type { Embedded } from '../embedded/embedded.js';
 
 const PLACEMENT = {
   added: null,
@@ -42,32 +40,53 @@ const OWN_SERVER_POOL_SIZE = 2;
 const MAX_GRACE = 3;
 
 export class OwnServerTenancy implements Tenancy {
-  private readonly servers = new Map<string, Server>();
+  readonly canRestart = true;
+  readonly distributesTables = false;
+  readonly obstacleToStream = null;
+  private readonly servers = new Map<string, PostgresServer>();
 
   private constructor(
-    readonly fleet: Fleet,
-    private readonly databases: ProjectDatabases,
+    private readonly fleet: Fleet,
+    private readonly projectDatabases: ProjectDatabases,
     private readonly control: ControlDatabase,
     private readonly idleStopMs: number,
   ) {}
 
   static async open(
     embedded: Embedded,
-    databases: ProjectDatabases,
+    projectDatabases: ProjectDatabases,
     control: ControlDatabase,
     idleStopMs: number,
-    events: Omit<FleetEvents, 'beforeStop'>,
+    events: Omit<FleetEvents, 'beforeStop' | 'inUse'>,
   ): Promise<OwnServerTenancy> {
-    refuseReachingOut(databases.extensions);
+    refuseReachingOut(projectDatabases.extensions);
     const beforeStop = (id: string, idleMs: number) => tenancy.beforeStop(id, idleMs);
-    const fleet = await embedded.openFleet(templateOf(databases), { ...events, beforeStop });
-    const tenancy = new OwnServerTenancy(fleet, databases, control, idleStopMs);
+    // While it runs it may grow, and not every stop can store the new size.
+    const inUse = (id: string) => void control.projects.setSize(id, null).catch(() => {});
+    const fleet = await embedded.openFleet(templateOf(projectDatabases), { ...events, beforeStop, inUse });
+    const tenancy = new OwnServerTenancy(fleet, projectDatabases, control, idleStopMs);
     return tenancy;
   }
 
   /** Servers that run now. */
   get running(): number {
     return this.fleet.running;
+  }
+
+  get crashes(): number {
+    return this.fleet.failures;
+  }
+
+  get notStarting(): number {
+    return this.fleet.notStarting;
+  }
+
+  get lackOfRoom(): EngineError | null {
+    return this.fleet.lackOfRoom;
+  }
+
+  get files(): Fleet {
+    return this.fleet;
   }
 
   newPlacement(): Promise<Placement> {
@@ -86,11 +105,15 @@ export class OwnServerTenancy implements Tenancy {
     return this.fleet.isRunning(server);
   }
 
-  serverOf({ server: id }: Placement): Server {
-    const known = this.servers.get(id);
-    if (known !== undefined) return known;
+  startFailure({ server }: Placement): string | null {
+    return this.fleet.startFailure(server);
+  }
+
+  serverOf({ server: id }: Placement): PostgresServer {
+    const existing = this.servers.get(id);
+    if (existing !== undefined) return existing;
     const { fleet } = this;
-    const server: Server = {
+    const server: PostgresServer = {
       ...connectionsTo(addressOf(fleet.socket(id)), OWN_SERVER_POOL_SIZE, fleet),
       acquire: () => fleet.acquire(id),
       release: () => fleet.release(id),
@@ -111,6 +134,11 @@ export class OwnServerTenancy implements Tenancy {
     await server?.pool.close();
   }
 
+  /** Everything of a project is in the folder of its server. */
+  marked(): Promise<null> {
+    return Promise.resolve(null);
+  }
+
   /** The socket is in a folder that nobody else can access, so a password would not add protection. */
   roleOptions(): Fragment {
     return NO_PASSWORD;
@@ -129,14 +157,46 @@ export class OwnServerTenancy implements Tenancy {
     return null;
   }
 
-  /** A stopped server is not started for this: the size from when it was stopped counts. */
-  sizeOf({ placement, sizeBytes }: Pick<ProjectRow, 'placement' | 'sizeBytes'>): Promise<number | null> {
-    if (!this.fleet.isRunning(placement.server)) return Promise.resolve(sizeBytes);
-    return databaseSize(this.serverOf(placement).pool, placement.database);
+  /** All projects with a server of their own have roles of the same names. */
+  keepsRoleNames({ writer, reader }: Pick<Placement, 'writer' | 'reader'>): boolean {
+    return writer === PLACEMENT.writer && reader === PLACEMENT.reader;
+  }
+
+  /** The server has only the roles that every project has. */
+  otherRoles(): Promise<string[]> {
+    return Promise.resolve([]);
+  }
+
+  /** There are none unless an operator's own settings allow them, and a server that starts keeps those it has. */
+  async rollBackPrepared(placements: readonly Placement[], olderThanMs: number): Promise<void> {
+    const running = placements.filter((placement) => this.runs(placement));
+    await Promise.all(running.map((placement) => rollBackPrepared(this, [placement], olderThanMs)));
+  }
+
+  recoverPrepared(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  setLogicalDecoding({ server }: Placement, on: boolean): Promise<void> {
+    return this.fleet.setLogicalDecoding(server, on);
+  }
+
+  /** The service is superuser there, also of a server that does not run yet. */
+  maySet(): Promise<boolean> {
+    return Promise.resolve(true);
+  }
+
+  /** A stopped server is not started for this: the size from when it was stopped counts, or else that of its files. */
+  async sizeOf({ placement, sizeBytes }: Pick<ProjectRow, 'placement' | 'sizeBytes'>): Promise<number | null> {
+    const { server, database } = placement;
+    // The size is shown as unknown.
+    const ofFiles = () => this.fleet.databaseBytes(server).catch(() => null);
+    if (this.fleet.isRunning(server)) return databaseSize(this.serverOf(placement).pool, database).catch(ofFiles);
+    return sizeBytes ?? ofFiles();
   }
 
   extensions(): Promise<string[]> {
-    return Promise.resolve([...this.databases.extensions]);
+    return Promise.resolve([...this.projectDatabases.extensions]);
   }
 
   async close(): Promise<void> {
@@ -160,7 +220,7 @@ export class OwnServerTenancy implements Tenancy {
 
 const NO_PASSWORD = sql`PASSWORD NULL`;
 
-/** By the default thresholds of autovacuum (manual 24.1.6). */
+/** By the default thresholds of autovacuum (Postgres manual, The Autovacuum Daemon). */
 const AUTOVACUUM_HAS_WORK = sql`(EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'autovacuum worker')
   OR EXISTS (SELECT FROM pg_stat_user_tables s JOIN pg_class c ON c.oid = s.relid
     WHERE s.n_mod_since_analyze > 50 + 0.1 * greatest(c.reltuples, 0)
@@ -175,8 +235,8 @@ const addressOf = (socket: Socket): ServerAddress => ({
 });
 
 /** The source of new projects' servers: the roles, and the database with the service's own schema. */
-function templateOf(databases: ProjectDatabases): Template {
-  const contents = [databases.schemaVersion, RIGHTS, ...databases.extensions].join(' ');
+function templateOf(projectDatabases: ProjectDatabases): Template {
+  const contents = [projectDatabases.schemaVersion, RIGHTS, ...projectDatabases.extensions].join(' ');
   const version = createHash('sha256').update(contents).digest('hex').slice(0, 12);
   return {
     version,
@@ -192,10 +252,11 @@ function templateOf(databases: ProjectDatabases): Template {
         await session.query(sql`ALTER ROLE ALL SET log_min_messages = panic`);
       });
       await withServiceSession(address, PLACEMENT.database, async (session) => {
-        await databases.prepare(session);
+        await projectDatabases.prepare(session);
         await grant(session, placement);
       });
-      await databases.grantDefaults({ password: () => '', serverOf: () => ({ address }) }, placement);
+      const server = { address, hasTransactionTimeout: () => Promise.resolve(false) };
+      await projectDatabases.grantDefaults({ password: () => '', serverOf: () => server }, placement);
     },
   };
 }

@@ -5,13 +5,13 @@
 import { literal, PostgresError, type Session, sql, withSession, SQLSTATE } from '../pg/index.js';
 import type { Placement } from './placement.js';
 import { resetRoles } from './project-rights.js';
-import { roleLogin } from './role-login.js';
+import { roleLogin } from './credentials.js';
 import { withServiceSession } from './service-pool.js';
-import { serviceWork } from './service-work.js';
+import { serviceWork } from './postgres-errors.js';
 import type { Tenancy } from './tenancy.js';
 
 /**
- * Rolls back prepared transactions of projects.
+ * Rolls back prepared transactions of projects, for {@link Tenancy.rollBackPrepared}.
  * @param placements all on one server
  * @param olderThanMs their minimum age
  * @throws EngineError database_unavailable
@@ -19,18 +19,17 @@ import type { Tenancy } from './tenancy.js';
 export async function rollBackPrepared(
   tenancy: Tenancy,
   placements: readonly Placement[],
-  olderThanMs = 0,
+  olderThanMs: number,
 ): Promise<void> {
   const [first] = placements;
-  // Citus prepares transactions itself, and finishes them.
-  if (first === undefined || first.added?.engine === 'citus' || !tenancy.runs(first)) return;
+  if (first === undefined) return;
   const { pool } = tenancy.serverOf(first);
   await serviceWork(async () => {
-    const found = await pool.query(
+    const rows = await pool.query(
       sql`SELECT gid, database, owner FROM pg_prepared_xacts
           WHERE prepared <= now() - make_interval(secs => ${olderThanMs / 1_000})`,
     );
-    for (const [gid, database, owner] of found) {
+    for (const [gid, database, owner] of rows) {
       const placement = placements.find((one) => one.database === database);
       const role = placement && [placement.writer, placement.reader].find((name) => name === owner);
       if (gid != null && role !== undefined) await rollBack(tenancy, placement as Placement, role, gid);
@@ -58,7 +57,7 @@ async function rollBack(tenancy: Tenancy, placement: Placement, owner: string, g
     await withServiceSession(address, database, (session) =>
       resetRoles(session, placement, (role) => tenancy.roleOptions(role)),
     );
-    await withSession(roleLogin(tenancy, placement, owner, { search_path: 'pg_catalog' }), roll);
+    await withSession(await roleLogin(tenancy, placement, owner, { search_path: 'pg_catalog' }), roll);
   }
 }
 

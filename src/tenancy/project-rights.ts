@@ -1,4 +1,8 @@
-/** The rights of a project's roles in its database: grants them, and detects whether the project has changed them. */
+/**
+ * The rights of a project's roles in its database. Those that the service grants, and that a project cannot revoke, are
+ * restored whenever they are missing. Those that the writer grants are the project's: they are given when the project is
+ * made, and again only if an operator asks for it (docs/decisions/0050-rights-that-are-restored.md).
+ */
 import { type Fragment, ident, join, type Session, sql, trusted } from '../pg/index.js';
 import { areInstalled } from './extensions.js';
 import { grantOwnSchemas } from './own-schemas.js';
@@ -15,7 +19,7 @@ export async function ensureRoles(
   options: (role: string) => Fragment,
 ): Promise<string[]> {
   const rows = await session.query(sql`SELECT rolname FROM pg_roles WHERE rolname = ANY (${[writer, reader]})`);
-  const missing = [writer, reader].filter((role) => !rows.some(([found]) => found === role));
+  const missing = [writer, reader].filter((role) => !rows.some(([name]) => name === role));
   for (const role of missing) await session.query(sql`CREATE ROLE ${ident(role)} LOGIN ${options(role)}`);
   if (missing.length > 0) await joinRoles(session, { writer, reader });
   return missing;
@@ -36,10 +40,7 @@ async function joinRoles(session: Session, { writer, reader }: Pick<Placement, '
   await session.query(sql`GRANT ${ident(writer)}, ${ident(reader)} TO CURRENT_USER ${option}`);
 }
 
-/**
- * Restores passwords of a project's roles and the service's membership, and removes role settings, both general and for
- * its database.
- */
+/** Restores passwords of a project's roles and the service's membership. Their settings stay, but {@link LOSES_DATA}. */
 export async function resetRoles(
   session: Session,
   { database, writer, reader }: Placement,
@@ -48,10 +49,20 @@ export async function resetRoles(
   await joinRoles(session, { writer, reader });
   for (const role of [writer, reader]) {
     await session.query(sql`ALTER ROLE ${ident(role)} LOGIN ${options(role)}`);
-    await session.query(sql`ALTER ROLE ${ident(role)} RESET ALL`);
-    await session.query(sql`ALTER ROLE ${ident(role)} IN DATABASE ${ident(database)} RESET ALL`);
+    await session.query(sql`ALTER ROLE ${ident(role)} RESET ${ident(LOSES_DATA)}`);
+    await session.query(sql`ALTER ROLE ${ident(role)} IN DATABASE ${ident(database)} RESET ${ident(LOSES_DATA)}`);
   }
 }
+
+/**
+ * The only setting of a role that is reset: with it, a crash could lose batches that were acknowledged. The right value
+ * is the operator's, so it cannot be pinned like others (`connections/session-settings.ts`).
+ */
+const LOSES_DATA = 'synchronous_commit';
+
+/** A condition for a session of one of the roles: it has not changed that setting. */
+export const commitsAsServer = sql`NOT EXISTS (SELECT FROM pg_catalog.pg_show_all_settings() s
+  WHERE s.name = ${LOSES_DATA} AND s.source IN ('user', 'database user'))`;
 
 /** Grants the rights of the project's roles. Granting them again repairs the effects of `DROP OWNED` and the like. */
 export async function grant(session: Session, placement: Placement): Promise<void> {
@@ -75,10 +86,22 @@ const RECEIPT = 'path, key, fingerprint, created_at, body_sha256, row_count, tra
 /** Grants rights to the tables that a batch writes besides its records. A new version may add a table. */
 export async function grantBookkeeping(session: Session, { writer, reader }: Placement): Promise<void> {
   await session.query(
-    sql`GRANT SELECT, INSERT, UPDATE, DELETE ON _cdp.idempotency_keys, _cdp.quarantine TO ${ident(writer)}`,
+    sql`GRANT SELECT, INSERT, UPDATE, DELETE ON _cdp.idempotency_keys, _cdp.quarantine, _cdp.quarantined
+        TO ${ident(writer)}`,
   );
   await session.query(sql`GRANT SELECT (${trusted(RECEIPT)}) ON _cdp.idempotency_keys TO ${ident(reader)}`);
 }
+
+/** A condition for the service's role. Tables that a migration will add do not count. */
+const hasBookkeeping = ({ writer, reader }: Placement): Fragment => sql`(
+  SELECT bool_and(has_table_privilege(${writer}, to_regclass(name), privilege))
+  FROM unnest('{_cdp.idempotency_keys,_cdp.quarantine}'::text[]) name,
+    unnest('{SELECT,INSERT,UPDATE,DELETE}'::text[]) privilege
+) AND (
+  SELECT bool_and(has_column_privilege(${reader}, attrelid, attnum, 'SELECT'))
+  FROM pg_attribute
+  WHERE attrelid = to_regclass('_cdp.idempotency_keys') AND attname = ANY (string_to_array(${RECEIPT}, ', '))
+)`;
 
 /** Kinds of objects, and the reader's right to them. */
 const DEFAULTS = [
@@ -87,21 +110,49 @@ const DEFAULTS = [
   ['SCHEMAS', 'USAGE'],
 ] as const;
 
+const KINDS = DEFAULTS.map(([kind]) => trusted(kind));
+
 /**
- * Gives the writer all rights to everything it creates, and lets the reader see it at once.
+ * Lets the reader see everything that the writer creates.
  * @param writing a session of the writer
  */
-export async function grantDefaults(writing: Session, placement: Placement): Promise<void> {
-  const [writer, reader] = [ident(placement.writer), ident(placement.reader)];
-  const kinds = ['TABLES', 'SEQUENCES'].map(trusted);
+export async function grantReaderDefaults(writing: Session, { reader }: Placement): Promise<void> {
   for (const [kind, seen] of DEFAULTS) {
-    await writing.query(sql`ALTER DEFAULT PRIVILEGES GRANT ALL ON ${trusted(kind)} TO ${writer}`);
-    await writing.query(sql`ALTER DEFAULT PRIVILEGES GRANT ${trusted(seen)} ON ${trusted(kind)} TO ${reader}`);
+    await writing.query(sql`ALTER DEFAULT PRIVILEGES GRANT ${trusted(seen)} ON ${trusted(kind)} TO ${ident(reader)}`);
   }
+}
+
+/**
+ * Undoes {@link grantReaderDefaults} before a copy is loaded: pg_dump does not mention a table from which the reader's
+ * right was revoked, since without defaults it would not have it.
+ * @param writing a session of the writer
+ */
+export async function revokeReaderDefaults(writing: Session, { reader }: Placement): Promise<void> {
+  for (const kind of KINDS) {
+    await writing.query(sql`ALTER DEFAULT PRIVILEGES REVOKE ALL ON ${kind} FROM ${ident(reader)}`);
+  }
+}
+
+/**
+ * Gives the writer all rights to everything that it creates, as Postgres does without default privileges.
+ * @param writing a session of the writer
+ */
+export async function grantWriterDefaults(writing: Session, { writer }: Placement): Promise<void> {
+  for (const kind of KINDS) {
+    await writing.query(sql`ALTER DEFAULT PRIVILEGES GRANT ALL ON ${kind} TO ${ident(writer)}`);
+  }
+}
+
+/** Lets the reader see everything that the writer has created, and will create. @param writing a session of the writer */
+export async function grantReading(writing: Session, placement: Placement): Promise<void> {
+  const [writer, reader] = [ident(placement.writer), ident(placement.reader)];
+  await grantReaderDefaults(writing, placement);
   const { own, all } = await schemasOf(writing, placement);
   // Without USAGE, an owner could not grant rights to objects in the schema.
   if (own !== null) await writing.query(sql`GRANT USAGE ON SCHEMA ${own} TO ${writer}, ${reader}`);
-  for (const kind of kinds) await writing.query(sql`GRANT SELECT ON ALL ${kind} IN SCHEMA ${all} TO ${reader}`);
+  for (const kind of ['TABLES', 'SEQUENCES'].map(trusted)) {
+    await writing.query(sql`GRANT SELECT ON ALL ${kind} IN SCHEMA ${all} TO ${reader}`);
+  }
 }
 
 /** The names of the schemas that the writer has created, sorted. */
@@ -123,27 +174,22 @@ async function schemasOf(session: Session, placement: Placement): Promise<{ all:
 
 /** Drops a role, if it exists, with its rights in the database of the session. */
 export async function dropRole(session: Session, role: string): Promise<void> {
-  const [found] = await session.query(sql`SELECT 1 FROM pg_roles WHERE rolname = ${role}`);
-  if (found === undefined) return;
+  const [existing] = await session.query(sql`SELECT 1 FROM pg_roles WHERE rolname = ${role}`);
+  if (existing === undefined) return;
   await session.query(sql`DROP OWNED BY ${ident(role)}`);
   await session.query(sql`DROP ROLE ${ident(role)}`);
 }
 
 /** A condition on a row of pg_namespace: the schema belongs to the project. */
-export const isOfProject = ({ schema, writer }: Pick<Placement, 'schema' | 'writer'>): Fragment =>
+export const belongsToProject = ({ schema, writer }: Pick<Placement, 'schema' | 'writer'>): Fragment =>
   sql`(nspname = ${schema} OR nspowner = ${writer}::regrole)`;
 
-/**
- * A condition that any role can check: the writer gets all rights to the tables, sequences and schemas that it creates,
- * and the reader sees them.
- */
-export const hasDefaults = ({ writer, reader }: Placement): Fragment => sql`3 = (SELECT pg_catalog.count(*)
+/** A condition that any role can check: the writer gets all rights to the tables, sequences and schemas that it creates. */
+export const hasWriterDefaults = ({ writer }: Placement): Fragment => sql`NOT EXISTS (SELECT
   FROM pg_catalog.pg_default_acl d
   WHERE d.defaclnamespace = 0 AND d.defaclrole = ${writer}::pg_catalog.regrole AND d.defaclobjtype IN ('r', 'S', 'n')
-    AND d.defaclacl OPERATOR(pg_catalog.@>) (pg_catalog.acldefault(
-      CASE WHEN d.defaclobjtype = 'S' THEN 's' ELSE d.defaclobjtype END, d.defaclrole))[1]
-    AND EXISTS (SELECT FROM pg_catalog.aclexplode(d.defaclacl) a WHERE a.grantee = ${reader}::pg_catalog.regrole
-      AND a.privilege_type = CASE WHEN d.defaclobjtype = 'n' THEN 'USAGE' ELSE 'SELECT' END))`;
+    AND NOT d.defaclacl OPERATOR(pg_catalog.@>) (pg_catalog.acldefault(
+      CASE WHEN d.defaclobjtype = 'S' THEN 's' ELSE d.defaclobjtype END, d.defaclrole))[1])`;
 
 const makesSchemas = (writer: string): Fragment =>
   sql`pg_catalog.has_database_privilege(${writer}::pg_catalog.name, pg_catalog.current_database(), 'CREATE')`;
@@ -155,7 +201,7 @@ const makesSchemas = (writer: string): Fragment =>
 export const ownsSchemasAsSet = ({ writer, ownSchemas }: Placement): Fragment =>
   sql`${makesSchemas(writer)} OPERATOR(pg_catalog.<=) ${ownSchemas}`;
 
-/** An owner can revoke its own rights to its objects; this restores them. @param writing a session of the writer */
+/** Gives the writer the rights to its own objects that it has revoked. @param writing a session of the writer */
 export async function grantOwn(writing: Session, placement: Placement): Promise<void> {
   const writer = ident(placement.writer);
   const { own, all } = await schemasOf(writing, placement);
@@ -167,14 +213,14 @@ export async function grantOwn(writing: Session, placement: Placement): Promise<
 
 /** @returns the repaired faults, as text */
 export async function ensureSchema(session: Session, schema: string): Promise<string[]> {
-  const [found] = await session.query(
+  const [row] = await session.query(
     sql`SELECT nspowner::regrole, nspowner = current_user::regrole FROM pg_namespace WHERE nspname = ${schema}`,
   );
-  if (found === undefined) {
+  if (row === undefined) {
     await session.query(sql`CREATE SCHEMA ${ident(schema)}`);
     return [`the schema ${schema} was missing`];
   }
-  const [owner, isOwn] = found;
+  const [owner, isOwn] = row;
   if (isOwn === 't') return [];
   await session.query(sql`ALTER SCHEMA ${ident(schema)} OWNER TO CURRENT_USER`);
   return [`the schema ${schema} belonged to ${owner}`];
@@ -187,7 +233,7 @@ export async function ensureSchema(session: Session, schema: string): Promise<st
  * @returns the repaired faults, as text
  */
 export async function giveToWriter(session: Session, placement: Placement): Promise<string[]> {
-  const ofProject = sql`IN (SELECT oid FROM pg_namespace WHERE ${isOfProject(placement)})`;
+  const ofProject = sql`IN (SELECT oid FROM pg_namespace WHERE ${belongsToProject(placement)})`;
   const objects = await session.query(sql`
     SELECT format('TABLE %s', oid::regclass) FROM pg_class c
     WHERE relnamespace ${ofProject} AND relowner = current_user::regrole
@@ -212,6 +258,7 @@ export async function findDrift(
   extensions: readonly string[],
 ): Promise<string[]> {
   const { database, schema, writer, reader } = placement;
+  const maySetSchemas = sql`(${placement.ownSchemas} AND (SELECT rolsuper FROM pg_roles WHERE rolname = current_user))`;
   const rows = await session.query(sql`
     SELECT what FROM (VALUES
       ('extensions of the setting were not installed', NOT (${areInstalled(extensions)})),
@@ -219,17 +266,19 @@ export async function findDrift(
         NOT (pg_has_role(${writer}, 'USAGE') AND pg_has_role(${reader}, 'USAGE'))),
       ('its roles may not log in', EXISTS (SELECT FROM pg_roles
         WHERE rolname = ANY (${[writer, reader]}) AND NOT rolcanlogin)),
-      ('its roles have their own settings', EXISTS (SELECT FROM pg_db_role_setting
-        WHERE setrole IN (${writer}::regrole, ${reader}::regrole))),
+      ('its roles have their own synchronous_commit', EXISTS (SELECT
+        FROM pg_db_role_setting, unnest(setconfig) setting
+        WHERE setrole IN (${writer}::regrole, ${reader}::regrole) AND starts_with(setting, ${`${LOSES_DATA}=`}))),
       ('its roles lack privileges', NOT (has_database_privilege(${writer}, ${database}, 'CONNECT')
         AND has_database_privilege(${writer}, ${database}, 'TEMPORARY')
         AND has_database_privilege(${reader}, ${database}, 'CONNECT')
         AND has_schema_privilege(${writer}, ${schema}, 'CREATE')
         AND has_schema_privilege(${writer}, ${schema}, 'USAGE')
-        AND has_schema_privilege(${reader}, ${schema}, 'USAGE'))),
-      ('its right to create schemas differs from its setting', ${makesSchemas(writer)} <> (${placement.ownSchemas}
-        AND (SELECT rolsuper FROM pg_roles WHERE rolname = current_user))),
-      ('the reader does not see new objects of the writer', NOT ${hasDefaults(placement)})
+        AND has_schema_privilege(${reader}, ${schema}, 'USAGE')
+        AND ${hasBookkeeping(placement)})),
+      ('it may create schemas, although its setting forbids that', ${makesSchemas(writer)} AND NOT ${maySetSchemas}),
+      ('it may not create schemas, although its setting allows that', ${maySetSchemas} AND NOT ${makesSchemas(writer)}),
+      ('the writer lacks privileges to new objects of its own', NOT ${hasWriterDefaults(placement)})
     ) AS things (what, drifted) WHERE drifted`);
   return rows.map(([what]) => what ?? '');
 }
@@ -238,5 +287,16 @@ export async function findDrift(
 export async function endIdleSessions(session: Session, { database }: Placement): Promise<void> {
   await session.query(
     sql`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = ${database} AND state = 'idle'`,
+  );
+}
+
+/**
+ * Ends all sessions of these roles, wherever they are connected: one that the project has opened past the service, with
+ * a password of its own, would outlive the repair of the password, and escapes all limits. Postgres does not tell it
+ * from those of the service.
+ */
+export async function endSessions(session: Session, roles: readonly string[]): Promise<void> {
+  await session.query(
+    sql`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = ANY (${roles}::name[])`,
   );
 }

@@ -1,6 +1,6 @@
 /** The streaming replicas from which this instance may read. The row of their server refers to their URLs. */
 import { HealthCheck } from './health/health-check.js';
-import { connectionsTo, type Server } from './tenancy.js';
+import { connectionsTo, type PostgresServer } from './tenancy.js';
 import { hasOtherUrl, urlAt } from './server-url.js';
 
 /** Connections of the service's own role, for the watchdog. */
@@ -9,7 +9,7 @@ const REPLICA_POOL_SIZE = 2;
 export interface Replica {
   /** For logs and metrics. */
   readonly name: string;
-  readonly server: Server;
+  readonly server: PostgresServer;
 }
 
 export const replicaName = (reference: string): string => `replica ${reference}`;
@@ -22,13 +22,13 @@ interface WatchedReplica extends Replica {
 
 export class Replicas {
   /** By reference; null: this instance does not have its URL. */
-  private readonly known = new Map<string, WatchedReplica | null>();
+  private readonly byUrl = new Map<string, WatchedReplica | null>();
   private turn = 0;
 
   /** Returns those that answer, in turn; null: none does. */
   next(references: readonly string[]): Replica | null {
     const up = references.flatMap((reference) => {
-      const replica = this.known.get(reference) ?? null;
+      const replica = this.byUrl.get(reference) ?? null;
       return replica !== null && replica.server.breaker.failure === null ? [replica] : [];
     });
     return up[this.turn++ % up.length] ?? null;
@@ -39,16 +39,16 @@ export class Replicas {
    * @param onChange called for a replica that does not answer, or whose URL is missing; with null if it answers again
    */
   retain(references: readonly string[], onChange: (name: string, failure: Error | null) => void): void {
-    for (const [reference, watched] of this.known) {
+    for (const [reference, watched] of this.byUrl) {
       if (!references.includes(reference) || hasOtherUrl(watched?.url ?? null, reference)) this.forget(reference);
     }
     for (const reference of references) {
-      if (!this.known.has(reference)) this.known.set(reference, this.watch(reference, onChange));
+      if (!this.byUrl.has(reference)) this.byUrl.set(reference, this.watch(reference, onChange));
     }
   }
 
   close(): void {
-    for (const reference of this.known.keys()) this.forget(reference);
+    for (const reference of this.byUrl.keys()) this.forget(reference);
   }
 
   private watch(reference: string, onChange: (name: string, failure: Error | null) => void): WatchedReplica | null {
@@ -66,8 +66,8 @@ export class Replicas {
   }
 
   private forget(reference: string): void {
-    const watched = this.known.get(reference);
-    this.known.delete(reference);
+    const watched = this.byUrl.get(reference);
+    this.byUrl.delete(reference);
     watched?.check.close();
     watched?.server.staleConnections.close();
     void watched?.server.pool.close();

@@ -31,11 +31,11 @@ function urlIn(file: string): string {
 
 /**
  * Whether the URL has changed. False if the file cannot be read or contains no URL: it may be being written.
- * @param known null: there was no URL
+ * @param url null: there was no URL
  */
-export function hasOtherUrl(known: string | null, urlReference: string): boolean {
+export function hasOtherUrl(url: string | null, urlReference: string): boolean {
   try {
-    return urlAt(urlReference).url !== known;
+    return urlAt(urlReference).url !== url;
   } catch {
     return false;
   }

@@ -3,17 +3,19 @@
  * placement names its server.
  */
 import { CitusTenancy } from './citus-tenancy.js';
-import { unavailable } from './engine-error.js';
+import { unavailable } from './postgres-errors.js';
 import type { AddedServer, Placement } from './placement.js';
 import { Replicas } from './replicas.js';
 import { SharedTenancy } from './shared-tenancy.js';
-import type { Server, Tenancy } from './tenancy.js';
-import type { TenancyParts } from './tenancy-by-address.js';
+import type { PostgresServer, Tenancy } from './tenancy.js';
+import type { Provisioning } from './tenancy-by-address.js';
 import { hasOtherUrl, urlAt } from './server-url.js';
 
+/** The server of a placement. */
 type ServerRef = Pick<Placement, 'server' | 'added'>;
 
-interface Known {
+/** The tenancy of an added server. */
+interface AddedTenancy {
   readonly tenancy: Tenancy;
   /** The URL behind its reference, with the password. */
   readonly url: string;
@@ -24,12 +26,12 @@ interface Known {
 export class Servers {
   readonly replicas = new Replicas();
   /** By name, time and reference of the URL: requests may have read the row before or after a change. */
-  private readonly added = new Map<string, Known>();
+  private readonly added = new Map<string, AddedTenancy>();
 
   /** @param defaultTenancy of the default server */
   constructor(
     readonly defaultTenancy: Tenancy,
-    private readonly parts: TenancyParts,
+    private readonly provisioning: Provisioning,
   ) {}
 
   /** The number of projects' servers that run now. */
@@ -37,15 +39,25 @@ export class Servers {
     return this.defaultTenancy.running + this.added.size;
   }
 
+  /** How often a server that the service starts has ended unexpectedly, or did not start. */
+  get crashes(): number {
+    return this.defaultTenancy.crashes;
+  }
+
+  /** How many of these did not start when they were last needed. */
+  get notStarting(): number {
+    return this.defaultTenancy.notStarting;
+  }
+
   /** @throws EngineError database_unavailable if this instance does not have the server's URL */
   tenancyOf({ server, added }: ServerRef): Tenancy {
     if (added === null) return this.defaultTenancy;
     const key = keyOf(server, added);
-    const known = this.added.get(key);
-    if (known !== undefined) return known.tenancy;
+    const existing = this.added.get(key);
+    if (existing !== undefined) return existing.tenancy;
     const Kind = added.engine === 'citus' ? CitusTenancy : SharedTenancy;
     const { url, address } = urlOf(server, added.urlReference);
-    const tenancy = new Kind(address, this.parts, server, added);
+    const tenancy = new Kind(address, this.provisioning, server, added);
     this.added.set(key, { tenancy, url, isNew: true });
     return tenancy;
   }
@@ -54,22 +66,22 @@ export class Servers {
    * Closes those that have been removed or changed, and those whose file now contains another URL.
    */
   retain(places: readonly ServerRef[]): void {
-    const wanted = new Map(
+    const current = new Map(
       places.flatMap(({ server, added }) => (added ? [[keyOf(server, added), added] as const] : [])),
     );
-    for (const [key, known] of this.added) {
-      const added = wanted.get(key);
-      if (added === undefined ? !known.isNew : hasOtherUrl(known.url, added.urlReference)) {
+    for (const [key, existing] of this.added) {
+      const added = current.get(key);
+      if (added === undefined ? !existing.isNew : hasOtherUrl(existing.url, added.urlReference)) {
         this.added.delete(key);
-        void known.tenancy.close();
+        void existing.tenancy.close();
       } else {
-        known.isNew = false;
+        existing.isNew = false;
       }
     }
   }
 
   /** @throws EngineError database_unavailable */
-  serverOf(place: ServerRef): Server {
+  serverOf(place: ServerRef): PostgresServer {
     return this.tenancyOf(place).serverOf(place);
   }
 

@@ -5,17 +5,19 @@
  */
 import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { once } from '../contract/shared-promise.js';
+import { memoized } from '../tasks.js';
 import { type Fragment, ident, literal, PostgresError, type Session, sql, SQLSTATE } from '../pg/index.js';
-import { ADVISORY_LOCKS } from './advisory-locks.js';
+import { ADVISORY_LOCKS, START_WAIT_MS, takeAdvisoryLock } from './locks.js';
 import type { ProjectRow } from './control/control-rows.js';
+import { closeToPublic, OF_INITDB } from './database-privileges.js';
 import { installedExtensions } from './extensions.js';
 import { isSuperuser } from './own-schemas.js';
 import { dumpRole, type Placement } from './placement.js';
 import { rollBackPrepared } from './prepared-transactions.js';
 import { ensureRoles, grant } from './project-rights.js';
 import { databaseSize } from './server-facts.js';
-import { serviceWork } from './service-work.js';
+import { serviceWork } from './postgres-errors.js';
+import type { MarkedObject } from './tenancy.js';
 import { lockDatabase, randomName, TenancyByAddress } from './tenancy-by-address.js';
 
 /** Hides information about the whole server that Postgres shows to every role, as far as the service's role may. */
@@ -27,13 +29,9 @@ const REVOKES = readFileSync(new URL('./shared-tenancy.sql', import.meta.url), '
  */
 const CONNECTION_LIMIT = 128;
 
-interface Marked {
-  /** Databases, with the number of their sessions. */
-  readonly databases: readonly { readonly name: string; readonly sessions: number }[];
-  readonly roles: readonly string[];
-}
-
 export class SharedTenancy extends TenancyByAddress {
+  readonly distributesTables = false;
+  readonly obstacleToStream = null;
   protected override readonly connectionLimit = CONNECTION_LIMIT;
   /** Known once the template is prepared. */
   private isSuperuser = false;
@@ -42,7 +40,7 @@ export class SharedTenancy extends TenancyByAddress {
    * Creates or migrates the template, on one instance at a time. Done once per process.
    * @throws Error if the service's role lacks a right, PostgresError, ConnectionLost
    */
-  readonly prepare = once(() => this.prepareTemplate());
+  readonly prepare = memoized(() => this.prepareTemplate());
 
   async newPlacement(): Promise<Placement> {
     return this.placementIn(randomName('d'), await this.mayOwnSchemas());
@@ -65,49 +63,65 @@ export class SharedTenancy extends TenancyByAddress {
       await session.query(sql`REVOKE ALL ON DATABASE ${ident(database)} FROM PUBLIC`);
     });
     await this.asService((session) => grant(session, placement), database);
-    await this.parts.databases.grantDefaults(this, placement);
+    await this.provisioning.projectDatabases.grantDefaults(this, placement);
   }
 
   async drop(placement: Placement): Promise<void> {
     const { database, writer, reader } = placement;
-    await rollBackPrepared(this, [placement]);
+    await this.rollBackPrepared([placement], 0);
     await this.dropDatabase(database);
     // Until version 0.2, a group role had the name of the database.
     await this.dropRoles([dumpRole({ writer }), writer, reader, database]);
   }
 
-  dropDatabase(database: string): Promise<void> {
+  private dropDatabase(database: string): Promise<void> {
     return this.asService(async (session) => {
       await lockDatabase(session, database);
       await dropDatabase(session, database);
     });
   }
 
-  dropRoles(roles: readonly string[]): Promise<void> {
+  private dropRoles(roles: readonly string[]): Promise<void> {
     return this.asService(async (session) => {
       for (const role of roles) await session.query(sql`DROP ROLE IF EXISTS ${ident(role)}`);
     });
   }
 
-  /** Databases and roles that this installation has created for projects. */
-  async marked(): Promise<Marked> {
+  marked(): Promise<MarkedObject[]> {
     const { pool } = this.server;
-    const databases = await pool.query(
-      sql`SELECT datname, (SELECT count(*) FROM pg_stat_activity a WHERE a.datid = d.oid)
-          FROM pg_database d WHERE shobj_description(oid, 'pg_database') = ${this.parts.template} ORDER BY 1`,
-    );
-    const roles = await pool.query(
-      sql`SELECT rolname FROM pg_roles WHERE shobj_description(oid, 'pg_authid') = ${this.parts.template} ORDER BY 1`,
-    );
-    return {
-      databases: databases.map(([name, sessions]) => ({ name: name ?? '', sessions: Number(sessions) })),
-      roles: roles.map(([name]) => name ?? ''),
-    };
+    return serviceWork(async () => {
+      const databases = await pool.query(
+        sql`SELECT datname, (SELECT count(*) FROM pg_stat_activity a WHERE a.datid = d.oid)
+            FROM pg_database d WHERE shobj_description(oid, 'pg_database') = ${this.provisioning.template} ORDER BY 1`,
+      );
+      const roles = await pool.query(
+        sql`SELECT rolname FROM pg_roles WHERE shobj_description(oid, 'pg_authid') = ${this.provisioning.template} ORDER BY 1`,
+      );
+      return [
+        ...databases.map(([name, sessions]): MarkedObject => {
+          const drop = () => this.dropDatabase(name ?? '');
+          return { kind: 'database', name: name ?? '', sessions: Number(sessions), drop };
+        }),
+        ...roles.map(([name]): MarkedObject => {
+          const drop = () => this.dropRoles([name ?? '']);
+          return { kind: 'role', name: name ?? '', sessions: 0, drop };
+        }),
+      ];
+    });
+  }
+
+  rollBackPrepared(placements: readonly Placement[], olderThanMs: number): Promise<void> {
+    return rollBackPrepared(this, placements, olderThanMs);
+  }
+
+  /** The server prepares nothing itself. */
+  recoverPrepared(): Promise<void> {
+    return Promise.resolve();
   }
 
   /** Marks an object as this installation's: several installations may share a server. */
   private async mark(session: Session, what: Fragment): Promise<void> {
-    await session.query(sql`COMMENT ON ${what} IS ${literal(this.parts.template)}`);
+    await session.query(sql`COMMENT ON ${what} IS ${literal(this.provisioning.template)}`);
   }
 
   async hideOthers(session: Session): Promise<void> {
@@ -121,35 +135,38 @@ export class SharedTenancy extends TenancyByAddress {
   extensions(): Promise<string[]> {
     return serviceWork(async () => {
       await this.prepare();
-      return this.asService(installedExtensions, this.parts.template);
+      return this.asService(installedExtensions, this.provisioning.template);
     });
   }
 
   private async prepareTemplate(): Promise<void> {
     await this.asService(async (locking) => {
+      // The databases of initdb belong to the operator; `cdp doctor` names them.
+      if (!OF_INITDB.includes(this.address.database)) await closeToPublic(locking);
       // The end of the session releases the lock.
-      await locking.query(sql`SELECT pg_advisory_lock(${ADVISORY_LOCKS.template})`);
-      const found = await locking.query(sql`SELECT 1 FROM pg_database WHERE datname = ${this.parts.template}`);
-      if (found.length === 0) await this.makeTemplate(locking);
-      await locking.query(sql`REVOKE ALL ON DATABASE ${ident(this.parts.template)} FROM PUBLIC`);
+      const key = sql`${ADVISORY_LOCKS.template}`;
+      await takeAdvisoryLock(locking, key, { name: 'The lock for the template of new projects', ms: START_WAIT_MS });
+      const rows = await locking.query(sql`SELECT 1 FROM pg_database WHERE datname = ${this.provisioning.template}`);
+      if (rows.length === 0) await this.makeTemplate(locking);
+      await locking.query(sql`REVOKE ALL ON DATABASE ${ident(this.provisioning.template)} FROM PUBLIC`);
       await this.asService(async (session) => {
         this.isSuperuser = await isSuperuser(session);
-        await this.parts.databases.prepare(session);
+        await this.provisioning.projectDatabases.prepare(session);
         await this.hideOthers(session);
-      }, this.parts.template);
+      }, this.provisioning.template);
     });
   }
 
   private async makeTemplate(session: Session): Promise<void> {
     await requireRights(session);
-    await session.query(sql`CREATE DATABASE ${ident(this.parts.template)} TEMPLATE template0 ENCODING 'UTF8'`);
+    await session.query(sql`CREATE DATABASE ${ident(this.provisioning.template)} TEMPLATE template0 ENCODING 'UTF8'`);
   }
 
   /** CREATE DATABASE fails while another instance is connected to the template to migrate it. */
   private async cloneTemplate(session: Session, database: string): Promise<void> {
     for (let attempt = 1; ; attempt++) {
       try {
-        await session.query(sql`CREATE DATABASE ${ident(database)} TEMPLATE ${ident(this.parts.template)}`);
+        await session.query(sql`CREATE DATABASE ${ident(database)} TEMPLATE ${ident(this.provisioning.template)}`);
         return;
       } catch (error) {
         if (!(error instanceof PostgresError && error.sqlstate === SQLSTATE.OBJECT_IN_USE) || attempt === 20)

@@ -5,18 +5,19 @@
 import { randomBytes } from 'node:crypto';
 import { DEFAULT_SERVER } from '../contract/servers.js';
 import { type Fragment, literal, type ServerAddress, type Session, sql, trusted } from '../pg/index.js';
-import { ADVISORY_LOCKS } from './advisory-locks.js';
+import { ADVISORY_LOCKS, takeAdvisoryLock } from './locks.js';
 import type { ProjectRow } from './control/control-rows.js';
 import type { Credentials } from './credentials.js';
 import type { AddedServer, Placement } from './placement.js';
 import type { ProjectDatabases } from './project-databases.js';
 import { serverMajor } from './server-facts.js';
 import { SERVICE_POOL_SIZE, withServiceSession } from './service-pool.js';
-import { connectionsTo, type Server, type Tenancy } from './tenancy.js';
+import { serviceWork } from './postgres-errors.js';
+import { connectionsTo, type MarkedObject, type PostgresServer, type Tenancy } from './tenancy.js';
 
-/** The parts that all servers of an installation share. */
-export interface TenancyParts {
-  readonly databases: ProjectDatabases;
+/** What it takes to create projects on servers by address: the same for all servers of an installation. */
+export interface Provisioning {
+  readonly projectDatabases: ProjectDatabases;
   readonly credentials: Credentials;
   /** From the previous secret; null: there is none. */
   readonly previous: Credentials | null;
@@ -25,16 +26,22 @@ export interface TenancyParts {
 }
 
 export abstract class TenancyByAddress implements Tenancy {
-  readonly fleet = null;
   readonly running = 1;
-  protected readonly server: Server;
+  readonly crashes = 0;
+  readonly notStarting = 0;
+  readonly lackOfRoom = null;
+  readonly files = null;
+  readonly canRestart = false;
+  abstract readonly distributesTables: boolean;
+  abstract readonly obstacleToStream: string | null;
+  protected readonly server: PostgresServer;
   /** The connection limit of a role, across all instances of the service; -1: unlimited. */
   protected abstract readonly connectionLimit: number;
 
   /** @param added null: the default server */
   constructor(
     protected readonly address: ServerAddress,
-    protected readonly parts: TenancyParts,
+    protected readonly provisioning: Provisioning,
     private readonly name: string = DEFAULT_SERVER,
     private readonly added: AddedServer | null = null,
   ) {
@@ -44,12 +51,15 @@ export abstract class TenancyByAddress implements Tenancy {
   abstract newPlacement(): Promise<Placement>;
   abstract create(placement: Placement): Promise<void>;
   abstract drop(placement: Placement): Promise<void>;
+  abstract marked(): Promise<MarkedObject[] | null>;
   abstract hideOthers(session: Session): Promise<void>;
   abstract sizeOf(project: Pick<ProjectRow, 'placement'>): Promise<number | null>;
   abstract extensions(): Promise<string[]>;
   abstract mayOwnSchemas(): Promise<boolean>;
+  abstract rollBackPrepared(placements: readonly Placement[], olderThanMs: number): Promise<void>;
+  abstract recoverPrepared(session: Session): Promise<void>;
 
-  serverOf(): Server {
+  serverOf(): PostgresServer {
     return this.server;
   }
 
@@ -57,21 +67,50 @@ export abstract class TenancyByAddress implements Tenancy {
     return true;
   }
 
+  startFailure(): null {
+    return null;
+  }
+
+  /** Here each project has roles of its own names. */
+  keepsRoleNames(): boolean {
+    return false;
+  }
+
+  otherRoles(names: readonly string[]): Promise<string[]> {
+    return serviceWork(async () => {
+      const rows = await this.server.pool.query(
+        sql`SELECT quote_ident(rolname) FROM pg_roles WHERE quote_ident(rolname) = ANY (${names})`,
+      );
+      return rows.map(([name]) => name ?? '');
+    });
+  }
+
+  setLogicalDecoding(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  maySet(parameter: string): Promise<boolean> {
+    return this.asService(async (session) => {
+      const [may] = await session.row(sql`SELECT has_parameter_privilege(${parameter}, 'SET')`);
+      return may === 't';
+    });
+  }
+
   major(): Promise<number> {
     return serverMajor(this.server.pool);
   }
 
   roleOptions(role: string): Fragment {
-    const verifier = literal(this.parts.credentials.scramVerifier(role));
+    const verifier = literal(this.provisioning.credentials.scramVerifier(role));
     return sql`CONNECTION LIMIT ${trusted(String(this.connectionLimit))} PASSWORD ${verifier}`;
   }
 
   password(role: string): string {
-    return this.parts.credentials.password(role);
+    return this.provisioning.credentials.password(role);
   }
 
   previousPassword(role: string): string | null {
-    return this.parts.previous?.password(role) ?? null;
+    return this.provisioning.previous?.password(role) ?? null;
   }
 
   async close(): Promise<void> {
@@ -93,7 +132,11 @@ export abstract class TenancyByAddress implements Tenancy {
 
 export const randomName = (prefix: string): string => `${prefix}_${randomBytes(10).toString('hex')}`;
 
-/** Locks a database name until the end of the session: only one session at a time creates or drops that database. */
+/** CREATE DATABASE and DROP DATABASE of one project hold the lock, and take seconds. */
+const LOCK_MS = 60_000;
+
+/** Locks a database name until the end of the session: only one session at a time creates or drops that database. @throws LockHeld */
 export async function lockDatabase(session: Session, database: string): Promise<void> {
-  await session.query(sql`SELECT pg_advisory_lock(hashtextextended(${database}, ${ADVISORY_LOCKS.database}))`);
+  const key = sql`hashtextextended(${database}, ${ADVISORY_LOCKS.database})`;
+  await takeAdvisoryLock(session, key, { name: "The lock for a project's database", ms: LOCK_MS });
 }

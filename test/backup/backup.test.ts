@@ -6,12 +6,15 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { execFileSync } from 'node:child_process';
 import { copyFile, open, readdir, readFile, stat, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { BY_ITSELF } from '../../src/engine/audit/audit.js';
+import { BY_ITSELF } from '../../src/contract/audit.js';
+import { messageOf } from '../../src/contract/errors.js';
 import { backup } from '../../src/backup/backup.js';
 import { restore, type RestoreOptions } from '../../src/backup/restore.js';
 import { findPrograms } from '../../src/backup/logical/client-programs.js';
+import type pg from 'pg';
+import type { Placement } from '../../src/tenancy/placement.js';
+import { describeAccess, makeAccess, rowsSeen } from '../support/access.js';
 import { description, EVERYTHING, ROWS } from '../support/everything.js';
 import { makeFolder } from '../support/folder.js';
 import { clearAway, dropDatabase, embeddedServer, type TestServer, testServers } from '../support/postgres.js';
@@ -25,12 +28,12 @@ const silent = () => undefined;
 const folder = makeFolder('cdp-backup-');
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-type SaveOptions = { project?: string; signal?: AbortSignal; jobs?: number };
+type SaveOptions = { projectName?: string; signal?: AbortSignal; jobs?: number };
 
 const save = (service: TestService, name: string, more: SaveOptions = {}) =>
-  backup(service.engine.installation(BY_ITSELF), {
+  backup(service.engine.backupServices(BY_ITSELF), {
     file: join(folder, name),
-    project: null,
+    projectName: null,
     places,
     form: null,
     jobs: 1,
@@ -40,9 +43,9 @@ const save = (service: TestService, name: string, more: SaveOptions = {}) =>
   });
 
 const load = (service: TestService, name: string, more: Partial<RestoreOptions> = {}) =>
-  restore(service.engine.installation(BY_ITSELF), {
+  restore(service.engine.backupServices(BY_ITSELF), {
     file: join(folder, name),
-    project: null,
+    projectName: null,
     as: null,
     at: null,
     missing: false,
@@ -64,6 +67,32 @@ async function repacked(name: string, change: (text: string) => string): Promise
   execFileSync('sh', ['-c', `sha256sum ${members.join(' ')} > SHA256SUMS`], { cwd: place });
   execFileSync('tar', ['--format=ustar', '-cf', join(folder, name), ...members, 'SHA256SUMS'], { cwd: place });
   return name;
+}
+
+/** A copy of the good backup with other contents of one member. */
+async function altered(name: string, member: string, change: (content: Buffer) => Buffer): Promise<string> {
+  const place = mkdtempSync(join(folder, 'alter-'));
+  execFileSync('tar', ['-xf', join(folder, 'all.cdp'), '-C', place]);
+  await writeFile(join(place, member), change(await readFile(join(place, member))));
+  const members = execFileSync('tar', ['-tf', join(folder, 'all.cdp')])
+    .toString()
+    .split('\n')
+    .slice(0, -2);
+  execFileSync('sh', ['-c', `sha256sum ${members.join(' ')} > SHA256SUMS`], { cwd: place });
+  execFileSync('tar', ['--format=ustar', '-cf', join(folder, name), ...members, 'SHA256SUMS'], { cwd: place });
+  return name;
+}
+
+/** The backup as earlier versions made it, whose dump alone has policies and rights. */
+function asEarlier(name: string, project: string): string {
+  const place = mkdtempSync(join(folder, 'earlier-'));
+  execFileSync('tar', ['-xf', join(folder, name), '-C', place]);
+  const members = [`projects/${project}.dump`, `projects/${project}.list`, 'control.json', 'manifest.json'];
+  execFileSync('sh', ['-c', `sha256sum ${members.join(' ')} > SHA256SUMS`], { cwd: place });
+  execFileSync('tar', ['--format=ustar', '-cf', join(folder, `earlier-${name}`), ...members, 'SHA256SUMS'], {
+    cwd: place,
+  });
+  return `earlier-${name}`;
 }
 
 /** A refusal leaves the projects as they were, and nothing else of the installation's on the server. */
@@ -154,7 +183,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
     });
 
     it('restores one of several projects under another name and without its tokens, next to the original', async () => {
-      const { projects } = await load(source, 'all.cdp', { project: 'full', as: 'copy' });
+      const { projects } = await load(source, 'all.cdp', { projectName: 'full', as: 'copy' });
       expect(projects.map(({ name }) => name)).toEqual(['copy']);
       expect(await describeProject(source, 'copy')).toEqual(await describeProject(source, 'full'));
       const { id } = await source.engine.projects.get('copy');
@@ -162,10 +191,72 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       await source.engine.deleteProject('copy', BY_ITSELF);
     });
 
+    it('leaves nothing to repair, also for a project that may not create schemas', async () => {
+      const { engine } = target;
+      for (const name of ['full', 'small']) {
+        expect(await engine.projects.examine(await engine.projects.get(name)), name).toEqual([]);
+      }
+    });
+
+    it('restores names with spaces, quotes, semicolons and line breaks', async () => {
+      const names = ['a b', 'DATA', 'x; "y"\n-- z', "it's", 'TABLE DATA'].map(
+        (name) => `"${name.replaceAll('"', '""')}"`,
+      );
+      const odd = names[2] ?? '';
+      const project = await source.project('names');
+      await project.rows('CREATE SCHEMA other');
+      for (const schema of ['data', 'other']) {
+        for (const table of names) {
+          await project.rows(`CREATE TABLE ${schema}.${table} (n int); INSERT INTO ${schema}.${table} VALUES (1)`);
+        }
+        await project.rows(`CREATE POLICY ${odd} ON ${schema}.${odd} USING (true);
+          COMMENT ON POLICY ${odd} ON ${schema}.${odd} IS 'p';
+          CREATE MATERIALIZED VIEW ${schema}.${odd.replace('x', 'v')} AS SELECT n FROM ${schema}.${odd}`);
+      }
+      await save(source, 'names.cdp', { projectName: 'names' });
+      const before = await describeProject(source, 'names');
+      for (const file of ['names.cdp', asEarlier('names.cdp', 'names')]) {
+        const { projects } = await load(target, file, { projectName: 'names', as: 'names-new' });
+        expect(projects).toMatchObject([{ left_out: [] }]);
+        expect(await describeProject(target, 'names-new')).toEqual(before);
+        await target.engine.deleteProject('names-new', BY_ITSELF);
+      }
+      await source.engine.deleteProject('names', BY_ITSELF);
+    });
+
+    it('restores the quarantine of a dump whose version had it as a table', async () => {
+      const project = await source.project('old-quarantine');
+      await project.table('t', { n: 'INTEGER' });
+      await project.call('POST', '/api/cdp/data/t?on_error=quarantine', { body: [{ n: 1 }, { n: 'x' }, { n: 'y' }] });
+      const records =
+        'SELECT id, quarantined_at, table_name, record, errors, idempotency_key FROM _cdp.quarantine ORDER BY 1';
+      const before = await project.rows(records);
+      expect(before).toHaveLength(2);
+      const { placement } = await source.engine.projects.get('old-quarantine');
+      await onServer(
+        server,
+        (client) =>
+          client.query(`DROP VIEW _cdp.quarantine; DROP FUNCTION _cdp.insert_quarantined(), _cdp.may_read(name, text);
+            ALTER TABLE _cdp.quarantined RENAME TO quarantine; GRANT SELECT ON _cdp.quarantine TO PUBLIC`),
+        placement.database,
+      );
+      const { projectDatabases: databases } = source.engine.backupServices(BY_ITSELF);
+      const untouched = vi.spyOn(databases, 'restoreRights').mockResolvedValue([] as never);
+      await save(source, 'old-quarantine.cdp', { projectName: 'old-quarantine' });
+      untouched.mockRestore();
+      const list = execFileSync('tar', ['-xOf', join(folder, 'old-quarantine.cdp'), 'projects/old-quarantine.list']);
+      expect(list.toString()).toMatch(/TABLE DATA _cdp quarantine /);
+      await load(target, 'old-quarantine.cdp', { projectName: 'old-quarantine' });
+      const restored = await target.found('old-quarantine');
+      expect(await restored.rows(records)).toEqual(before);
+      expect(await restored.rows('SELECT count(*) AS n FROM _cdp.quarantined')).toEqual([{ n: 2 }]);
+      await source.engine.deleteProject('old-quarantine', BY_ITSELF);
+    });
+
     it('restores only the missing projects of several, and nothing if none is missing', async () => {
       const service = await startWatched(server);
       try {
-        await load(service, 'all.cdp', { project: 'small' });
+        await load(service, 'all.cdp', { projectName: 'small' });
         const before = await service.engine.projects.get('small');
         const { projects } = await load(service, 'all.cdp', { missing: true });
         expect(projects.map(({ name }) => name)).toEqual(['full']);
@@ -186,7 +277,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
         }
         return JSON.stringify({ ...manifest, format_version: 1, postgres, pg_dump, projects });
       });
-      const { projects } = await load(target, name, { project: 'full', as: 'first' });
+      const { projects } = await load(target, name, { projectName: 'full', as: 'first' });
       expect(projects[0]?.tables).toContainEqual({ name: 'big', rows: ROWS });
       await target.engine.deleteProject('first', BY_ITSELF);
     });
@@ -198,7 +289,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       const revoked = await tokens.create(project.id);
       await tokens.revoke(revoked.details.id, {}, BY_ITSELF);
       const listed = await tokens.list(project.id);
-      await save(source, 'tokens.cdp', { project: 'tokens' });
+      await save(source, 'tokens.cdp', { projectName: 'tokens' });
       await load(target, 'tokens.cdp');
       const { id } = await target.engine.projects.get('tokens');
       const restored = await target.engine.tokens.list(id);
@@ -215,7 +306,9 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       const unpacked = mkdtempSync(join(folder, 'unpacked-'));
       execFileSync('tar', ['-xf', file, '-C', unpacked]);
       expect(execFileSync('sha256sum', ['-c', 'SHA256SUMS'], { cwd: unpacked }).toString()).toContain('full.dump: OK');
-      expect(await readdir(join(unpacked, 'projects'))).toEqual(['full.dump', 'full.list', 'small.dump', 'small.list']);
+      expect(await readdir(join(unpacked, 'projects'))).toEqual(
+        ['full', 'small'].flatMap((name) => [`${name}.access`, `${name}.dump`, `${name}.list`]),
+      );
       const manifest = JSON.parse(await readFile(join(unpacked, 'manifest.json'), 'utf8')) as object;
       const kind = { kind: 'logical', postgres: server.major };
       expect(manifest).toMatchObject({ format: 'cdp-backup', format_version: 2, projects: [kind, kind], left_out: [] });
@@ -256,7 +349,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
           await project.call('POST', '/api/cdp/data/t', { body: [{ n }], headers });
         }
       })();
-      await save(source, 'busy.cdp', { project: 'busy' });
+      await save(source, 'busy.cdp', { projectName: 'busy' });
       stop = true;
       await writer;
       await load(target, 'busy.cdp');
@@ -294,23 +387,26 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
     it('tokens that already belong to another project', async () => {
       const service = await startWatched(server);
       try {
-        await load(service, 'all.cdp', { project: 'small' });
+        await load(service, 'all.cdp', { projectName: 'small' });
         await service.engine.deleteProject('small', BY_ITSELF);
         const { id } = await service.engine.projects.create('other');
-        const [token] = (await source.engine.control.tokens.stored(small.id)) as [never];
+        const [token] = (await source.engine.control.tokens.ofProject(small.id)) as [never];
         await service.engine.control.tokens.insert({ ...(token as object), projectId: id } as never, null);
-        await refused(() => load(service, 'all.cdp', { project: 'small' }), /Tokens of the backup belong/, service);
+        await refused(() => load(service, 'all.cdp', { projectName: 'small' }), /Tokens of the backup belong/, service);
       } finally {
         await service.close();
       }
     });
 
     it('a project that the backup does not contain', () =>
-      refused(() => load(target, 'all.cdp', { project: 'nobody' }), /no project "nobody".*it contains full, small/));
+      refused(
+        () => load(target, 'all.cdp', { projectName: 'nobody' }),
+        /no project "nobody".*it contains full, small/,
+      ));
 
     it('a new name without a project, and an invalid name', async () => {
       await refused(() => load(target, 'all.cdp', { as: 'x' }), /--as renames one project/);
-      await refused(() => load(target, 'all.cdp', { project: 'small', as: 'X y' }), /not a valid project name/);
+      await refused(() => load(target, 'all.cdp', { projectName: 'small', as: 'X y' }), /not a valid project name/);
     });
 
     it('a file that is cut off at any place', async () => {
@@ -348,7 +444,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       const newer = await repacked('newer.cdp', (text) => text.replace('"format_version": 2', '"format_version": 3'));
       await refused(() => load(target, newer), /format 3, and this program supports 2: use a newer one/);
       const later = await repacked('later.cdp', (text) => text.replace(/"postgres": \d+/g, '"postgres": 99'));
-      const fresh = { project: 'small', as: 'fresh' };
+      const fresh = { projectName: 'small', as: 'fresh' };
       await refused(() => load(target, later, fresh), /made on Postgres 99, and this is/);
       const schema = await repacked('schema.cdp', (text) =>
         text.replace(/"schema_version": \d+/, '"schema_version": 99'),
@@ -358,12 +454,18 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
 
     it('a project with extensions that new projects would not have', async () => {
       const name = await repacked('ext.cdp', (text) => text.replaceAll('"extensions": []', '"extensions": ["hstore"]'));
-      await refused(() => load(target, name, { project: 'small', as: 'fresh' }), /extensions .*hstore.*CDP_EXTENSIONS/);
+      await refused(
+        () => load(target, name, { projectName: 'small', as: 'fresh' }),
+        /extensions .*hstore.*CDP_EXTENSIONS/,
+      );
     });
 
     it('row counts that differ from the manifest, and removes the project again', async () => {
       const name = await repacked('rows.cdp', (text) => text.replace(`"rows": ${ROWS}`, `"rows": ${ROWS + 1}`));
-      await refused(() => load(target, name, { project: 'full', as: 'fresh' }), /do not have the same number of rows/);
+      await refused(
+        () => load(target, name, { projectName: 'full', as: 'fresh' }),
+        /do not have the same number of rows/,
+      );
     });
 
     it('a dump that fails halfway: removes that project again, and restores the others', async () => {
@@ -384,12 +486,41 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
           { name: 'bad', reason: expect.stringContaining('violates check constraint') as string },
         ]);
         expect((await service.engine.projects.list()).map(({ name }) => name)).not.toContain('bad');
-        await refused(() => load(service, 'bad.cdp', { project: 'bad' }), /violates check constraint/, service);
+        await refused(() => load(service, 'bad.cdp', { projectName: 'bad' }), /violates check constraint/, service);
       } finally {
         await service.close();
         await source.engine.deleteProject('bad', BY_ITSELF);
         await source.engine.deleteProject('good', BY_ITSELF);
       }
+    });
+
+    it("a schema that an operator has given a name of the service's, rather than leave it out", async () => {
+      await source.project('spaced');
+      const { database, writer } = (await source.engine.projects.get('spaced')).placement;
+      const create = `CREATE SCHEMA "_cdp b" AUTHORIZATION ${writer} CREATE VIEW v AS SELECT 1 AS n`;
+      await onServer(server, (client) => client.query(create), database);
+      await save(source, 'spaced.cdp', { projectName: 'spaced' });
+      await source.engine.deleteProject('spaced', BY_ITSELF);
+      const loading = () =>
+        load(target, 'spaced.cdp').catch((error: unknown) => Promise.reject(new Error(messageOf(error))));
+      await refused(loading, /a schema cannot be called "_cdp b"/);
+    });
+
+    it('a dump of a later minor release with something that this server does not know, and says which it is', async () => {
+      const name = await altered('minor.cdp', 'projects/small.dump', (dump) => {
+        const versions = dump.toString('latin1').match(/1[5-8]\.\d+ \(Debian/g) ?? [];
+        expect(versions.length).toBeGreaterThan(0);
+        const later = dump.toString('latin1').replace(/(1[5-8])\.\d\d(?= \(Debian)/g, '$1.99');
+        return Buffer.from(later.replace('CREATE TABLE data.t (', 'CREATE TABLX data.t ('), 'latin1');
+      });
+      const wanted = { projectName: 'small', as: 'fresh' };
+      await refused(
+        () => load(target, name, wanted),
+        new RegExp(
+          `TABLX.* The dump was made by pg_dump \\S+ on Postgres ${server.major}\\.99\\. This server is Postgres ${server.major}\\.\\d+, .*update it`,
+          's',
+        ),
+      );
     });
 
     it('to overwrite an existing file', async () => {
@@ -408,10 +539,10 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
         const { projects, left_out: leftOut } = await save(source, `others-${jobs}.cdp`, { jobs });
         expect(projects.map(({ name }) => name)).toContain('full');
         expect(leftOut).toEqual([{ name: 'stubborn', reason: expect.stringContaining('permission denied') as string }]);
-        await expect(save(source, 'one.cdp', { project: 'stubborn' })).rejects.toThrow(/permission denied/);
+        await expect(save(source, 'one.cdp', { projectName: 'stubborn' })).rejects.toThrow(/permission denied/);
         expect((await readdir(folder)).filter((name) => name.startsWith('one.'))).toEqual([]);
         const as = `small-${jobs}`;
-        expect((await load(target, `others-${jobs}.cdp`, { project: 'small', as })).projects).toHaveLength(1);
+        expect((await load(target, `others-${jobs}.cdp`, { projectName: 'small', as })).projects).toHaveLength(1);
         await source.engine.deleteProject('stubborn', BY_ITSELF);
       },
     );
@@ -428,7 +559,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       await who('');
       await sly.rows(using);
       await who(`RAISE EXCEPTION 'ran as % of %', current_user, session_user;`);
-      await save(source, `sly-${using.length}.cdp`, { project: 'sly' });
+      await save(source, `sly-${using.length}.cdp`, { projectName: 'sly' });
       await source.engine.deleteProject('sly', BY_ITSELF);
       await expect(load(source, `sly-${using.length}.cdp`)).rejects.toThrow(/ran as (w_[0-9a-f]{20}) of \1/);
     });
@@ -454,7 +585,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
         expect(leftOut).toEqual([]);
         expect(projects).toContainEqual(expect.objectContaining({ name: 'sly-count', tables }));
         await source.engine.deleteProject('sly-count', BY_ITSELF);
-        expect((await load(source, file, { project: 'sly-count' })).projects[0]?.tables).toEqual(tables);
+        expect((await load(source, file, { projectName: 'sly-count' })).projects[0]?.tables).toEqual(tables);
         await source.engine.deleteProject('sly-count', BY_ITSELF);
       },
     );
@@ -483,7 +614,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
         const hold = async (client: { query: (text: string) => Promise<unknown> }) => {
           await client.query('BEGIN; LOCK TABLE data.t');
           await abortedAt(`query LIKE 'LOCK TABLE ONLY "data"."t" %' AND wait_event_type = 'Lock'`, (ending) =>
-            save(source, 'held.cdp', { ...(jobs === 1 ? { project: 'held' } : {}), jobs, signal: ending }),
+            save(source, 'held.cdp', { ...(jobs === 1 ? { projectName: 'held' } : {}), jobs, signal: ending }),
           );
           await client.query('ROLLBACK');
         };
@@ -505,10 +636,10 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       await slow('');
       await project.rows('CREATE MATERIALIZED VIEW v AS SELECT slow() AS a');
       await slow('PERFORM pg_sleep(100000);');
-      await save(source, 'endless.cdp', { project: 'endless' });
+      await save(source, 'endless.cdp', { projectName: 'endless' });
       await source.engine.deleteProject('endless', BY_ITSELF);
       await abortedAt(`query LIKE 'REFRESH MATERIALIZED VIEW %'`, (ending) =>
-        load(source, 'endless.cdp', { project: 'endless', signal: ending }),
+        load(source, 'endless.cdp', { projectName: 'endless', signal: ending }),
       );
       await vi.waitFor(async () => expect(await inventory(source)).toMatchObject({ strays: [] }), { timeout: 60_000 });
       expect((await source.engine.projects.list()).map(({ name }) => name)).not.toContain('endless');
@@ -519,22 +650,54 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       await spoiled.rows(`CREATE TABLE t (a int)`);
       await spoiled.rows(`ALTER ROLE CURRENT_USER PASSWORD 'mine'`);
       await spoiled.rows(`ALTER ROLE CURRENT_USER SET statement_timeout = 1`);
-      const { projects } = await save(source, 'spoiled.cdp', { project: 'spoiled' });
+      const { projects } = await save(source, 'spoiled.cdp', { projectName: 'spoiled' });
       expect(projects).toMatchObject([{ tables: [{ name: 't', rows: 0 }] }]);
       await source.engine.deleteProject('spoiled', BY_ITSELF);
     });
 
-    it('leaves out a grant to a role that does not exist on the target, and reports it', async () => {
+    it('refuses a grant to a role that does not exist on the target, and restores nothing of the project', async () => {
       await onServer(server, (client) => client.query('CREATE ROLE cdp_test_stranger'));
       const project = await source.project('grants');
       await project.rows('CREATE TABLE t (a int); GRANT SELECT ON t TO cdp_test_stranger');
-      await save(source, 'grants.cdp', { project: 'grants' });
+      await save(source, 'grants.cdp', { projectName: 'grants' });
       await source.engine.deleteProject('grants', BY_ITSELF);
       await onServer(server, (client) => client.query('DROP ROLE cdp_test_stranger'));
-      const { projects } = await load(target, 'grants.cdp');
-      expect(projects[0]?.left_out).toEqual([
-        expect.stringMatching(/"cdp_test_stranger" does not exist: GRANT SELECT/),
-      ]);
+      for (const file of ['grants.cdp', asEarlier('grants.cdp', 'grants')]) {
+        await expect(load(target, file)).rejects.toThrow(/"cdp_test_stranger" does not exist/);
+      }
+    });
+
+    it('restores policies, rights and settings as they are, also from a backup of an earlier version', async () => {
+      await source.project('access');
+      const place = async (service: TestService, name: string) => (await service.engine.projects.get(name)).placement;
+      const at = async <T>(
+        service: TestService,
+        name: string,
+        work: (client: pg.Client, placement: Placement) => Promise<T>,
+      ) => {
+        const placement = await place(service, name);
+        return onServer(server, (client) => work(client, placement), placement.database);
+      };
+      await at(source, 'access', makeAccess);
+      const before = await at(source, 'access', describeAccess);
+      const seen = await at(source, 'access', rowsSeen);
+      // The backup itself must not see to rights that the project has changed.
+      const { projectDatabases: databases } = source.engine.backupServices(BY_ITSELF);
+      const untouched = vi.spyOn(databases, 'restoreRights').mockResolvedValue([] as never);
+      await save(source, 'access.cdp', { projectName: 'access' });
+      untouched.mockRestore();
+      const earlier = asEarlier('access.cdp', 'access');
+      for (const [file, as] of [
+        ['access.cdp', 'access-new'],
+        [earlier, 'access-old'],
+      ] as const) {
+        const { projects } = await load(target, file, { projectName: 'access', as });
+        expect(projects).toMatchObject([{ left_out: [] }]);
+        const { settings, ...after } = await at(target, as, describeAccess);
+        expect({ settings: as === 'access-old' ? before.settings : settings, ...after }).toEqual(before);
+        expect(await at(target, as, rowsSeen)).toEqual(seen);
+      }
+      await source.engine.deleteProject('access', BY_ITSELF);
     });
   });
 });
@@ -567,7 +730,10 @@ describe.each(servers.map((server) => ({ server, major: server.major })))(
       const { projects, failed } = await load(service, 'lowly.cdp');
       expect(failed).toEqual([]);
       expect(projects).toMatchObject([{ name: 'plain', tables: [{ name: 't', rows: 2 }] }]);
-      await sleep(1_000);
+      // Until its token is looked up again, the service knows the deleted project.
+      const status = async () =>
+        (await project.call('POST', '/api/cdp/sql', { body: { sql: 'SELECT a FROM t' } })).status;
+      await expect.poll(status).toBe(200);
       await project.rows('ALTER TABLE t ENABLE ROW LEVEL SECURITY; ALTER TABLE t FORCE ROW LEVEL SECURITY');
       await expect(save(service, 'forced.cdp')).rejects.toThrow(/row-level security policy for table "t"/);
     });
@@ -584,8 +750,8 @@ describe('without suitable programs', () => {
   it('refuses a backup, says what to install, and leaves no file', async () => {
     const empty = mkdtempSync(join(folder, 'empty-'));
     const empties = { form: null, jobs: 1, version: '0' };
-    const options = { file: join(empty, 'file'), project: null, ...empties, signal, progress: silent };
-    const none = backup(service.engine.installation(BY_ITSELF), { ...options, places: { folder: empty, path: '' } });
+    const options = { file: join(empty, 'file'), projectName: null, ...empties, signal, progress: silent };
+    const none = backup(service.engine.backupServices(BY_ITSELF), { ...options, places: { folder: empty, path: '' } });
     await expect(none).rejects.toThrow(
       /pg_dump and pg_restore of version 18 or later are needed; found in .*: none\..*install postgresql-client-18/,
     );

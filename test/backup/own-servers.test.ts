@@ -8,8 +8,8 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { bootstrap } from '../../src/engine/bootstrap.js';
-import { BY_ITSELF } from '../../src/engine/audit/audit.js';
+import { createFirstProject } from '../../src/service.js';
+import { BY_ITSELF } from '../../src/contract/audit.js';
 import { removeOldArchives, setArchiving } from '../../src/backup/archiving.js';
 import { backup } from '../../src/backup/backup.js';
 import { restore, type RestoreOptions } from '../../src/backup/restore.js';
@@ -37,20 +37,20 @@ const save = (
   more: { signal?: AbortSignal; jobs?: number } = {},
   from = service,
 ) =>
-  backup(from.engine.installation(BY_ITSELF), {
+  backup(from.engine.backupServices(BY_ITSELF), {
     ...common,
     file: join(folder, name),
-    project,
+    projectName: project,
     form: null,
     jobs: 1,
     ...more,
   });
 
 const load = (name: string, more: Partial<RestoreOptions> = {}, into = service) =>
-  restore(into.engine.installation(BY_ITSELF), {
+  restore(into.engine.backupServices(BY_ITSELF), {
     ...common,
     file: join(folder, name),
-    project: null,
+    projectName: null,
     as: null,
     at: null,
     missing: false,
@@ -87,7 +87,7 @@ describe('works', () => {
     await project.rows('CREATE SCHEMA drizzle CREATE TABLE done (n integer); INSERT INTO drizzle.done VALUES (1)');
     await service.engine.projects.setOwnSchemas(project.name, may, BY_ITSELF);
     await save(`own-${may}.cdp`, project.name);
-    await load(`own-${may}.cdp`, { project: project.name, as: `own-${may}` });
+    await load(`own-${may}.cdp`, { projectName: project.name, as: `own-${may}` });
     const { id, placement } = await service.engine.projects.get(`own-${may}`);
     expect(placement.ownSchemas).toBe(may);
     const { token } = await service.engine.tokens.create(id);
@@ -105,7 +105,7 @@ describe('works', () => {
     async (jobs) => {
       const file = `all-${jobs}.cdp`;
       const [running, stopped] = [await numbered(3), await numbered(2)];
-      await tenancy().fleet.stop((await placementOf(stopped.name)).server);
+      await tenancy().files.stop((await placementOf(stopped.name)).server);
       const manifest = await save(file, null, { jobs });
       expect(manifest.left_out).toEqual([]);
       expect(manifest.projects).toEqual(
@@ -126,7 +126,7 @@ describe('works', () => {
         [stopped, 2],
       ] as const) {
         const as = `${project.name}-copy`;
-        await load(file, { project: project.name, as });
+        await load(file, { projectName: project.name, as });
         expect(await numbers(as)).toEqual(upTo(rows));
       }
       expect(readdirSync(folder).filter((name) => name.includes('.part'))).toEqual([]);
@@ -136,12 +136,12 @@ describe('works', () => {
   it('restores a copy on its own server and a new timeline; the copy can be saved and restored again', async () => {
     const source = await numbered(1);
     await save('first.cdp', source.name);
-    await load('first.cdp', { as: 'once', project: source.name });
+    await load('first.cdp', { as: 'once', projectName: source.name });
     await source.rows('INSERT INTO kept (n) VALUES (2)');
     expect(await numbers('once')).toEqual([1]);
     const again = await save('second.cdp', 'once');
     expect(again.projects[0]).toMatchObject({ timeline: 2 });
-    await load('second.cdp', { as: 'twice', project: 'once' });
+    await load('second.cdp', { as: 'twice', projectName: 'once' });
     expect(await numbers('twice')).toEqual([1]);
     const ids = await Promise.all([source.name, 'once', 'twice'].map(placementOf));
     expect(new Set(ids.map(({ server }) => server)).size).toBe(3);
@@ -156,7 +156,9 @@ describe('works', () => {
     // As in a data folder that no service was started on.
     await onServer(service.server, (client) => client.query('UPDATE cdp.instance SET welcomed_at = NULL'));
     await load('deleted.cdp');
-    expect(await bootstrap(service.engine), 'a token of a first project beside those of the backup').toBe(null);
+    expect(await createFirstProject(service.engine), 'a token of a first project beside those of the backup').toBe(
+      null,
+    );
     const { token } = project;
     const response = await service.call('POST', '/api/cdp/sql', {
       token,
@@ -167,27 +169,27 @@ describe('works', () => {
 
   it('restores a project to a point in time, even after it was deleted', async () => {
     const project = await numbered(1);
-    await setArchiving(service.engine.installation(BY_ITSELF), project.name, true);
+    await setArchiving(service.engine.backupServices(BY_ITSELF), project.name, true);
     await save('before.cdp', project.name);
     await project.rows('INSERT INTO kept (n) VALUES (2)');
     await sleep(50);
     const at = new Date();
     await sleep(50);
     await project.rows('INSERT INTO kept (n) VALUES (3)');
-    await load('before.cdp', { as: 'at-that-time', project: project.name, at });
+    await load('before.cdp', { as: 'at-that-time', projectName: project.name, at });
     expect(await numbers('at-that-time')).toEqual([1, 2]);
-    const home = await tenancy().fleet.folderOf((await placementOf('at-that-time')).server);
+    const home = await tenancy().files.folderOf((await placementOf('at-that-time')).server);
     expect(readdirSync(home.data)).not.toContain('recovery-settings.conf');
     await service.engine.deleteProject(project.name, BY_ITSELF);
-    await load('before.cdp', { as: 'later', project: project.name, at });
+    await load('before.cdp', { as: 'later', projectName: project.name, at });
     expect(await numbers('later')).toEqual([1, 2]);
   });
 
   it('removes archived WAL that is older than the setting allows', async () => {
     const project = await numbered(1);
-    await setArchiving(service.engine.installation(BY_ITSELF), project.name, true);
+    await setArchiving(service.engine.backupServices(BY_ITSELF), project.name, true);
     await project.rows('CREATE TABLE filler AS SELECT generate_series(1, 100000) AS n');
-    const archive = join(tenancy().fleet.archives, (await placementOf(project.name)).server);
+    const archive = join(tenancy().files.archives, (await placementOf(project.name)).server);
     await expect.poll(() => readdirSync(archive).length, { timeout: 60_000 }).toBeGreaterThan(2);
     const archived = readdirSync(archive).filter((name) => /^[0-9A-F]{24}$/.test(name));
     await removeOldArchives(tenancy(), 1);
@@ -207,15 +209,15 @@ describe('refuses', () => {
       ['"postgres": 18', '"postgres": 17'],
     ] as const) {
       const file = await repacked('elsewhere.cdp', (text) => text.replace(from, to));
-      const elsewhere = load(file, { as: 'nowhere', project: project.name });
+      const elsewhere = load(file, { as: 'nowhere', projectName: project.name });
       await expect(elsewhere).rejects.toThrow(/was made on .* with Postgres 1[78], and this is/);
     }
     const shared = await startTestService();
     try {
-      const there = load('elsewhere.cdp', { as: 'nowhere', project: project.name }, shared);
+      const there = load('elsewhere.cdp', { as: 'nowhere', projectName: project.name }, shared);
       await expect(there).rejects.toThrow(/and projects here share one server/);
       const { name } = await shared.project();
-      const archiving = setArchiving(shared.engine.installation(BY_ITSELF), name, true);
+      const archiving = setArchiving(shared.engine.backupServices(BY_ITSELF), name, true);
       await expect(archiving).rejects.toMatchObject({ code: 'invalid_request' });
     } finally {
       await shared.close();
@@ -227,12 +229,12 @@ describe('refuses', () => {
     const project = await numbered(1);
     const early = new Date();
     await save('times.cdp', project.name);
-    const at = (time: Date) => load('times.cdp', { as: 'nowhere', project: project.name, at: time });
+    const at = (time: Date) => load('times.cdp', { as: 'nowhere', projectName: project.name, at: time });
     await expect(at(new Date())).rejects.toThrow(/There is no archived WAL of this server/);
-    await setArchiving(service.engine.installation(BY_ITSELF), project.name, true);
+    await setArchiving(service.engine.backupServices(BY_ITSELF), project.name, true);
     await project.rows('SELECT 1');
     await save('archived.cdp', project.name);
-    const then = (time: Date) => load('archived.cdp', { as: 'nowhere', project: project.name, at: time });
+    const then = (time: Date) => load('archived.cdp', { as: 'nowhere', projectName: project.name, at: time });
     await expect(then(early)).rejects.toThrow(/restore an earlier backup/);
     await expect(then(new Date(Date.now() + 3_600_000))).rejects.toThrow(/can be restored to .* at most/);
     await expect(service.engine.projects.get('nowhere')).rejects.toMatchObject({ code: 'not_found' });
@@ -244,7 +246,7 @@ describe('refuses', () => {
     const bytes = readFileSync(join(folder, 'whole.cdp'));
     bytes.writeUInt8(bytes.readUInt8(Math.floor(bytes.length / 2)) ^ 1, Math.floor(bytes.length / 2));
     await writeFile(join(folder, 'damaged.cdp'), bytes);
-    await expect(load('damaged.cdp', { as: 'nowhere', project: project.name })).rejects.toThrow();
+    await expect(load('damaged.cdp', { as: 'nowhere', projectName: project.name })).rejects.toThrow();
     await expect(service.engine.projects.get('nowhere')).rejects.toMatchObject({ code: 'not_found' });
   });
 });
@@ -259,7 +261,7 @@ describe('protects', () => {
     expect(existsSync(join(folder, 'ended.cdp'))).toBe(false);
     await save('good.cdp', project.name);
     const again = new AbortController();
-    const loading = load('good.cdp', { as: 'ended', project: project.name, signal: again.signal });
+    const loading = load('good.cdp', { as: 'ended', projectName: project.name, signal: again.signal });
     setTimeout(() => again.abort(new Error('the operator ended it')), 30);
     await expect(loading).rejects.toThrow('the operator ended it');
     await expect(service.engine.projects.get('ended')).rejects.toMatchObject({ code: 'not_found' });

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { backup } from '../../src/backup/backup.js';
 import { restore } from '../../src/backup/restore.js';
-import { BY_ITSELF } from '../../src/engine/audit/audit.js';
+import { BY_ITSELF } from '../../src/contract/audit.js';
 import { type AddedServer, startAddedServer } from '../support/added-server.js';
 import { type CitusCluster, citusProject, citusServer, hasCitus, startCitus } from '../support/citus-cluster.js';
 import { makeFolder } from '../support/folder.js';
@@ -42,19 +42,19 @@ describe.runIf(hasCitus())('a project on Citus', () => {
   });
 
   const save = (name: string) =>
-    backup(service.engine.installation(BY_ITSELF), {
+    backup(service.engine.backupServices(BY_ITSELF), {
       ...shared,
       file: join(folder, name),
-      project: project.name,
+      projectName: project.name,
       form: null,
       jobs: 1,
     });
 
   const load = (name: string, as: string, server: string) =>
-    restore(service.engine.installation(BY_ITSELF), {
+    restore(service.engine.backupServices(BY_ITSELF), {
       ...shared,
       file: join(folder, name),
-      project: project.name,
+      projectName: project.name,
       as,
       at: null,
       missing: false,

@@ -13,7 +13,12 @@ import { connected } from '../support/postgres.js';
 import type { Connection } from '../support/throwaway-postgres.js';
 
 const credentials = new Credentials('a secret for tests, of more than 32 characters');
-const databases = new ProjectDatabases(readMigrations('project'), [], () => Promise.resolve(true));
+const databases = new ProjectDatabases(
+  readMigrations('project'),
+  [],
+  () => Promise.resolve(true),
+  () => {},
+);
 
 describe.runIf(hasCitus())('a project on a Citus cluster', () => {
   let cluster: CitusCluster;
@@ -21,7 +26,12 @@ describe.runIf(hasCitus())('a project on a Citus cluster', () => {
   const tenancyOn = (connection: Connection): CitusTenancy => {
     const address = { ...connection, connectionTimeoutMillis: 5_000 };
     const added = { urlReference: 'env:GIANT', addedAt: 0, engine: 'citus', maxConnections: null } as const;
-    const tenancy = new CitusTenancy(address, { databases, credentials, previous: null, template: '' }, 'giant', added);
+    const tenancy = new CitusTenancy(
+      address,
+      { projectDatabases: databases, credentials, previous: null, template: '' },
+      'giant',
+      added,
+    );
     opened.push(tenancy);
     return tenancy;
   };

@@ -1,5 +1,7 @@
-/** The five operations of the contract on a Citus cluster: with tables on the coordinator, distributed by id and by a
- * column, and on every node. */
+/**
+ * The five basic operations (contract C1.1) on a Citus cluster: with tables on the coordinator, distributed by id and
+ * by a column, and on every node.
+ */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type CitusCluster, citusProject, hasCitus, startCitus } from '../support/citus-cluster.js';
 import {

@@ -112,7 +112,10 @@ describe('help', () => {
     expect(stderr).toContain('Usage: cdp [options] [command]');
   });
 
-  it('--version prints the version of the package', async () => {
-    expect((await runProgram(['--version'])).stdout).toBe(`${VERSION}\n`);
+  it('--version prints the version of the package and of the build', async () => {
+    // The build has a number of its own, the sources have none.
+    expect((await runProgram(['--version'])).stdout).toMatch(
+      new RegExp(`^${VERSION.replaceAll('.', '\\.')}\\+[0-9a-f]{8}\n$`),
+    );
   });
 });

@@ -80,12 +80,13 @@ describe.each(['without a running service', 'with a running service'])('%s', (si
       size_bytes: expect.any(Number) as number,
       database: 'project',
       folder: expect.stringMatching(/^[0-9a-f]{12}$/) as string,
+      archive: 'off',
     };
     expect(await json('project', 'list')).toContainEqual({ ...created, ...place });
     expect(await json('project', 'deactivate', name)).toEqual({ ...created, status: 'inactive' });
     expect((await lines('project', 'list')).join('\n')).toMatch(
       new RegExp(
-        `^${name} +inactive +\\d+\\.\\d MB +default +\\d{4}-\\S+ +default +project in postgres/projects/[0-9a-f]{12}$`,
+        `^${name} +inactive +\\d+\\.\\d MB +default +off +\\d{4}-\\S+ +default +project in postgres/projects/[0-9a-f]{12}$`,
         'm',
       ),
     );

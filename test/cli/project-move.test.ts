@@ -1,6 +1,6 @@
 /** `cdp project move` as a process: what it prints, and what Ctrl-C does before and after the switch. */
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { ADVISORY_LOCKS } from '../../src/tenancy/advisory-locks.js';
+import { ADVISORY_LOCKS } from '../../src/tenancy/locks.js';
 import { type AddedServer, startAddedServer, variableWith } from '../support/added-server.js';
 import { connected } from '../support/postgres.js';
 import {

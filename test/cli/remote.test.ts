@@ -353,6 +353,42 @@ describe('cdp sql', () => {
     );
   });
 
+  it('says on standard error what a statement without rows has done, and of what Postgres warns', async () => {
+    const inPipe = async (...words: string[]) => {
+      const { code, stdout, stderr } = await ada.run(['sql', ...words]);
+      return [code, stdout, stderr];
+    };
+    const warning = `RAISE WARNING 'careful' USING DETAIL = 'very', HINT = 'Look.'`;
+    await inPipe('CREATE TABLE gone AS SELECT generate_series(1, 7) AS n');
+    expect(await inPipe('WITH a AS (SELECT 1 AS n) DELETE FROM gone USING a WHERE gone.n = a.n')).toEqual([
+      0,
+      '',
+      'DELETE 1\n',
+    ]);
+    expect(await inPipe('DELETE FROM gone WHERE n < 4; UPDATE gone SET n = 0', '--json')).toEqual([
+      0,
+      '[]\n',
+      'DELETE 2\nUPDATE 4\n',
+    ]);
+    expect(await inPipe('DELETE FROM gone WHERE n = 0 RETURNING n', '--csv')).toEqual([0, 'n\n0\n0\n0\n0\n', '']);
+    expect(await inPipe('CREATE TABLE gone_too AS SELECT 1 AS n')).toEqual([0, '', 'SELECT 1\n']);
+    expect(await inPipe(`DO $$ BEGIN ${warning}; END $$`)).toEqual([0, '', 'Warning: careful\nvery\nLook.\nDO\n']);
+    await inPipe(`CREATE FUNCTION warns() RETURNS int LANGUAGE plpgsql AS $$ BEGIN ${warning}; RETURN 1; END $$`);
+    expect(await inPipe('SELECT warns()', '--ndjson')).toEqual([0, '{"warns":1}\n', 'Warning: careful\nvery\nLook.\n']);
+    await inPipe('DROP TABLE gone, gone_too; DROP FUNCTION warns');
+  });
+
+  it('takes a time limit in units', async () => {
+    for (const time of ['100ms', '100']) {
+      const { stderr } = await ada.run(['sql', 'SELECT pg_sleep(9)', '--timeout', time]);
+      expect(stderr).toContain('longer than 100 ms');
+      expect(stderr).toContain('at the Postgres port');
+    }
+    expect(await ada.output('sql', 'SELECT 1 AS n', '--timeout', '60s')).toBe('n\n1\n');
+    expect((await ada.run(['sql', 'SELECT 1', '--timeout', '2m'])).stderr).toContain('60000');
+    expect((await ada.run(['sql', 'SELECT 1', '--timeout', '1h'])).stderr).toContain('such as 60s');
+  });
+
   it('uses colors for NULL, warnings and errors if they are wanted, and none otherwise', async () => {
     const CSI = '\u001b[';
     const colorful = await person({ CDP_URL: service.url, CDP_TOKEN: project.token, FORCE_COLOR: '1' });
@@ -381,7 +417,7 @@ describe('cdp sql', () => {
   });
 
   it('reads the statement from a file or standard input, and takes parameters', async () => {
-    await ada.write('query.sql', 'SELECT $1::int + $2::int AS sum');
+    await ada.write('query.sql', '\ufeffSELECT $1::int + $2::int AS sum');
     expect(await ada.output('sql', '-f', 'query.sql', '--param', '1', '--param', '2')).toBe('sum\n3\n');
     expect((await ada.run(['sql', '--ndjson'], 'SELECT 1 AS one')).stdout).toBe('{"one":1}\n');
     expect((await ada.run(['sql', '-f', 'query.sql', 'SELECT 1'])).code).toBe(2);
@@ -499,6 +535,22 @@ describe('cdp export', () => {
     expect(await ada.read('precious.csv')).toBe('before');
     await ada.output('export', query, '-o', 'precious.csv', '--force');
     expect(await ada.read('precious.csv')).toBe('name\nAda\n');
+  });
+
+  it('runs as the reader if the token may read, otherwise as the writer', async () => {
+    const role = `SELECT current_user = (SELECT relowner::regrole::name FROM pg_class WHERE relname = 'people') AS is_writer`;
+    for (const [scope, isWriter] of [
+      ['sql:write', 'true'],
+      ['sql:read', 'false'],
+    ] as const) {
+      const bob = await person({ CDP_URL: service.url, CDP_TOKEN: await project.tokenWith(scope) });
+      for (const format of ['csv', 'ndjson']) {
+        expect(await bob.output('export', role, '-o', '-', '--format', format)).toContain(isWriter);
+      }
+      await bob.output('export', role, '-o', 'role.parquet');
+    }
+    const all = await ada.output('export', role, '-o', '-', '--format', 'csv');
+    expect(all).toBe('is_writer\nfalse\n');
   });
 
   it('says how to export a table if its name is in place of the query', async () => {

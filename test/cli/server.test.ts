@@ -36,7 +36,7 @@ describe('with a running service', () => {
     const [first, ...more] = (await run('server', 'list')).stdout.trimEnd().split('\n');
     expect(first).toMatch(/^NAME +STATUS +PROJECTS +WEIGHT +BOUNDS +LABELS +POSTGRES +SIZE +URL$/);
     expect(more).toEqual([
-      expect.stringMatching(/^default +active +1 +1 +- +- +not checked +- +-$/),
+      expect.stringMatching(/^default +active +1 +1 +- +- +not checked +\d+\.\d MB +-$/),
       expect.stringMatching(
         `^eu-1 +active +0 +1 +9 projects, 2\\.0 TB +region=eu tier=a +${other.major}\\.\\S+ +0\\.0 MB +file:${file}$`,
       ),

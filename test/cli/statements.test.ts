@@ -1,6 +1,6 @@
 /** Where statements end in the input of the shell, and what its prompt shows about an open one. */
 import { describe, expect, it } from 'vitest';
-import { earlierRows, type Open, StatementReader } from '../../src/cli/remote/shell/statements.js';
+import { earlierRows, type Open, returnsNothing, StatementReader } from '../../src/cli/remote/shell/statements.js';
 
 /** What ends on which line, and what is open at the end of each. */
 function read(text: string): { ended: string[]; open: Open[] } {
@@ -77,3 +77,14 @@ it.each([
 ])('tells whether %j has rows before those of its last statement: %s', (sql, has) =>
   expect(earlierRows(sql)).toBe(has),
 );
+
+it.each([
+  ['delete from t', true],
+  ['/* x */ insert into t values (1); create table u (n int);', true],
+  ['with a as (insert into t values (1) returning n) delete from u using a', true],
+  ['with a as (delete from t) select 1', false],
+  ['with a as (select 1) delete from t returning n', false],
+  ['delete from t; select 1', false],
+  ['call p()', false],
+  ['', false],
+])('knows whether %s returns no rows', (sql, nothing) => expect(returnsNothing(sql)).toBe(nothing));

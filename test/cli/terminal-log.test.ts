@@ -1,7 +1,7 @@
 /** The log of the service on a terminal. */
 import { PassThrough } from 'node:stream';
 import { expect, it } from 'vitest';
-import { logLine } from '../../src/cli/terminal/log.js';
+import { logLine } from '../../src/cli/terminal/readable-log.js';
 
 const streamWith = (hasColors: boolean) =>
   Object.assign(new PassThrough(), {

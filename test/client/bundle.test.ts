@@ -3,7 +3,7 @@ import { expect, it } from 'vitest';
 import { bundleClient } from '../support/client-bundle.js';
 import { read } from '../docs/markdown.js';
 
-it('contains the client, the two files of the contract that it needs, and nothing else', async () => {
+it('contains the client, the two files of src/contract that it needs, and nothing else', async () => {
   const { modules } = await bundleClient();
   expect(modules.filter((path) => !path.startsWith('client/'))).toEqual(['contract/limits.ts', 'contract/names.ts']);
 });

@@ -151,6 +151,22 @@ describe('a dry run', () => {
   });
 });
 
+it('sends bytes as bytea, in records and parameters, at any depth', async () => {
+  const name = `values_${++counter}`;
+  await project.rows(`CREATE TABLE ${name} (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), b bytea, j jsonb)`);
+  const bytes = Buffer.from([0, 0x5c, 255]);
+  const view = new DataView(Uint8Array.of(9, 0, 0x5c, 255).buffer, 1);
+  for (const value of [bytes, new Uint8Array(bytes), view, new Uint8Array(bytes).buffer]) {
+    await cdp.insert(name, [{ b: value, j: { deep: [value] } }]);
+    const { rows } = await cdp.query('SELECT $1::bytea AS b, $2::jsonb AS j', [value, { deep: [value] }]);
+    expect(rows).toEqual([{ b: '\\x005cff', j: { deep: ['\\x005cff'] } }]);
+  }
+  const stored = await project.rows(`SELECT DISTINCT encode(b, 'hex') AS b, j FROM ${name}`);
+  expect(stored).toEqual([{ b: '005cff', j: { deep: ['\\x005cff'] } }]);
+  const boxed = await cdp.query('SELECT $1::text AS t', [Object('a')]);
+  expect(boxed.rows).toEqual([{ t: 'a' }]);
+});
+
 describe('insert refuses', () => {
   it.each([0, -1, 0.5, NaN])('a concurrency of %s', async (concurrency) => {
     const sent = cdp.table('people').insert([{ name: 'a' }], { concurrency });
@@ -211,7 +227,7 @@ describe('insert refuses', () => {
     expect(await counted(name)).toEqual({ rows: 0, different: 0 });
   });
 
-  it('objects that JSON would make empty: a Map, a Set, a promise', async () => {
+  it('objects that JSON would make empty, or an object of numbers', async () => {
     const name = `values_${++counter}`;
     await project.table(name, { j: 'JSONB' });
     const map = new Map([['a', 1]]);
@@ -220,6 +236,11 @@ describe('insert refuses', () => {
       [{ j: map }, 'Object.fromEntries'],
       [{ j: { deep: [new Set([1])] } }, '[...set]'],
       [{ j: Promise.resolve(1) }, 'await it'],
+      [{ j: Float32Array.of(1) }, 'JSON has no Float32Array: [...array]'],
+      [{ j: { deep: [new BigInt64Array(1)] } }, 'JSON has no BigInt64Array'],
+      [{ j: /a/ }, 'JSON has no RegExp'],
+      [{ j: new Error('x') }, 'JSON has no Error'],
+      [{ j: new Blob(['x']) }, 'JSON has no Blob'],
     ] as const) {
       const error = await caught(cdp.insert(name, [record]));
       expect(error).toMatchObject({ code: 'invalid_value', message: expect.stringContaining(said) as string });

@@ -1,6 +1,6 @@
 /** Plans of Postgres as the console reads them: as EXPLAIN (FORMAT JSON) of Postgres 18 wrote them, shortened. */
 import { describe, expect, it } from 'vitest';
-import { exactDuration } from '../../console/src/parts/numbers.js';
+import { exactDuration } from '../../console/src/parts/formats.js';
 import { type PlanNode, readPlan } from '../../console/src/sql/plan.js';
 import { toExplain } from '../../console/src/sql/statements.js';
 

@@ -1,3 +1,4 @@
+/** The name that a caller probably meant (src/contract/did-you-mean.ts). */
 import { describe, expect, it } from 'vitest';
 import { didYouMean } from '../../src/contract/did-you-mean.js';
 

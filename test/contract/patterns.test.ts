@@ -2,9 +2,9 @@
 import { expect, it } from 'vitest';
 import { patternInWords } from '../../src/contract/patterns.js';
 import { LOCAL_ROUTES } from '../../src/http/api/local-routes.js';
-import { ROUTES } from '../../src/http/api/routes.js';
+import { OPERATIONS } from '../../src/http/api/operations.js';
 
-const PATTERNS = [...ROUTES, ...LOCAL_ROUTES].flatMap(({ body, query }) => {
+const PATTERNS = [...OPERATIONS, ...LOCAL_ROUTES].flatMap(({ body, query }) => {
   const found: unknown[] = [];
   JSON.stringify([body, query], (key, value: unknown) => {
     if (key === 'pattern') found.push(value);

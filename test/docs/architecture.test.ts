@@ -1,6 +1,6 @@
 /** docs/architecture.md is the map of the code: it names every folder, and nothing that does not exist. */
-import { readdirSync } from 'node:fs';
-import { basename, join } from 'node:path';
+import { existsSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { code, read, root } from './markdown.js';
 
@@ -14,9 +14,25 @@ describe('docs/architecture.md', () => {
     expect(folders.map(({ name }) => name).filter((name) => !named.has(name))).toEqual([]);
   });
 
-  it('names no file that does not exist', () => {
-    const files = new Set(readdirSync(src, { recursive: true, encoding: 'utf8' }).map((path) => basename(path)));
-    const named = code(map).filter((path) => /^[\w/-]+\.ts$/.test(path));
-    expect(named.filter((path) => !files.has(basename(path)))).toEqual([]);
+  it('names files by their whole paths, and none that does not exist', () => {
+    const named = code(map).filter((path) => /^[\w./-]+\.ts$/.test(path));
+    const isThere = (path: string) => [src, root].some((folder) => existsSync(join(folder, path)));
+    expect(named.filter((path) => !isThere(path))).toEqual([]);
+  });
+
+  it.each(['embedded', 'import', 'tenancy'])('lists each file of src/%s once, and no others', (folder) => {
+    const [, table = ''] = map.split(`The files of \`src/${folder}/\``)[1]?.split('\n\n') ?? [];
+    const files = readdirSync(join(src, folder)).filter((name) => name.endsWith('.ts'));
+    const named = table.split('\n').flatMap((row) => code(row.split('|')[1] ?? ''));
+    expect(named.map((name) => `${name}.ts`).sort()).toEqual(files.sort());
+  });
+
+  it('names each subject of test/http, and none that has no file', () => {
+    const [, table = ''] = /^\| Prefixes .*\n((?:\|.*\n)+)/m.exec(map) ?? [];
+    const files = readdirSync(join(root, 'test/http'));
+    const named = code(table);
+    expect(named.length).toBeGreaterThan(20);
+    expect(named.filter((prefix) => !files.some((file) => file.startsWith(prefix)))).toEqual([]);
+    expect(files.filter((file) => !named.some((prefix) => file.startsWith(prefix)))).toEqual([]);
   });
 });

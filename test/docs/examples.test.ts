@@ -5,8 +5,8 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import type { Command } from 'commander';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { commandsFor } from '../../src/cli/commands.js';
-import { ENVIRONMENT } from '../../src/cli/remote/connection.js';
+import { commandsFor } from '../../src/cli/main.js';
+import { ENVIRONMENT } from '../../src/cli/remote/profiles.js';
 import type { Setting } from '../../src/setting-kinds.js';
 import { SETTINGS } from '../../src/settings.js';
 import { startTestService, type TestService } from '../support/service.js';
@@ -42,7 +42,7 @@ function comparable(key: string, value: unknown): unknown {
   if (key === 'name' && /^project-\d+$/.test(String(value))) return '<project>';
   if (key === 'duration_ms') return '<number>';
   if (key === 'id' && /^\d+-\d+$/.test(String(value))) return '<place>';
-  if (['approximate_rows', 'projects'].includes(key) && typeof value === 'number') return '<number>';
+  if (['approximate_rows', 'projects', 'size_bytes'].includes(key) && typeof value === 'number') return '<number>';
   return typeof value === 'string' ? value.replace(UUID, '<id>').replace(/\bcdp_\w{49}\b/g, '<token>') : value;
 }
 

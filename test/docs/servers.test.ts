@@ -13,7 +13,7 @@ import { endEverything, eventually, preparedDataDir, type RunningService, startS
 import { debianMajors } from '../support/throwaway-postgres.js';
 import { blocks, read, root } from './markdown.js';
 
-const [, rest = ''] = read('docs/servers.md').split('## A day with two more servers\n');
+const [, rest = ''] = read('docs/servers.md').split('## Operating two more servers for a day\n');
 const day = blocks(rest.split('\n## ', 1)[0] ?? '').map(({ text }) => text.split('\n').filter((line) => line !== ''));
 
 /** Backups need the client programs, which Debian's packages of the server bring. */

@@ -8,8 +8,8 @@ import { existsSync } from 'node:fs';
 import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { getPriority } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeEach, expect, it, vi } from 'vitest';
-import { ProjectCgroups } from '../../src/embedded/cgroup.js';
+import { afterAll, afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { lowestLimit, ProjectCgroups } from '../../src/embedded/cgroup.js';
 import { makeFolder } from '../support/folder.js';
 import { endEverything } from '../support/program.js';
 import { openStage } from './stage.js';
@@ -101,4 +101,28 @@ it.each([
 ])('makes no groups if %s', async (_, arrange) => {
   await arrange();
   expect(await ProjectCgroups.open(root, self)).toBeNull();
+});
+
+describe('the limit on memory', () => {
+  const limit = () => lowestLimit('memory', root, self);
+
+  it('is that of the tightest group around the service, in cgroup v2', async () => {
+    expect(limit()).toBe(Infinity);
+    await writeFile(join(own, 'memory.max'), 'max\n');
+    expect(limit()).toBe(Infinity);
+    await writeFile(join(root, 'system.slice/memory.max'), '800000000\n');
+    expect(limit()).toBe(800_000_000);
+    await writeFile(join(own, 'memory.max'), '400000000\n');
+    expect(limit()).toBe(400_000_000);
+  });
+
+  it('is found in cgroup v1 as well, also if a container shows only the root of its group', async () => {
+    await writeFile(self, '12:cpu,cpuacct:/box\n4:memory:/box/one\n0::/\n');
+    await mkdir(join(root, 'memory/box/one'), { recursive: true });
+    await writeFile(join(root, 'memory/box/one/memory.limit_in_bytes'), '450000000\n');
+    expect(limit()).toBe(450_000_000);
+    await rm(join(root, 'memory/box'), { recursive: true });
+    await writeFile(join(root, 'memory/memory.limit_in_bytes'), '500000000\n');
+    expect(limit()).toBe(500_000_000);
+  });
 });

@@ -2,12 +2,13 @@
  * A server of a project that crashes, hangs or does not start: which projects notice, what the log says, and how it
  * recovers.
  */
-import { rm, writeFile } from 'node:fs/promises';
+import { mkdir, rename, rm, rmdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import pg from 'pg';
 import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { processes } from '../../src/embedded/proc.js';
-import { BY_ITSELF } from '../../src/engine/audit/audit.js';
+import { BY_ITSELF } from '../../src/contract/audit.js';
+import { sizesOf } from '../../src/engine/projects/choose-server.js';
 import { endEverything, eventually, postmasterOf, superuserOfProject } from '../support/program.js';
 import { failure } from '../support/service.js';
 import { controlRows, openStage, processesOf, type Stage, type StageProject } from './stage.js';
@@ -23,6 +24,10 @@ afterEach(() => stage.close());
 afterAll(endEverything);
 
 const crashes = () => stage.log().filter(({ msg }) => /has ended unexpectedly$/.test(String(msg)));
+
+const unreadable = () => stage.log().filter(({ msg }) => msg === "a project's files cannot be read");
+
+const metricsOf = async ({ service }: Stage): Promise<string> => (await fetch(`${service.url}/metrics`)).text();
 
 const auditedCrashes = () =>
   controlRows(stage.dataDir, `SELECT project, outcome FROM cdp.audit WHERE operation = 'project.crash'`);
@@ -92,6 +97,76 @@ describe('a crash', () => {
     await eventually('the backend is ended', async () => !(await processes()).some(({ pid }) => pid === backend));
     expect((await busy).status).toBe(503);
     expect((await shop.sql('SELECT 1')).status).toBe(200);
+  });
+});
+
+describe('files that cannot be read', () => {
+  it('a log: the crash ends nothing but its project, which starts again once the log is a file', async () => {
+    await eventually('it runs', async () => (await shop.sql('SELECT 1')).status === 200);
+    const log = join(shop.folder, 'postgres.log');
+    await rename(log, `${log}.old`);
+    await mkdir(log);
+    await eventually('it is reported', () => Promise.resolve(unreadable().length > 0));
+    expect(unreadable()).toMatchObject([
+      { project: 'shop', level: 50, error: expect.stringContaining('EISDIR') as string },
+    ]);
+    process.kill((await shop.pid()) ?? 0, 'SIGKILL');
+    await eventually('the end is noticed', () => Promise.resolve(crashes().length > 0));
+    expect(crashes()).toMatchObject([{ project: 'shop', reason: 'ended by SIGKILL' }]);
+    failure(await shop.sql('SELECT 1'), 503, 'database_unavailable');
+    await eventually('the neighbor is served', async () => (await neighbour.sql('SELECT 1')).status === 200);
+    expect(await metricsOf(stage)).toMatch(/^cdp_projects_not_starting 1$/m);
+    expect(await metricsOf(stage)).toMatch(/^cdp_project_crashes_total [2-9]$/m);
+    await rmdir(log);
+    await eventually('it is back', async () => (await shop.sql('SELECT 1')).status === 200);
+    expect(await metricsOf(stage)).toMatch(/^cdp_projects_not_starting 0$/m);
+  });
+
+  it('a lock file: the server is not left running, and starts again once it is a file', async () => {
+    const lock = join(shop.folder, 'data/postmaster.pid');
+    await mkdir(lock);
+    failure(await shop.sql('SELECT 1'), 503, 'database_unavailable');
+    await eventually('the neighbor is served', async () => (await neighbour.sql('SELECT 1')).status === 200);
+    await eventually('none is left', async () => (await processesOf(shop.folder, shop.server)).length === 0);
+    await rmdir(lock);
+    await eventually('it starts', async () => (await shop.sql('SELECT 1')).status === 200);
+  });
+
+  it('a folder: idle servers of other projects are still stopped', async () => {
+    const short = await openStage({ 'idle-stop-ms': '1000' });
+    const [damaged, whole] = [await short.project('damaged'), await short.project('whole')];
+    await eventually('both run', async () => {
+      const replies = await Promise.all([damaged.sql('SELECT 1'), whole.sql('SELECT 1')]);
+      return replies.every(({ status }) => status === 200);
+    });
+    const data = join(damaged.folder, 'data');
+    await rename(data, `${data}.away`);
+    const isDamagedIdle = damaged.sql('SELECT pg_sleep(25)');
+    await eventually('the other is stopped', async () => (await whole.pid()) === undefined);
+    await rename(`${data}.away`, data);
+    await isDamagedIdle;
+    await short.close();
+  });
+});
+
+describe('the size of a project', () => {
+  it('is that of its files after a crash', async () => {
+    const bytes = async () => {
+      const { engine } = stage.service;
+      return (
+        (await sizesOf(engine.servers, await engine.projects.list())).get((await engine.projects.get('shop')).id) ?? 0
+      );
+    };
+    await eventually('it runs', async () => (await shop.sql('SELECT 1')).status === 200);
+    const before = await bytes();
+    const grown = await shop.sql(
+      `CREATE TABLE big AS SELECT repeat(md5(n::text), 60) AS t FROM generate_series(1, 10000) n`,
+    );
+    expect(grown.status).toBe(200);
+    process.kill((await shop.pid()) ?? 0, 'SIGKILL');
+    await eventually('the end is noticed', () => Promise.resolve(crashes().length > 0));
+    expect(stage.service.engine.servers.defaultTenancy.running).toBeLessThan(2);
+    expect(await bytes()).toBeGreaterThan(before + 2_000_000);
   });
 });
 

@@ -2,8 +2,8 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, afterEach, describe, expect, it, vi } from 'vitest';
-import { BY_ITSELF } from '../../src/engine/audit/audit.js';
-import { sizesOf } from '../../src/engine/projects/sizes.js';
+import { BY_ITSELF } from '../../src/contract/audit.js';
+import { sizesOf } from '../../src/engine/projects/choose-server.js';
 import { endEverything, eventually, serverOf } from '../support/program.js';
 import { call, failure } from '../support/service.js';
 import { controlRows, openStage, processesOf, type Stage } from './stage.js';
@@ -60,6 +60,25 @@ describe('works', () => {
     });
     const responses = await Promise.all([shop.sql('SELECT 1'), shop.sql('SELECT 2')]);
     expect(responses.map(({ status }) => status)).toEqual([200, 200]);
+  });
+
+  it('it starts with a page cache for its data, and parallel workers run only while they help', async () => {
+    stage = await openStage({ ...IDLE_STOP, 'parallel-workers': '2' });
+    const shop = await stage.project('shop');
+    const asked = `SELECT setting::int / 128 AS mib FROM pg_settings WHERE name = 'shared_buffers'`;
+    const buffers = async () => ((await shop.sql(asked)).body.rows as { mib: number }[])[0]?.mib;
+    expect(await buffers()).toBe(32);
+    await shop.sql("CREATE TABLE t AS SELECT n, repeat('x', 1000) AS s FROM generate_series(1, 60000) AS n");
+    const workers = async () =>
+      (await processesOf(stage.dataDir, shop.server)).filter((command) => command.includes('parallel worker'));
+    const explained = await shop.sql(`SET LOCAL parallel_setup_cost = 0; SET LOCAL parallel_tuple_cost = 0;
+      SET LOCAL min_parallel_table_scan_size = 0; EXPLAIN (ANALYZE, FORMAT JSON) SELECT count(*) FROM t`);
+    expect(explained.text).toMatch(/Workers Launched\W+[12]\b/);
+    expect(await workers()).toEqual([]);
+    await untilStopped();
+    const mib = await buffers();
+    expect(mib).toBeGreaterThan(60);
+    expect(mib).toBeLessThan(100);
   });
 
   it('the size of a stopped server stays known, also to the next service', async () => {

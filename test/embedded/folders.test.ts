@@ -2,9 +2,10 @@
 import { chown, lstat, mkdir, readFile, realpath, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { afterAll, afterEach, describe, expect, it } from 'vitest';
-import { calledByRoot, caller, ProjectAccounts, run } from '../../src/embedded/accounts.js';
-import { SYSTEM_FOLDER } from '../../src/embedded/servers-folder.js';
-import { BY_ITSELF } from '../../src/engine/audit/audit.js';
+import { calledByRoot, caller, run } from '../../src/embedded/accounts.js';
+import { ProjectAccounts, UidRegistry } from '../../src/embedded/project-accounts.js';
+import { SYSTEM_FOLDER } from '../../src/embedded/embedded-folder.js';
+import { BY_ITSELF } from '../../src/contract/audit.js';
 import {
   endEverything,
   firstToken,
@@ -19,7 +20,7 @@ import {
 } from '../support/program.js';
 import { copyPreparedDataDir } from '../support/prepared-data-dir.js';
 import { call } from '../support/service.js';
-import { controlRows, openStage, type Stage } from './stage.js';
+import { controlRows, openStage, type Stage, uidRange } from './stage.js';
 
 let stage: Stage | null = null;
 afterEach(async () => {
@@ -120,11 +121,13 @@ describe('refuses', () => {
 if (calledByRoot()) {
   describe('run by root', () => {
     it('each project, including the first, has its own user ID from the range, and none can read the files of another', async () => {
-      stage = await openStage({ 'project-uids': '51000-51002' });
+      const [first, last] = uidRange(3);
+      stage = await openStage({ 'project-uids': `${first}-${last}` });
       const [a, b] = [await stage.project('a'), await stage.project('b')];
       expect([(await a.sql('SELECT 1')).status, (await b.sql('SELECT 1')).status]).toEqual([200, 200]);
       const uids = await Promise.all([a, b].map(async ({ folder }) => (await lstat(join(folder, 'data'))).uid));
-      expect(uids.sort()).toEqual([51_001, 51_002]);
+      expect(new Set(uids).size).toBe(2);
+      for (const uid of uids) expect(first <= uid && uid <= last).toBe(true);
       for (const { pid, folder } of [a, b]) {
         const status = await readFile(`/proc/${await pid()}/status`, 'utf8');
         expect(/^Uid:\s+(\d+)/m.exec(status)?.[1]).toBe(String((await lstat(join(folder, 'data'))).uid));
@@ -148,7 +151,7 @@ if (calledByRoot()) {
     it('servers created at the same moment get different user IDs', async () => {
       const folder = await newFolder();
       const range = { first: 52_000, last: 52_009 };
-      const accounts = new ProjectAccounts(range, [{ path: folder, below: 'data' }]);
+      const accounts = new ProjectAccounts(range, folder, new UidRegistry(join(folder, 'registry')));
       const taken = await Promise.all(['a', 'b', 'c'].map((server) => accounts.take(server)));
       expect(taken.map(({ uid }) => uid).sort()).toEqual([52_000, 52_001, 52_002]);
     });

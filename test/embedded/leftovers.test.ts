@@ -8,7 +8,7 @@ import { exists } from '../../src/files.js';
 import { removeLeftovers } from '../../src/embedded/lock-file.js';
 import { processes } from '../../src/embedded/proc.js';
 import type { ServerFolder } from '../../src/embedded/server-folder.js';
-import { BY_ITSELF } from '../../src/engine/audit/audit.js';
+import { BY_ITSELF } from '../../src/contract/audit.js';
 import { makeFolder } from '../support/folder.js';
 import {
   endEverything,

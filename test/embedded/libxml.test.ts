@@ -1,6 +1,6 @@
 /** Which libxml2 the embedded Postgres uses: the system's if it is newer and compatible, otherwise the bundled one. */
 import { createRequire } from 'node:module';
-import { chmod, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type Account, accountFor, ENVIRONMENT } from '../../src/embedded/accounts.js';
@@ -44,6 +44,16 @@ describe.runIf(process.platform === 'linux')('on Linux', () => {
   it('silently falls back to the bundled one if the newer one cannot be loaded', async () => {
     const found = await tryBinaries(native, account, [await systemWith('2.13.8')]);
     expect(found).toMatchObject({ bin: join(native, 'bin'), environment: ENVIRONMENT });
+  });
+
+  it('does not wait for programs that do not end', async () => {
+    const stuck = await mkdtemp(join(folder, 'stuck-'));
+    await chmod(stuck, 0o755);
+    await mkdir(join(stuck, 'bin'));
+    await writeFile(join(stuck, 'pg-symlinks.json'), '[]');
+    await writeFile(join(stuck, 'bin/postgres'), '#!/bin/sh\nsleep 600\n', { mode: 0o755 });
+    const found = await tryBinaries(stuck, account, [], 200);
+    expect(found).toEqual({ problem: `${join(stuck, 'bin/postgres')} did not end within 0.2 s` });
   });
 
   it('loads the newer one of this machine, if there is one', async () => {

@@ -4,13 +4,14 @@ import { once } from 'node:events';
 import { promisify } from 'node:util';
 import { describe, expect, it } from 'vitest';
 import { examineLimits } from '../../src/engine/doctor/machine-findings.js';
-import { limited, limitsOf } from '../../src/embedded/process-limits.js';
+import { defaultParallelWorkers, defaultSharedBuffers, limited, limitsOf } from '../../src/embedded/process-limits.js';
 
 const onLinux = process.platform === 'linux';
+const LIMITS = { backendMib: 300, isFirstVictim: false };
 
 /** What `ulimit` prints in a process that was started under the limits, after `before` was set. In KiB. */
 async function limitsAfter(before: string): Promise<string[]> {
-  const [program, args] = limited('/bin/sh', ['-c', 'ulimit -S -s; ulimit -H -s; ulimit -d; ulimit -v'], 300);
+  const [program, args] = limited('/bin/sh', ['-c', 'ulimit -S -s; ulimit -H -s; ulimit -d; ulimit -v'], LIMITS);
   const script = `${before}; exec "$@"`;
   const { stdout, stderr } = await promisify(execFile)('/bin/sh', ['-c', script, 'sh', program, ...args]);
   expect(stderr).toBe('');
@@ -19,7 +20,7 @@ async function limitsAfter(before: string): Promise<string[]> {
 
 /** Runs `look` while a process is there that was started after `before` was set. */
 async function during<T>(before: string, look: (pid: number) => Promise<T>): Promise<T> {
-  const [program, args] = limited('sleep', ['60'], 300);
+  const [program, args] = limited('sleep', ['60'], LIMITS);
   const child = spawn('/bin/sh', ['-c', `${before}; exec "$@"`, 'sh', program, ...args]);
   await once(child, 'spawn');
   const pid = child.pid as number;
@@ -40,6 +41,16 @@ describe('a limited process', () => {
   it('gets as much stack as the hard limit allows', async () => {
     const [soft, hard] = await limitsAfter('ulimit -S -s 8000; ulimit -H -s 16384');
     expect([soft, hard]).toEqual(['16384', '16384']);
+  });
+
+  it.runIf(onLinux)('is killed before the service if memory runs out, whatever its score', async () => {
+    const [program, args] = limited('cat', ['/proc/self/oom_score_adj'], { ...LIMITS, isFirstVictim: true });
+    const scoreAfter = async (own: number): Promise<number> => {
+      const script = `echo ${own} >/proc/self/oom_score_adj; exec "$@"`;
+      const { stdout } = await promisify(execFile)('/bin/sh', ['-c', script, 'sh', program, ...args]);
+      return Number(stdout);
+    };
+    expect([await scoreAfter(0), await scoreAfter(500), await scoreAfter(900)]).toEqual([300, 800, 1000]);
   });
 
   it.runIf(onLinux)('keeps a lower limit on memory', async () => {
@@ -73,4 +84,27 @@ it('reports nothing about a process that has ended', async () => {
   const child = spawn('true');
   await once(child, 'close');
   expect(await examineLimits(child.pid as number)).toEqual([]);
+});
+
+describe('the page cache of a server', () => {
+  const [MIB, GIB] = [1024 ** 2, 1024 ** 3];
+  it.each([
+    ['has room for all data of the project', 500 * MIB, 0, 16 * GIB, 500],
+    ['is at least that of a small project', 0, 0, 16 * GIB, 32],
+    ['takes at most a sixteenth of the memory', 100 * GIB, 0, 16 * GIB, 1024],
+    ['and those of all servers a quarter', 100 * GIB, 3 * 1024 + 500, 16 * GIB, 524],
+    ['is the least if others have taken that', 100 * GIB, 4 * 1024, 16 * GIB, 32],
+    ['is the least on a small machine', GIB, 0, 256 * MIB, 32],
+  ])('%s', (_what, bytes, takenMib, memory, mib) => {
+    expect(defaultSharedBuffers(bytes, takenMib, memory)).toBe(mib);
+  });
+});
+
+it.each([
+  [4, true, 0],
+  [5, true, 1],
+  [16, true, 4],
+  [16, false, 0],
+])('with %i processors, control groups %s: parallel workers %i', (processors, hasGroups, workers) => {
+  expect(defaultParallelWorkers(processors, hasGroups)).toBe(workers);
 });

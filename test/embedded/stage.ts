@@ -38,7 +38,7 @@ export async function openStage(settings: Record<string, string> = {}, dataDir?:
   const write = (line: string) => void lines.push(JSON.parse(line) as Record<string, unknown>);
   const service = await startService(config, pino({ level: 'info' }, { write }));
   const tenancy = service.engine.servers.defaultTenancy;
-  if (tenancy.fleet === null) throw new Error('The projects have no servers of their own');
+  if (tenancy.files === null) throw new Error('The projects have no servers of their own');
   return {
     dataDir: folder,
     service,
@@ -63,7 +63,7 @@ async function makeProject({ engine, url }: Service, dataDir: string, name: stri
   };
 }
 
-/** Rows of the control database, beside the service. */
+/** Rows of the control database, read without the service. */
 export async function controlRows<Row extends pg.QueryResultRow>(dataDir: string, text: string): Promise<Row[]> {
   const client = new pg.Client(superuserOf(dataDir));
   await client.connect();
@@ -79,4 +79,15 @@ export async function processesOf(dataDir: string, ...servers: string[]): Promis
   const titles = servers.map((server) => `postgres: cdp-${server}-`);
   const all = (await processes()).map(({ command }) => command);
   return all.filter((command) => command.includes(dataDir) || titles.some((title) => command.startsWith(title)));
+}
+
+let ranges = 0;
+
+/**
+ * The user ids, first and last, of a range for one test: two installations that share a range must not use it up
+ * together.
+ */
+export function uidRange(count: number): [first: number, last: number] {
+  const first = 51_000 + ((process.pid * 13 + ranges++) % 300) * 3;
+  return [first, first + count - 1];
 }

@@ -3,7 +3,8 @@ import { randomUUID } from 'node:crypto';
 import { chmod, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { Audit, BY_ITSELF } from '../../src/engine/audit/audit.js';
+import { BY_ITSELF } from '../../src/contract/audit.js';
+import { Audit } from '../../src/engine/audit/audit.js';
 import { AuditLog, type AuditRow } from '../../src/tenancy/control/audit-log.js';
 import type { Pool } from '../../src/pg/index.js';
 import { makeFolder } from '../support/folder.js';
@@ -57,6 +58,15 @@ const written = () =>
     return found.rows;
   });
 
+/** The first attempt may come before a busy server accepts connections. */
+const allWritten = () =>
+  expect
+    .poll(async () => {
+      await audit.flush();
+      return audit.backlog;
+    })
+    .toBe(0);
+
 describe('entries recorded while Postgres is away', () => {
   it('are written in order and once when it is back', async () => {
     const ids = Array.from({ length: 5_000 }, (_, i) => `request-${i}`);
@@ -67,9 +77,9 @@ describe('entries recorded while Postgres is away', () => {
     await audit.flush();
     expect(audit.backlog).toBe(ids.length - 10);
     server = await start();
-    await audit.flush();
+    await allWritten();
     expect((await written()).map((row) => row.request_id)).toEqual(ids);
-    expect([audit.backlog, audit.lost]).toEqual([0, 0]);
+    expect(audit.lost).toBe(0);
     expect(troubles.map(([message]) => message)).toEqual([
       'audit entries cannot be written',
       'audit entries can be written again',
@@ -94,7 +104,7 @@ describe('entries recorded while Postgres is away', () => {
     expect(audit.backlog).toBe(30 - audit.lost);
     const { lost } = audit;
     server = await start();
-    await audit.flush();
+    await allWritten();
     const rows = await written();
     expect(rows.filter(({ operation }) => operation === 'sql')).toHaveLength(30 - lost);
     expect(rows.at(-1)).toMatchObject({ operation: 'audit.lost', count: String(lost) });

@@ -6,7 +6,7 @@ import { pino } from 'pino';
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
 import type { Placement } from '../../src/tenancy/placement.js';
 import { startService } from '../../src/service.js';
-import { BY_ITSELF } from '../../src/engine/audit/audit.js';
+import { BY_ITSELF } from '../../src/contract/audit.js';
 import { testServers } from '../support/postgres.js';
 import { onServer, startTestService, type TestService } from '../support/service.js';
 import { until } from '../support/stream.js';

@@ -1,12 +1,14 @@
-/** The life of projects (contract section 2): created and deleted as a whole, whatever crashes in between. */
+/** The life of projects (contract C3): created and deleted as a whole, whatever crashes in between. */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { ProjectStatus } from '../../src/contract/projects.js';
 import { ProjectSessions } from '../../src/tenancy/connections/project-session.js';
 import type { Placement } from '../../src/tenancy/placement.js';
 import { tryWithProjectLock } from '../../src/tenancy/control/project-lock.js';
-import { BY_ITSELF } from '../../src/engine/audit/audit.js';
+import { messageOf } from '../../src/contract/errors.js';
+import { BY_ITSELF } from '../../src/contract/audit.js';
 import { failure, onServer, runningRequests, startTestService, type TestService } from '../support/service.js';
+import { projectOutOfReach } from '../support/added-server.js';
 import { until } from '../support/stream.js';
 
 let service: TestService;
@@ -97,6 +99,23 @@ describe('a crash', () => {
     });
     await reconcile();
     expect(await remains(placement)).toEqual([]);
+  });
+
+  it('names the session that holds a project, for operators', async () => {
+    await service.project('held');
+    const id = (await rowOf('held'))?.id ?? '';
+    const error = await tryWithProjectLock(service.engine.control.address, id, () =>
+      projects()
+        .repair('held', BY_ITSELF)
+        .catch((found: unknown) => found),
+    );
+    expect(error).toMatchObject({
+      code: 'request_in_flight',
+      message: expect.not.stringContaining('process') as string,
+    });
+    expect(messageOf(error)).toMatch(
+      /^Project "held" is being .*: The project's lock was not free within 5 s; held by process \d+ of Postgres \(role \w+, application "cdp service", database \w+, since \S+Z\); SELECT pg_terminate_backend\(\d+\) ends it$/,
+    );
   });
 
   it('leaves complete projects alone', async () => {
@@ -223,4 +242,18 @@ describe('refuses', () => {
     // What an instance knows of a token may be a second old.
     await until(async () => (await project.call('GET', '/api/cdp/schema')).status === 200, 1_100);
   });
+});
+
+it('prepared transactions are rolled back although the URL of another server is missing', async () => {
+  const { control, servers } = service.engine;
+  await projects().create('at-home');
+  const id = await projectOutOfReach(service, 'abroad');
+  const rolledBack = vi.spyOn(servers.defaultTenancy, 'rollBackPrepared');
+  const failed: unknown = await projects()
+    .rollBackPrepared(0)
+    .catch((error: unknown) => error);
+  expect(rolledBack).toHaveBeenCalledOnce();
+  expect(messageOf(failed)).toContain('The server away cannot be reached: the environment of the service');
+  rolledBack.mockRestore();
+  await control.projects.delete(id, null);
 });

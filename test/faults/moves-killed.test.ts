@@ -6,8 +6,8 @@
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, expect, it, vi } from 'vitest';
 import type { MoveMode, MoveState } from '../../src/contract/moves.js';
-import { ADVISORY_LOCKS } from '../../src/tenancy/advisory-locks.js';
-import { slotOf } from '../../src/backup/stream/stream-source.js';
+import { ADVISORY_LOCKS } from '../../src/tenancy/locks.js';
+import { slotOf } from '../../src/moves/stream.js';
 import type { AddedServer } from '../support/added-server.js';
 import { endEverything, type RunningService } from '../support/program.js';
 import { call } from '../support/service.js';
@@ -54,7 +54,7 @@ afterEach(async () => {
   for (const release of holds.splice(0)) await release();
 });
 
-const REPAIR = `SELECT pg_advisory_lock(${ADVISORY_LOCKS.repair})`;
+const REPAIR = ['BEGIN', 'LOCK TABLE _cdp.migrations IN SHARE UPDATE EXCLUSIVE MODE'];
 /** With it a database cannot be dropped. */
 const lockDatabase = (database: string) =>
   `SELECT pg_advisory_lock(hashtextextended('${database}', ${ADVISORY_LOCKS.database}))`;
@@ -92,7 +92,7 @@ async function preparing(shop: Shop, mode: MoveMode): Promise<Held> {
 const HOLD: Record<string, (shop: Shop, database: string) => Promise<Held>> = {
   'fencing, to be copied': async (shop, database) => {
     const { id, release } = await preparing(shop, 'copy');
-    const repair = await holding(fleet.a, database, REPAIR);
+    const repair = await holding(fleet.a, database, ...REPAIR);
     await release();
     await isAt(id, 'fencing');
     return { shop, id, state: 'fencing', release: repair };
@@ -105,14 +105,14 @@ const HOLD: Record<string, (shop: Shop, database: string) => Promise<Held>> = {
   },
   verifying: async (shop, database) => {
     const { id, release } = await held('copying', shop);
-    const repair = await holding(fleet.a, database, REPAIR);
+    const repair = await holding(fleet.a, database, ...REPAIR);
     await release();
     await isAt(id, 'verifying');
     return { shop, id, state: 'verifying', release: repair };
   },
   undoing: async (shop, database) => {
     const { id, release } = await held('copying', shop);
-    const repair = await holding(fleet.a, database, REPAIR);
+    const repair = await holding(fleet.a, database, ...REPAIR);
     await release();
     await fleet.send('DELETE', `moves/${id}`);
     await isAt(id, 'undoing');
@@ -121,7 +121,7 @@ const HOLD: Record<string, (shop: Shop, database: string) => Promise<Held>> = {
   'fencing, to be streamed': async (shop, database) => {
     const id = await beginMove(shop, 'stream');
     await isAt(id, 'streaming');
-    const repair = await holding(fleet.a, database, REPAIR);
+    const repair = await holding(fleet.a, database, ...REPAIR);
     await isAt(id, 'fencing');
     return { shop, id, state: 'fencing', release: repair };
   },
@@ -142,7 +142,7 @@ const HOLD: Record<string, (shop: Shop, database: string) => Promise<Held>> = {
 };
 
 /**
- * Those that take their time come first, since nothing is held for ever; those that hold up others as well come alone,
+ * Those that take their time come first, since nothing is held forever; those that hold up others as well come alone,
  * and last.
  */
 const IN_TURN = [

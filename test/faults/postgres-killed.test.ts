@@ -14,9 +14,15 @@ import {
   superuserOfProject,
 } from '../support/program.js';
 import { type Clients, send, startClients } from './support/clients.js';
-import { type Ledger, UNTRUE } from './support/ledger.js';
-import { isOpen } from './support/ledger.js';
-import { createLedger, type EmbeddedStage, embeddedStage, onDatabase, serverStage } from './support/stage.js';
+import { isOpen, type Ledger, UNTRUE } from './support/ledger.js';
+import {
+  createLedger,
+  type EmbeddedStage,
+  embeddedStage,
+  OF_REQUESTS,
+  onDatabase,
+  serverStage,
+} from './support/stage.js';
 
 /** What a client may be told while Postgres is away or on its way back. */
 const TRUE_RESPONSES = ['200', '201', 'database_unavailable', 'outcome_unknown', 'overloaded', 'request_in_flight'];
@@ -63,13 +69,15 @@ const asSuperuser = <T>(work: (client: pg.Client) => Promise<T>): Promise<T> =>
 /** Process ids of the connections that are logged in as projects. */
 const backends = (client: pg.Client): Promise<number[]> =>
   client
-    .query<{ pid: number }>(
-      `SELECT pid FROM pg_stat_activity WHERE application_name ~ '^cdp (typed|sql)' ORDER BY random()`,
-    )
+    .query<{ pid: number }>(`SELECT pid FROM pg_stat_activity WHERE ${OF_REQUESTS} ORDER BY random()`)
     .then(({ rows }) => rows.map(({ pid }) => pid));
 
 async function check(name: string, slowest: number): Promise<void> {
   const { ledger } = stage;
+  // The service may answer before the control server accepts connections, from what it knows.
+  await eventually('both servers accept connections', () =>
+    asSuperuser(() => Promise.resolve(true)).catch(() => false),
+  );
   const verdict = await stage.compare();
   console.log(name, { ...verdict, slowestBackMs: Math.round(slowest) }, ledger.codes);
   expect(verdict.wrong, UNTRUE).toEqual([]);
@@ -147,7 +155,7 @@ describe('kill -9 of Postgres under load', { retry: 0 }, () => {
     );
     const locks = await asSuperuser(async (client) => {
       const { rows } = await client.query<{ locktype: string; mode: string }>(
-        `SELECT locktype, mode FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE application_name ~ '^cdp (typed|sql)'`,
+        `SELECT locktype, mode FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE ${OF_REQUESTS}`,
       );
       return rows;
     });

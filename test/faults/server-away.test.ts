@@ -2,7 +2,7 @@
  * An added server hangs or dies, and comes back: requests of its projects are refused at once, and nobody else notices.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { BY_ITSELF } from '../../src/engine/audit/audit.js';
+import { BY_ITSELF } from '../../src/contract/audit.js';
 import type { Placement } from '../../src/tenancy/placement.js';
 import { type AddedServer, startAddedServer, variableWith } from '../support/added-server.js';
 import { connected } from '../support/postgres.js';
@@ -20,9 +20,6 @@ import { Ledger, LEDGER_TABLE, UNTRUE } from './support/ledger.js';
 
 /** What clients may be told while the server is away or on its way back. */
 const TRUE_RESPONSES = ['201', '200', 'database_unavailable', 'outcome_unknown', 'overloaded', 'request_in_flight'];
-
-/** The machine may have other things to do. */
-const PATIENT = { timeout: 60_000 };
 
 /** Requests one after the other: where each waits for the server, they take some minutes. */
 const IN_TURN = 50;
@@ -74,9 +71,7 @@ describe.each(Object.entries(HOMES))('added next to %s', (_name, start) => {
   };
 
   it.each(Object.entries(FAULTS))('%s', async (name, fault) => {
-    await expect
-      .poll(() => service.engine.serverWatch.states, PATIENT)
-      .toMatchObject([{ server: 'second', isUp: true }]);
+    await expect.poll(() => service.engine.serverWatch.states).toMatchObject([{ server: 'second', isUp: true }]);
     expect(await ready()).toEqual({ success: true, message: 'ready' });
     const [here, there] = [await onServer('default'), await onServer('second')];
     const crowds = [here, there].map((project) => {
@@ -86,19 +81,19 @@ describe.each(Object.entries(HOMES))('added next to %s', (_name, start) => {
       return { ledger, clients: startClients(options) };
     });
     const [atHome, away] = crowds.map(({ ledger }) => ledger) as [Ledger, Ledger];
-    await expect.poll(() => away.codes['201'] ?? 0, PATIENT).toBeGreaterThan(20);
+    await expect.poll(() => away.codes['201'] ?? 0).toBeGreaterThan(20);
     const hanging = ask(there, 'SELECT pg_sleep(60)');
     await fault.begin(server);
     try {
-      await expect.poll(ready, PATIENT).toEqual({ success: true, message: 'degraded', servers: ['second'] });
+      await expect.poll(ready).toEqual({ success: true, message: 'degraded', servers: ['second'] });
       expect((await service.call('GET', '/metrics')).text).toMatch(/^cdp_server_up\{server="second"\} 0$/m);
       for (let request = 0; request < IN_TURN; request++) refused(await ask(there));
       refused(await there.call('GET', '/api/cdp/schema'));
       refused(await hanging);
       const nothing = { running: 0, waiting: 0 };
       await expect
-        .poll(() => service.engine.shared.database.capacities.load(there.id), PATIENT)
-        .toEqual({ typed: nothing, sql: nothing });
+        .poll(() => service.engine.databaseAccess.capacities.load(there.id))
+        .toEqual({ api: nothing, sql: nothing });
       const { placement } = await service.engine.projects.get((await service.project()).name);
       expect(placement.added, 'the least loaded server does not answer').toBeNull();
       await expect(service.project('nowhere', 'second')).rejects.toMatchObject({ code: 'database_unavailable' });
@@ -118,14 +113,14 @@ describe.each(Object.entries(HOMES))('added next to %s', (_name, start) => {
     } finally {
       await fault.end(server);
     }
-    await expect.poll(async () => (await ask(there)).status, PATIENT).toBe(200);
+    await expect.poll(async () => (await ask(there)).status).toBe(200);
     expect(await ready()).toEqual({ success: true, message: 'ready' });
     const { text } = await service.call('GET', '/metrics');
     expect(text).toMatch(/^cdp_server_up\{server="second"\} 1$/m);
     expect(text).toMatch(/^cdp_commit_duration_seconds\{server="second"\} [0-9.e-]+$/m);
     expect(text).toMatch(/^cdp_standby_missing\{server="second"\} 0$/m);
     const again = (away.codes['201'] ?? 0) + 20;
-    await expect.poll(() => away.codes['201'], PATIENT).toBeGreaterThan(again);
+    await expect.poll(() => away.codes['201']).toBeGreaterThan(again);
     await Promise.all(crowds.map(({ clients }) => clients.stop()));
     const verdicts = [
       await inProject(service, here.placement, (client) => atHome.compare(client)),

@@ -3,12 +3,19 @@
  * confirmed is not reported as stored, and a statement whose client has left does not continue in Postgres.
  */
 import { chmod, rm } from 'node:fs/promises';
+import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import type pg from 'pg';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { examineCommits } from '../../src/engine/servers/server-findings.js';
+import { messageOf } from '../../src/contract/errors.js';
+import { ControlPool } from '../../src/tenancy/control/control-pool.js';
+import { ServerRows } from '../../src/tenancy/control/server-rows.js';
+import { servicePool, withServiceSession } from '../../src/tenancy/service-pool.js';
+import { awaitStandby } from '../../src/tenancy/standby-wait.js';
 import { makeFolder } from '../support/folder.js';
 import { connected } from '../support/postgres.js';
+import { eventually, startProgram } from '../support/program.js';
 import {
   failure,
   startTestService,
@@ -39,7 +46,7 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true });
 });
 
-/** How many sessions wait like this; Postgres names the events in its manual, table 27.4. */
+/** How many sessions wait like this; the Postgres manual lists the events under pg_stat_activity. */
 const waiting = (client: pg.Client, condition: string) =>
   client.query<{ pid: number }>(`SELECT pid FROM pg_stat_activity WHERE ${condition}`).then(({ rows }) => rows);
 
@@ -52,7 +59,11 @@ describe('a commit that waits for a standby', () => {
       const shown = async () => (await client.query<{ names: string }>('SHOW synchronous_standby_names')).rows;
       await expect.poll(shown).toEqual([{ synchronous_standby_names: names }]);
     });
-  beforeAll(() => project.table('events', { n: 'INTEGER' }));
+  let admin: string;
+  beforeAll(async () => {
+    await project.table('events', { n: 'INTEGER' });
+    admin = (await service.engine.tokens.create(null)).token;
+  });
   beforeEach(() => setStandbys('*'));
   afterEach(() => setStandbys(''));
 
@@ -116,13 +127,111 @@ describe('a commit that waits for a standby', () => {
     expect(await project.rows('SELECT count(*) FROM events WHERE n = 5')).toEqual([{ count: 1 }]);
   });
 
+  it('keeps no command waiting for ever, and without a word', async () => {
+    const said: string[] = [];
+    const address = { ...server.connection, database: service.database, connectionTimeoutMillis: 5_000 };
+    const wait = (ms: number) =>
+      withServiceSession(address, service.database, (session) => awaitStandby(session, ms, (what) => said.push(what)));
+    await expect(wait(600)).rejects.toThrow(/^no commit returns: no standby .* is connected\. Start the standby/);
+    expect(said).toEqual([
+      "waiting for a standby: no commit returns: no standby of synchronous_standby_names ('*') is connected",
+    ]);
+    const { host, port, user, password } = server.connection;
+    const url = `postgres://${user}:${password}@/${service.database}?host=${encodeURIComponent(host)}&port=${port}`;
+    const env = { DATABASE_URL: url, CDP_SECRET: service.config.secret ?? '' };
+    const program = startProgram(['token', 'create', '--project', project.name], { env });
+    await new Promise<void>((told) =>
+      program.process.stderr?.on('data', (text: string) => {
+        if (text.startsWith('waiting for a standby: no commit returns')) told();
+      }),
+    );
+    await setStandbys('');
+    expect(await program.ended).toMatchObject({ code: 0 });
+  });
+
   it('of a new token: answers outcome_unknown, and Postgres does not continue to wait', async () => {
-    await expect(service.engine.tokens.create(project.id)).rejects.toMatchObject({ code: 'outcome_unknown' });
+    const failed = await service.engine.tokens.create(project.id).catch((error: unknown) => error);
+    expect(failed).toMatchObject({ code: 'outcome_unknown' });
+    const [, id] =
+      /^The change was made, but no synchronous standby .* The id of the new token is (\S+): no commit returns/.exec(
+        messageOf(failed),
+      ) ?? [messageOf(failed)];
+    expect((await service.engine.tokens.list(project.id)).map((token) => token.id)).toContain(id);
     // What its audit log still writes at the moment may wait.
     await service.engine.audit.flush();
     await onServer((client) =>
       expect.poll(async () => (await waiting(client, "wait_event = 'SyncRep'")).length, { timeout: 20_000 }).toBe(0),
     );
+  });
+
+  it('of the removal of a server: says so, and why, although the pool has no other session', async () => {
+    const address = { ...server.connection, database: service.database, connectionTimeoutMillis: 5_000 };
+    const pool = servicePool(address, 1);
+    const removed = new ServerRows(new ControlPool(pool)).remove('default', null);
+    const failed: unknown = await removed.catch((error: unknown) => error);
+    await pool.close();
+    expect(failed).toMatchObject({ code: 'outcome_unknown' });
+    expect(messageOf(failed)).toContain('no commit returns: no standby of');
+  });
+
+  /** The service itself settles moves, too. */
+  const settled = async (id: string) => {
+    const { moves } = service.engine;
+    await eventually('it has ended', async () => {
+      await moves.recover();
+      return (await moves.get(id)).endedAt;
+    });
+    return (await moves.get(id)).state;
+  };
+
+  it('of a move that is begun, and of one that is canceled: says so', async () => {
+    const { moves, projects, servers } = service.engine;
+    const source = (await projects.get(project.name)).placement;
+    const target = await servers.defaultTenancy.newPlacement();
+    const move = { id: randomUUID(), projectId: project.id, source, target, mode: 'copy' } as const;
+    await expect(moves.rows.insert(move)).rejects.toMatchObject({ code: 'outcome_unknown' });
+    expect((await moves.get(move.id)).state).toBe('preparing');
+    const canceled = await service.call('DELETE', `/api/cdp/admin/moves/${move.id}`, { token: admin });
+    failure(canceled, 503, 'outcome_unknown');
+    await setStandbys('');
+    expect(await settled(move.id)).toBe('undone');
+  });
+
+  it('of a switch: the source of the move is kept until it is confirmed', async () => {
+    await setStandbys('');
+    const { moves, projects, servers } = service.engine;
+    const { id: projectId, name } = await service.project();
+    const source = (await projects.get(name)).placement;
+    const target = await servers.defaultTenancy.newPlacement();
+    const move = { id: randomUUID(), projectId, source, target, mode: 'copy' } as const;
+    expect(await moves.rows.insert(move)).toBeNull();
+    const switched = `UPDATE cdp.moves SET state = 'switched' WHERE id = $1`;
+    await onServer((client) => client.query(switched, [move.id]), service.database);
+    const isKept = () =>
+      onServer(async (client) => {
+        const { rowCount } = await client.query('SELECT FROM pg_database WHERE datname = $1', [source.database]);
+        return rowCount === 1;
+      });
+    await setStandbys('*');
+    const reason = async () => {
+      await moves.recover();
+      return (await moves.get(move.id)).reason;
+    };
+    await expect.poll(reason, { timeout: 60_000 }).toContain('no commit returns: no standby of');
+    expect(await isKept()).toBe(true);
+    await setStandbys('');
+    expect(await settled(move.id)).toBe('done');
+    expect(await isKept()).toBe(false);
+  });
+
+  it('is not given as the reason why a query fails', async () => {
+    await onServer(async (client) => {
+      await client.query('BEGIN; LOCK TABLE cdp.instance');
+      const failed: unknown = await service.engine.control.ping().catch((error: unknown) => error);
+      expect(failed).toMatchObject({ code: 'database_unavailable' });
+      expect(messageOf(failed)).not.toContain('standby');
+      await client.query('ROLLBACK');
+    }, service.database);
   });
 });
 

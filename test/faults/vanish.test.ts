@@ -9,7 +9,7 @@ import { endEverything, eventually, type RunningService } from '../support/progr
 import { call } from '../support/service.js';
 import { UNTRUE } from './support/ledger.js';
 import { send, startClients } from './support/clients.js';
-import { createLedger, type ServerStage, serverStage } from './support/stage.js';
+import { createLedger, OF_REQUESTS, type ServerStage, serverStage } from './support/stage.js';
 
 let stage: ServerStage;
 let service: RunningService;
@@ -76,7 +76,7 @@ const REQUESTS: Record<string, Request> = {
 
 const active = async (): Promise<string[]> => {
   const rows = await stage.query<{ query: string }>(
-    `SELECT left(query, 60) AS query FROM pg_stat_activity WHERE application_name ~ '^cdp (typed|sql)' AND state <> 'idle'`,
+    `SELECT left(query, 60) AS query FROM pg_stat_activity WHERE ${OF_REQUESTS} AND state <> 'idle'`,
   );
   return rows.map(({ query }) => query);
 };

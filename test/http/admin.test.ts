@@ -1,4 +1,4 @@
-/** Projects and tokens over the admin API (contract section 2): everything it does, and how soon it takes effect. */
+/** Projects and tokens over the admin API (contract C3, C16): everything it does, and how soon it takes effect. */
 import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
@@ -6,7 +6,7 @@ import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { SCOPES } from '../../src/contract/names.js';
 import { type Service, startService } from '../../src/service.js';
-import { BY_ITSELF } from '../../src/engine/audit/audit.js';
+import { BY_ITSELF } from '../../src/contract/audit.js';
 import { call, failure, onServer, startTestService, type TestResponse, type TestService } from '../support/service.js';
 
 const PROJECTS = '/api/cdp/admin/projects';
@@ -259,7 +259,7 @@ describe('deactivating', () => {
 });
 
 describe('tokens', () => {
-  it('have the form of the contract and a checksum, and are all different', async () => {
+  it('have a prefix and a checksum, and are all different', async () => {
     const { name } = await newProject();
     const tokens = new Set<string>();
     for (let i = 0; i < 20; i++) {

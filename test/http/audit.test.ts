@@ -4,13 +4,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import type { AuditOperation } from '../../src/contract/audit.js';
 import { Credentials } from '../../src/tenancy/credentials.js';
 import { startService } from '../../src/service.js';
-import { BY_ITSELF } from '../../src/engine/audit/audit.js';
+import { BY_ITSELF } from '../../src/contract/audit.js';
+import { OPERATIONS } from '../../src/http/api/operations.js';
 import { type AuditRow, auditRows, entriesOf, inControl } from '../support/audit.js';
 import { testServers } from '../support/postgres.js';
-import { ALL_ROUTES } from '../support/routes.js';
 import { openStream } from '../support/stream.js';
 import {
   call,
@@ -61,68 +60,102 @@ describe('works:', () => {
     const schema = '/api/cdp/schema/table';
     const projects = '/api/cdp/admin/projects';
     const columns = [{ name: 'email', type: 'TEXT' }];
-    /** Its word, method, path, body, object, rows; in an order in which each can be done. */
-    const done: [AuditOperation, string, string, unknown, string | null, number | null][] = [
-      ['create_table', 'POST', schema, { table_name: 'swept', columns }, 'swept', null],
-      ['add_column', 'POST', `${schema}/swept/column`, { name: 'age', type: 'INTEGER' }, 'swept.age', null],
-      ['alter_column', 'PUT', `${schema}/swept/column/age`, { new_name: 'years' }, 'swept.age', null],
-      ['alter_table', 'PUT', `${schema}/swept`, { comment: 'x' }, 'swept', null],
-      ['insert', 'POST', '/api/cdp/data/swept', [{ email: 'a' }, { email: 'b' }], 'swept', 2],
-      ['delete', 'DELETE', '/api/cdp/data/swept?by=id', [{ id: randomUUID() }], 'swept', 0],
-      ['read_quarantine', 'GET', '/api/cdp/quarantine', undefined, null, 0],
-      ['replay_quarantine', 'POST', '/api/cdp/quarantine/replay', { table: 'swept' }, 'swept', 0],
-      ['drop_quarantine', 'DELETE', '/api/cdp/quarantine?all=true', undefined, null, 0],
-      ['receipts', 'GET', '/api/cdp/receipts/swept', undefined, null, null],
-      ['receipts', 'POST', '/api/cdp/receipts/query', { keys: ['swept'] }, null, null],
-      ['sql', 'POST', '/api/cdp/sql', { sql: 'SELECT * FROM swept' }, null, 2],
-      ['sql', 'POST', '/sql', { query: 'SELECT * FROM swept' }, null, 2],
-      ['read_schema', 'GET', '/api/cdp/schema', undefined, null, null],
-      ['token.read', 'GET', '/api/cdp/token', undefined, null, null],
-      ['read_table', 'GET', `${schema}/swept`, undefined, 'swept', null],
-      ['distribute_table', 'PUT', `${schema}/swept/distribution`, { kind: 'local' }, 'swept', null],
-      ['create_index', 'POST', `${schema}/swept/index`, { columns: ['email'] }, 'swept', null],
-      ['read_indexes', 'GET', `${schema}/swept/index`, undefined, 'swept', null],
-      ['drop_index', 'DELETE', `${schema}/swept/index/swept_email_idx`, undefined, 'swept.swept_email_idx', null],
-      ['drop_column', 'DELETE', `${schema}/swept/column/years`, undefined, 'swept.years', null],
-      ['drop_table', 'DELETE', `${schema}/swept`, undefined, 'swept', null],
-      ['project.create', 'POST', projects, names, null, null],
-      ['project.deactivate', 'POST', `${projects}/sweep/deactivate`, undefined, null, null],
-      ['project.activate', 'POST', `${projects}/sweep/activate`, undefined, null, null],
-      ['project.repair', 'POST', `${projects}/sweep/repair`, undefined, null, null],
-      ['project.quota', 'PUT', `${projects}/sweep/quota`, { quota: '1GB' }, null, null],
-      ['project.own_schemas', 'PUT', `${projects}/sweep/own-schemas`, { own_schemas: false }, null, null],
-      ['project.plan_move', 'GET', `${projects}/sweep/move?to=default`, undefined, null, null],
-      ['token.create', 'POST', `${projects}/sweep/tokens`, { name: 'importer' }, 'TOKEN', null],
-      ['token.list', 'GET', `${projects}/sweep/tokens`, undefined, null, null],
-      ['token.revoke', 'DELETE', `${projects}/sweep/tokens/TOKEN`, undefined, 'TOKEN', null],
-      ['project.rename', 'PUT', `${projects}/sweep/name`, { name: 'sweep' }, 'sweep', null],
-      ['project.list', 'GET', projects, undefined, null, null],
-      ['project.delete', 'DELETE', `${projects}/sweep?confirm=sweep`, undefined, null, null],
-      ['server.list', 'GET', '/api/cdp/admin/servers', undefined, null, null],
-      ['server.read', 'GET', '/api/cdp/admin/servers/default', undefined, 'default', null],
-      ['server.set', 'PUT', '/api/cdp/admin/servers/default', { weight: 2 }, 'default', null],
-      ['server.check', 'POST', '/api/cdp/admin/servers/default/check', undefined, 'default', null],
-      ['server.clear', 'POST', '/api/cdp/admin/servers/default/clear', undefined, 'default', null],
-      ['move.plan_rebalance', 'GET', '/api/cdp/admin/rebalance', undefined, null, null],
-      ['move.list', 'GET', '/api/cdp/admin/moves', undefined, null, null],
-      ['audit.read', 'GET', '/api/cdp/admin/audit', undefined, null, null],
-      ['request.list', 'GET', '/api/cdp/admin/requests', undefined, null, null],
+    /** Each with the entry that it leaves, in an order in which each can be done. */
+    const done: { word: string; request: string; body?: unknown; object?: string; rows?: number }[] = [
+      { word: 'create_table', request: `POST ${schema}`, body: { table_name: 'swept', columns }, object: 'swept' },
+      {
+        word: 'add_column',
+        request: `POST ${schema}/swept/column`,
+        body: { name: 'age', type: 'INTEGER' },
+        object: 'swept.age',
+      },
+      {
+        word: 'alter_column',
+        request: `PUT ${schema}/swept/column/age`,
+        body: { new_name: 'years' },
+        object: 'swept.age',
+      },
+      { word: 'alter_table', request: `PUT ${schema}/swept`, body: { comment: 'x' }, object: 'swept' },
+      {
+        word: 'insert',
+        request: 'POST /api/cdp/data/swept',
+        body: [{ email: 'a' }, { email: 'b' }],
+        object: 'swept',
+        rows: 2,
+      },
+      {
+        word: 'delete',
+        request: 'DELETE /api/cdp/data/swept?by=id',
+        body: [{ id: randomUUID() }],
+        object: 'swept',
+        rows: 0,
+      },
+      { word: 'read_quarantine', request: 'GET /api/cdp/quarantine', rows: 0 },
+      {
+        word: 'replay_quarantine',
+        request: 'POST /api/cdp/quarantine/replay',
+        body: { table: 'swept' },
+        object: 'swept',
+        rows: 0,
+      },
+      { word: 'drop_quarantine', request: 'DELETE /api/cdp/quarantine?all=true', rows: 0 },
+      { word: 'receipts', request: 'GET /api/cdp/receipts/swept' },
+      { word: 'receipts', request: 'POST /api/cdp/receipts/query', body: { keys: ['swept'] } },
+      { word: 'sql', request: 'POST /api/cdp/sql', body: { sql: 'SELECT * FROM swept' }, rows: 2 },
+      { word: 'sql', request: 'POST /sql', body: { query: 'SELECT * FROM swept' }, rows: 2 },
+      { word: 'read_schema', request: 'GET /api/cdp/schema' },
+      { word: 'token.read', request: 'GET /api/cdp/token' },
+      { word: 'read_table', request: `GET ${schema}/swept`, object: 'swept' },
+      {
+        word: 'distribute_table',
+        request: `PUT ${schema}/swept/distribution`,
+        body: { kind: 'local' },
+        object: 'swept',
+      },
+      { word: 'create_index', request: `POST ${schema}/swept/index`, body: { columns: ['email'] }, object: 'swept' },
+      { word: 'read_indexes', request: `GET ${schema}/swept/index`, object: 'swept' },
+      { word: 'drop_index', request: `DELETE ${schema}/swept/index/swept_email_idx`, object: 'swept.swept_email_idx' },
+      { word: 'drop_column', request: `DELETE ${schema}/swept/column/years`, object: 'swept.years' },
+      { word: 'drop_table', request: `DELETE ${schema}/swept`, object: 'swept' },
+      { word: 'project.create', request: `POST ${projects}`, body: names },
+      { word: 'project.deactivate', request: `POST ${projects}/sweep/deactivate` },
+      { word: 'project.activate', request: `POST ${projects}/sweep/activate` },
+      { word: 'project.repair', request: `POST ${projects}/sweep/repair` },
+      { word: 'project.quota', request: `PUT ${projects}/sweep/quota`, body: { quota: '1GB' } },
+      { word: 'project.own_schemas', request: `PUT ${projects}/sweep/own-schemas`, body: { own_schemas: false } },
+      { word: 'project.plan_move', request: `GET ${projects}/sweep/move?to=default` },
+      { word: 'token.create', request: `POST ${projects}/sweep/tokens`, body: { name: 'importer' }, object: 'TOKEN' },
+      { word: 'token.list', request: `GET ${projects}/sweep/tokens` },
+      { word: 'token.revoke', request: `DELETE ${projects}/sweep/tokens/TOKEN`, object: 'TOKEN' },
+      { word: 'project.rename', request: `PUT ${projects}/sweep/name`, body: { name: 'sweep' }, object: 'sweep' },
+      { word: 'project.list', request: `GET ${projects}` },
+      { word: 'project.delete', request: `DELETE ${projects}/sweep?confirm=sweep` },
+      { word: 'server.list', request: 'GET /api/cdp/admin/servers' },
+      { word: 'server.read', request: 'GET /api/cdp/admin/servers/default', object: 'default' },
+      { word: 'server.set', request: 'PUT /api/cdp/admin/servers/default', body: { weight: 2 }, object: 'default' },
+      { word: 'server.check', request: 'POST /api/cdp/admin/servers/default/check', object: 'default' },
+      { word: 'server.clear', request: 'POST /api/cdp/admin/servers/default/clear', object: 'default' },
+      { word: 'move.plan_rebalance', request: 'GET /api/cdp/admin/rebalance' },
+      { word: 'move.list', request: 'GET /api/cdp/admin/moves' },
+      { word: 'audit.read', request: 'GET /api/cdp/admin/audit' },
+      { word: 'request.list', request: 'GET /api/cdp/admin/requests' },
     ];
     // These need a request that runs (running-requests-ended.test.ts), or another Postgres (servers.test.ts,
     // moves.test.ts).
     const elsewhere = ['request.cancel', 'server.add', 'server.remove', 'project.move', 'move.read', 'move.cancel'];
-    const words = ALL_ROUTES.map(({ audit }) => audit).filter((word) => !elsewhere.includes(word));
-    expect(done.map(([operation]) => operation).sort()).toEqual(words.sort());
+    const words = OPERATIONS.map(({ audit }) => audit.word).filter((word) => !elsewhere.includes(word));
+    expect(done.map(({ word }) => word).sort()).toEqual(words.sort());
     const projectToken = await idOfToken(project.token);
     let made = '';
-    for (const [operation, method, path, body, object, rows] of done) {
+    for (const { word: operation, request, body, object = null, rows = null } of done) {
+      const [method = '', path = ''] = request.split(' ');
       const isAdmin = path.startsWith('/api/cdp/admin');
       const token = isAdmin ? admin.token : project.token;
       const { response, entries } = await audited(method, path.replace('TOKEN', made), { token, body });
       expect(response.status, `${operation}: ${response.text}`).toBeLessThan(300);
       if (operation === 'token.create') made = (response.body.details as { id: string }).id;
-      expect(entries, operation).toHaveLength(1);
-      expect(entries[0], operation).toMatchObject({
+      expect.soft(entries, operation).toHaveLength(1);
+      expect.soft(entries[0], operation).toMatchObject({
         operation,
         object: object === 'TOKEN' ? made : object,
         rows: rows === null ? null : String(rows),
@@ -298,6 +331,7 @@ describe('failures', () => {
       ['POST', '/api/cdp/data/nowhere', { body: [{}] }, ['insert', 'table_not_found', 404, 'nowhere']],
       ['POST', '/api/cdp/sql', { body: { sql: 'SELEC' } }, ['sql', 'sql_error', 400, null]],
       ['POST', '/api/cdp/sql', { body: { sql: 5 } }, ['sql', 'invalid_request', 400, null]],
+      ['POST', '/api/cdp/sql', { body: { sql: 'SELECT 1', '': 'x' } }, ['sql', 'invalid_request', 400, null]],
       ['DELETE', '/api/cdp/schema/table/nowhere', {}, ['drop_table', 'table_not_found', 404, 'nowhere']],
       [
         'DELETE',
@@ -330,9 +364,13 @@ describe('failures', () => {
     }
   });
 
-  it('of unknown callers are recorded once at once, and then as one entry with a count', async () => {
+  it('of unknown callers, and lists that are read again and again, are recorded at once, and then as one entry with a count', async () => {
     const own = await startTestService({}, service.server);
     try {
+      const screens = await Promise.all(['one', 'two'].map((name) => own.engine.tokens.create(null, { name })));
+      for (const { token } of [...screens, ...screens, ...screens])
+        for (const list of ['requests', 'moves', 'servers'])
+          expect((await own.call('GET', `/api/cdp/admin/${list}`, { token })).status).toBe(200);
       const wrong = () => own.call('GET', '/api/cdp/schema', { token: `cdp_${'x'.repeat(49)}` });
       for (let i = 0; i < 50; i++) failure(await wrong(), 401, 'unauthorized');
       for (let i = 0; i < 50; i++)
@@ -354,6 +392,17 @@ describe('failures', () => {
       await own.engine.audit.close();
       const rows = await inControl<AuditRow>(own, `SELECT * FROM cdp.audit WHERE actor = 'unknown' ORDER BY at, id`);
       expect(rows.map(({ count }) => count)).toEqual(['1', '99']);
+      const lists = await inControl(
+        own,
+        `SELECT actor_name, operation, array_agg(count::int ORDER BY at, id) AS counts FROM cdp.audit
+        WHERE operation LIKE '%.list' GROUP BY 1, 2 ORDER BY 1, 2`,
+      );
+      const counts = [1, 2];
+      expect(lists).toEqual(
+        ['one', 'two'].flatMap((actor_name) =>
+          ['move.list', 'request.list', 'server.list'].map((operation) => ({ actor_name, operation, counts })),
+        ),
+      );
     } finally {
       await own.close();
     }
@@ -408,15 +457,32 @@ describe('settings:', () => {
       const weak = await mine.tokenWith('schema:read');
       await mine.call('POST', '/api/cdp/data/t', { token: weak, body: [{ a: '2' }] });
       await sleep(50);
-      const rows = (await auditRows(own)).filter(({ operation }) => !operation.includes('.'));
-      expect(rows.map(({ operation, outcome }) => [operation, outcome])).toEqual([
+      const ops = (await own.engine.tokens.create(null)).token;
+      const reads = ADMIN_READS.map((url) => url.replace(':project', mine.name).replace(':server', 'default'));
+      reads.push(`/api/cdp/admin/projects/${mine.name}/move?to=default`);
+      for (const url of reads) expect((await own.call('GET', url, { token: ops })).status, url).toBe(200);
+      failure(await own.call('GET', '/api/cdp/admin/moves', { token: mine.token }), 403, 'insufficient_scope');
+      await sleep(50);
+      expect((await auditRows(own)).map(({ operation, outcome }) => [operation, outcome])).toEqual([
+        ['project.create', 'ok'],
+        ['token.create', 'ok'],
         ['create_table', 'ok'],
         ['sql', 'ok'],
+        ['token.create', 'ok'],
         ['insert', 'insufficient_scope'],
+        ['token.create', 'ok'],
+        ['move.list', 'insufficient_scope'],
       ]);
     } finally {
       await own.close();
     }
+  });
+
+  it('counts as a change what is neither a read nor an insert, for each route', () => {
+    // These read, although their method is not GET; receipts are looked up or settled.
+    const reads = ['insert', 'receipts', 'server.check'];
+    const expected = OPERATIONS.map(({ method, audit: { word } }) => [word, method !== 'GET' && !reads.includes(word)]);
+    expect(OPERATIONS.map(({ audit: { word, isChange } }) => [word, isChange])).toEqual(expected);
   });
 
   it('with audit off, nothing is recorded', async () => {
@@ -433,6 +499,12 @@ describe('settings:', () => {
     }
   });
 });
+
+/** Reads that need no query, and no move. */
+const ADMIN_READS = OPERATIONS.filter(
+  ({ access, method, url }) =>
+    access === 'admin' && method === 'GET' && !url.endsWith('/:move') && !url.endsWith('/:project/move'),
+).map(({ url }) => url);
 
 describe('the admin API', () => {
   const read = (query: string, token = admin.token) => service.call('GET', `/api/cdp/admin/audit?${query}`, { token });
@@ -460,11 +532,22 @@ describe('the admin API', () => {
       'project.create',
     ]);
     expect(await operations('operation=drop_table')).toEqual(['drop_table']);
-    expect(await operations('outcome=failed')).toEqual(['drop_table']);
-    expect(await operations('outcome=table_not_found')).toEqual(['drop_table']);
+    failure(await mine.call('GET', '/api/cdp/schema/table/nowhere'), 404, 'table_not_found');
+    await auditRows(service);
+    expect(await operations('changes=true')).toEqual([
+      // What failed is of interest even if it would only have read.
+      'read_table',
+      'token.create',
+      'drop_table',
+      'create_table',
+      'token.create',
+      'project.create',
+    ]);
+    expect(await operations('outcome=failed')).toEqual(['read_table', 'drop_table']);
+    expect(await operations('outcome=table_not_found')).toEqual(['read_table', 'drop_table']);
     expect(await operations('outcome=ok&operation=create_table')).toEqual(['create_table']);
     expect(await operations(`token=${await idOfToken(other)}`)).toEqual(['read_schema']);
-    const [, , dropped] = await entries('project=filtered');
+    const [dropped] = await entries('project=filtered&operation=drop_table');
     expect(await operations(`since=${dropped?.time}`)).not.toContain('project.create');
     expect(await operations(`until=${dropped?.time}`)).not.toContain('drop_table');
     expect(await operations('since=2099-01-01T00:00:00Z')).toEqual([]);
@@ -651,11 +734,8 @@ describe('protects:', () => {
       const own = new pg.Client({ ...login, database: placement?.database ?? '' });
       await own.connect();
       await own.end();
-      // Whom an operator's Postgres lets into which database is the operator's own affair; its tables are closed.
       const client = new pg.Client({ ...login, database: service.database });
-      await client.connect();
-      await expect(client.query('SELECT * FROM cdp.audit')).rejects.toThrow('permission denied for schema cdp');
-      await client.end();
+      await expect(client.connect()).rejects.toThrow('permission denied for database');
     }
   });
 });

@@ -1,11 +1,11 @@
 /** DEFAULT, NOT NULL and UNIQUE of a column, set and dropped over HTTP, and how inserts treat them. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { testServers } from '../support/postgres.js';
+import { embeddedServer } from '../support/postgres.js';
 import { refused, snapshot } from '../support/schema.js';
 import { failure, onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
 import { columnPath, freshName, type ShownTable, TABLE, Tables } from '../support/tables.js';
 
-describe.each(testServers())('properties of a column on Postgres $major', (server) => {
+describe.each([embeddedServer()])('properties of a column on Postgres $major', (server) => {
   let service: TestService;
   let project: TestProject;
   let tables: Tables;

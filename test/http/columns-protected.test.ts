@@ -1,16 +1,16 @@
 /**
- * What a change of a column must never do: take effect in part, harm others, or lock a table for long (contract section
- * 5).
+ * What a change of a column must never do: take effect in part, harm others, or lock a table for long (contract
+ * C6).
  */
 import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { startService } from '../../src/service.js';
-import { testServers } from '../support/postgres.js';
+import { embeddedServer } from '../support/postgres.js';
 import { columnTypes, refused, snapshot } from '../support/schema.js';
 import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
 import { columnPath, inDatabase, refuseComments, tablePath, Tables } from '../support/tables.js';
 
-describe.each(testServers())('a column change protects on Postgres $major', (server) => {
+describe.each([embeddedServer()])('a column change protects on Postgres $major', (server) => {
   let service: TestService;
   let project: TestProject;
   let tables: Tables;

@@ -1,11 +1,11 @@
-/** Adding, altering and dropping columns over HTTP (specification 4.2 and 4.3, contract sections 3 and 5). */
+/** Adding, altering and dropping columns over HTTP (contract C4, C6). */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { testServers } from '../support/postgres.js';
+import { embeddedServer } from '../support/postgres.js';
 import { columnTypes, refused } from '../support/schema.js';
 import { startTestService, type TestProject, type TestService } from '../support/service.js';
 import { columnPath, tablePath, Tables } from '../support/tables.js';
 
-describe.each(testServers())('columns on Postgres $major', (server) => {
+describe.each([embeddedServer()])('columns on Postgres $major', (server) => {
   let service: TestService;
   let project: TestProject;
   let tables: Tables;

@@ -3,8 +3,9 @@
  * route.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { OPERATIONS } from '../../src/http/api/operations.js';
 import { rawResponse } from '../support/raw.js';
-import { ALL_ROUTES, pathOf, titled } from '../support/routes.js';
+import { pathOf, titled } from '../support/routes.js';
 import {
   failure,
   startTestService,
@@ -89,7 +90,7 @@ function readable(response: TestResponse, origin = ORIGIN): void {
 
 const unreadable = ({ headers }: TestResponse) => expect(headers.get('access-control-allow-origin')).toBeNull();
 
-describe.each(titled(ALL_ROUTES))('%s', (_title, route) => {
+describe.each(titled(OPERATIONS))('%s', (_title, route) => {
   it('is allowed by a preflight, without a token', async () => {
     const response = await preflight(route.method, pathOf(route));
     expect([response.status, response.text]).toEqual([204, '']);

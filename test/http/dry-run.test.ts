@@ -1,9 +1,9 @@
 /** Writes with dry_run: executed for real, answered as usual, and rolled back. */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { testServers } from '../support/postgres.js';
+import { embeddedServer } from '../support/postgres.js';
 import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
 
-describe.each(testServers())('on Postgres $major', (server) => {
+describe.each([embeddedServer()])('on Postgres $major', (server) => {
   let service: TestService;
   let project: TestProject;
   beforeAll(async () => {
@@ -109,6 +109,28 @@ describe.each(testServers())('on Postgres $major', (server) => {
     // Of this request alone, whatever the session did before.
     const sql = await startDryRun('POST', 'sql', { sql: "UPDATE people SET age = '3'" });
     expect(sql.impact.rows).toEqual([{ table: 'people', inserted: 0, updated: 2, deleted: 0 }]);
+  });
+
+  it('names the functions that mention what it renames, and their triggers', async () => {
+    await project.rows(`
+      CREATE SCHEMA IF NOT EXISTS other;
+      CREATE OR REPLACE FUNCTION other.fills() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN NEW.age := coalesce(NEW."age", '0'); RETURN NEW; END $$;
+      CREATE TRIGGER filling BEFORE INSERT ON people FOR EACH ROW EXECUTE FUNCTION other.fills();
+      CREATE OR REPLACE FUNCTION oldest(n int) RETURNS text LANGUAGE sql AS 'SELECT max(AGE) FROM people';
+      CREATE OR REPLACE FUNCTION follows() RETURNS text LANGUAGE sql BEGIN ATOMIC SELECT max(age) FROM people; END;
+      CREATE OR REPLACE FUNCTION voyage() RETURNS text LANGUAGE sql AS 'SELECT ''ageing''::text'`);
+    const column = await startDryRun('PUT', 'schema/table/people/column/age', { new_name: 'years' });
+    const mentions = [
+      { function: 'oldest(n integer)', triggers: [] },
+      { function: 'other.fills()', triggers: ['filling'] },
+    ];
+    expect(column.body).toMatchObject({ success: true, impact: { mentions } });
+    const table = await startDryRun('PUT', 'schema/table/people', { new_name: 'persons' });
+    expect(table.body.impact).toMatchObject({ mentions: mentions.slice(0, 1) });
+    const other = await startDryRun('PUT', 'schema/table/people/column/email', { new_name: 'mail' });
+    expect(other.impact).not.toHaveProperty('mentions');
+    await project.rows('DROP FUNCTION other.fills() CASCADE; DROP FUNCTION oldest, follows, voyage');
   });
 
   it('names the sequences it used, because nothing resets them', async () => {

@@ -1,11 +1,12 @@
-/** What holds for every route (contract sections 1, 2 and 8): each test runs over all route tables. */
+/** What holds for every route (contract C1, C2, C3): each test runs over all route tables. */
 import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { SCOPES } from '../../src/contract/names.js';
 import type { ErrorBody } from '../../src/contract/wire/failure.js';
-import type { Route } from '../../src/http/api/route.js';
-import { BY_ITSELF } from '../../src/engine/audit/audit.js';
-import { ALL_ROUTES, checkResponse, pathOf, titled } from '../support/routes.js';
+import type { Operation } from '../../src/http/api/operation.js';
+import { BY_ITSELF } from '../../src/contract/audit.js';
+import { OPERATIONS } from '../../src/http/api/operations.js';
+import { checkResponse, pathOf, titled } from '../support/routes.js';
 import { snapshot, type Snapshot } from '../support/schema.js';
 import {
   type Call,
@@ -24,7 +25,7 @@ interface OpenApi {
 }
 
 const MIB = 1024 * 1024;
-const WITH_BODY = ALL_ROUTES.filter((route) => route.body !== undefined);
+const WITH_BODY = OPERATIONS.filter((route) => route.body !== undefined);
 
 /** One for each way of reading a body: as JSON for the route's schema, as records, and from Neon's driver. */
 const READERS = ['POST /api/cdp/schema/table', 'POST /api/cdp/data/:table_name', 'POST /sql'];
@@ -54,13 +55,13 @@ beforeAll(async () => {
 afterAll(() => service.close());
 
 /** A token that may do what the route does. */
-const tokenFor = ({ access }: Route): string => (access === 'admin' ? admin : project.token);
+const tokenFor = ({ access }: Operation): string => (access === 'admin' ? admin : project.token);
 
-const send = (route: Route, call: Call = {}): Promise<TestResponse> =>
+const send = (route: Operation, call: Call = {}): Promise<TestResponse> =>
   service.call(route.method, pathOf(route), { token: tokenFor(route), ...call });
 
-/** A refusal in the contract's shape, with the headers of every response, and foreseen by the OpenAPI document. */
-function refusal(route: Route, response: TestResponse, status: number, code: string): ErrorBody {
+/** A refusal in the usual shape (contract C2.1), with the usual headers, and foreseen by the OpenAPI document. */
+function refusal(route: Operation, response: TestResponse, status: number, code: string): ErrorBody {
   checkResponse(response);
   const error = failure(response, status, code);
   const operation = document.paths[route.url.replace(/:(\w+)/g, '{$1}')]?.[route.method.toLowerCase()];
@@ -69,9 +70,9 @@ function refusal(route: Route, response: TestResponse, status: number, code: str
 }
 
 /** A body that is wrong in itself, to see that it is not looked at before the caller is. */
-const garbage = (route: Route): Call => (route.body === undefined ? {} : { body: '{"' });
+const garbage = (route: Operation): Call => (route.body === undefined ? {} : { body: '{"' });
 
-describe.each(titled(ALL_ROUTES))('%s', (_title, route) => {
+describe.each(titled(OPERATIONS))('%s', (_title, route) => {
   it('requires a token, whatever the body', async () => {
     for (const call of [{}, garbage(route), route.body === undefined ? {} : { body: route.example }]) {
       const response = await send(route, { ...call, token: null });
@@ -138,7 +139,7 @@ describe.each(titled(ALL_ROUTES))('%s', (_title, route) => {
   });
 
   it('honors an Idempotency-Key or refuses it, and ignores it only on reads', async () => {
-    if (route.method === 'GET' || route.key === 'taken') return;
+    if (route.method === 'GET' || route.key === 'accepted') return;
     const body = route.body === undefined ? {} : { body: route.example };
     const response = await send(route, { ...body, headers: { 'idempotency-key': 'k' } });
     const { message, hint } = refusal(route, response, 400, 'invalid_request');
@@ -146,8 +147,16 @@ describe.each(titled(ALL_ROUTES))('%s', (_title, route) => {
     expect(hint).toContain('Send it without the key.');
   });
 
+  it('refuses a query parameter that it does not know', async () => {
+    const path = pathOf(route);
+    const body = route.body === undefined ? {} : { body: route.example };
+    const url = `${path}${path.includes('?') ? '&' : '?'}nonsense=1`;
+    const response = await service.call(route.method, url, { token: tokenFor(route), ...body });
+    expect(refusal(route, response, 400, 'invalid_request').message).toContain('nonsense');
+  });
+
   it('refuses other methods and lists the allowed ones', async () => {
-    const methods = ALL_ROUTES.filter(({ url }) => url === route.url).map(({ method }) => method as string);
+    const methods = OPERATIONS.filter(({ url }) => url === route.url).map(({ method }) => method as string);
     if (methods.includes('GET')) methods.push('HEAD');
     for (const method of ['GET', 'POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS'].filter((m) => !methods.includes(m))) {
       const response = await service.call(method, pathOf(route), { token: tokenFor(route) });
@@ -168,6 +177,30 @@ describe.each(titled(ALL_ROUTES))('%s', (_title, route) => {
       expect(response.headers.get('x-request-id')).toMatch(/^[0-9a-f-]{36}$/);
       refusal(route, response, 401, 'unauthorized');
     }
+  });
+});
+
+describe('the error names the way that works', () => {
+  it.each([
+    ['GET', '/api/cdp/tables', 'GET /api/cdp/schema lists them'],
+    ['POST', '/api/cdp/query', 'POST /api/cdp/sql'],
+    ['POST', '/api/cdp/customers/records', 'POST /api/cdp/data/TABLE'],
+    ['GET', '/api/cdp/projects', '/api/cdp/admin/'],
+    ['GET', '/api/cdp/nothing', 'GET /openapi.json'],
+  ])('for %s %s', async (method, path, hint) => {
+    expect(failure(await project.call(method, path), 404, 'not_found').hint).toContain(hint);
+  });
+
+  it('for a body that is not JSON', async () => {
+    const call = { body: '{"a": 1}', headers: { 'content-type': 'application/x-ndjson' } };
+    const response = await project.call('POST', '/api/cdp/data/kept', call);
+    expect(failure(response, 415, 'unsupported_media_type').hint).toContain('cdp import');
+  });
+
+  it('for a type that only SQL can make', async () => {
+    const body = { name: 'price', type: 'NUMERIC' };
+    const response = await project.call('POST', '/api/cdp/schema/table/kept/column', { body });
+    expect(failure(response, 400, 'unknown_type').hint).toContain('SQL can make a column of any type');
   });
 });
 
@@ -265,7 +298,7 @@ describe.each(titled(WITH_BODY))('the body of %s', (_title, route) => {
   });
 });
 
-describe.each(titled(ALL_ROUTES).filter(([title]) => READERS.includes(title)))(
+describe.each(titled(OPERATIONS).filter(([title]) => READERS.includes(title)))(
   'a large body of %s',
   (_title, route) => {
     it('can be nested at most 100 levels deep', async () => {

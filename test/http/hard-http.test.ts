@@ -1,6 +1,6 @@
 /**
  * HTTP that no well-behaved client would send, byte by byte: it gets a clear response, and the service continues
- * (contract sections 1 and 8).
+ * (contract C1.14 to C1.18, C15.8).
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
@@ -39,7 +39,7 @@ const message = (line: string, fields: Record<string, string | number>, body = '
 const authorized = () => ({ Authorization: `Bearer ${project.token}` });
 const json = () => ({ ...authorized(), 'Content-Type': 'application/json' });
 
-/** A refusal in the contract's shape, with the headers of every response. */
+/** A refusal in the usual shape (contract C2.1), with the headers of every response. */
 function refusal(response: RawResponse, status: number, code: string): void {
   failure(response, status, code);
   expect(response.headers.get('content-type')).toMatch(/^application\/json/);

@@ -1,4 +1,4 @@
-/** Idempotency-Key over HTTP (contract section 6): whatever happens in between, one key stores one batch. */
+/** Idempotency-Key over HTTP (contract C11): whatever happens in between, one key stores one batch. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
 import { pino } from 'pino';
@@ -36,7 +36,7 @@ describe('on Postgres', () => {
     // Within a transaction Postgres would go on showing what it saw first.
     await client.query('SELECT pg_stat_clear_snapshot()');
     const { rows } = await client.query<{ pid: number }>(
-      `SELECT pid FROM pg_stat_activity WHERE datname = $1 AND application_name = 'cdp typed'
+      `SELECT pid FROM pg_stat_activity WHERE datname = $1 AND application_name = 'cdp write'
          AND (wait_event_type = 'Lock' OR wait_event = 'PgSleep')`,
       [database],
     );
@@ -260,7 +260,7 @@ describe('on Postgres', () => {
         await inDatabase((client) =>
           client.query(
             `SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
-             WHERE datname = $1 AND application_name = 'cdp typed'`,
+             WHERE datname = $1 AND application_name = 'cdp write'`,
             [database],
           ),
         );

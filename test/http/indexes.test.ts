@@ -1,6 +1,6 @@
 /** Creating, listing and dropping indexes over HTTP, and columns declared as unique. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { testServers } from '../support/postgres.js';
+import { embeddedServer } from '../support/postgres.js';
 import { refused, snapshot } from '../support/schema.js';
 import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
 import { freshName, indexPath, inDatabase, tablePath, Tables } from '../support/tables.js';
@@ -14,7 +14,7 @@ const primaryOf = (table: string) => ({
   primary: true,
 });
 
-describe.each(testServers())('indexes on Postgres $major', (server) => {
+describe.each([embeddedServer()])('indexes on Postgres $major', (server) => {
   let service: TestService;
   let project: TestProject;
   let tables: Tables;

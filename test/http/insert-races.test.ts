@@ -1,6 +1,6 @@
 /**
  * Inserts while other requests change the table, lock it, or kill the connection: no 500, no false response, and nothing
- * stored that the contract refuses (contract sections 5 and 6).
+ * stored that its column refuses (contract C6.15, C8.2).
  */
 import { createHash, randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -33,7 +33,7 @@ describe('inserts', () => {
   const inDatabase = <T>(work: (client: pg.Client) => Promise<T>) => onServer(service.server, work, database);
   const killInserters = (client: pg.Client) =>
     client.query(
-      `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1 AND application_name = 'cdp typed'`,
+      `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1 AND application_name = 'cdp write'`,
       [database],
     );
 
@@ -112,7 +112,7 @@ describe('inserts', () => {
     const lastStatement = async () => {
       const { rows } = await inDatabase((client) =>
         client.query<{ query: string }>(
-          `SELECT query FROM pg_stat_activity WHERE datname = $1 AND application_name = 'cdp typed'
+          `SELECT query FROM pg_stat_activity WHERE datname = $1 AND application_name = 'cdp write'
            ORDER BY query_start DESC LIMIT 1`,
           [database],
         ),

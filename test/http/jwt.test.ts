@@ -1,4 +1,4 @@
-/** JWTs of the operator's own identity provider (contract section 2), with a real JWKS server on loopback. */
+/** JWTs of the operator's own identity provider (contract C3.12, C3.13), with a real JWKS server on loopback. */
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
@@ -8,7 +8,7 @@ import { exportJWK, exportSPKI, generateKeyPair, type JWTPayload, SignJWT, Unsec
 import { pino } from 'pino';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { startService } from '../../src/service.js';
-import { BY_ITSELF } from '../../src/engine/audit/audit.js';
+import { BY_ITSELF } from '../../src/contract/audit.js';
 import { entriesOf } from '../support/audit.js';
 import { call, failure, startTestService, type TestProject, type TestService } from '../support/service.js';
 
@@ -188,6 +188,7 @@ describe('a JWT is refused with 401', () => {
     ['a project that is a number', () => ({ project: 1 })],
     ['a project that is not there', () => ({ project: 'nobody' })],
     ['a project with U+0000 in its name', () => ({ project: 'a\u0000' })],
+    ['a subject that is an object', () => ({ sub: { name: 'x' } as never })],
     ['an expiry that is text', () => ({ exp: 'never' as never })],
   ])('for %s', async (_what, claims) => {
     await refused(await sign(claims()));

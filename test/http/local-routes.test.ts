@@ -1,4 +1,4 @@
-/** The routes of the admin socket: they need no token, refuse in the contract's shape, and exist only there. */
+/** The routes of the admin socket: they need no token, refuse in the usual shape, and exist only there. */
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { FastifyInstance } from 'fastify';
@@ -6,7 +6,7 @@ import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ACCOUNT_HEADER, type Finding } from '../../src/contract/wire/operator.js';
 import { adminListener } from '../../src/http/admin-listener.js';
-import { ADMIN_ROUTES } from '../../src/http/api/routes.js';
+import { OPERATIONS } from '../../src/http/api/operations.js';
 import { LOCAL_ROUTES, type LocalRoute } from '../../src/http/api/local-routes.js';
 import { addressOfUrl } from '../../src/pg/index.js';
 import { checkResponse, pathOf } from '../support/routes.js';
@@ -40,7 +40,7 @@ const titled = (routes: readonly LocalRoute[]): [string, LocalRoute][] =>
   routes.map((route) => [`${route.method} ${route.url}`, route]);
 
 const isAdminRoute = ({ method, url }: LocalRoute): boolean =>
-  ADMIN_ROUTES.some((route) => route.method === method && route.url === url);
+  OPERATIONS.some((operation) => operation.method === method && operation.url === url);
 
 const local = (method: string, path: string, given?: Call): Promise<TestResponse> => call(url, method, path, given);
 
@@ -141,7 +141,11 @@ describe('works:', () => {
   });
 
   it('lets the doctor check and try everything', async () => {
-    const { findings } = (await local('POST', '/api/cdp/local/doctor')).body as { findings: Finding[] };
+    const { text } = await local('POST', '/api/cdp/local/doctor');
+    const lines = text.trimEnd().split('\n');
+    const findings = lines
+      .map((line) => JSON.parse(line) as { finding?: Finding })
+      .flatMap(({ finding }) => finding ?? []);
     expect(findings.at(-1)).toMatchObject({ subject: 'trial', health: 'ok' });
   });
 });

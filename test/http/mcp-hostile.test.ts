@@ -3,7 +3,7 @@
  * instructions, and other known attacks on such servers (docs/security.md).
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { BY_ITSELF } from '../../src/engine/audit/audit.js';
+import { BY_ITSELF } from '../../src/contract/audit.js';
 import { opened, post, rpc, tool } from '../support/mcp.js';
 import {
   failure,
@@ -196,6 +196,21 @@ describe('data stays data:', () => {
 });
 
 describe('limits hold:', () => {
+  it('a message has at most 1 MiB and 65,535 values, of which 1,600 are not in the arguments of a tool', async () => {
+    const message = (rest: string) =>
+      `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"query","arguments":{"sql":"SELECT 1"}}${rest}}`;
+    const padded = (bytes: number) => message(' '.repeat(bytes - message('').length));
+    expect((await post(service, padded(1024 * 1024), { token: reader })).status).toBe(200);
+    const large = failure(await post(service, padded(1024 * 1024 + 1), { token: reader }), 413, 'payload_too_large');
+    expect(large.message).toBe('The body is larger than 1048576 bytes');
+    const keys = `{${Array.from({ length: 65_536 }, (_, i) => `"k${i}":1`).join()}}`;
+    const many = failure(await post(service, message(`,"x":${keys}`), { token: reader }), 400, 'invalid_request');
+    expect(many.message).toContain('more than 65535 values');
+    const some = `{${Array.from({ length: 1_600 }, (_, i) => `"k${i}":1`).join()}}`;
+    const besides = failure(await post(service, message(`,"x":${some}`), { token: reader }), 400, 'invalid_request');
+    expect(besides.message).toBe('The message holds more than 1600 values besides the arguments of a tool');
+  });
+
   it('a statement ends at its timeout, which is at most a minute', async () => {
     const late = await tool(service, reader, 'query', { sql: 'SELECT pg_sleep(3600)', timeout_ms: 200 });
     expect(opened(late.text).data.error).toBe('query_timeout');

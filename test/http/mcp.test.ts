@@ -6,7 +6,7 @@ import { randomUUID } from 'node:crypto';
 import { Client as OldClient } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport as OldTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { BY_ITSELF } from '../../src/engine/audit/audit.js';
+import { BY_ITSELF } from '../../src/contract/audit.js';
 import { entriesOf } from '../support/audit.js';
 import { ACCEPT, connectMcp, opened, post, rpc, tool, toolResponse } from '../support/mcp.js';
 import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
@@ -125,6 +125,38 @@ describe('works:', () => {
       error: 'table_not_found',
       hint: expect.stringContaining('customers') as string,
     });
+  });
+
+  it('the name of a table with a schema gets a hint', async () => {
+    const [own] = await project.rows('SELECT current_schema AS name');
+    const hintFor = async (table: string) =>
+      (opened((await tool(service, project.token, 'describe_table', { table })).text).data as { hint: string }).hint;
+    expect(await hintFor(`${own?.name as string}.customers`)).toBe('Leave the schema out: "customers"');
+    expect(await hintFor('other.customers')).toContain('information_schema.columns');
+  });
+
+  it('a notification cancels a call of the same client, and its statement', async () => {
+    const started = performance.now();
+    const slow = rpc(service, project.token, 'tools/call', {
+      name: 'query',
+      arguments: { sql: 'SELECT pg_sleep(25)', timeout_ms: 60_000 },
+    });
+    slow.catch(() => {});
+    const isRunning = () => service.engine.live.list().some(({ operation }) => operation === 'mcp');
+    await expect.poll(isRunning, { timeout: 10_000 }).toBe(true);
+    const cancel = (requestId: unknown, token: string) =>
+      post(service, { jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId } }, { token });
+    expect((await cancel(2, project.token)).status).toBe(202);
+    await cancel(1, await project.tokenWith('sql:read'));
+    expect(isRunning()).toBe(true);
+    expect((await cancel(1, project.token)).status).toBe(202);
+    const { result } = await slow;
+    expect(performance.now() - started).toBeLessThan(20_000);
+    expect(opened(toolResponse(result ?? {}).text).data).toMatchObject({
+      error: 'query_timeout',
+      message: 'The client canceled the request',
+    });
+    await expect.poll(isRunning, { timeout: 10_000 }).toBe(false);
   });
 
   it('the error names all wrong arguments', async () => {

@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { eventually } from '../support/program.js';
 import { startTestService, type TestProject, type TestService } from '../support/service.js';
-import { BY_ITSELF } from '../../src/engine/audit/audit.js';
+import { BY_ITSELF } from '../../src/contract/audit.js';
 
 let service: TestService;
 let shop: TestProject;

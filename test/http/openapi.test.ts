@@ -1,12 +1,13 @@
-/** The OpenAPI document (contract section 9): valid, complete and true: its examples run, and it lists every error. */
+/** The OpenAPI document (contract C17.4): valid, complete and true: its examples run, and it lists every error. */
 import Schema from 'typebox/schema';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { COLUMN_TYPES } from '../../src/contract/column-types.js';
 import { ERROR_CODES, type ErrorCode } from '../../src/contract/errors.js';
 import { LIMITS } from '../../src/contract/limits.js';
 import { NAME_PATTERN, SCOPES } from '../../src/contract/names.js';
-import type { Route } from '../../src/http/api/route.js';
-import { ALL_ROUTES, pathOf, titled } from '../support/routes.js';
+import type { Operation } from '../../src/http/api/operation.js';
+import { OPERATIONS } from '../../src/http/api/operations.js';
+import { pathOf, titled } from '../support/routes.js';
 import {
   type Call,
   startTestService,
@@ -23,7 +24,7 @@ interface Media {
   examples?: Record<string, { value: unknown }>;
 }
 
-interface Operation {
+interface DescribedOperation {
   operationId: string;
   tags: string[];
   summary: string;
@@ -38,7 +39,7 @@ interface OpenApi {
   info: { title: string; version: string; description: string; license: Json };
   tags: { name: string }[];
   security: Json[];
-  paths: Record<string, Record<string, Operation>>;
+  paths: Record<string, Record<string, DescribedOperation>>;
   components: { securitySchemes: Record<string, Json>; schemas: Record<string, Json> };
 }
 
@@ -54,7 +55,7 @@ beforeAll(async () => {
 });
 afterAll(() => service.close());
 
-const operationOf = ({ url, method }: Route): Operation => {
+const operationOf = ({ url, method }: Operation): DescribedOperation => {
   const operation = document.paths[url.replace(/:(\w+)/g, '{$1}')]?.[method.toLowerCase()];
   if (operation === undefined) throw new Error(`${method} ${url} is not in the document`);
   return operation;
@@ -66,7 +67,7 @@ function fits(schema: Json, value: unknown): void {
   if (!right) throw new Error(`${JSON.stringify(value)?.slice(0, 500)}: ${JSON.stringify(errors)}`);
 }
 
-const codesOf = (operation: Operation): string[] =>
+const codesOf = (operation: DescribedOperation): string[] =>
   Object.values(operation.responses).flatMap(({ content }) => Object.keys(content['application/json']?.examples ?? {}));
 
 /** Every object in a value, for rules that hold anywhere in the document. */
@@ -77,7 +78,7 @@ function* objectsIn(value: unknown): Generator<Json> {
 }
 
 describe('the document', () => {
-  it('is OpenAPI 3.1 with a title, the version of the specification and a bearer scheme that applies everywhere', () => {
+  it('is OpenAPI 3.1 with a title, a version and a bearer scheme that applies everywhere', () => {
     expect(document.openapi).toMatch(/^3\.1\.\d+$/);
     expect(document.info.title).toBeTruthy();
     expect(document.info.version).toBe('1.0.0');
@@ -90,10 +91,10 @@ describe('the document', () => {
     const listed = Object.entries(document.paths).flatMap(([path, operations]) =>
       Object.keys(operations).map((method) => `${method.toUpperCase()} ${path}`),
     );
-    expect(listed.sort()).toEqual(ALL_ROUTES.map((r) => `${r.method} ${r.url.replace(/:(\w+)/g, '{$1}')}`).sort());
+    expect(listed.sort()).toEqual(OPERATIONS.map((r) => `${r.method} ${r.url.replace(/:(\w+)/g, '{$1}')}`).sort());
   });
 
-  it('has the paths and methods of the specification', () => {
+  it('has the paths and methods of the five basic operations', () => {
     for (const [method, path] of [
       ['post', '/api/cdp/schema/table'],
       ['post', '/api/cdp/schema/table/{table_name}/column'],
@@ -105,8 +106,37 @@ describe('the document', () => {
     }
   });
 
+  it('says success and a message, except for free SQL and receipts', () => {
+    // Neon's driver reads a body of its own.
+    const own = ['runSql', 'readReceipt', 'readReceipts', 'runQueries'];
+    for (const route of OPERATIONS) {
+      const content = operationOf(route).responses[route.success.status]?.content['application/json'];
+      const example = { ...(content?.example as object) };
+      const $ref = String(content?.schema?.$ref).split('/').at(-1) ?? '';
+      const schema = document.components.schemas[$ref] as { required?: string[] } | undefined;
+      const message = own.includes(route.operationId) ? [] : ['message'];
+      expect({ $ref, says: Object.keys(example).filter((key) => key === 'message') }).toEqual({ $ref, says: message });
+      if (message.length > 0) expect(schema?.required).toEqual(expect.arrayContaining(['success', 'message']));
+    }
+  });
+
+  it('succeeds with 201 if it creates something, with 202 if it takes longer, and otherwise with 200', () => {
+    const others = OPERATIONS.filter(({ success }) => success.status !== 200);
+    expect(Object.fromEntries(others.map(({ operationId, success }) => [operationId, success.status]))).toEqual({
+      createTable: 201,
+      addColumn: 201,
+      createIndex: 201,
+      insertRecords: 201,
+      createProject: 201,
+      createToken: 201,
+      addServer: 201,
+      moveProject: 202,
+      cancelMove: 202,
+    });
+  });
+
   it('names every operation uniquely', () => {
-    const ids = ALL_ROUTES.map((route) => operationOf(route).operationId);
+    const ids = OPERATIONS.map((route) => operationOf(route).operationId);
     expect(new Set(ids).size).toBe(ids.length);
     for (const id of ids) expect(id).toMatch(/^[a-z][A-Za-z]+$/);
   });
@@ -124,7 +154,7 @@ describe('the document', () => {
     expect(schemas.ColumnType?.enum).toEqual(COLUMN_TYPES);
     expect(schemas.Scope?.enum).toEqual(SCOPES);
     expect(schemas.ErrorCode?.enum).toEqual(Object.keys(ERROR_CODES));
-    for (const { requestBody, responses } of ALL_ROUTES.map(operationOf)) {
+    for (const { requestBody, responses } of OPERATIONS.map(operationOf)) {
       for (const { content } of [...(requestBody === undefined ? [] : [requestBody]), ...Object.values(responses)]) {
         // Generators do not know what to do with a choice of media types.
         expect(Object.keys(content)).toEqual(['application/json']);
@@ -176,7 +206,7 @@ describe('the documentation page', () => {
   });
 });
 
-describe.each(titled(ALL_ROUTES))('%s', (_title, route) => {
+describe.each(titled(OPERATIONS))('%s', (_title, route) => {
   it('has a summary, scope, parameters and a tag', () => {
     const operation = operationOf(route);
     expect(operation.summary.length).toBeGreaterThan(5);
@@ -242,7 +272,7 @@ const WITH_BODY: ErrorCode[] = ['invalid_json', 'payload_too_large', 'unsupporte
 describe('the examples', () => {
   /** Calls the route, as the document tells, and holds the response against its schema. */
   async function run(id: string, names: Record<string, string>, call: Call): Promise<TestResponse> {
-    const route = ALL_ROUTES.find(({ operationId }) => operationId === id) as Route;
+    const route = OPERATIONS.find(({ operationId }) => operationId === id) as Operation;
     const { requestBody, responses } = operationOf(route);
     const body = requestBody?.content['application/json']?.example;
     const response = await service.call(route.method, pathOf(route, names) + (names.query ?? ''), { body, ...call });
@@ -251,12 +281,13 @@ describe('the examples', () => {
     return response;
   }
   const example = (id: string): unknown => {
-    const route = ALL_ROUTES.find(({ operationId }) => operationId === id) as Route;
+    const route = OPERATIONS.find(({ operationId }) => operationId === id) as Operation;
     return operationOf(route).responses[route.success.status]?.content['application/json']?.example;
   };
 
   it('run one after the other and return what they say', async () => {
-    const { token } = project;
+    // One of its own, so that a retry begins with an empty one.
+    const { token } = await service.project();
     const index_name = 'customers_email_idx';
     const ids = ['createTable', 'createIndex', 'readIndexes', 'dropIndex', 'addColumn', 'insertRecords', 'runSql'];
     for (const id of ids) expect((await run(id, { index_name }, { token })).body).toEqual(example(id));
@@ -266,9 +297,9 @@ describe('the examples', () => {
 
     const schema = await run('readSchema', {}, { token });
     const table = await run('readTable', {}, { token });
-    // The list of all tables leaves the indexes out.
+    // The list of all tables leaves the indexes out, and Postgres counts rows some time after they are stored.
     const { indexes, ...listed } = table.body.table as { indexes: unknown };
-    expect((schema.body.tables as unknown[])[0]).toEqual(listed);
+    expect((schema.body.tables as unknown[])[0]).toEqual({ ...listed, approximate_rows: expect.any(Number) as number });
     expect(indexes).toMatchObject([{ name: 'customers_pkey', columns: ['id'] }]);
     for (const [response, id] of [
       [schema, 'readSchema'],
@@ -340,10 +371,7 @@ describe('the errors', () => {
   const trap = `CREATE FUNCTION trap() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'trap'; END $$;
     CREATE TRIGGER trap BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION trap();`;
 
-  const CHANGES = [
-    ...['createTable', 'alterTable', 'addColumn', 'alterColumn', 'dropTable', 'dropColumn', 'createIndex', 'dropIndex'],
-    ...['insertRecords', 'runSql'],
-  ];
+  const CHANGES = OPERATIONS.filter(({ key }) => key === 'accepted').map(({ operationId }) => operationId);
 
   const PROVOCATIONS: Provocation[] = [
     ['createTable', 'invalid_name', [TABLE, { ...table, table_name: '1' }]],
@@ -471,7 +499,7 @@ describe('the errors', () => {
   ];
 
   it.each(PROVOCATIONS)('of %s include %s', async (operationId, code, [path, body], stage) => {
-    const route = ALL_ROUTES.find((candidate) => candidate.operationId === operationId) as Route;
+    const route = OPERATIONS.find((candidate) => candidate.operationId === operationId) as Operation;
     await project.rows('DROP TABLE IF EXISTS t CASCADE; DROP FUNCTION IF EXISTS trap CASCADE');
     if (stage !== undefined) await project.rows(stage);
     const response = await project.call(route.method, path, { body });
@@ -480,7 +508,7 @@ describe('the errors', () => {
     fits(document.components.schemas.ErrorBody ?? {}, response.body);
   });
 
-  it.each(ALL_ROUTES.filter(({ url }) => url.includes(':project')).map((route) => [route.operationId, route] as const))(
+  it.each(OPERATIONS.filter(({ url }) => url.includes(':project')).map((route) => [route.operationId, route] as const))(
     'of %s include not_found',
     (_id, route) => {
       expect(codesOf(operationOf(route))).toContain('not_found');
@@ -488,7 +516,7 @@ describe('the errors', () => {
   );
 
   it.each(CHANGES)('of %s include table_busy and outcome_unknown', (operationId) => {
-    const operation = operationOf(ALL_ROUTES.find((route) => route.operationId === operationId) as Route);
+    const operation = operationOf(OPERATIONS.find((route) => route.operationId === operationId) as Operation);
     expect(codesOf(operation)).toEqual(expect.arrayContaining(['table_busy', 'outcome_unknown']));
   });
 
@@ -496,12 +524,12 @@ describe('the errors', () => {
     ...['createProject', 'activateProject', 'deactivateProject', 'setProjectQuota', 'deleteProject'],
     ...['createToken', 'revokeToken'],
   ])('of %s include outcome_unknown', (operationId) => {
-    const route = ALL_ROUTES.find((candidate) => candidate.operationId === operationId) as Route;
+    const route = OPERATIONS.find((candidate) => candidate.operationId === operationId) as Operation;
     expect(codesOf(operationOf(route))).toContain('outcome_unknown');
   });
 
   it.each(CHANGES)('of %s include those of its Idempotency-Key, and the header is described', (operationId) => {
-    const operation = operationOf(ALL_ROUTES.find((route) => route.operationId === operationId) as Route);
+    const operation = operationOf(OPERATIONS.find((route) => route.operationId === operationId) as Operation);
     expect(codesOf(operation)).toEqual(expect.arrayContaining(['idempotency_key_reused', 'request_in_flight']));
     expect(operation.parameters).toContainEqual(
       expect.objectContaining({ in: 'header', name: 'Idempotency-Key', required: false }),
@@ -509,8 +537,8 @@ describe('the errors', () => {
   });
 
   it('are all those of the table, except for codes that belong to no operation', () => {
-    const documented = new Set(ALL_ROUTES.flatMap((route) => codesOf(operationOf(route))));
+    const documented = new Set(OPERATIONS.flatMap((route) => codesOf(operationOf(route))));
     const missing = Object.keys(ERROR_CODES).filter((code) => !documented.has(code));
-    expect(missing).toEqual(['origin_not_allowed', 'method_not_allowed']);
+    expect(missing).toEqual(['origin_not_allowed', 'method_not_allowed', 'misdirected_request']);
   });
 });

@@ -1,4 +1,4 @@
-/** What operators and their tools request: health, readiness, metrics and the log (contract section 9). */
+/** What operators and their tools request: health, readiness, metrics and the log (contract C17). */
 import { randomBytes } from 'node:crypto';
 import { chmod, rm } from 'node:fs/promises';
 import { networkInterfaces } from 'node:os';
@@ -6,10 +6,12 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { httpServer } from '../../src/http/server.js';
+import { metricsListener } from '../../src/http/metrics-listener.js';
+import { Metrics } from '../../src/http/observability/metrics.js';
+import { httpServer } from '../../src/http/http-server.js';
 import { startService } from '../../src/service.js';
 import { makeFolder } from '../support/folder.js';
-import { rawResponse } from '../support/raw.js';
+import { exchange, rawResponse } from '../support/raw.js';
 import { startThrowaway } from '../support/throwaway-postgres.js';
 import { call, failure, onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
 
@@ -88,6 +90,8 @@ describe('a service with its database', () => {
       const degraded = { success: true, message: 'degraded' };
       await expect.poll(ready, { timeout: 20_000 }).toEqual({ ...degraded, servers: [], disk: 'full' });
       expect(await ready({ 'x-forwarded-for': '192.0.2.1' })).toEqual(degraded);
+      const head = 'GET /readyz HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n';
+      expect(await exchange(service.url, head, 10_000)).toContain(JSON.stringify(degraded));
     } finally {
       await setLimit('RESET temp_file_limit');
     }
@@ -182,6 +186,44 @@ describe('a service with its database', () => {
       expect((await call(url, 'GET', '/metrics', { token: admin })).status).toBe(200);
     } finally {
       await open.close();
+    }
+  });
+
+  it('refuses metrics and details to a page whose name DNS points to loopback', async () => {
+    const asked = async (host: string, path = '/metrics', more = '', url = service.url) => {
+      const head = `GET ${path} HTTP/1.1\r\nHost: ${host}\r\n${more}Connection: close\r\n\r\n`;
+      return exchange(url, head, 10_000);
+    };
+    for (const host of ['localhost:1', 'LOCALHOST', '127.0.0.1', '192.0.2.1:80', '[::1]:9090', '[::1]']) {
+      expect(await asked(host), host).toMatch(/^HTTP\/1\.1 200 /);
+    }
+    for (const host of [
+      'evil.example',
+      'evil.example:8000',
+      'localhost.evil.example',
+      '127.0.0.1.evil.example',
+      'a:b',
+    ]) {
+      expect(await asked(host), host).toMatch(/^HTTP\/1\.1 421 [^]*"error":"misdirected_request"/);
+    }
+    expect(await asked('cdp.example', '/metrics', `Authorization: Bearer ${admin}\r\n`)).toMatch(/^HTTP\/1\.1 200 /);
+    expect(await asked('cdp.example', '/metrics', `Authorization: Bearer ${project.token}\r\n`)).toMatch(
+      /^HTTP\/1\.1 403 /,
+    );
+    expect(await asked('evil.example', '/readyz')).toMatch(/^HTTP\/1\.1 200 /);
+    const apart = metricsListener(
+      new Metrics(service.engine, false),
+      { ...service.config, metricsHost: 'Metrics.example' },
+      pino({ level: 'silent' }),
+    );
+    const url = await apart.listen({ host: '127.0.0.1', port: 0 });
+    try {
+      expect(await asked('evil.example', '/metrics', '', url)).toMatch(/^HTTP\/1\.1 421 /);
+      // By the name that the operator has configured.
+      expect(await asked('metrics.example:9464', '/metrics', '', url)).toMatch(/^HTTP\/1\.1 200 /);
+      expect(await asked('127.0.0.1', '/metrics', '', url)).toMatch(/^HTTP\/1\.1 200 /);
+    } finally {
+      await apart.close();
     }
   });
 

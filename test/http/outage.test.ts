@@ -5,7 +5,7 @@ import { EngineError } from '../../src/contract/errors.js';
 import { createListener } from '../../src/http/listener.js';
 import { Outage } from '../../src/http/observability/outage.js';
 import { ErrorExit } from '../../src/http/response/error-exit.js';
-import { moving } from '../../src/tenancy/fence.js';
+import { projectIsMoving } from '../../src/tenancy/placement.js';
 import { call, failure } from '../support/service.js';
 
 beforeEach(() => vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'performance'] }));
@@ -18,7 +18,7 @@ it('reports no outage if a project moves; gives the message of an error without 
     { requestTimeoutMs: 30_000, streamStallMs: 30_000, trustProxy: null },
     new ErrorExit(logger),
   );
-  app.get('/moves', () => Promise.reject(moving()));
+  app.get('/moves', () => Promise.reject(projectIsMoving()));
   app.get('/stops', () => Promise.reject(new EngineError('database_unavailable', 'The service is stopping')));
   const url = await app.listen({ port: 0, host: '127.0.0.1' });
   failure(await call(url, 'GET', '/moves'), 503, 'database_unavailable');
@@ -36,13 +36,13 @@ it.each(['database', 'identity provider'] as const)(
       what,
     );
     for (let n = 0; n < 1_000; n++) {
-      outage.refused({ request_id: `request-${n}` });
+      outage.noteFailure({ request_id: `request-${n}` });
       vi.advanceTimersByTime(10);
     }
     expect(lines).toMatchObject([{ level: 40, msg: `${what} unavailable`, request_id: 'request-0' }]);
     vi.advanceTimersByTime(10_000);
     expect(lines.slice(1)).toMatchObject([{ level: 30, msg: `${what} available again`, refused: 1_000 }]);
-    outage.refused({ request_id: 'another' });
+    outage.noteFailure({ request_id: 'another' });
     expect(lines.slice(2)).toMatchObject([{ msg: `${what} unavailable`, request_id: 'another' }]);
   },
 );

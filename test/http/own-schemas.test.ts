@@ -1,6 +1,6 @@
 /** Schemas that a project creates next to `data`, and what the right to create them must not include. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { BY_ITSELF } from '../../src/engine/audit/audit.js';
+import { BY_ITSELF } from '../../src/contract/audit.js';
 import { testServers } from '../support/postgres.js';
 import {
   failure,
@@ -71,6 +71,32 @@ describe.each(TENANCIES)('on $where', ({ start }) => {
       await project.rows('ALTER SCHEMA drizzle RENAME TO moved; DROP SCHEMA public CASCADE; DROP SCHEMA moved CASCADE');
     });
 
+    it.each(['"SomeSchema"', '"a.b"', '"DATA"', '"Extensions"', '"with ""quotes""; and\nü"', `"${'x'.repeat(63)}"`])(
+      'for a schema named %s',
+      async (name) => {
+        await fresh();
+        await project.rows(`CREATE SCHEMA sound; ALTER SCHEMA sound RENAME TO ${name}`);
+        await project.rows(`CREATE TABLE ${name}.t (a integer); CREATE SCHEMA IF NOT EXISTS ${name}`);
+        const rehearsed = await project.call('POST', '/api/cdp/sql?dry_run=true', {
+          body: { sql: `INSERT INTO ${name}.t VALUES (1)` },
+        });
+        const shown = `${name.slice(1, -1).replaceAll('""', '"')}.t`;
+        expect(rehearsed.body).toMatchObject({ impact: { rows: [{ table: shown, inserted: 1 }] } });
+        await project.rows(`SET search_path = ${name}; INSERT INTO t VALUES (1)`);
+        const reader = await project.tokenWith('sql:read');
+        expect((await sql(`SELECT a FROM ${name}.t`, reader)).body).toMatchObject({ rows: [{ a: 1 }] });
+        const repaired = await service.call(
+          'POST',
+          `/api/cdp/admin/projects/${project.name}/repair?reader_reads_all=true`,
+          {
+            token: admin,
+          },
+        );
+        expect(repaired.status, repaired.text).toBe(200);
+        await project.rows(`DROP SCHEMA ${name} CASCADE`);
+      },
+    );
+
     it('for an extension that exists: several requests at once find it', async () => {
       await fresh();
       const install = () => sql('CREATE EXTENSION IF NOT EXISTS pg_trgm');
@@ -80,7 +106,7 @@ describe.each(TENANCIES)('on $where', ({ start }) => {
       await project.rows('CREATE SCHEMA still');
     });
 
-    it('repair restores rights in them, and takes nothing that belongs to the project', async () => {
+    it('repair restores the right to create them, and on request the rights in them', async () => {
       await fresh();
       await project.rows('CREATE SCHEMA extra CREATE TABLE t (a integer)');
       const { placement } = await service.engine.projects.get(project.name);
@@ -90,8 +116,12 @@ describe.each(TENANCIES)('on $where', ({ start }) => {
       const taken = `REVOKE CREATE ON DATABASE ${placement.database} FROM ${placement.writer}`;
       await inProject(service, placement, (client) => client.query(taken));
       const repaired = await service.call('POST', `/api/cdp/admin/projects/${project.name}/repair`, { token: admin });
-      expect(repaired.body.repaired).toEqual(['its right to create schemas differs from its setting']);
-      await project.rows('INSERT INTO extra.t VALUES (1); CREATE SCHEMA another');
+      expect(repaired.body.repaired).toEqual(['it may not create schemas, although its setting allows that']);
+      await project.rows('CREATE SCHEMA another');
+      await refused('INSERT INTO extra.t VALUES (1)', 403, 'permission_denied');
+      const all = `/api/cdp/admin/projects/${project.name}/repair?reader_reads_all=true&writer_writes_all=true`;
+      expect((await service.call('POST', all, { token: admin })).status).toBe(200);
+      await project.rows('INSERT INTO extra.t VALUES (1)');
       const reader = await project.tokenWith('sql:read');
       expect((await sql('SELECT a FROM extra.t', reader)).body).toMatchObject({ rows: [{ a: 1 }] });
     });
@@ -132,7 +162,7 @@ describe.each(TENANCIES)('on $where', ({ start }) => {
     });
 
     beforeAll(() => fresh());
-    it.each(['_cdp2', 'extensions', '"With Space"', '"Capital"', '"DATA"', 'pg_mine', '_cdp', 'data', '"ü"'])(
+    it.each(['_cdp2', '"_cdp B"', 'extensions', '"-"', 'pg_mine', '_cdp', 'data'])(
       'a schema named %s',
       async (name) => {
         await project.rows('CREATE SCHEMA IF NOT EXISTS sound');

@@ -1,5 +1,5 @@
 /**
- * Pipelined requests: answered in turn, and ended if their client leaves before that (contract sections 7 and 8,
+ * Pipelined requests: answered in turn, and ended if their client leaves before that (contract C1.18, C13.15,
  * docs/decisions/0017-audit-log.md).
  */
 import { randomUUID } from 'node:crypto';

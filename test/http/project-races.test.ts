@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { QueryResult, QueryResultRow } from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { tryWithProjectLock } from '../../src/tenancy/control/project-lock.js';
-import { BY_ITSELF } from '../../src/engine/audit/audit.js';
+import { BY_ITSELF } from '../../src/contract/audit.js';
 import { embeddedServer } from '../support/postgres.js';
 import { failure, onServer, startTestService, type TestResponse, type TestService } from '../support/service.js';
 
@@ -159,11 +159,11 @@ describe('if the control database is broken', () => {
 
 describe('after a statement that revokes rights', () => {
   it.each([
-    ['DROP OWNED', 'DROP OWNED BY CURRENT_USER'],
-    ['DROP OWNED behind a comment', '/* now */ drop /* all */ owned by CURRENT_USER'],
-    ['a block that hides it', `DO $$ BEGIN EXECUTE 'DROP OWNED BY CURRENT_USER'; END $$`],
-    ['a revoke', 'REVOKE ALL ON SCHEMA data FROM CURRENT_USER'],
-  ])('no request is refused, on any connection: %s', async (_what, text) => {
+    ['DROP OWNED', 'DROP OWNED BY CURRENT_USER', false],
+    ['DROP OWNED behind a comment', '/* now */ drop /* all */ owned by CURRENT_USER', false],
+    ['a block that hides it', `DO $$ BEGIN EXECUTE 'DROP OWNED BY CURRENT_USER'; END $$`, false],
+    ['a revoke', 'REVOKE ALL ON SCHEMA data FROM CURRENT_USER', true],
+  ])('no request of the writer is refused, on any connection: %s', async (_what, text, keepsDefaults) => {
     const project = await service.project();
     const reader = await project.tokenWith('sql:read');
     await project.table('before', { n: 'INTEGER' });
@@ -174,6 +174,14 @@ describe('after a statement that revokes rights', () => {
     await project.rows('CREATE TABLE by_sql (n int)');
     await project.table('by_call', { n: 'INTEGER' });
     expect((await project.call('POST', '/api/cdp/data/by_call', { body: [{ n: 1 }] })).status).toBe(201);
-    expect(`${(await read('SELECT n FROM by_call UNION ALL SELECT n FROM by_sql')).status}`).toBe('200');
+    const both = 'SELECT n FROM by_call UNION ALL SELECT n FROM by_sql';
+    if (!keepsDefaults) {
+      // It has also revoked the default privileges of the reader, which only the project grants again.
+      expect((await read('SELECT 1')).status).toBe(200);
+      failure(await read(both), 403, 'permission_denied');
+      const { placement } = await service.engine.projects.get(project.name);
+      await project.rows(`GRANT SELECT ON by_call, by_sql TO ${placement.reader}`);
+    }
+    expect((await read(both)).status).toBe(200);
   });
 });

@@ -2,10 +2,10 @@
  * Inserts with on_error=quarantine: good records are stored, the others kept with what is wrong, to be stored later.
  */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { testServers } from '../support/postgres.js';
+import { embeddedServer } from '../support/postgres.js';
 import { failure, onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
 
-describe.each(testServers())('on Postgres $major', (server) => {
+describe.each([embeddedServer()])('on Postgres $major', (server) => {
   let service: TestService;
   let project: TestProject;
   beforeAll(async () => {
@@ -201,6 +201,31 @@ describe.each(testServers())('on Postgres $major', (server) => {
       failure(await insert([{}], '&return=ids'), 400, 'invalid_request');
       failure(await insert([{}], '&on_conflict=age'), 400, 'invalid_request');
       expect(await list()).toEqual([]);
+    });
+
+    it('keeps the hint of a trigger, and lets SQL mend the records and store them in one statement', async () => {
+      await project.rows(`
+        CREATE FUNCTION adults() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+          IF NEW.age < 18 THEN RAISE 'too young' USING HINT = 'Ask the parents.'; END IF; RETURN NEW; END $$;
+        CREATE TRIGGER adults BEFORE INSERT ON people FOR EACH ROW EXECUTE FUNCTION adults()`);
+      const response = await insert([
+        { email: 'a', age: 7 },
+        { email: 'b', age: '20 years' },
+      ]);
+      expect((response.body.errors as { hint: string }[])[0]?.hint).toBe('Ask the parents.');
+      expect((await list()).map(({ errors }) => errors[0])).toMatchObject([{ hint: 'Ask the parents.' }, {}]);
+      const recipe = `WITH mended AS (
+          DELETE FROM _cdp.quarantine WHERE table_name = 'people' AND errors @> '[{"column": "age"}]'
+          RETURNING record::jsonb AS r)
+        INSERT INTO people (email, age)
+        SELECT r->>'email', substring(r->>'age' FROM '\\d+')::bigint FROM mended`;
+      expect((await project.call('POST', '/api/cdp/sql', { body: { sql: recipe } })).body).toMatchObject({
+        success: true,
+        row_count: 1,
+      });
+      expect(await people()).toEqual([{ email: 'b', age: 20 }]);
+      expect(await list()).toHaveLength(1);
+      await project.rows('DROP FUNCTION adults CASCADE');
     });
 
     it('an unknown error code in a filter, and suggests a similar one', async () => {

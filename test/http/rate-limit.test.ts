@@ -1,11 +1,12 @@
 /**
- * Requests of one token within a time window: off by default, reported in every response if it is on (contract section
- * 8).
+ * Requests of one token within a time window: off by default, reported in every response if it is on (contract
+ * C15.5).
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { errorOf, login, withClient } from '../postgres-port/connect.js';
-import { ALL_ROUTES, checkResponse, pathOf, titled } from '../support/routes.js';
+import { OPERATIONS } from '../../src/http/api/operations.js';
+import { checkResponse, pathOf, titled } from '../support/routes.js';
 import {
   failure,
   startTestService,
@@ -107,7 +108,7 @@ describe('works', () => {
 });
 
 describe('refuses', () => {
-  it.each(titled(ALL_ROUTES))('%s', async (_title, route) => {
+  it.each(titled(OPERATIONS))('%s', async (_title, route) => {
     const token =
       route.access === 'admin'
         ? (await service.engine.tokens.create(null)).token

@@ -1,9 +1,13 @@
 /** A body reserves the memory that it announces, and takes that of its bytes, in however many chunks it arrives. */
+import type { IncomingMessage } from 'node:http';
+import { PassThrough } from 'node:stream';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
+import type { FastifyRequest } from 'fastify';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { LIMITS } from '../../src/contract/limits.js';
-import { announcedBytes } from '../../src/http/body.js';
+import { announcedBytes, readBody } from '../../src/http/body.js';
+import { asEngineError } from '../../src/http/response/error-exit.js';
 import { responsesIn, connect, received } from '../support/raw.js';
 import { startTestService, type TestProject, type TestService } from '../support/service.js';
 
@@ -17,6 +21,23 @@ beforeAll(async () => {
   await project.table('notes', { v: 'TEXT' });
 });
 afterAll(() => service.close());
+
+describe('a connection that was reset', () => {
+  const reset = () => Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' });
+
+  it("is the client's fault if it is the client's", async () => {
+    const payload = Object.assign(new PassThrough(), { headers: {} });
+    const error = await new Promise((resolve) => {
+      readBody({ context: { route: null } } as FastifyRequest, payload as unknown as IncomingMessage, resolve);
+      payload.destroy(reset());
+    });
+    expect(error).toMatchObject({ code: 'invalid_request', message: 'The request was aborted by the client' });
+  });
+
+  it('is a bug if it is any other', () => {
+    expect(asEngineError(reset()).code).toBe('internal');
+  });
+});
 
 /** Bytes of living objects, and of memory outside the heap. */
 function used(): number {

@@ -42,7 +42,7 @@ const instant = fc.date({
 
 const NULL: Cell = { sent: 'null', answered: null };
 
-/** For each type, cells that the contract takes. */
+/** For each type, cells that it takes (contract C5). */
 const CELLS: Record<string, fc.Arbitrary<Cell>> = {
   TEXT: fc.oneof(
     storable.map(same),
@@ -111,7 +111,7 @@ async function insert(table: string, body: string | Uint8Array, how: string): Pr
 
 const count = async (table: string) => Number((await project.rows(`SELECT count(*) AS n FROM ${table}`))[0]?.n);
 
-it('what the contract accepts is stored and reads back equal', async () => {
+it('a batch of valid cells is stored and reads back equal', async () => {
   const batch = fc.array(fc.constantFrom(...types), { minLength: 1, maxLength: 6 }).chain((columnTypes) => {
     const cell = (type: string) =>
       fc.option(fc.oneof({ weight: 9, arbitrary: CELLS[type] as fc.Arbitrary<Cell> }, fc.constant(NULL)), {

@@ -1,5 +1,5 @@
 /**
- * What only Postgres can refuse in a batch (contract section 6): constraints, triggers and limits of tables that free
+ * What only Postgres can refuse in a batch (contract C8.8): constraints, triggers and limits of tables that free
  * SQL created. The response names the records, and nothing is stored.
  */
 import { randomBytes } from 'node:crypto';
@@ -285,7 +285,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
             // Within a transaction Postgres would go on showing what it saw first.
             await client.query('SELECT pg_stat_clear_snapshot()');
             const sql = `SELECT count(*)::int AS n FROM pg_stat_activity
-              WHERE datname = $1 AND application_name = 'cdp typed' AND wait_event_type = 'Lock'`;
+              WHERE datname = $1 AND application_name = 'cdp write' AND wait_event_type = 'Lock'`;
             return (await client.query<{ n: number }>(sql, [database])).rows[0]?.n;
           };
           await client.query('BEGIN; LOCK TABLE data."left" IN ACCESS EXCLUSIVE MODE');

@@ -1,7 +1,4 @@
-/**
- * Batch insert over HTTP: requests, responses, and what the service itself refuses (specification 4.4, contract section
- * 6).
- */
+/** Batch insert over HTTP: requests, responses, and what the service itself refuses (contract C8). */
 import { gzipSync } from 'node:zlib';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { call, failure, startTestService, type TestProject, type TestService } from '../support/service.js';
@@ -37,7 +34,7 @@ const batchOf = (bytes: number) => {
 };
 
 describe('works', () => {
-  it('with 201 and exactly the fields of the specification', async () => {
+  it('with 201 and exactly three fields', async () => {
     const response = await insert(people(2));
     expect(response.status).toBe(201);
     expect(response.body).toEqual({ success: true, inserted_rows: 2, message: '2 records inserted' });

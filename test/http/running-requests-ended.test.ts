@@ -5,7 +5,7 @@
 import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { startService, type Service } from '../../src/service.js';
-import { BY_ITSELF } from '../../src/engine/audit/audit.js';
+import { BY_ITSELF } from '../../src/contract/audit.js';
 import { call, failure, onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
 
 let service: TestService;

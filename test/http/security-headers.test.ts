@@ -1,7 +1,8 @@
 /** Security headers for browsers: in every response of every route, in streams, and in responses to invalid requests. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { OPERATIONS } from '../../src/http/api/operations.js';
 import { rawResponse } from '../support/raw.js';
-import { ALL_ROUTES, pathOf, titled } from '../support/routes.js';
+import { pathOf, titled } from '../support/routes.js';
 import { startTestService, type TestProject, type TestService } from '../support/service.js';
 
 let service: TestService;
@@ -26,7 +27,7 @@ function checkHeaders({ headers }: { headers: Headers }, policy: string | RegExp
   for (const name of ['server', 'x-powered-by', 'strict-transport-security']) expect(headers.get(name)).toBeNull();
 }
 
-describe.each(titled(ALL_ROUTES))('%s', (_title, route) => {
+describe.each(titled(OPERATIONS))('%s', (_title, route) => {
   it('has them in every response', async () => {
     const token = route.access === 'admin' ? admin : project.token;
     const body = route.example === undefined ? {} : { body: route.example };

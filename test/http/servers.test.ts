@@ -5,9 +5,10 @@
 import { randomUUID } from 'node:crypto';
 import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { tryWithProjectLock } from '../../src/tenancy/control/project-lock.js';
-import { BY_ITSELF } from '../../src/engine/audit/audit.js';
+import { BY_ITSELF } from '../../src/contract/audit.js';
 import { type AddedServer, startAddedServer, variableWith } from '../support/added-server.js';
 import { entriesOf } from '../support/audit.js';
 import { makeFolder } from '../support/folder.js';
@@ -67,6 +68,26 @@ describe.each(Object.entries(HOMES))('added next to %s', (_name, start) => {
     if (response.status !== 201) throw new Error(response.text);
     return (response.body.project as { server: string }).server;
   };
+
+  it('a server that was added as Citus, and is plain Postgres now, says so to a check and to a new project', async () => {
+    await add('eu-1');
+    // The service may have asked the server in the meantime: another time makes it a server that it has not met.
+    const became = `UPDATE cdp.servers SET engine = 'citus', tenancy = 'dedicated', created_at = created_at + interval '1 s'
+      WHERE name = 'eu-1'`;
+    await onServer(service.server, (client) => client.query(became), service.database);
+    const refused = failure(await create('anywhere', { server: 'eu-1' }), 400, 'invalid_request');
+    expect(refused.message).toBe(
+      'The Citus cluster is not ready for a project: the extension citus is not installed in this database',
+    );
+    expect(refused.hint).toContain('docs/citus.md');
+    const checked = await send('POST', '/eu-1/check');
+    expect(checked.body.findings).toContainEqual({
+      subject: 'Citus',
+      health: 'problem',
+      found: 'the database cdp does not have the extension citus',
+      advice: 'CREATE EXTENSION citus in the database cdp of the coordinator.',
+    });
+  });
 
   it('a server is added, listed, read, checked, changed and removed, each with an entry in the audit log', async () => {
     const body = { name: 'eu-1', url_reference: `env:${variable}`, labels: { region: 'eu' }, max_bytes: 2 ** 30 };
@@ -268,13 +289,27 @@ describe.each(Object.entries(HOMES))('added next to %s', (_name, start) => {
     // A move there, whose process has ended.
     await tryWithProjectLock(engine.control.address, leaving.id, async () => {
       const move = { id: randomUUID(), projectId: leaving.id, source, target, mode: 'copy' as const };
-      expect(await engine.control.moves.insert(move)).toBeNull();
-      expect(await engine.control.moves.fence(move.id)).toBe(true);
+      expect(await engine.moves.rows.insert(move)).toBeNull();
+      expect(await engine.moves.rows.fence(move.id)).toBe(true);
     });
     failure(await send('DELETE', '/eu-1?lost=eu-2'), 400, 'invalid_request');
     expect(failure(await send('DELETE', '/eu-1?lost=eu-1'), 400, 'invalid_request').message).toContain('answers');
     disguise.close();
+    // A recovery holds the project's lock while it tries to reach the server.
+    let released: Promise<unknown> | undefined;
+    await new Promise<void>((locked) => {
+      released = tryWithProjectLock(
+        engine.control.address,
+        leaving.id,
+        async () => {
+          locked();
+          await sleep(2_000);
+        },
+        60_000,
+      );
+    });
     const removed = await send('DELETE', '/eu-1?lost=eu-1');
+    await released;
     expect(removed.body, removed.text).toMatchObject({ server: { name: 'eu-1' }, deleted_projects: ['lost'] });
     expect((await lost.call('GET', '/api/cdp/schema')).status).toBe(401);
     expect((await engine.projects.get('leaving')).isFenced).toBe(false);
@@ -341,9 +376,10 @@ describe('refuses', () => {
   });
 
   it('a role that may not create databases and roles', async () => {
-    await connected(other.connection, (client) =>
-      client.query(`CREATE ROLE weak LOGIN CREATEDB PASSWORD '${PASSWORD}'`),
-    );
+    await connected(other.connection, async (client) => {
+      await client.query(`CREATE ROLE weak LOGIN CREATEDB PASSWORD '${PASSWORD}'`);
+      await client.query('GRANT CONNECT ON DATABASE cdp TO weak');
+    });
     expect(await refusalOf(other.url.replace('//cdp:', '//weak:'))).toContain(
       "the service's role may not create databases and roles\nALTER ROLE … CREATEDB CREATEROLE",
     );

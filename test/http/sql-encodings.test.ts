@@ -1,4 +1,4 @@
-/** Responses to free SQL do not depend on settings that a statement has changed (contract section 4). */
+/** Responses to free SQL do not depend on settings that a statement has changed (contract C5.18). */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
 import { freeSql } from '../support/sql.js';

@@ -1,6 +1,6 @@
 /**
  * Nothing that a statement does outlives its request, and nothing that a project does to its own roles and rights locks
- * out the project or the service (contract section 7; findings on tenant isolation, sections 4 and 5).
+ * out the project or the service (contract C13.11 to C13.13).
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -246,15 +246,17 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
         await eventually(() => sql(project, 'CREATE TEMP TABLE temporary (n int)'), 200);
         const written = await eventually(() => sql(project, 'SELECT n FROM made_after ORDER BY n'), 200);
         expect(written.body.rows).toEqual([{ n: 1 }, { n: 2 }]);
+        // Its own default privileges for the reader are gone, and stay so.
+        const status = /DROP OWNED BY CURRENT_USER|ALTER DEFAULT PRIVILEGES/.test(text) ? 403 : 200;
         const read = await eventually(
           () =>
             project.call('POST', '/api/cdp/sql', {
               token: readToken,
               body: { sql: 'SELECT n FROM made_after UNION ALL SELECT n FROM by_sql ORDER BY n' },
             }),
-          200,
+          status,
         );
-        expect(read.body.rows).toEqual([{ n: 1 }, { n: 2 }, { n: 3 }]);
+        if (status === 200) expect(read.body.rows).toEqual([{ n: 1 }, { n: 2 }, { n: 3 }]);
       });
     });
 
@@ -278,9 +280,9 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       expect(await project.rows('SELECT 1 AS n')).toEqual([{ n: 1 }]);
     });
 
-    it('is repaired when the next connection opens', async () => {
+    it('is reset where an acknowledged write could be lost, when the next connection opens', async () => {
       const project = await forgetful.project();
-      await sql(project, "ALTER ROLE CURRENT_USER SET work_mem = '64kB'");
+      await sql(project, 'ALTER ROLE CURRENT_USER SET synchronous_commit = off');
       while (openConnections(forgetful) > 0) await sleep(10);
       await project.rows('SELECT 1');
       const { writer } = (await forgetful.engine.projects.get(project.name)).placement;

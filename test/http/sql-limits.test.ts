@@ -1,7 +1,7 @@
-/** What one statement may use: time, rows, bytes, slots (contract sections 7 and 8). */
+/** What one statement may use: time, rows, bytes, slots (contract C13.14, C14.4 to C14.6, C15.1). */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { RunningRequest } from '../../src/engine/database/running-request.js';
+import { TimedRequest } from '../../src/db/timed-request.js';
 import {
   failure,
   onServer,
@@ -15,7 +15,7 @@ import {
 
 const MIB = 1024 * 1024;
 
-type Check = (this: RunningRequest, now: number) => void;
+type Check = (this: TimedRequest, now: number) => void;
 
 let service: TestService;
 let project: TestProject;
@@ -61,17 +61,29 @@ describe('time', () => {
     await isFree('mark_plain');
   });
 
-  it('is up after 30 s by default', async () => {
-    const { value: check } = Object.getOwnPropertyDescriptor(RunningRequest.prototype, 'check') as { value: Check };
-    const ahead = vi.spyOn(RunningRequest.prototype, 'check').mockImplementation(function (this: RunningRequest, now) {
+  /** As if each request had already run for 30 s. */
+  async function after30Seconds<T>(work: () => Promise<T>): Promise<T> {
+    const { value: check } = Object.getOwnPropertyDescriptor(TimedRequest.prototype, 'check') as { value: Check };
+    const ahead = vi.spyOn(TimedRequest.prototype, 'check').mockImplementation(function (this: TimedRequest, now) {
       check.call(this, now + 30_000);
     });
-    try {
-      const { message } = failure(await sql('SELECT pg_sleep(35)'), 504, 'query_timeout');
-      expect(message).toContain('30000 ms');
-    } finally {
-      ahead.mockRestore();
-    }
+    return work().finally(() => ahead.mockRestore());
+  }
+
+  it('is up after 30 s by default', async () => {
+    const { message } = failure(await after30Seconds(() => sql('SELECT pg_sleep(35)')), 504, 'query_timeout');
+    expect(message).toContain('30000 ms');
+  });
+
+  it('is up after 30 s for an insert, which is rolled back', async () => {
+    await project.table('slow', { n: 'INTEGER' });
+    await project.rows(`CREATE FUNCTION rest() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        PERFORM pg_sleep(CASE WHEN NEW.n = 2 THEN 35 ELSE 0 END); RETURN NEW; END $$;
+      CREATE TRIGGER rest BEFORE INSERT ON slow FOR EACH ROW EXECUTE FUNCTION rest()`);
+    const insert = () => project.call('POST', '/api/cdp/data/slow', { body: [{ n: 1 }, { n: 2 }] });
+    const { message } = failure(await after30Seconds(insert), 504, 'query_timeout');
+    expect(message).toContain('30000 ms');
+    expect(await project.rows('SELECT n FROM slow')).toEqual([]);
   });
 
   it('is counted for all statements of a request together, and all of them are rolled back', async () => {

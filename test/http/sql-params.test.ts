@@ -1,6 +1,4 @@
-/**
- * `params` of free SQL: every kind of JSON value for many Postgres types, with all digits (contract sections 4 and 7).
- */
+/** `params` of free SQL: every kind of JSON value for many Postgres types, with all digits (contract C5, C13.5). */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import {
   failure,

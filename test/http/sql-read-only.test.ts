@@ -1,5 +1,5 @@
 /**
- * Free SQL that may only read (contract section 2), because of a token with sql:read alone or `read_only: true`.
+ * Free SQL that may only read (contract C13.9), because of a token with sql:read alone or `read_only: true`.
  * Whatever it tries, nothing is written, and it sees at once what the writer creates.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';

@@ -1,4 +1,4 @@
-/** What free SQL refuses, with which code, status and SQLSTATE (contract sections 1 and 7). */
+/** What free SQL refuses, with which code, status and SQLSTATE (contract C2.9, C13). */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
 import { freeSql } from '../support/sql.js';

@@ -1,16 +1,17 @@
 /**
- * Clients of free SQL that read slowly, stop reading or leave (contract section 7): backpressure, cancellation, memory.
+ * Clients of free SQL that read slowly, stop reading or leave (contract C13.15, C14.10): backpressure, cancellation,
+ * memory.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it, type MockInstance, vi } from 'vitest';
-import { RunningRequest } from '../../src/engine/database/running-request.js';
+import { TimedRequest } from '../../src/db/timed-request.js';
 import { endEverything, startServe } from '../support/program.js';
 import { isIdle, runningRequests, startTestService, type TestProject, type TestService } from '../support/service.js';
 import { CSV, NDJSON, openStream, statementsWith, until } from '../support/stream.js';
 
 const STALL_MS = 3_000;
 
-/** Who is not given up after the time for that waits for ever. */
+/** A client that is not given up after this time would wait forever. */
 const GIVEN_UP_MS = 30_000;
 
 /**
@@ -104,7 +105,7 @@ describe('a client', () => {
   it('that leaves while it reads nothing no longer holds Postgres back, so that the cancel can take effect', async () => {
     const stream = await open(WIDE('mark_paused'), NDJSON);
     await until(async () => (await statementsWith(service, 'mark_paused'))[0] === 'ClientWrite', SOON_MS);
-    const [resumed, ended] = (['resume', 'end'] as const).map((step) => vi.spyOn(RunningRequest.prototype, step));
+    const [resumed, ended] = (['resume', 'end'] as const).map((step) => vi.spyOn(TimedRequest.prototype, step));
     stream.sent.destroy();
     await until(async () => (await statementsWith(service, 'mark_paused')).length === 0, SOON_MS);
     await until(isFree, SOON_MS);

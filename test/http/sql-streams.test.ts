@@ -1,4 +1,4 @@
-/** Streams of free SQL (contract section 7): NDJSON and CSV without a row limit, broken off on errors. */
+/** Streams of free SQL (contract C14): NDJSON and CSV without a row limit, broken off on errors. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import {
   failure,
@@ -94,6 +94,9 @@ describe('NDJSON', () => {
     expect(lines(await stream('VACUUM streamed', NDJSON))).toEqual([{ done: true, row_count: 0 }]);
     const withColumns = lines(await stream('VACUUM streamed', NDJSON, { columns: true }));
     expect(withColumns).toEqual([{ columns: [] }, { done: true, row_count: 0, type: 'VACUUM' }]);
+    const warning = { code: '01000', message: 'careful' };
+    const warns = `DO $$ BEGIN RAISE WARNING 'careful'; END $$`;
+    expect(lines(await stream(warns, NDJSON))).toEqual([{ done: true, row_count: 0, warnings: [warning] }]);
   });
 
   it('has no row limit: 300,000 rows arrive, each once and in order', async () => {

@@ -1,6 +1,7 @@
-/** Free SQL over HTTP (specification 4.5, contract section 7): responses, tags, transactions, refusals. */
+/** Free SQL over HTTP (contract C13, C14): responses, tags, transactions, refusals. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { RowCollector } from '../../src/engine/sql/row-collector.js';
 import { failure, onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
 import { freeSql } from '../support/sql.js';
 
@@ -19,7 +20,7 @@ const { sql, run } = freeSql(() => project);
 const content = () => project.rows('SELECT n, s FROM t ORDER BY n');
 
 describe('works', () => {
-  it('with exactly the fields of the contract', async () => {
+  it('with exactly six fields', async () => {
     const response = await sql('SELECT 1 AS n, $1::text AS s', { params: ['é'] });
     expect(response.headers.get('content-type')).toMatch(/^application\/json/);
     expect(response.body).toEqual({
@@ -120,6 +121,37 @@ describe('works', () => {
     expect(among.postgres?.sqlstate).toBe('25001');
   });
 
+  it('lists the warnings of Postgres, those of the commit too, and nothing else that it says', async () => {
+    const { warnings } = (await sql('VACUUM pg_catalog.pg_authid')).body as { warnings: unknown };
+    expect(warnings).toEqual([
+      { code: expect.any(String) as string, message: expect.stringContaining('skipping it') as string },
+    ]);
+    await run(`CREATE FUNCTION warn() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        RAISE WARNING 'at % of %', TG_OP, NEW.n USING DETAIL = 'of the row', HINT = 'look', ERRCODE = '01004';
+        RAISE NOTICE 'not this';
+        RAISE INFO 'WARNING';
+        RETURN NULL; END $$;
+      CREATE CONSTRAINT TRIGGER late AFTER INSERT ON t DEFERRABLE INITIALLY DEFERRED
+        FOR EACH ROW EXECUTE FUNCTION warn()`);
+    const warning = { code: '01004', message: 'at INSERT of 1', detail: 'of the row', hint: 'look' };
+    expect(await run('SET client_min_messages = debug1; INSERT INTO t VALUES (1); SELECT 1')).toMatchObject({
+      type: 'SELECT',
+      warnings: [warning],
+    });
+    expect((await sql('SELECT 1 FROM t')).body).not.toHaveProperty('warnings');
+    await run('DROP TABLE t; DROP FUNCTION warn');
+  });
+
+  it('limits the number and the length of warnings', async () => {
+    const { warnings } = (await run(`DO $$ BEGIN
+      FOR i IN 1..25 LOOP RAISE WARNING '%', repeat('x', 100000) USING ERRCODE = '57P01'; END LOOP; END $$`)) as {
+      warnings: { code: string; message: string }[];
+    };
+    expect(warnings).toHaveLength(21);
+    expect(warnings[0]).toEqual({ code: '57P01', message: `${'x'.repeat(1_000)}…` });
+    expect(warnings[20]).toEqual({ code: '01000', message: '5 more warnings left out' });
+  });
+
   it('returns the rows of the last of several statements and lists all results', async () => {
     const body = await run("INSERT INTO t VALUES (1, 'a;b'); SELECT s FROM t; UPDATE t SET n = 2");
     expect(body).toMatchObject({ type: 'UPDATE', rows: [], row_count: 1, affected_rows: 1 });
@@ -159,6 +191,34 @@ describe('works', () => {
       const body = { sql: `SELECT ${columns}`, numbers };
       const stream = await project.call('POST', '/api/cdp/sql', { body, headers });
       expect(stream.text).toBe(`${row}\n{"done":true,"row_count":1}\n`);
+    }
+  });
+
+  it('keeps long rows, which a thread encodes, in order with the short ones, in every kind of response', async () => {
+    const text = `SELECT g AS n, CASE WHEN g % 3 = 0 THEN array_fill(g + 0.5::float8, ARRAY[60000]) END AS a
+      FROM generate_series(1, 8) g`;
+    const expected = [1, 2, 3, 4, 5, 6, 7, 8].map((n) => ({
+      n,
+      a: n % 3 === 0 ? Array.from({ length: 60_000 }, () => n + 0.5) : null,
+    }));
+    const long = vi.spyOn(RowCollector.prototype, 'takeLongRow');
+    expect((await run(text)).rows).toEqual(expected);
+    expect(long).toHaveBeenCalledTimes(2);
+    long.mockRestore();
+    expect((await run(text, { max_rows: 3 })).rows).toEqual(expected.slice(0, 3));
+    expect(await run(`${text}; SELECT 1 AS one`)).toMatchObject({
+      rows: [{ one: 1 }],
+      results: [{ row_count: 8 }, {}],
+    });
+    const streams = { ndjson: '\n{"done":true,"row_count":8}\n', csv: '' };
+    for (const [type, ending] of Object.entries(streams)) {
+      const headers = { accept: type === 'csv' ? 'text/csv' : 'application/x-ndjson' };
+      const stream = await project.call('POST', '/api/cdp/sql', { body: { sql: text }, headers });
+      const rows =
+        type === 'csv'
+          ? `n,a\n${expected.map(({ n, a }) => `${n},${a === null ? '' : `"${JSON.stringify(a)}"`}\n`).join('')}`
+          : expected.map((row) => JSON.stringify(row)).join('\n');
+      expect(stream.text === rows + ending).toBe(true);
     }
   });
 

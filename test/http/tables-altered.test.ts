@@ -1,12 +1,12 @@
 /** Renaming and commenting a table over HTTP. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { ADVISORY_LOCKS } from '../../src/tenancy/advisory-locks.js';
-import { testServers } from '../support/postgres.js';
+import { ADVISORY_LOCKS } from '../../src/tenancy/locks.js';
+import { embeddedServer } from '../support/postgres.js';
 import { refused, snapshot } from '../support/schema.js';
 import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
 import { freshName, inDatabase, tablePath, Tables } from '../support/tables.js';
 
-describe.each(testServers())('a change of a table on Postgres $major', (server) => {
+describe.each([embeddedServer()])('a change of a table on Postgres $major', (server) => {
   let service: TestService;
   let project: TestProject;
   let tables: Tables;

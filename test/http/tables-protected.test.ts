@@ -1,18 +1,18 @@
 /**
  * What creating, reading and dropping tables must never do: take effect in part, harm others, or wait for long
- * (contract section 5).
+ * (contract C6).
  */
 import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { startService } from '../../src/service.js';
-import { testServers } from '../support/postgres.js';
+import { embeddedServer } from '../support/postgres.js';
 import { columnTypes, snapshot, tableNames } from '../support/schema.js';
 import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
 import { inDatabase, refuseComments, TABLE, Tables } from '../support/tables.js';
 
 const TEXT = [{ name: 'a', type: 'TEXT' }];
 
-describe.each(testServers())('a table request protects on Postgres $major', (server) => {
+describe.each([embeddedServer()])('a table request protects on Postgres $major', (server) => {
   let service: TestService;
   let project: TestProject;
   let tables: Tables;

@@ -1,4 +1,4 @@
-/** Creating, reading and dropping tables over HTTP (specification 4.1, contract sections 3 and 5). */
+/** Creating, reading and dropping tables over HTTP (contract C4, C6). */
 import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { startService } from '../../src/service.js';
@@ -242,6 +242,18 @@ describe.each(testServers())('tables on Postgres $major', (server) => {
       'j: json',
       'g: integer',
     ]);
+  });
+
+  it('lists a partitioned table with the rows of its partitions, which are not listed', async () => {
+    await project.rows(`CREATE TABLE visits (n bigint) PARTITION BY RANGE (n);
+      CREATE TABLE visits_low PARTITION OF visits FOR VALUES FROM (0) TO (10);
+      CREATE TABLE visits_high PARTITION OF visits FOR VALUES FROM (10) TO (100) PARTITION BY RANGE (n);
+      CREATE TABLE visits_higher PARTITION OF visits_high FOR VALUES FROM (10) TO (100);
+      INSERT INTO visits SELECT generate_series(0, 49); ANALYZE visits`);
+    const tables = (await project.call('GET', '/api/cdp/schema')).body.tables as { name: string }[];
+    const listed = tables.filter(({ name }) => name.startsWith('visits'));
+    expect(listed).toMatchObject([{ name: 'visits', kind: 'table', approximate_rows: 50 }]);
+    expect((await project.call('GET', `${TABLE}/visits_low`)).body.table).toMatchObject({ approximate_rows: 10 });
   });
 
   it('are shown with an approximate number of rows', async () => {

@@ -2,11 +2,11 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { COLUMN_TYPES, type ColumnType } from '../../src/contract/column-types.js';
-import { testServers } from '../support/postgres.js';
+import { embeddedServer } from '../support/postgres.js';
 import { freshName } from '../support/tables.js';
 import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
 
-describe.each(testServers())('on Postgres $major', (server) => {
+describe.each([embeddedServer()])('on Postgres $major', (server) => {
   let service: TestService;
   let project: TestProject;
   beforeAll(async () => {

@@ -1,8 +1,8 @@
 /** Upsert over HTTP: records that update the rows with the same key. */
 import fc from 'fast-check';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { testServers } from '../support/postgres.js';
-import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
+import { failure, inProject, startTestService, type TestProject, type TestService } from '../support/service.js';
 
 describe.each(testServers())('on Postgres $major', (server) => {
   let service: TestService;
@@ -43,6 +43,69 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(response.status).toBe(201);
       expect(counts(response)).toEqual(expected);
       expect(await people()).toEqual([ada, { ...bob, name: null, level: 1 }]);
+    });
+
+    describe('changes a row by a record that lacks a column on which a constraint depends', () => {
+      const plans = () => project.rows('SELECT k, name, plan, phone FROM plans ORDER BY k');
+      const ANN = { k: 1, name: 'Ann', plan: 'free', phone: '1' };
+      const change = (body: object[], query: string) => upsert(body, query, '/api/cdp/data/plans');
+      beforeEach(async () => {
+        await project.rows(`CREATE TABLE plans (k bigint PRIMARY KEY, name text NOT NULL, plan text, phone text, email text,
+          CHECK (plan <> 'pro' OR phone IS NOT NULL OR email IS NOT NULL), CHECK (phone IS NOT NULL OR email IS NOT NULL))`);
+        await change([ANN], 'on_conflict=k');
+      });
+      afterEach(() => project.rows('DROP TABLE plans'));
+
+      it('merge', async () => {
+        const response = await change([{ k: 1, plan: 'pro' }], 'on_conflict=k');
+        expect(counts(response)).toEqual([0, 1, 0]);
+        expect(await plans()).toEqual([{ ...ANN, plan: 'pro' }]);
+        const ben = { k: 2, name: 'Ben', plan: null, phone: '2' };
+        expect(counts(await change([ben, { k: 2, plan: 'x' }, { k: 1, plan: 'y' }], 'on_conflict=k'))).toEqual([
+          1, 2, 0,
+        ]);
+        expect(await plans()).toEqual([
+          { ...ANN, plan: 'y' },
+          { ...ben, plan: 'x' },
+        ]);
+      });
+
+      it('ignore', async () => {
+        const response = await change([{ k: 1, plan: 'pro' }], 'on_conflict=k&resolution=ignore');
+        expect(counts(response)).toEqual([0, 0, 1]);
+        expect(await plans()).toEqual([ANN]);
+      });
+
+      it('merge, with a quarantine for those without a row', async () => {
+        const records = [
+          { k: 1, plan: 'pro' },
+          { k: 3, plan: 'pro' },
+        ];
+        const { body } = await change(records, 'on_conflict=k&on_error=quarantine');
+        expect(body).toMatchObject({ inserted_rows: 0, updated_rows: 1, quarantined_rows: 1 });
+        expect(body.errors).toMatchObject([{ record: 1, column: 'name' }]);
+      });
+
+      it.each(['merge', 'ignore', 'replace'])('%s: but inserts no such row', async (resolution) => {
+        const response = await change([{ k: 3, plan: 'pro' }], `on_conflict=k&resolution=${resolution}`);
+        const { errors } = failure(response, 400, 'constraint_violation');
+        expect(errors).toMatchObject([{ record: 0, column: 'name' }]);
+        expect(await plans()).toEqual([ANN]);
+      });
+
+      it('merge: but not one that is deleted meanwhile', async () => {
+        const { placement } = await service.engine.projects.get(project.name);
+        await inProject(service, placement, async (client) => {
+          await client.query('BEGIN; DELETE FROM data.plans WHERE k = 1');
+          const changing = change([{ k: 1, plan: 'pro' }], 'on_conflict=k');
+          const waiting = 'SELECT FROM pg_locks WHERE NOT granted';
+          await expect.poll(async () => (await client.query(waiting)).rowCount, { timeout: 60_000 }).toBe(1);
+          await client.query('COMMIT');
+          const { errors } = failure(await changing, 400, 'constraint_violation');
+          expect(errors).toMatchObject([{ record: 0, column: 'name' }]);
+        });
+        expect(await plans()).toEqual([]);
+      });
     });
 
     it('stores what the records would store one by one', async () => {

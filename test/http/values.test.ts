@@ -1,5 +1,5 @@
 /**
- * What a cell may be, and what SQL returns for it (contract section 4), byte for byte, for each of the six types on
+ * What a cell may be, and what SQL returns for it (contract C5), byte for byte, for each of the six types on
  * every Postgres of the run.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -192,7 +192,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       await project.rows(`DELETE FROM "cells_${type}"`);
     };
 
-    it.each(Object.entries(KEPT))('%s keeps every value as the contract writes it', async (type, kept) => {
+    it.each(Object.entries(KEPT))('%s keeps every value that it may hold', async (type, kept) => {
       const response = await insert(
         type,
         kept.map(([sent]) => sent),

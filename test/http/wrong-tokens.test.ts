@@ -1,11 +1,11 @@
 /**
  * Wrong tokens are limited by the address that they come from, and other clients at that address are not locked out
- * (contract section 8).
+ * (contract C15.6).
  */
 import { randomBytes } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, type MockInstance, vi } from 'vitest';
-import { BY_ITSELF } from '../../src/engine/audit/audit.js';
+import { BY_ITSELF } from '../../src/contract/audit.js';
 import { callFrom } from '../support/address.js';
 import {
   failure,

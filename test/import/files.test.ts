@@ -3,8 +3,10 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { columnNames } from '../../src/import/column-names.js';
 import { csvRecords } from '../../src/import/csv-reader.js';
+import { detectFormat } from '../../src/import/format.js';
+import { openText } from '../../src/import/source.js';
 import { cellEncoder, type Notation } from '../../src/import/values.js';
-import { jsonItems, membersOf } from '../../src/import/json-records.js';
+import { jsonItems, jsonLines, membersOf } from '../../src/import/json-records.js';
 import { epochTimestamp, parseTimestamp } from '../../src/import/timestamps.js';
 import { candidatesFor } from '../../src/import/type-candidates.js';
 import { TypeInference } from '../../src/import/type-inference.js';
@@ -86,6 +88,52 @@ it('CSV without quoting reads quotes as text', async () => {
     ['a', '5"'],
     ['"b', '"c"'],
   ]);
+});
+
+it('NDJSON with line ends of any system is read line by line, wherever its text is split', async () => {
+  const property = fc.asyncProperty(
+    fc.array(fc.dictionary(fc.string(), fc.jsonValue()), { minLength: 1 }),
+    fc.array(fc.integer({ min: 1, max: 9 }), { minLength: 1 }),
+    fc.constantFrom('\n', '\r\n', '\r'),
+    fc.boolean(),
+    async (records, lengths, end, isEnded) => {
+      const text = records.map((record) => JSON.stringify(record)).join(end) + (isEnded ? end : '');
+      const read = await collected(jsonLines(fromSync(pieces(text, lengths)), 'file'));
+      expect(read.map(({ text }) => JSON.parse(text) as unknown)).toEqual(JSON.parse(JSON.stringify(records)));
+      expect(read.map(({ line }) => line)).toEqual(records.map((_, i) => i + 1));
+    },
+  );
+  await fc.assert(property, { seed: 5, numRuns: 200 });
+  expect(await detectFormat('a.json', '{\r  "a": 1\r}\r', true, { quotes: true })).toMatchObject({ kind: 'json' });
+});
+
+it.each([
+  [';', 'Estratto del 2025-01-06\nid;name;lat\n1;A;45,12\n2;B;46,01\n3;C;44,9\n'],
+  [';', 'Report, January\n\nby day\nid;name;lat\n1;A;45,12\n2;B;46,01\n3;C;44,9\n4;D;1,5\n'],
+  ['\t', 'Report\na\tb\n1,5\t2,5\n3,5\t4\n'],
+  [';', 'lat;lon\n45,1;46,2\n47,1;48,2\n'],
+  [',', 'note\nhello; world\nhello\na; b; c\n'],
+])('the delimiter %j is found below lines of titles', async (delimiter, head) => {
+  expect(await detectFormat('a.csv', head, true, { quotes: true })).toEqual({ kind: 'delimited', delimiter });
+});
+
+it('--skip-lines counts line ends of any system, wherever the text is split', async () => {
+  for (const end of ['\n', '\r\n', '\r']) {
+    for (const length of [1, 2, 3, 100]) {
+      const text = fromSync(pieces(['title', 'more', 'a,b', '1,2'].join(end), [length]));
+      const input = { label: 'f', name: 'f.csv', size: null, bytesRead: () => 0, close: () => undefined, text };
+      const { header, records } = await openText(input, { quotes: true, skipLines: 2, decimal: '.' });
+      expect([header, await collected(records)]).toEqual([['a', 'b'], [{ line: 4, cells: ['1', '2'] }]]);
+    }
+  }
+});
+
+it('is a record, not a declaration of columns, if a line of NDJSON has null among them', async () => {
+  const line = '{"columns":[{"name":"a","type":"TEXT"},null]}';
+  const text = fromSync(pieces(line, [100]));
+  const input = { label: 'f', name: 'f.ndjson', size: null, bytesRead: () => 0, close: () => undefined, text };
+  const { types, records } = await openText(input, { quotes: true, skipLines: 0, decimal: '.' });
+  expect([types, await collected(records)]).toMatchObject([undefined, [{ line: 1 }]]);
 });
 
 describe('JSON, as an array or as objects one after another,', () => {
@@ -261,6 +309,23 @@ describe('types', () => {
     expect(inferred(['2026-01-31', '2026-02-30', '2026-02-28']).type).toBe('TIMESTAMP');
     // Another order is no mistake.
     expect(inferred([...days, '12/31/2026', '12/30/2026', '12/29/2026']).type).toBe('TEXT');
+  });
+
+  it('are TEXT with a reason if "" stands for no value, however often, and not in JSON', () => {
+    expect(inferred(['34', '', '40']).reason).toBe(`INTEGER except for "": --null ''`);
+    expect(inferred(['2026-01-31', '2026-02-01', '', '', '', 'N/A']).reason).toBe(
+      `TIMESTAMP except for "", "N/A": --null '' --null N/A`,
+    );
+    expect(inferred(['', '']).reason).toBeUndefined();
+    const json = new TypeInference(candidatesFor(PLAIN));
+    ['"2026-01-31"', '""', '"2026-02-01"'].forEach((value, i) => json.addJson(value, i + 1));
+    expect(json.reason).toBe('TIMESTAMP except for "" (line 2)');
+  });
+
+  it('are numbers with a reason if they may be codes', () => {
+    const reason = '1E5 is a number; if it is a code, TEXT with --types';
+    expect(inferred(['12345', '1E5'])).toMatchObject({ type: 'FLOAT', reason });
+    for (const plain of ['1.5e300', '1e-7', '12']) expect(inferred([plain]).reason).toBeUndefined();
   });
 
   it('follow the notation', () => {

@@ -22,7 +22,8 @@ export function asProject(project: TestProject, token: string, accept = 'applica
     project.call('POST', '/api/cdp/sql', {
       token,
       headers: { accept },
-      body: { sql, params, ...(accept === 'application/json' ? { max_rows: 100_000 } : {}) },
+      // Some functions write whole schemas as XML, which takes long on a busy machine.
+      body: { sql, params, timeout_ms: 60_000, ...(accept === 'application/json' ? { max_rows: 100_000 } : {}) },
     }),
   );
 }

@@ -118,7 +118,8 @@ SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 SELECT pg_cancel_backend(pid) FROM pg_stat_activity
 SELECT pg_cancel_backend(pg_backend_pid())
 CREATE SCHEMA _cdp_s
-CREATE SCHEMA "S"
+CREATE SCHEMA "_cdp S"
+CREATE SCHEMA "-"
 CREATE EXTENSION hstore
 CREATE PUBLICATION p
 

@@ -2,7 +2,7 @@
  * What a hostile token with `sql:write` may leave in its own project, as SQL, and what an honest caller of the same
  * project then requests.
  */
-import { ADVISORY_LOCKS } from '../../src/tenancy/advisory-locks.js';
+import { ADVISORY_LOCKS } from '../../src/tenancy/locks.js';
 import type { TestResponse, TestProject } from '../support/service.js';
 
 /** Runs in the session of whoever fires it: settings, a role and a lock that nothing rolls back. */
@@ -114,7 +114,8 @@ export const HARMLESS: readonly [what: string, text: string][] = [
   ['a held cursor, a prepared statement', 'DECLARE c CURSOR WITH HOLD FOR SELECT 1; PREPARE p AS SELECT 1'],
   [
     'locks that the service uses',
-    `SELECT pg_advisory_lock(${ADVISORY_LOCKS.newTable}), pg_advisory_lock(${ADVISORY_LOCKS.repair})`,
+    `SELECT pg_advisory_lock(${ADVISORY_LOCKS.newTable}), pg_advisory_lock(${ADVISORY_LOCKS.template});
+     PREPARE locking AS SELECT FROM _cdp.migrations`,
   ],
   [
     'a held cursor that fails at the commit',

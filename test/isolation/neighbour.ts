@@ -48,7 +48,7 @@ export async function makeNeighbour(service: TestService): Promise<Neighbour> {
 
   // On servers of their own the names within are the same for all.
   const names: [kind: string, name: string][] =
-    service.engine.servers.defaultTenancy.fleet !== null
+    service.engine.servers.defaultTenancy.files !== null
       ? [['server', placement.server]]
       : [
           ['role', placement.writer],

@@ -139,10 +139,18 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       const done: string[] = [];
       const probes = lines.map((line) => ({ name: line, sql: named(line) }));
       for (const token of [project.token, readToken]) {
-        const ask = async (text: string): Promise<string> => String((await sql(text, token)).status);
-        await askEach(ask, probes, ({ name }, status) => {
-          if (status !== '400' && status !== '403') done.push(`${status} ${name}`);
-        });
+        // Who creates a database elsewhere may hold the lock of a shared catalog: 503 says nothing yet.
+        const ask = async (text: string, tries = 5): Promise<string> => {
+          const { status } = await sql(text, token);
+          return status === 503 && tries > 1 ? ask(text, tries - 1) : String(status);
+        };
+        await askEach(
+          (text) => ask(text),
+          probes,
+          ({ name }, status) => {
+            if (status !== '400' && status !== '403') done.push(`${status} ${name}`);
+          },
+        );
       }
       expect(done).toEqual([]);
       expect(await surroundings()).toEqual(before);
@@ -206,6 +214,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       expect(writable).toEqual([
         { name: 'idempotency_keys', may },
         { name: 'quarantine', may },
+        { name: 'quarantined', may },
       ]);
     });
 

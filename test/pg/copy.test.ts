@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { ConnectionLost } from '../../src/pg/errors.js';
 import { Session } from '../../src/pg/session.js';
-import { fixed } from '../../src/pg/sql.js';
+import { fixed } from '../../src/pg/sql-tag.js';
 import { createDatabase, type TestDatabase, testServers } from '../support/postgres.js';
 
 const failureOf = (promise: Promise<unknown>): Promise<unknown> =>
@@ -49,6 +49,12 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     expect(await source.query(fixed('TABLE here EXCEPT TABLE there'))).toEqual([]);
     expect(await source.query(fixed('SELECT 1'))).toEqual([['1']]);
     expect(await target.query(fixed('SELECT count(*) FROM there'))).toEqual([['303']]);
+  });
+
+  it('lets the rows take longer than other responses may', async () => {
+    const session = await Session.connect({ ...database.connection, connectionTimeoutMillis: 60_000, timeoutMs: 500 });
+    opened.push(session);
+    expect(await textOf(session.copyOut(fixed('COPY (SELECT pg_sleep(1)) TO STDOUT')))).toBe('\n');
   });
 
   it('pauses the server while the reader is slow', async () => {

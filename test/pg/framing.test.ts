@@ -1,4 +1,4 @@
-/** Splitting Postgres's byte stream into messages, however the network splits it (Postgres manual 54.7). */
+/** Splitting Postgres's byte stream into messages, however the network splits it (Postgres manual, Message Formats). */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ConnectionLost } from '../../src/pg/errors.js';

@@ -1,4 +1,4 @@
-/** The messages of the extended query protocol, byte for byte (Postgres manual 54.7). */
+/** The messages of the extended query protocol, byte for byte (Postgres manual, Message Formats). */
 import { describe, expect, it } from 'vitest';
 import { ConnectionLost } from '../../src/pg/errors.js';
 import {

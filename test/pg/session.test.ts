@@ -2,8 +2,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { ConnectionLost, MessageTooLarge, PostgresError } from '../../src/pg/errors.js';
-import type { Statement } from '../../src/pg/sql.js';
-import { messageSize, type RowTaker } from '../../src/pg/framing.js';
+import type { Statement } from '../../src/pg/sql-tag.js';
+import { messageSize, type RowHandler } from '../../src/pg/framing.js';
 import { readTextRow } from '../../src/pg/messages.js';
 import { Session } from '../../src/pg/session.js';
 import { createDatabase, type TestDatabase, testServers } from '../support/postgres.js';
@@ -33,14 +33,14 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
   };
   /** Takes one row after the other. */
   const each =
-    (take: (buffer: Buffer, body: number, end: number) => void): RowTaker =>
+    (take: (buffer: Buffer, body: number, end: number) => void): RowHandler =>
     (buffer, start) => {
       const end = start + messageSize(buffer, start);
       take(buffer, start + 5, end);
       return end;
     };
   /** A sink that keeps the rows as texts. */
-  const collector = (): { rows: (string | null)[][]; sink: RowTaker } => {
+  const collector = (): { rows: (string | null)[][]; sink: RowHandler } => {
     const rows: (string | null)[][] = [];
     return { rows, sink: each((buffer, start, end) => rows.push(readTextRow(buffer, start, end))) };
   };

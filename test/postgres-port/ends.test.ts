@@ -4,7 +4,10 @@
  */
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { ProjectSessions } from '../../src/tenancy/connections/project-session.js';
-import { BY_ITSELF } from '../../src/engine/audit/audit.js';
+import { EngineError } from '../../src/contract/errors.js';
+import { sha256 } from '../../src/engine/access/tokens.js';
+import { WrongTokens } from '../../src/engine/access/rate-limits.js';
+import { BY_ITSELF } from '../../src/contract/audit.js';
 import {
   inProject,
   startOwnService,
@@ -104,6 +107,31 @@ describe.each(stages)('on %s', (_name, start) => {
     expect(await ending(client)).toBe('57P01');
     await noneLeft(project);
     expect(await project.rows('SELECT n FROM late')).toEqual([]);
+  });
+
+  it('wrong tokens from its network do not end a session, nor do they hide that its token was revoked', async () => {
+    const project = await service.project();
+    const { token, details } = await service.engine.tokens.create(project.id);
+    const client = await open(project, token);
+    // As if the valid token had been forgotten, and its network were over the limit.
+    const { authenticator, control } = service.engine;
+    const { valid } = authenticator as unknown as { valid: Map<string, unknown> };
+    const refusal = new EngineError('rate_limited', 'Too many wrong tokens have come from this address');
+    const limited = vi.spyOn(WrongTokens.prototype, 'errorFor').mockReturnValue(refusal);
+    const closed = vi.spyOn(WrongTokens.prototype, 'beginLookUp').mockImplementation(() => {
+      throw refusal;
+    });
+    const lookUps = vi.spyOn(control.tokens, 'byHash');
+    try {
+      valid.clear();
+      await vi.waitFor(() => expect(lookUps).toHaveBeenCalledWith(sha256(token)), WAIT);
+      client.send(query('SELECT 1'));
+      expect(errorsIn(await client.until('Z'))).toEqual([]);
+      await service.engine.tokens.revoke(details.id, {}, BY_ITSELF);
+      expect(await ending(client)).toBe('57P01');
+    } finally {
+      for (const spy of [limited, closed, lookUps]) spy.mockRestore();
+    }
   });
 
   it.concurrent('the deactivation and the deletion of its project end a session', async () => {

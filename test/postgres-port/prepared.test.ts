@@ -5,7 +5,7 @@
 import { chmod, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { BY_ITSELF } from '../../src/engine/audit/audit.js';
+import { BY_ITSELF } from '../../src/contract/audit.js';
 import { makeFolder } from '../support/folder.js';
 import type { TestServer } from '../support/postgres.js';
 import { onServer, startTestService, type TestProject, type TestService } from '../support/service.js';

@@ -1,6 +1,7 @@
 /** Sessions of the Postgres port: clients can do what they do in Postgres itself; and which clients may open one. */
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { startOwnService, startTestService, type TestProject, type TestService } from '../support/service.js';
+import { projectOutOfReach } from '../support/added-server.js';
 import { testServers } from '../support/postgres.js';
 import { cancelRequest, errorOf, errorsIn, login, query, RawClient, refusedLogin, withClient } from './connect.js';
 
@@ -45,10 +46,33 @@ describe.each(stages)('on %s', (_name, major, start) => {
         const told = new Promise((resolve) => client.once('notification', resolve));
         await client.query('LISTEN news');
         await client.query("NOTIFY news, 'hello'");
-        expect(await told).toMatchObject({ channel: 'news', payload: 'hello' });
+        const { processID } = client as unknown as { processID: number };
+        expect(await told).toMatchObject({ channel: 'news', payload: 'hello', processId: processID });
+        expect((await client.query('SELECT pg_backend_pid() AS pid')).rows).toEqual([{ pid: processID }]);
         expect((await client.query('SELECT session_user = current_user AS same')).rows).toEqual([{ same: true }]);
       });
     });
+
+    it.each(['writer', ...(major < 16 ? [] : ['reader'])] as ('writer' | 'reader')[])(
+      'and show what the session of a %s has prepared, and nothing of others',
+      async (user) => {
+        const config = login(service, project, user);
+        await withClient(login(service, project), async (other) => {
+          await other.query('PREPARE of_another AS SELECT 1');
+          await withClient(config, async (client) => {
+            await client.query({ name: 'by protocol', text: 'SELECT $1::int AS n', values: [1] });
+            await client.query('PREPARE by_sql AS SELECT 2');
+            const { rows } = await client.query(
+              'SELECT name, statement, parameter_types, from_sql FROM pg_prepared_statements ORDER BY name',
+            );
+            expect(rows).toEqual([
+              { name: 'by protocol', statement: 'SELECT $1::int AS n', parameter_types: '{integer}', from_sql: false },
+              { name: 'by_sql', statement: 'PREPARE by_sql AS SELECT 2', parameter_types: '{}', from_sql: true },
+            ]);
+          });
+        });
+      },
+    );
 
     it("with the database's name in Postgres", async () => {
       const { placement } = await service.engine.projects.get(project.name);
@@ -160,6 +184,16 @@ describe.each(stages)('on %s', (_name, major, start) => {
         replication: '0A000',
       });
       await vi.waitFor(() => expect(sessions()).toBe(0), { timeout: 20_000 });
+    });
+
+    it('a project whose server this instance cannot reach, for that reason each time', async () => {
+      const name = 'out-of-reach';
+      const { token } = await service.engine.tokens.create(await projectOutOfReach(service, name));
+      const config = { ...login(service, project), database: name, password: token };
+      const codes = new Set<string | undefined>();
+      for (let i = 0; i < 5; i++) codes.add(await refusedLogin(config));
+      expect(codes).toEqual(new Set(['57P03']));
+      expect(sessions()).toBe(0);
     });
 
     it('more sessions than a project may have, and more than all may have', async () => {

@@ -4,7 +4,6 @@
  */
 import { randomUUID } from 'node:crypto';
 import { userInfo } from 'node:os';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { endEverything, preparedDataDir, type RunningService, runProgram, startServe } from '../support/program.js';
 import { call } from '../support/service.js';
@@ -99,7 +98,7 @@ describe('cdp audit', () => {
   it.each([
     ['a time that is none', ['--since', 'yesterday'], '--since takes 2h'],
     ['a unit that is none', ['--until', '3w'], '--until takes 2h'],
-    ['an operation that is none', ['--operation', 'nothing'], '--operation takes one of'],
+    ['an operation that is none', ['--operation', 'nothing'], '--operation must be one of create_table, '],
     ['no limit', ['--limit', '0'], '--limit takes a number'],
     ['a limit beyond all limits', ['--limit', '100001'], '--limit takes a number'],
     ['two outcomes', ['--failed', '--outcome', 'ok'], 'Give either'],
@@ -118,8 +117,9 @@ describe('a service that is killed', () => {
     const id = randomUUID();
     const headers = { 'x-request-id': id };
     expect((await call(service.url, 'GET', '/api/cdp/schema', { token: token.token, headers })).status).toBe(200);
-    await sleep(2_000);
+    const reads = async () => (await entries('--operation', 'read_schema')).map((entry) => entry.request_id);
+    await expect.poll(reads).toContain(id);
     await service.end('SIGKILL');
-    expect((await entries('--operation', 'read_schema')).map((entry) => entry.request_id)).toContain(id);
+    expect(await reads()).toContain(id);
   });
 });

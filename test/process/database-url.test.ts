@@ -1,4 +1,4 @@
-/** The program on an operator's own Postgres: `DATABASE_URL` with `CDP_SECRET` (contract section 2). */
+/** The program on an operator's own Postgres: `DATABASE_URL` with `CDP_SECRET` (contract C3.17). */
 import { access } from 'node:fs/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { endEverything, newDataDir, runProgram, startServe, type Surroundings } from '../support/program.js';

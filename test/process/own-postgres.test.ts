@@ -12,7 +12,8 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { examine } from '../../src/engine/doctor/doctor.js';
 import { loadConfig } from '../../src/cli/load-config.js';
 import { type Service, startService } from '../../src/service.js';
-import { BY_ITSELF } from '../../src/engine/audit/audit.js';
+import type { Finding } from '../../src/contract/wire/operator.js';
+import { BY_ITSELF } from '../../src/contract/audit.js';
 import { accountFor, ENVIRONMENT, run as runAs } from '../../src/embedded/accounts.js';
 import { addressOfUrl } from '../../src/pg/index.js';
 import { makeFolder } from '../support/folder.js';
@@ -96,7 +97,8 @@ const useEverything = (server: Connection, token: string) =>
     await engine.deleteProject('two', BY_ITSELF);
     const address = addressOfUrl(urlFor(server));
     const patient = { address, connections: 10, embedded: null, engine: () => Promise.resolve(engine) };
-    const findings = await examine(patient, BY_ITSELF);
+    const findings: Finding[] = [];
+    await examine(patient, BY_ITSELF, (finding) => findings.push(finding));
     expect(findings.filter(({ subject }) => /rights|project|trial/.test(subject))).toMatchObject([
       { subject: 'rights', health: 'ok' },
       { subject: 'projects', health: 'ok' },

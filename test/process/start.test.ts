@@ -31,8 +31,14 @@ const UNDER_NPM: Surroundings = { env: { CDP_NPM_START: '1' } };
 
 const TOKEN = /\bcdp_[0-9A-Za-z]{49}\b/g;
 
-/** The commands that a first start prints, as a person would copy them. */
-const printedCommands = (output: string): string[] => output.match(/^curl (?:.*\\\n)+.*$/gm) ?? [];
+/** The commands that a first start prints, as a person would copy them. The token is only in the first line. */
+const printedCommands = (output: string): string[] => {
+  const [variables = ''] = output.match(/^export URL=\S+ TOKEN=\S+$/m) ?? [];
+  return (output.match(/^curl (?:.*\\\n)+.*$/gm) ?? []).map((command) => {
+    expect(command).not.toMatch(TOKEN);
+    return `${variables}\n${command}`;
+  });
+};
 
 /** Stands in for curl on a machine that has none: last in the PATH, with the three options that we print. */
 const CURL = `#!${process.execPath}

@@ -1,4 +1,4 @@
-/** Stopping the service: running requests finish, new ones are refused, and no process is left (contract section 9). */
+/** Stopping the service: running requests finish, new ones are refused, and no process is left (contract C17.7). */
 import { access } from 'node:fs/promises';
 import { Agent, get } from 'node:http';
 import { join } from 'node:path';

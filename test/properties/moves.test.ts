@@ -6,12 +6,10 @@
 import { randomUUID } from 'node:crypto';
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
-import { BY_ITSELF } from '../../src/engine/audit/audit.js';
-import { moveProject } from '../../src/engine/moves/move-project.js';
-import { recover } from '../../src/engine/moves/recover.js';
-import type { ProjectParts } from '../../src/engine/projects/project-parts.js';
-import type { ControlDatabase } from '../../src/tenancy/control/control.js';
-import type { MoveRow, MoveRows } from '../../src/tenancy/control/move-rows.js';
+import { BY_ITSELF } from '../../src/contract/audit.js';
+import { moveProject, settle } from '../../src/moves/move.js';
+import type { MoveServices } from '../../src/moves/move-services.js';
+import type { MoveRow, MoveRows } from '../../src/moves/move-rows.js';
 import { placeOf } from '../../src/tenancy/control/server-rows.js';
 import { tryWithProjectLock } from '../../src/tenancy/control/project-lock.js';
 import { type AddedServer, startAddedServer, variableWith } from '../support/added-server.js';
@@ -24,7 +22,7 @@ let home: AddedServer;
 let other: AddedServer;
 let service: TestService;
 let project: TestProject;
-let parts: ProjectParts;
+let services: MoveServices;
 beforeAll(async () => {
   [home, other] = await Promise.all([startAddedServer(18), startAddedServer(18)]);
   service = await startTestService({}, { major: 18, connection: home.connection });
@@ -33,7 +31,7 @@ beforeAll(async () => {
   expect((await service.call('POST', '/api/cdp/admin/servers', { token, body })).status).toBe(201);
   project = await service.project('shop', 'default');
   await project.table('visits', { page: 'TEXT' });
-  ({ parts } = service.engine.moves as unknown as { parts: ProjectParts });
+  ({ services } = service.engine.moves as unknown as { services: MoveServices });
 });
 afterAll(async () => {
   await service.close();
@@ -56,20 +54,19 @@ class Mover {
 
   constructor(readonly move: MoveRow) {
     const lost = new Promise<void>((resolve) => (this.loseLock = resolve));
-    const moves = { value: this.stepwise(parts.control.moves) };
-    const mine = { ...parts, control: Object.create(parts.control, { moves }) as ControlDatabase };
+    const mine = { ...services, moveRows: this.stepwise(services.moveRows) };
     const options = { verify: 'counts', maxPauseMs: null, signal: new AbortController().signal } as const;
     // As `Moves` does it: it settles what it leaves, if it can.
     this.ended = this.turn()
       .then(() => moveProject(mine, move, options, BY_ITSELF))
       .catch(() => {})
-      .then(() => recover(mine, move))
+      .then(() => settle(mine, move))
       .catch(() => {})
       .finally(() => {
         this.hasEnded = true;
         this.loseLock();
       });
-    void tryWithProjectLock(parts.control.address, project.id, () => lost, 5_000);
+    void tryWithProjectLock(services.control.address, project.id, () => lost, 5_000);
   }
 
   private turn(): Promise<void> {
@@ -123,8 +120,8 @@ async function begin(): Promise<Mover | null> {
   if (server === null) throw new Error('It was added');
   const target = await service.engine.servers.tenancyOf(placeOf(server)).newPlacement();
   const move = { id: randomUUID(), projectId: project.id, source: placement, target, mode: 'copy' as const };
-  if ((await parts.control.moves.insert(move)) !== null) return null;
-  const row = await parts.control.moves.get(move.id);
+  if ((await services.moveRows.insert(move)) !== null) return null;
+  const row = await services.moveRows.get(move.id);
   return row && new Mover(row);
 }
 
@@ -185,7 +182,7 @@ it('the project lives in one place, and nothing is left elsewhere', async () => 
       lose();
       for (const one of lost) await one.run();
       await service.engine.moves.recover();
-      expect(await parts.control.moves.open()).toEqual([]);
+      expect(await services.moveRows.open()).toEqual([]);
       expect(await leftBehind()).toEqual([]);
       await vi.waitFor(
         async () => {

@@ -22,7 +22,7 @@ export function parameters<T>(numRuns: number): fc.Parameters<T> {
   return { seed: fuzz.seed, numRuns: 1_000_000_000, interruptAfterTimeLimit: fuzz.millisecondsEach };
 }
 
-/** A success, or a refusal in the contract's shape that is the caller's own doing: never a 500. */
+/** A success, or a refusal in the usual shape (contract C2.1) that is the caller's own doing: never a 500. */
 export function checkClear(response: TestResponse): void {
   expect([response.status === 500, response.text]).toEqual([false, response.text]);
   if (response.status >= 400) failure(response, response.status, String(response.body?.error));

@@ -1,6 +1,6 @@
 /**
  * Sequences of schema changes and inserts, with each response compared with that of a model of a few lines (contract
- * sections 3 and 5).
+ * C4, C6, C7).
  */
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, it } from 'vitest';
@@ -46,7 +46,7 @@ const VALUE: Record<ColumnType, unknown> = {
   TIMESTAMP: '2024-01-01',
   JSONB: { a: 1 },
 };
-/** Where VALUE survives the change (contract section 5). */
+/** Where VALUE survives the change (contract C7.1). */
 const SURVIVES: Record<ColumnType, readonly ColumnType[]> = {
   TEXT: ['TEXT'],
   INTEGER: ['INTEGER', 'TEXT', 'FLOAT', 'BOOLEAN', 'JSONB'],
@@ -56,7 +56,7 @@ const SURVIVES: Record<ColumnType, readonly ColumnType[]> = {
   JSONB: ['JSONB', 'TEXT'],
 };
 
-/** Types that the contract's table never changes into one another, whatever a column holds. */
+/** Types that never change into one another (contract C7.1), whatever a column holds. */
 const NEVER: Partial<Record<ColumnType, readonly ColumnType[]>> = {
   INTEGER: ['TIMESTAMP'],
   FLOAT: ['BOOLEAN', 'TIMESTAMP'],

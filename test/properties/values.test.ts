@@ -1,5 +1,5 @@
 /**
- * Any JSON value into a column of each type: the verdict is that of the contract's table (section 4), which is repeated
+ * Any JSON value into a column of each type: the verdict is that of contract C5, which is repeated
  * here, and what was stored reads back equal, by SQL, as a stream and through a second insert path.
  */
 import fc from 'fast-check';
@@ -219,7 +219,7 @@ const json = fc.oneof(
 
 let counter = 0;
 
-it('a value is accepted or refused as the contract says, and reads back equal if accepted', async () => {
+it('a value is accepted or refused by its rules, and reads back equal if accepted', async () => {
   await fc.assert(
     fc.asyncProperty(fc.constantFrom(...TYPES), json, fc.constantFrom('', '?return=ids'), async (type, text, query) => {
       const n = ++counter;

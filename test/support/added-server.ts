@@ -3,18 +3,20 @@
  * database.
  */
 import { execFileSync } from 'node:child_process';
-import { randomBytes } from 'node:crypto';
+import { randomBytes, randomUUID } from 'node:crypto';
 import { chmod, chown, rm } from 'node:fs/promises';
 import { createServer, connect, type AddressInfo } from 'node:net';
 import { once } from 'node:events';
 import { join } from 'node:path';
+import { expect } from 'vitest';
 import { accountFor } from '../../src/embedded/accounts.js';
-import { PORT } from '../../src/embedded/config.js';
+import { PORT } from '../../src/embedded/postgres-config.js';
 import { processes, readProc } from '../../src/embedded/proc.js';
 import { hasCode } from '../../src/files.js';
 import { makeFolder } from './folder.js';
 import { eventually, freePort } from './program.js';
 import { connected } from './postgres.js';
+import type { TestService } from './service.js';
 import { type Connection, debianMajors, PASSWORD, startThrowaway } from './throwaway-postgres.js';
 
 export interface AddedServer {
@@ -147,4 +149,15 @@ export function variableWith(value: string): string {
   const name = `CDP_TEST_URL_${randomBytes(4).toString('hex').toUpperCase()}`;
   process.env[name] = value;
   return name;
+}
+
+/** A project on the added server `away`, whose URL this process does not have. @returns its id */
+export async function projectOutOfReach({ engine: { control, servers } }: TestService, name: string): Promise<string> {
+  const added = { urlReference: 'env:CDP_TEST_NOT_SET', addedAt: 0, engine: 'postgres', maxConnections: null } as const;
+  const bounds = { tenancy: 'shared', labels: {}, weight: 1, maxProjects: null, maxBytes: null } as const;
+  await control.servers.add({ name: 'away', ...added, ...bounds }, null);
+  const placement = { ...(await servers.defaultTenancy.newPlacement()), server: 'away', added };
+  const id = randomUUID();
+  expect(await control.projects.insert({ id, name, status: 'active', placement, schemaVersion: 1 })).toBeNull();
+  return id;
 }

@@ -1,6 +1,5 @@
 /** Reads the audit log directly from its table, independently of the API. */
-import type { TestService } from './service.js';
-import { onServer } from './service.js';
+import { onServer, type TestService } from './service.js';
 
 export interface AuditRow {
   at: Date;

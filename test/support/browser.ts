@@ -67,10 +67,12 @@ export async function openPage(
   options: BrowserContextOptions = {},
 ): Promise<WatchedPage> {
   const context = await browser.newContext(options);
+  // A busy machine takes long to show a page.
+  context.setDefaultTimeout(120_000);
   const page = await context.newPage();
   const complaints: string[] = [];
   const asked: string[] = [];
-  const isOfApi = (url: string): boolean => url.startsWith(`${origin}/api/`) || url === `${origin}/metrics`;
+  const isApiPath = (url: string): boolean => url.startsWith(`${origin}/api/`) || url === `${origin}/metrics`;
   // Of all its pages, those that are opened later too.
   context.on('request', (request) => {
     const url = request.url();
@@ -79,14 +81,14 @@ export async function openPage(
   });
   context.on('response', (response) => {
     const [status, url] = [response.status(), response.url()];
-    if (status >= 400 && !isOfApi(url)) complaints.push(`${status} ${url}`);
+    if (status >= 400 && !isApiPath(url)) complaints.push(`${status} ${url}`);
   });
   context.on('weberror', (event) => {
     const error = event.error();
     complaints.push(String(error.stack ?? error));
   });
   context.on('console', (message) => {
-    if (message.type() !== 'error' || isOfApi(message.location().url)) return;
+    if (message.type() !== 'error' || isApiPath(message.location().url)) return;
     complaints.push(`${message.text()} (${message.location().url})`);
   });
   await context.addInitScript(() => {

@@ -95,7 +95,16 @@ const BEYOND_THE_EDGE = `(() => {
     const { width, right } = button.getBoundingClientRect();
     return width > 0 && right > innerWidth;
   });
-  return [...wide, ...buttons.map((button) => 'beyond the edge: ' + (button.ariaLabel ?? button.innerText))];
+  // What scrolls away within its frame is beyond an edge, too.
+  const links = [...document.querySelectorAll('header a, header button')].filter((link) => {
+    const { left, right, width } = link.getBoundingClientRect();
+    const frame = link.parentElement.getBoundingClientRect();
+    return width > 0 && (right > Math.min(frame.right, innerWidth) + 1 || left < frame.left - 1);
+  });
+  return [
+    ...wide,
+    ...[...buttons, ...links].map((link) => 'beyond the edge: ' + (link.ariaLabel ?? link.innerText)),
+  ];
 })()`;
 
 export async function enter(page: Page, token: string): Promise<void> {

@@ -79,6 +79,14 @@ export const EVERYTHING: readonly string[] = [
    CREATE TYPE drizzle.state AS ENUM ('new', 'old');
    CREATE FUNCTION drizzle.to_state(integer) RETURNS drizzle.state LANGUAGE sql IMMUTABLE AS $$ SELECT 'new'::drizzle.state $$;
    CREATE CAST (integer AS drizzle.state) WITH FUNCTION drizzle.to_state(integer)`,
+  // It looks like a part of a dump, and the tables of both have the same name if quotes are left out.
+  `CREATE SCHEMA "a""; Type: ACL; Schema: _cdp; Owner: -\nü.b"; COMMENT ON SCHEMA "a""; Type: ACL; Schema: _cdp; Owner: -\nü.b" IS 'odd';
+   CREATE SCHEMA "a""; Type: ACL; Schema: _cdp; Owner: -\nü"; SET search_path = "a""; Type: ACL; Schema: _cdp; Owner: -\nü.b";
+   CREATE TABLE c (id serial PRIMARY KEY, a integer CHECK (a > 0)); INSERT INTO c (a) VALUES (1), (2); COMMENT ON TABLE c IS 'here';
+   CREATE TYPE state AS ENUM ('new', 'old'); CREATE CAST (state AS xml) WITH INOUT;
+   CREATE FUNCTION f() RETURNS integer LANGUAGE sql AS 'SELECT 1'; REVOKE ALL ON FUNCTION f() FROM PUBLIC;
+   ALTER DEFAULT PRIVILEGES IN SCHEMA "a""; Type: ACL; Schema: _cdp; Owner: -\nü.b" GRANT INSERT ON TABLES TO PUBLIC;
+   CREATE TABLE "a""; Type: ACL; Schema: _cdp; Owner: -\nü"."b.c" (id serial PRIMARY KEY)`,
   // pg_dump does not make a schema of this name.
   `CREATE SCHEMA public CREATE TABLE people (a integer) CREATE VIEW grown AS SELECT a FROM people; INSERT INTO public.people VALUES (1)`,
 ];
@@ -127,20 +135,20 @@ export async function description(client: pg.Client): Promise<Record<string, unk
     policies: `SELECT tablename, policyname, permissive, roles::text, cmd, qual, with_check, obj_description(p.oid, 'pg_policy') AS comment
      FROM pg_policies JOIN pg_policy p ON polname = policyname ORDER BY 1, 2`,
     sequences: `SELECT sequencename, last_value, start_value, increment_by, data_type::text FROM pg_sequences
-     WHERE schemaname::regnamespace ${OF_PROJECT} ORDER BY 1`,
+     WHERE quote_ident(schemaname)::regnamespace ${OF_PROJECT} ORDER BY 1`,
     casts: `SELECT castsource::regtype::text, casttarget::regtype::text, castcontext, obj_description(oid, 'pg_cast') AS comment
      FROM pg_cast WHERE oid >= 16384 ORDER BY 1, 2`,
     statistics: `SELECT pg_get_statisticsobjdef(oid) AS def FROM pg_statistic_ext ORDER BY 1`,
     operators: `SELECT oid::regoperator::text AS name, oprcode::text FROM pg_operator WHERE oprnamespace ${OF_PROJECT}`,
     collations: `SELECT collname, collprovider FROM pg_collation WHERE collnamespace ${OF_PROJECT}`,
     search: `SELECT cfgname FROM pg_ts_config WHERE cfgnamespace ${OF_PROJECT}`,
-    large: `SELECT oid, encode(lo_get(oid), 'hex') AS content, pg_get_userbyid(lomowner) AS owner FROM pg_largeobject_metadata`,
+    large: `SELECT oid, encode(lo_get(oid), 'hex') AS content, pg_get_userbyid(lomowner) AS owner FROM pg_largeobject_metadata ORDER BY oid`,
     keys: 'SELECT path, key, encode(fingerprint, $$hex$$) AS fingerprint, answer, created_at::text FROM _cdp.idempotency_keys ORDER BY 1, 2',
   };
   const result: Record<string, unknown> = {};
   for (const [what, text] of Object.entries(lists)) result[what] = (await client.query(text)).rows;
   const relations = await client.query<{ name: string }>(
-    `SELECT format('%I.%I', relnamespace::regnamespace, relname) AS name FROM pg_class
+    `SELECT format('%s.%I', relnamespace::regnamespace, relname) AS name FROM pg_class
      WHERE relnamespace ${OF_PROJECT} AND relkind IN ('r', 'm') AND relispopulated ORDER BY 1`,
   );
   for (const { name } of relations.rows) {

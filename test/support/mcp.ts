@@ -1,6 +1,5 @@
 /** Clients of the Model Context Protocol, both third-party and raw. */
-import { Client } from '@modelcontextprotocol/client';
-import { StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
+import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { type Call, call, type TestResponse, type TestService } from './service.js';
 
 export interface ToolResponse {

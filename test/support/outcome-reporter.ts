@@ -10,7 +10,7 @@ import type { Reporter, SerializedError, TestCase, TestModule } from 'vitest/nod
  * looks for rare bugs: a property with its random example, or a table that contradicts a response (`UNTRUE` in
  * test/faults/support/ledger.ts).
  */
-export const MAY_PASS_LATER = /^(?!Property failed after|answers that the tables contradict)/;
+export const MAY_PASS_LATER = /^(?!Property failed after|responses that the tables contradict)/;
 
 export default class OutcomeReporter implements Reporter {
   readonly #flaky: TestCase[] = [];
@@ -31,7 +31,7 @@ export default class OutcomeReporter implements Reporter {
       (module) => module.errors().length > 0 || ['queued', 'pending'].includes(module.state()),
     );
     const failed = [
-      ...inState('failed').map((test) => `${test.module.relativeModuleId} > ${test.fullName}`),
+      ...inState('failed').map((test) => `${test.module.relativeModuleId} > ${test.fullName}${firstLine(test)}`),
       ...broken.map((module) => module.relativeModuleId),
       ...errors.map((error) => error.message),
     ];
@@ -48,6 +48,12 @@ export default class OutcomeReporter implements Reporter {
       for (const { message, stack, diff } of test.result().errors ?? []) console.log(describe(message, stack, diff));
     }
   }
+}
+
+/** What its first failure says, short enough for a list. */
+function firstLine(test: TestCase): string {
+  const message = test.result().errors?.[0]?.message ?? '';
+  return message === '' ? '' : `: ${message.split('\n', 1)[0]?.slice(0, 300)}`;
 }
 
 /** The message, what differs, and the lines of the stack that are ours. */

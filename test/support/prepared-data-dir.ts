@@ -9,9 +9,9 @@ import { promisify } from 'node:util';
 import { pino } from 'pino';
 import { inject } from 'vitest';
 import { loadConfig } from '../../src/cli/load-config.js';
-import { openDatabase } from '../../src/database.js';
+import { openPostgres } from '../../src/postgres.js';
 import { openConfiguredEngine } from '../../src/configured-engine.js';
-import { BY_ITSELF } from '../../src/engine/audit/audit.js';
+import { BY_ITSELF } from '../../src/contract/audit.js';
 
 declare module 'vitest' {
   interface ProvidedContext {
@@ -23,7 +23,7 @@ declare module 'vitest' {
 export async function prepareDataDir(dataDir: string): Promise<void> {
   const { config } = loadConfig({ 'data-dir': dataDir }, {}, null);
   const logger = pino({ level: 'silent' });
-  const database = await openDatabase(config, 'test', logger);
+  const database = await openPostgres(config, 'test', logger);
   // Tests kill processes, not the machine: what was written is there without waiting for the disk.
   await writeFile(join(dataDir, 'postgres', 'local.conf'), 'fsync = off\n');
   const engine = await openConfiguredEngine(config, database, logger);

@@ -9,7 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import pg, { type ClientConfig } from 'pg';
 import { type Account, canEnter, run } from '../../src/embedded/accounts.js';
-import { SUPERUSER } from '../../src/embedded/config.js';
+import { SUPERUSER } from '../../src/embedded/postgres-config.js';
 import { findPostmasters, serves } from '../../src/embedded/processes.js';
 import { makeFolder } from './folder.js';
 import { copyPreparedDataDir } from './prepared-data-dir.js';

@@ -10,7 +10,7 @@ import { loadConfig } from '../../src/cli/load-config.js';
 import type { Config } from '../../src/settings.js';
 import type { Scope } from '../../src/contract/names.js';
 import type { ErrorBody } from '../../src/contract/wire/failure.js';
-import { PORT, SUPERUSER } from '../../src/embedded/config.js';
+import { PORT, SUPERUSER } from '../../src/embedded/postgres-config.js';
 import type { Engine } from '../../src/engine/engine.js';
 import { startService } from '../../src/service.js';
 import type { Placement } from '../../src/tenancy/placement.js';
@@ -225,15 +225,15 @@ export const isIdle = ({ engine }: TestService): boolean =>
 
 /** Requests that hold a place in Postgres. */
 export function runningRequests({ engine }: TestService): number {
-  const { typed, sql } = engine.load.requests;
-  return typed.running + sql.running;
+  const { api, sql } = engine.load.requests;
+  return api.running + sql.running;
 }
 
 /** Connections to projects' databases, on all servers. */
 export const openConnections = ({ engine }: TestService): number =>
   engine.load.connections.reduce((sum, { open }) => sum + open, 0);
 
-/** As the server's superuser, beside the service. */
+/** As the server's superuser, not through the service. */
 export const onServer = <T>(
   server: TestServer,
   work: (client: pg.Client) => Promise<T>,

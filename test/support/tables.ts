@@ -1,6 +1,5 @@
 /** The schema routes of one project, for tests. */
-import type { TestResponse, TestProject, TestService } from './service.js';
-import { onServer } from './service.js';
+import { onServer, type TestProject, type TestResponse, type TestService } from './service.js';
 
 export const TABLE = '/api/cdp/schema/table';
 export const tablePath = (name: string): string => `${TABLE}/${encodeURIComponent(name)}`;
@@ -65,7 +64,14 @@ export class Tables {
   }
 }
 
-/** As the superuser in the project's own database, beside the service. */
+/** The types of a table's columns by name, as Postgres writes them. */
+export async function columnTypes(project: TestProject, table: string): Promise<Record<string, unknown>> {
+  const columns = await project.rows(`SELECT attname AS name, format_type(atttypid, NULL) AS type FROM pg_attribute
+    WHERE attrelid = '${table}'::regclass AND attnum > 0`);
+  return Object.fromEntries(columns.map(({ name, type }) => [String(name), type]));
+}
+
+/** As the superuser in the project's own database, not through the service. */
 export async function inDatabase<T>(
   { engine, server }: TestService,
   { name }: TestProject,

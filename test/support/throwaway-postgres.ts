@@ -4,7 +4,7 @@ import { chown, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Account, accountFor, ENVIRONMENT, run } from '../../src/embedded/accounts.js';
 import { type Binaries, findBinaries } from '../../src/embedded/binaries.js';
-import { PORT, SUPERUSER } from '../../src/embedded/config.js';
+import { PORT, SUPERUSER } from '../../src/embedded/postgres-config.js';
 
 /** How to reach a server as its superuser; `host` is the folder of its socket. */
 export interface Connection {

@@ -13,9 +13,6 @@ import { connected } from '../support/postgres.js';
 import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
 import { debianMajors, PASSWORD, type ThrowawayServer } from '../support/throwaway-postgres.js';
 
-/** The machine may have other things to do. */
-const PATIENT = { timeout: 60_000 };
-
 interface Stage {
   readonly service: TestService;
   /** Of the server with a replica. */
@@ -103,14 +100,14 @@ describe.each([
       await client.query('SELECT pg_wal_replay_pause()');
       const asked = 'SELECT pg_get_wal_replay_pause_state() AS state';
       const state = async () => (await client.query<{ state: string }>(asked)).rows;
-      await expect.poll(state, PATIENT).toEqual([{ state: 'paused' }]);
+      await expect.poll(state).toEqual([{ state: 'paused' }]);
     });
   const letGo = () => onStandby((client) => client.query('SELECT pg_wal_replay_resume()'));
 
   /** The replica answers, and shows what was written so far. */
   const atReplica = async (): Promise<void> => {
     const position = await insert(0);
-    await expect.poll(async () => (await has(0, { position })).at, PATIENT).toBe('replica');
+    await expect.poll(async () => (await has(0, { position })).at).toBe('replica');
   };
 
   it('returns a position only if there is a replica', async () => {
@@ -137,7 +134,7 @@ describe.each([
     };
     expect(checked.body.findings).toContainEqual(expect.objectContaining(found));
     // An instance learns of it within seconds.
-    await expect.poll(async () => (await has(1)).at, PATIENT).toBe('replica');
+    await expect.poll(async () => (await has(1)).at).toBe('replica');
     await atReplica();
     const { placement } = await service.engine.projects.get(project.name);
     const who = 'SELECT pg_is_in_recovery() AS standby, current_user AS role, current_database() AS database';
@@ -166,18 +163,18 @@ describe.each([
     try {
       await say(url);
       expect((await set({ replicas: [`file:${file}`] })).status).toBe(200);
-      await expect.poll(at, PATIENT).toBe('replica');
+      await expect.poll(at).toBe('replica');
       await say(url.replace(/port=\d+/, 'port=1'));
-      await expect.poll(at, PATIENT).toBe('primary');
+      await expect.poll(at).toBe('primary');
       // Somebody is writing it.
       await say('');
       await say(url);
-      await expect.poll(at, PATIENT).toBe('replica');
+      await expect.poll(at).toBe('replica');
     } finally {
       await set({ replicas: [replica] });
       await rm(folder, { recursive: true });
     }
-    await expect.poll(at, PATIENT).toBe('replica');
+    await expect.poll(at).toBe('replica');
   });
 
   it('writes nothing at the replica, and shows each project only its own data', async () => {
@@ -186,7 +183,7 @@ describe.each([
     const position = await insert(2, other);
     const count = 'SELECT count(*) FROM events WHERE n = 2';
     const seen = async () => (await read(count, { of: other, position })).at;
-    await expect.poll(seen, PATIENT).toBe('replica');
+    await expect.poll(seen).toBe('replica');
     expect((await read(count, { of: other, position })).rows).toEqual([{ count: 1 }]);
     expect(await has(2, { position })).toMatchObject({ count: 0 });
     const { database } = (await service.engine.projects.get(other.name)).placement;
@@ -229,7 +226,7 @@ describe.each([
       expect(count).toBe(1);
       return at;
     };
-    await expect.poll(waits, PATIENT).toBe('replica');
+    await expect.poll(waits).toBe('replica');
   });
 
   it('shows each of many writes to reads with its position', async () => {
@@ -277,8 +274,8 @@ describe.each([
     // The URL of the first server is a setting.
     if (server === 'default') return;
     await set({ replicas: [replica] });
-    await expect.poll(() => insert(0), PATIENT).not.toBe('none');
-    await expect.poll(() => service.engine.serverWatch.states.length, PATIENT).toBe(1);
+    await expect.poll(() => insert(0)).not.toBe('none');
+    await expect.poll(() => service.engine.serverWatch.states.length).toBe(1);
     const { placement } = await service.engine.projects.get(project.name);
     const [, before = ''] = placement.added?.urlReference.split(':') ?? [];
     const after = variableWith(process.env[before] ?? '');
@@ -289,10 +286,10 @@ describe.each([
         await client.query('BEGIN; LOCK TABLE data.events IN SHARE MODE');
         const writing = project.call('POST', '/api/cdp/sql', { body: { sql: 'INSERT INTO events (n) VALUES (77)' } });
         const waiting = `SELECT FROM pg_locks WHERE NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`;
-        await expect.poll(async () => (await client.query(waiting)).rowCount, PATIENT).toBe(1);
+        await expect.poll(async () => (await client.query(waiting)).rowCount).toBe(1);
         expect((await set({ url_reference: `env:${after}` })).status).toBe(200);
         delete process.env[before];
-        await expect.poll(() => wasForgotten(placement), PATIENT).toBe(true);
+        await expect.poll(() => wasForgotten(placement)).toBe(true);
         await client.query('COMMIT');
         return writing;
       },
@@ -317,7 +314,7 @@ describe.each([
     expect(await read('SELECT n FROM fleeting')).toMatchObject({ rows: [{ n: 1 }], at: 'primary' });
     const slow = read('SELECT count(*) > 0 AS some FROM events, pg_sleep(2)');
     const active = `SELECT FROM pg_stat_activity WHERE query LIKE '%pg_sleep(2)%' AND state = 'active' AND pid <> pg_backend_pid()`;
-    await onStandby((client) => expect.poll(async () => (await client.query(active)).rowCount, PATIENT).toBe(1));
+    await onStandby((client) => expect.poll(async () => (await client.query(active)).rowCount).toBe(1));
     await project.rows('ALTER TABLE events ADD COLUMN later int');
     const { response, rows, at } = await slow;
     expect([rows, at], response.text).toEqual([[{ some: true }], 'primary']);
@@ -327,10 +324,10 @@ describe.each([
     await set({ consistency: 'bounded' });
     const body = { sql: 'SELECT pg_is_in_recovery() AS standby', read_only: true };
     const asked = async () => (await project.call('POST', '/api/cdp/sql', { body })).body.rows;
-    await expect.poll(asked, PATIENT).toEqual([{ standby: true }]);
+    await expect.poll(asked).toEqual([{ standby: true }]);
     expect((await read(body.sql, { consistency: 'strong' })).rows).toEqual([{ standby: false }]);
     await set({ consistency: 'strong' });
-    await expect.poll(asked, PATIENT).toEqual([{ standby: false }]);
+    await expect.poll(asked).toEqual([{ standby: false }]);
   });
 
   it.each(['SIGSTOP', 'SIGKILL'] as const)(
@@ -344,11 +341,11 @@ describe.each([
       });
       await cluster.signal(signal, cluster.standby());
       try {
-        await expect.poll(async () => (await has(0)).at, PATIENT).toBe('primary');
+        await expect.poll(async () => (await has(0)).at).toBe('primary');
       } finally {
         await (signal === 'SIGSTOP' ? cluster.signal('SIGCONT', cluster.standby()) : cluster.restartStandby());
       }
-      await expect.poll(async () => (await has(0)).at, PATIENT).toBe('replica');
+      await expect.poll(async () => (await has(0)).at).toBe('replica');
       ends = true;
       await Promise.all(reading);
       expect([...places].sort()).toEqual(['primary', 'replica']);
@@ -360,6 +357,6 @@ describe.each([
     await cluster.promote();
     const position = await insert(5);
     expect(await has(5, { position })).toEqual({ count: 1, at: 'primary' });
-    await expect.poll(async () => (await has(5)).at, PATIENT).toBe('primary');
+    await expect.poll(async () => (await has(5)).at).toBe('primary');
   });
 });

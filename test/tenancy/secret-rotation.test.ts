@@ -4,7 +4,7 @@ import pg from 'pg';
 import { pino } from 'pino';
 import { startService } from '../../src/service.js';
 import { Credentials } from '../../src/tenancy/credentials.js';
-import { BY_ITSELF } from '../../src/engine/audit/audit.js';
+import { BY_ITSELF } from '../../src/contract/audit.js';
 import { call, startTestService, type TestProject, type TestService } from '../support/service.js';
 
 const NEW = 'another secret for tests, of more than 32 characters';
@@ -46,7 +46,16 @@ it('fails no request, and ends with passwords that do not derive from the old se
     // Both serve at once, whichever password the roles have: that of the old secret, then that of the new one.
     for (const both of [service.url, next.url, next.url, service.url]) expect(await insertAt(both)).toBe(201);
     expect(await valid()).toBe(old);
-    await next.engine.projects.repair(project.name, BY_ITSELF);
+    const runs = call(next.url, 'POST', '/api/cdp/sql', {
+      token: project.token,
+      body: { sql: 'SELECT pg_advisory_lock(4711), pg_sleep(3)' },
+    });
+    const isRunning = async () =>
+      (await project.rows('SELECT NOT pg_try_advisory_xact_lock(4711) AS runs'))[0]?.runs === true;
+    await expect.poll(isRunning, { timeout: 20_000 }).toBe(true);
+    const { repaired } = await next.engine.projects.repair(project.name, BY_ITSELF);
+    expect(repaired).toEqual([]);
+    expect((await runs).status).toBe(200);
     expect(await valid()).toBe(NEW);
     for (const both of [next.url, service.url, next.url]) expect(await insertAt(both)).toBe(201);
     // The old instance has set its own again. Once none is left, a repair is final.

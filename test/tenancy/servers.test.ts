@@ -1,8 +1,11 @@
 /** Projects on an added server, next to those on the default server. */
 import { afterEach, describe, expect, it } from 'vitest';
-import { BY_ITSELF } from '../../src/engine/audit/audit.js';
+import { BY_ITSELF } from '../../src/contract/audit.js';
 import { sql } from '../../src/pg/index.js';
-import type { NewServer } from '../../src/tenancy/control/server-rows.js';
+import { taskFailures } from '../../src/tasks.js';
+import type { NewServer, ServerRows } from '../../src/tenancy/control/server-rows.js';
+import { ServerWatch } from '../../src/tenancy/health/server-watch.js';
+import type { Servers } from '../../src/tenancy/servers.js';
 import {
   clearAway,
   connected,
@@ -87,6 +90,11 @@ describe.each(Object.entries(HOMES))('added next to %s', (_name, start) => {
     await expect.poll(load).toEqual({ running: 2, waiting: 4 });
     expect(await home.rows('SELECT 1 AS one')).toEqual([{ one: 1 }]);
     expect(service.engine.load.connections).toContainEqual({ server: 'second', open: 2, max: 3 });
+    // They count under a changed limit, too.
+    await service.engine.control.servers.set('second', { maxConnections: 4 }, null);
+    const { placement } = await service.engine.projects.get('abroad');
+    expect(service.engine.databaseAccess.capacities.of(placement).maxConnections).toBe(4);
+    expect(load()).toEqual({ running: 2, waiting: 4 });
     leave.abort();
     expect(await Promise.all(hanging)).toEqual(Array(6).fill('left'));
   });
@@ -136,4 +144,17 @@ describe.each(Object.entries(HOMES))('added next to %s', (_name, start) => {
     servers.retain([]);
     await expect(listed.query(sql`SELECT 1`)).rejects.toThrow();
   });
+});
+
+it('a list of servers that cannot be read is logged, and counted as a failed task', async () => {
+  const rows = { list: () => Promise.reject(new Error('away')) } as unknown as ServerRows;
+  const lines: unknown[] = [];
+  const log = { info: () => {}, warn: () => {}, error: (fields: object) => void lines.push(fields) };
+  const failures = () => taskFailures().get('watch_servers') ?? 0;
+  const before = failures();
+  const watch = new ServerWatch(rows, {} as Servers, log, () => {});
+  watch.startWatching();
+  await expect.poll(failures).toBe(before + 1);
+  watch.close();
+  expect(lines).toEqual([{ error: 'away', task: 'watch_servers' }]);
 });

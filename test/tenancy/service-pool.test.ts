@@ -51,7 +51,8 @@ it('leaves no timer of the idle sessions that it destroys because another one do
     const slow = expect(pool.query(fixed('SELECT pg_sleep(10)'), { timeoutMs: 10 })).rejects.toThrow('in time');
     await vi.advanceTimersByTimeAsync(10);
     await slow;
-    expect(vi.getTimerCount()).toBe(0);
+    // That of the cancel request ends with Postgres's answer, one of an idle session would never end.
+    while (vi.getTimerCount() > 0) await new Promise(setImmediate);
   } finally {
     vi.useRealTimers();
     await pool.close();

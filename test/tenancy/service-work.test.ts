@@ -1,9 +1,9 @@
-/** How errors of the service's own work in Postgres are reported (postgres/service-work.ts). */
+/** How errors of the service's own work in Postgres are reported (tenancy/postgres-errors.ts). */
 import { expect, it } from 'vitest';
 import { EngineError } from '../../src/contract/errors.js';
 import { ConnectionLost, PostgresError, sql } from '../../src/pg/index.js';
 import { withServiceSession } from '../../src/tenancy/service-pool.js';
-import { serviceWork } from '../../src/tenancy/service-work.js';
+import { serviceWork } from '../../src/tenancy/postgres-errors.js';
 import { embeddedServer } from '../support/postgres.js';
 
 const { connection } = embeddedServer();

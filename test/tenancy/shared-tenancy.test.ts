@@ -40,7 +40,12 @@ beforeEach(() => {
     connectionTimeoutMillis: 5_000,
   };
   tenancy = new SharedTenancy(address, {
-    databases: new ProjectDatabases(readMigrations('project'), [], () => Promise.resolve(true)),
+    projectDatabases: new ProjectDatabases(
+      readMigrations('project'),
+      [],
+      () => Promise.resolve(true),
+      () => {},
+    ),
     credentials,
     previous: null,
     template,

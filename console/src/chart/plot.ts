@@ -1,6 +1,6 @@
 /** Converts the rows of a result to series of marks. Numbers are rounded here, for drawing only. */
 import { type Cell, isNull, textOf } from '../results/cells.js';
-import { count, counted } from '../parts/numbers.js';
+import { count, counted } from '../parts/formats.js';
 import type { Result } from '../results/result.js';
 import { type ChartChoice, labelOf, type Scale, scaleOf, SERIES_AT_MOST } from './choice.js';
 

@@ -1,5 +1,5 @@
 /** Saves a chart as a file that does not depend on the page. It has the colors currently shown. */
-import { offerFile } from '../parts/offer-file.js';
+import { offerFile } from '../results/download.js';
 
 /** Pixels of the picture per pixel of the page. */
 const SHARPNESS = 2;

@@ -1,7 +1,8 @@
 /** A file that the user has dropped, for an import. */
 import { FileError } from '../../../src/import/file-error.js';
 import { textInput } from '../../../src/import/input.js';
-import { type ImportFile, openText } from '../../../src/import/source.js';
+import { openFile } from '../../../src/import/open-file.js';
+import type { FileRecord, ImportFile } from '../../../src/import/source.js';
 
 type Bytes = AsyncGenerator<Uint8Array, void>;
 
@@ -9,13 +10,15 @@ export const browserFile = (file: File): ImportFile => ({
   path: file.name,
   identity: () => identityOf(file),
   open: async (options) => {
-    await requireText(file);
-    const bytes = readable(file);
-    const opened = { path: file.name, label: file.name, size: file.size, bytes, close: () => void bytes.return() };
-    return openText(
-      textInput({ ...opened, gunzip: (packed) => gunzipped(packed, file.name) }, options.encoding),
-      options,
-    );
+    const known = { path: file.name, label: file.name, size: file.size };
+    const slice = (start: number, end?: number) => stillReadable(file, file.slice(start, end).arrayBuffer());
+    const text = () => {
+      const bytes = readable(file);
+      const gunzip = (packed: Bytes) => gunzipped(packed, file.name);
+      return textInput({ ...known, bytes, gunzip, close: () => void bytes.return() }, options.encoding);
+    };
+    const source = await openFile({ ...known, slice }, text, options);
+    return { ...source, records: inTurns(source.records) };
   },
 });
 
@@ -27,29 +30,23 @@ async function identityOf(file: File): Promise<string> {
   return `${file.size} ${file.lastModified} ${new TextDecoder('windows-1252').decode(head)}`;
 }
 
-/** @throws FileError for formats that only the command can read */
-async function requireText(file: File): Promise<void> {
-  const magic = new TextDecoder('windows-1252').decode(await file.slice(0, 4).arrayBuffer());
-  const isWorkbook = magic === 'PK\x03\x04' && /\.xls[xm]$/i.test(file.name);
-  if (magic !== 'PAR1' && !isWorkbook) return;
-  throw new FileError(
-    `${file.name} is ${isWorkbook ? 'an Excel workbook' : 'a Parquet file'}, which the console does not read`,
-    isWorkbook ? 'Save its sheet as CSV, or use cdp import on the command line' : 'Use cdp import on the command line',
-  );
-}
+const stillReadable = <T>(file: File, work: Promise<T>): Promise<T> =>
+  work.catch((error: unknown) => {
+    throw explained(file, error);
+  });
 
 async function* readable(file: File): Bytes {
   try {
     yield* inPieces(file.stream());
   } catch (error) {
-    if (error instanceof DOMException && error.name.startsWith('Not'))
-      throw new FileError(
-        `${file.name} can no longer be read: it was changed, moved or deleted`,
-        'Choose the file again',
-      );
-    throw error;
+    throw explained(file, error);
   }
 }
+
+const explained = (file: File, error: unknown): unknown =>
+  error instanceof DOMException && error.name.startsWith('Not')
+    ? new FileError(`${file.name} can no longer be read: it was changed, moved or deleted`, 'Choose the file again')
+    : error;
 
 async function* gunzipped(packed: Bytes, name: string): Bytes {
   const { readable: unpacked, writable } = new DecompressionStream('gzip');
@@ -61,6 +58,7 @@ async function* gunzipped(packed: Bytes, name: string): Bytes {
       await writer.close();
     } catch (error) {
       cause = error;
+      // The reader of the stream gets the cause.
       await writer.abort(error).catch(() => {});
     }
   };
@@ -97,7 +95,20 @@ async function* inPieces(stream: ReadableStream<Uint8Array>): Bytes {
       }
     }
   } finally {
+    // The import has what it needs, or its own error.
     await reader.cancel().catch(() => {});
+  }
+}
+
+/** The same for records, whatever their file is read with. */
+async function* inTurns(records: AsyncIterable<FileRecord>): AsyncGenerator<FileRecord, void> {
+  let turn = performance.now();
+  for await (const record of records) {
+    if (performance.now() - turn > BUSY_MS) {
+      await nextTurn();
+      turn = performance.now();
+    }
+    yield record;
   }
 }
 

@@ -4,7 +4,7 @@ import { useEffect } from 'preact/hooks';
 import { Field } from '../parts/fields.js';
 import { Dialog } from '../parts/dialog.js';
 import { Icon } from '../parts/icon.js';
-import { ago, count, counted } from '../parts/numbers.js';
+import { ago, count, counted } from '../parts/formats.js';
 import { browserFile } from './browser-file.js';
 import { FileButton } from './file-button.js';
 import { ImportJob } from './job.js';
@@ -25,7 +25,8 @@ export function ChooseFile({ onFile, onJob }: ChooseFileProps) {
         <Icon name="upload" />
         <strong>Drop a file here, choose one, or paste rows</strong>
         <span class="quiet">
-          CSV, TSV, NDJSON or JSON, also gzipped. You see its columns and types first; nothing is sent before you agree.
+          CSV, TSV, NDJSON or JSON, also gzipped, Excel or Parquet. You see its columns and types first; nothing is sent
+          before you agree.
         </span>
       </FileButton>
       <div>

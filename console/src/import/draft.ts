@@ -5,11 +5,11 @@ import { computed, type Signal, signal } from '@preact/signals';
 import { CdpError, type StoreOptions, type Table } from '../../../src/client/index.js';
 import { NAME_PATTERN } from '../../../src/contract/names.js';
 import { columnNames } from '../../../src/import/column-names.js';
-import type { Mapping } from '../../../src/import/field-mapping.js';
-import { type ImportPlan, planImport, type Planned, type PlanOptions } from '../../../src/import/plan.js';
-import { requestedType } from '../../../src/import/requested-types.js';
+import { type Mapping, requestedType } from '../../../src/import/field-mapping.js';
+import { type ImportPlan, planImport, type Planned, type PlanOptions } from '../../../src/import/import-plan.js';
 import type { FileRecord, ImportFile } from '../../../src/import/source.js';
 import { membersOf } from '../../../src/import/json-records.js';
+import { readCatalog, tableByName, tables } from '../schema/catalog.js';
 import { entered, may } from '../session.js';
 
 /** The user's choices for a field. */
@@ -221,15 +221,21 @@ function sampleOf({ cells, text = '' }: FileRecord, field: number, name: string)
 }
 
 function tableNameOf(file: string): string {
-  const [name = ''] = columnNames([file.replace(/(\.(csv|tsv|tab|txt|ndjson|jsonl|json|gz))+$/i, '')], {
-    keep: false,
-    hasIds: true,
-  });
+  const [name = ''] = columnNames(
+    [file.replace(/(\.(csv|tsv|tab|txt|ndjson|jsonl|json|xlsx|xlsm|parquet|gz))+$/i, '')],
+    {
+      keep: false,
+      hasIds: true,
+    },
+  );
   return name;
 }
 
+/** Asks only for a table that the catalog has, because browsers log every 404 as an error. */
 async function findTable(name: string): Promise<Table | undefined> {
-  if (!NAME.test(name)) return undefined;
+  await readCatalog();
+  const isUnknown = tables.value !== null && !tableByName.value.has(name);
+  if (!NAME.test(name) || isUnknown) return undefined;
   try {
     return await entered().client.describe(name);
   } catch (error) {

@@ -1,5 +1,5 @@
 /** The fields of the file: their first values, and the column and type of each. */
-import { REQUESTED_TYPES } from '../../../src/import/requested-types.js';
+import { REQUESTED_TYPES } from '../../../src/import/field-mapping.js';
 import { oneLine } from '../results/cells.js';
 import type { Draft } from './draft.js';
 import { inConsole } from './words.js';

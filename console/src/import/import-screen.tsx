@@ -9,6 +9,7 @@ import { ImportJob } from './job.js';
 import { JobView } from './job-view.js';
 import { PlanView } from './plan-view.js';
 import { StoredJournal } from './stored-journal.js';
+import { readCatalog } from '../schema/catalog.js';
 import type { ScreenProps } from '../screens.js';
 import { session } from '../session.js';
 
@@ -29,6 +30,7 @@ export function ImportScreen({ path: [table] }: ScreenProps) {
 
   const open = async (file: File) => {
     const source = browserFile(file);
+    // A file that cannot be read now is reported by the import.
     const identity = await source.identity().catch(() => '');
     const begun = (await StoredJournal.unfinished()).find(
       ({ isAtEnd, header }) => !isAtEnd && header.plan.files[0]?.identity === identity,
@@ -41,6 +43,8 @@ export function ImportScreen({ path: [table] }: ScreenProps) {
     if (current.peek() instanceof Draft) current.peek()?.leave();
     const draft = new Draft(source, table);
     current.value = draft;
+    // Others may have made tables since it was read.
+    void readCatalog(true);
     await draft.read();
   };
 

@@ -3,7 +3,7 @@ import { useSignal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
 import { Icon } from '../parts/icon.js';
 import { Menu } from '../parts/menu.js';
-import { count, counted } from '../parts/numbers.js';
+import { count, counted } from '../parts/formats.js';
 import { linkTo } from '../route.js';
 import { may } from '../session.js';
 import type { ImportJob, State } from './job.js';

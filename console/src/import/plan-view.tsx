@@ -2,12 +2,10 @@
  * The plan of an import: how to read the file, and the column and type of each field. The user can change all of it.
  */
 import { useSignal } from '@preact/signals';
-import { useEffect } from 'preact/hooks';
 import { Field, useCommitted } from '../parts/fields.js';
-import type { ApiRequest } from '../parts/api-request.js';
-import { Curl, send } from '../parts/api-request.js';
+import { type ApiRequest, Curl, send } from '../parts/api-request.js';
 import { IconButton } from '../parts/icon.js';
-import { count, counted } from '../parts/numbers.js';
+import { count, counted } from '../parts/formats.js';
 import { formatName } from '../../../src/import/format.js';
 import type { ImportFile } from '../../../src/import/source.js';
 import { readCatalog, tables } from '../schema/catalog.js';
@@ -33,7 +31,6 @@ interface PlanViewProps {
 export function PlanView({ draft, onFile, onBegin, onClose }: PlanViewProps) {
   const error = useSignal<unknown>(null);
   const isBusy = useSignal(false);
-  useEffect(() => void readCatalog(), []);
   const { file, table, existing, planned, reading } = draft;
   const requests = requestsOf(draft);
   const target = useCommitted(table.value, (name) => {
@@ -50,7 +47,8 @@ export function PlanView({ draft, onFile, onBegin, onClose }: PlanViewProps) {
       onBegin(new ImportJob(await StoredJournal.create(table.value, draft.plan)), file);
     } catch (thrown) {
       error.value = thrown;
-      // A part of it may have been done.
+      // A part of it may have been done, or somebody else has made the table.
+      await readCatalog(true);
       await draft.read();
     } finally {
       isBusy.value = false;

@@ -1,6 +1,6 @@
 /** Options for reading the file, for cases where the guesses from its content are wrong. */
 import type { FileFormat } from '../../../src/import/format.js';
-import type { PlanOptions } from '../../../src/import/plan.js';
+import type { PlanOptions } from '../../../src/import/import-plan.js';
 import type { DateOrder } from '../../../src/import/timestamps.js';
 import { Check, Choice, Field, useCommitted } from '../parts/fields.js';
 import type { Draft } from './draft.js';
@@ -30,6 +30,8 @@ export function ReadOptionsForm({ draft }: { draft: Draft }) {
             ['csv', 'Delimited text'],
             ['ndjson', 'NDJSON'],
             ['json', 'JSON'],
+            ['xlsx', 'Excel'],
+            ['parquet', 'Parquet'],
           ]}
           onChange={(value) => set({ format: value === GUESS ? undefined : (value as FileFormat) })}
         />
@@ -44,6 +46,12 @@ export function ReadOptionsForm({ draft }: { draft: Draft }) {
             ['|', 'Bar'],
           ]}
           onChange={(value) => set({ delimiter: value === GUESS ? undefined : value })}
+        />
+        <Typed
+          label="Sheet"
+          hint="of a workbook; else the first"
+          value={options.value.sheet ?? ''}
+          onChange={(value) => set({ sheet: value.trim() === '' ? undefined : value.trim() })}
         />
         <Choice
           label="First line"

@@ -13,14 +13,15 @@ const LABELS: Readonly<Record<string, string>> = {
   rename: 'Column',
   restart: 'Discard',
   skip: 'Import',
+  sheet: 'Sheet',
   'skip-lines': 'Lines to skip',
   thousands: 'Thousands',
   types: 'Type',
 };
 
-/** Turns `--dates dmy` into `“Dates” dmy`. */
+/** Turns `--dates dmy` into `“Dates” dmy`, and the advice to take another type into what is done beside it. */
 export const inConsole = (advice: string): string =>
-  advice.replace(/--([a-z][a-z-]*)/g, (flag, name: string) => {
+  advice.replace(/(\w+) with --types\b/g, 'choose $1').replace(/--([a-z][a-z-]*)/g, (flag, name: string) => {
     const label = LABELS[name];
     return label === undefined ? flag : `“${label}”`;
   });

@@ -35,6 +35,20 @@ export const listRequests = async (): Promise<RunningRequestsResponse['requests'
 export const readAudit = (filter: URLSearchParams): Promise<AuditResponse> =>
   send<AuditResponse>({ method: 'GET', path: `${ADMIN}/audit?${filter}` });
 
+interface OpenApi {
+  readonly paths: Record<
+    string,
+    { readonly get?: { readonly parameters: readonly { name: string; schema: { enum?: readonly string[] } }[] } }
+  >;
+}
+
+/** The words that the entries can have, as the service describes itself. */
+export async function auditWords(): Promise<readonly string[]> {
+  const { paths } = await send<OpenApi>({ method: 'GET', path: '/openapi.json' });
+  const operation = paths[`${ADMIN}/audit`]?.get?.parameters.find(({ name }) => name === 'operation');
+  return operation?.schema.enum ?? [];
+}
+
 export const createProject = (name: string): ApiRequest => ({
   method: 'POST',
   path: `${ADMIN}/projects`,

@@ -1,14 +1,17 @@
 /** The health of the service: small charts of its metrics while the page is open. */
 import './operate.css';
-import { useSignal } from '@preact/signals';
+import { effect, signal, useSignal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
-import { Alert } from '../parts/alert.js';
-import { count, duration, size } from '../parts/numbers.js';
+import { Alert } from '../parts/announcements.js';
+import { count, duration, size } from '../parts/formats.js';
 import { Screen } from '../parts/screen.js';
+import { session } from '../session.js';
 import { OF_API, quantile, rate, type Sample, takeSample, total } from './metrics.js';
 import { Sparkline } from './sparkline.js';
 
 const EVERY_MS = 2_000;
+/** How soon the second sample follows the first: only two show a rate. */
+const SOON_MS = 500;
 /** Five minutes. */
 const ROOM = 150;
 /** The 99th percentile of fewer samples would fluctuate. */
@@ -20,8 +23,13 @@ const SERVER_ERROR = /route="\/api\/.*status="5/;
 const perSecond = (value: number): string =>
   `${value === 0 || value >= 10 ? count(Math.round(value)) : value.toFixed(1)}/s`;
 
+/** Kept while other screens are shown. */
+const samples = signal<readonly Sample[]>([]);
+effect(() => {
+  if (session.value === null) samples.value = [];
+});
+
 export function HealthScreen() {
-  const samples = useSignal<readonly Sample[]>([]);
   const error = useSignal('');
   useEffect(() => {
     let timer: ReturnType<typeof setTimeout> | undefined;
@@ -29,12 +37,13 @@ export function HealthScreen() {
     const next = async () => {
       try {
         const taken = await takeSample();
-        samples.value = [...samples.value.slice(-ROOM), taken];
+        if (isOver) return;
+        samples.value = [...samples.peek().filter(({ at }) => at > taken.at - ROOM * EVERY_MS), taken];
         error.value = '';
       } catch (thrown) {
         error.value = thrown instanceof Error ? thrown.message : String(thrown);
       }
-      if (!isOver) timer = setTimeout(() => void next(), EVERY_MS);
+      if (!isOver) timer = setTimeout(() => void next(), samples.peek().length === 1 ? SOON_MS : EVERY_MS);
     };
     void next();
     return () => {
@@ -44,6 +53,7 @@ export function HealthScreen() {
   }, []);
 
   const seen = samples.value;
+  const ages = seen.map(({ at }) => ((seen.at(-1)?.at ?? at) - at) / EVERY_MS);
   const between = <T,>(value: (before: Sample, after: Sample, i: number) => T): T[] =>
     seen.slice(1).map((after, i) => value(seen[i] as Sample, after, i + 1));
   const now = (name: string) => seen.map((each) => total(each, name) ?? null);
@@ -69,7 +79,7 @@ export function HealthScreen() {
     <Screen
       title="Health"
       about="The last five minutes of this instance, as long as this page is open"
-      isBusy={last === undefined && error.value === ''}
+      isBusy={seen.length < 2 && error.value === ''}
       isFocusable
       actions={
         isUp !== undefined && (
@@ -86,11 +96,14 @@ export function HealthScreen() {
           and the dashboard of the package show the same and keep it.
         </p>
       )}
-      <div class="charts">
-        {charts.map(([label, values, format, hint]) => (
-          <Sparkline key={label} label={label} values={values} room={ROOM} format={format} hint={hint} />
-        ))}
-      </div>
+      {seen.length < 2 && error.value === '' && <p role="status">Taking the first measurements …</p>}
+      {seen.length >= 2 && (
+        <div class="charts">
+          {charts.map(([label, values, format, hint]) => (
+            <Sparkline key={label} label={label} values={values} ages={ages} room={ROOM} format={format} hint={hint} />
+          ))}
+        </div>
+      )}
     </Screen>
   );
 }

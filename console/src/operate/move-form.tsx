@@ -4,7 +4,7 @@ import type { Server } from '../../../src/contract/wire/servers.js';
 import { ActionForm } from '../parts/action-form.js';
 import { Check, Choice } from '../parts/fields.js';
 import { useLoaded } from '../parts/loaded.js';
-import { size } from '../parts/numbers.js';
+import { size } from '../parts/formats.js';
 import { goTo } from '../route.js';
 import { moveProject, planMove } from './admin-api.js';
 

@@ -3,16 +3,15 @@ import { CANCELABLE_STATES } from '../../../src/contract/moves.js';
 import type { Move, PlannedMove } from '../../../src/contract/wire/moves.js';
 import type { Server } from '../../../src/contract/wire/servers.js';
 import { ActionForm } from '../parts/action-form.js';
-import { Alert } from '../parts/alert.js';
+import { Alert } from '../parts/announcements.js';
 import { useDialog } from '../parts/dialog.js';
 import { useLoaded } from '../parts/loaded.js';
-import { count, duration, size } from '../parts/numbers.js';
+import { count, duration, size, dayAndTime } from '../parts/formats.js';
 import { actionColumn, Table } from '../parts/table.js';
-import { dayAndTime } from '../parts/times.js';
 import { linkTo } from '../route.js';
 import { cancelMove, listMoves, planRebalance } from './admin-api.js';
 import { MoveForm } from './move-form.js';
-import { Status } from './status.js';
+import { Status } from './facts.js';
 
 const EVERY_MS = 3_000;
 

@@ -6,7 +6,7 @@ import type { Project } from '../../../src/contract/wire/projects.js';
 import { useDialog } from '../parts/dialog.js';
 import { Check, TextField } from '../parts/fields.js';
 import { useLoaded } from '../parts/loaded.js';
-import { size } from '../parts/numbers.js';
+import { size, day } from '../parts/formats.js';
 import { Icon } from '../parts/icon.js';
 import { goTo, linkTo } from '../route.js';
 import { ActionForm } from '../parts/action-form.js';
@@ -19,8 +19,7 @@ import {
   setQuota,
 } from './admin-api.js';
 import { MoveForm } from './move-form.js';
-import { Status } from './status.js';
-import { day } from '../parts/times.js';
+import { Status } from './facts.js';
 import { Tokens } from './tokens.js';
 
 interface ProjectProps {

@@ -3,10 +3,10 @@ import './operate.css';
 import { useSignal } from '@preact/signals';
 import { isProjectName } from '../../../src/contract/names.js';
 import type { Project } from '../../../src/contract/wire/projects.js';
-import { Alert } from '../parts/alert.js';
+import { Alert } from '../parts/announcements.js';
 import { useDialog } from '../parts/dialog.js';
 import { TextField } from '../parts/fields.js';
-import { ago, counted, size } from '../parts/numbers.js';
+import { ago, counted, size } from '../parts/formats.js';
 import { Icon } from '../parts/icon.js';
 import { Empty, Screen } from '../parts/screen.js';
 import { Table } from '../parts/table.js';
@@ -16,7 +16,7 @@ import { ActionForm } from '../parts/action-form.js';
 import { createProject, listProjects } from './admin-api.js';
 import { useLoaded } from '../parts/loaded.js';
 import { ProjectView } from './project-view.js';
-import { Status } from './status.js';
+import { Status } from './facts.js';
 
 export function ProjectsScreen({ path }: ScreenProps) {
   const { value: projects, error, reload } = useLoaded(listProjects, '');

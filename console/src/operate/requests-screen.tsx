@@ -1,9 +1,9 @@
 /** The running requests of all projects, which the operator can cancel. */
 import './operate.css';
 import type { RunningRequest } from '../../../src/contract/wire/requests.js';
-import { Alert } from '../parts/alert.js';
+import { Alert } from '../parts/announcements.js';
 import { useDialog } from '../parts/dialog.js';
-import { counted, duration } from '../parts/numbers.js';
+import { counted, duration } from '../parts/formats.js';
 import { Empty, Screen } from '../parts/screen.js';
 import { actionColumn, Table } from '../parts/table.js';
 import { linkTo } from '../route.js';

@@ -2,17 +2,16 @@
 import './operate.css';
 import type { Server } from '../../../src/contract/wire/servers.js';
 import { SERVER_STATUSES, type ServerStatus } from '../../../src/contract/servers.js';
-import { Alert } from '../parts/alert.js';
+import { Alert } from '../parts/announcements.js';
 import { Dialog, useDialog } from '../parts/dialog.js';
 import { useLoaded } from '../parts/loaded.js';
-import { count, counted, size } from '../parts/numbers.js';
+import { count, counted, size } from '../parts/formats.js';
 import { Screen } from '../parts/screen.js';
 import { Table } from '../parts/table.js';
 import { listServers } from './admin-api.js';
-import { Facts } from './facts.js';
+import { Facts, Status } from './facts.js';
 import { Moves } from './moves.js';
 import { ChangeServer, CHANGES, CheckServer, Findings } from './server-actions.js';
-import { Status } from './status.js';
 
 const EVERY_MS = 10_000;
 

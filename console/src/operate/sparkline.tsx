@@ -3,7 +3,9 @@ interface SparklineProps {
   label: string;
   /** The oldest first; null: unknown at that time. */
   values: readonly (number | null)[];
-  /** The number of values from left to right. */
+  /** How long before the last value each was taken; of more than there are values, the last ones count. */
+  ages: readonly number[];
+  /** The age at the left edge. */
   room: number;
   format: (value: number) => string;
   /** Explains the value. */
@@ -12,16 +14,20 @@ interface SparklineProps {
 
 const [WIDTH, HEIGHT] = [300, 56];
 
-export function Sparkline({ label, values, room, format, hint }: SparklineProps) {
+/** Values further apart are not connected: the screen was left in between. */
+const GAP = 5;
+
+export function Sparkline({ label, values, ages, room, format, hint }: SparklineProps) {
   const known = values.filter((value) => value !== null);
   const last = known.at(-1);
   const top = Math.max(...known, Number.MIN_VALUE);
-  const x = (i: number) => ((room - values.length + i) / (room - 1)) * WIDTH;
+  const age = (i: number) => ages[ages.length - values.length + i] ?? 0;
+  const x = (i: number) => (1 - age(i) / room) * WIDTH;
   const y = (value: number) => HEIGHT - 2 - (value / top) * (HEIGHT - 6);
   let line = '';
   values.forEach((value, i) => {
     if (value === null) return;
-    const isStart = i === 0 || values[i - 1] === null;
+    const isStart = i === 0 || values[i - 1] === null || age(i - 1) - age(i) > GAP;
     line += `${isStart ? 'M' : 'L'}${x(i).toFixed(1)} ${y(value).toFixed(1)}`;
   });
   const highest = known.length === 0 ? '' : `, at most ${format(Math.max(...known))} in this time`;

@@ -3,16 +3,15 @@ import { useSignal } from '@preact/signals';
 import { type Scope, SCOPES } from '../../../src/contract/names.js';
 import type { CreateTokenResponse, Token } from '../../../src/contract/wire/tokens.js';
 import { copyText } from '../parts/clipboard.js';
-import { Alert } from '../parts/alert.js';
+import { Alert } from '../parts/announcements.js';
 import { Notice, useDialog } from '../parts/dialog.js';
 import { Check, Choice, TextField } from '../parts/fields.js';
 import { Icon } from '../parts/icon.js';
-import { ago } from '../parts/numbers.js';
+import { ago, day } from '../parts/formats.js';
 import { ActionForm } from '../parts/action-form.js';
 import { createToken, listTokens, revokeToken } from './admin-api.js';
 import { useLoaded } from '../parts/loaded.js';
 import { actionColumn, Table } from '../parts/table.js';
-import { day } from '../parts/times.js';
 
 export function Tokens({ project }: { project: string }) {
   const { value: tokens, error, reload } = useLoaded(() => listTokens(project), project);

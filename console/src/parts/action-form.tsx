@@ -1,10 +1,9 @@
 /** A dialog that changes something. It shows the request, also as a curl command, and the error if it is refused. */
 import { useSignal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
-import { Alert } from './alert.js';
+import { Alert, say } from './announcements.js';
 import { type ApiRequest, Curl, send } from './api-request.js';
 import { Dialog } from './dialog.js';
-import { say } from './toast.js';
 import { explain } from './loaded.js';
 
 interface ActionFormProps<Result> {

@@ -1,5 +1,5 @@
 /** Copies text to the clipboard, even over plain HTTP, where browsers have no `navigator.clipboard`. */
-import { say } from './toast.js';
+import { say } from './announcements.js';
 
 /** @param done the message of the toast if the copy succeeds */
 export async function copyText(text: string, done: string): Promise<void> {

@@ -37,24 +37,29 @@ interface FilterProps {
   readonly label: string;
 }
 
-export const TextFilter = ({ name, label }: FilterProps) => (
-  <Field label={label}>
-    <input name={name} class="mono" autocomplete="off" spellcheck={false} value={routeQuery.value.get(name) ?? ''} />
-  </Field>
-);
+interface ChoiceProps extends FilterProps {
+  readonly choices: Iterable<string>;
+  /** What a choice is called, if not by its value. */
+  readonly names?: ReadonlyMap<string, string>;
+  /** What the empty choice means; default: all. */
+  readonly none?: string;
+}
 
-/** The empty choice means all. */
-export const ChoiceFilter = ({ name, label, choices }: FilterProps & { choices: readonly string[] }) => (
-  <Field label={label}>
-    <select name={name}>
-      {['', ...choices].map((choice) => (
-        <option key={choice} value={choice} selected={choice === (routeQuery.value.get(name) ?? '')}>
-          {choice === '' ? 'all' : choice}
-        </option>
-      ))}
-    </select>
-  </Field>
-);
+/** What the URL has can always be chosen, whether or not it is known. */
+export function ChoiceFilter({ name, label, choices, names, none = 'all' }: ChoiceProps) {
+  const chosen = routeQuery.value.get(name) ?? '';
+  return (
+    <Field label={label}>
+      <select name={name}>
+        {[...new Set(['', ...choices, chosen])].map((choice) => (
+          <option key={choice} value={choice} selected={choice === chosen}>
+            {choice === '' ? none : (names?.get(choice) ?? choice)}
+          </option>
+        ))}
+      </select>
+    </Field>
+  );
+}
 
 /** `since` and `until` in the user's time zone. */
 export const TimeFilters = () => (

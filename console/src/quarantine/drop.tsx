@@ -1,7 +1,7 @@
 /** Deletes records from the quarantine. */
 import type { DropQuarantineResponse } from '../../../src/contract/wire/quarantine.js';
 import { ActionForm } from '../parts/action-form.js';
-import { counted } from '../parts/numbers.js';
+import { counted } from '../parts/formats.js';
 import type { Filter } from './quarantine-screen.js';
 
 interface DropProps {

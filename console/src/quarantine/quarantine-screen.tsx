@@ -6,17 +6,19 @@ import '../operate/operate.css';
 import '../results/result-view.css';
 import './quarantine.css';
 import type { QuarantineResponse, QuarantinedRecord } from '../../../src/contract/wire/quarantine.js';
-import { Alert } from '../parts/alert.js';
+import { Alert } from '../parts/announcements.js';
 import { send } from '../parts/api-request.js';
 import { Dialog, useDialog } from '../parts/dialog.js';
-import { Filters, filtersIn, TextFilter, TimeFilters } from '../parts/filters.js';
+import { ChoiceFilter, Filters, filtersIn, TimeFilters } from '../parts/filters.js';
+import { useLoaded } from '../parts/loaded.js';
 import { usePages } from '../parts/pages.js';
 import { Empty, More, Screen } from '../parts/screen.js';
 import { Table } from '../parts/table.js';
-import { dayAndTime } from '../parts/times.js';
+import { dayAndTime } from '../parts/formats.js';
 import { oneLine } from '../results/cells.js';
 import { JsonTree } from '../results/json-tree.js';
 import { routeQuery } from '../route.js';
+import { query } from '../schema/table-details.js';
 import { may } from '../session.js';
 import { Drop } from './drop.js';
 import { Replay } from './replay.js';
@@ -26,19 +28,26 @@ const FILTERS = ['table', 'error', 'column', 'since', 'until', 'id'] as const;
 /** Selects the records of an action, by the API's names. */
 export type Filter = Readonly<Partial<Record<(typeof FILTERS)[number], string>>>;
 
+/** What the records have to filter by. */
+type Known = [table: string, code: string | null, column: string | null];
+const KNOWN = `SELECT DISTINCT table_name, detail->>'error', detail->>'column'
+  FROM _cdp.quarantine, jsonb_array_elements(errors) AS detail LIMIT 1000`;
+
 type Action = 'replay' | 'drop';
 
 export function QuarantineScreen() {
-  const query = routeQuery.value;
-  const key = query.toString();
-  const filter: Filter = Object.fromEntries(filtersIn(query, FILTERS));
+  const inUrl = routeQuery.value;
+  const key = inUrl.toString();
+  const filter: Filter = Object.fromEntries(filtersIn(inUrl, FILTERS));
   const { items, error, loadMore, reload } = usePages<QuarantinedRecord>(async (after) => {
-    const asked = filtersIn(query, FILTERS);
+    const asked = filtersIn(inUrl, FILTERS);
     if (after !== null) asked.set('after', after);
     const path = `/api/cdp/quarantine?${asked}`;
     const { records, next } = await send<QuarantineResponse>({ method: 'GET', path });
     return { items: records, next };
   }, key);
+  const { value: known = [] } = useLoaded(() => query<Known>(KNOWN, []), '');
+  const choices = (at: 0 | 1 | 2) => known.flatMap((row) => row[at] ?? []).sort();
   const { dialog, open } = useDialog();
   const hasRecords = items !== null && items.length > 0;
   const act = (kind: Action, on: Filter) =>
@@ -77,9 +86,9 @@ export function QuarantineScreen() {
       }
     >
       <Filters key={key} screen="quarantine">
-        <TextFilter name="table" label="Table" />
-        <TextFilter name="error" label="Error code" />
-        <TextFilter name="column" label="Column" />
+        <ChoiceFilter name="table" label="Table" choices={choices(0)} />
+        <ChoiceFilter name="error" label="Error code" choices={choices(1)} />
+        <ChoiceFilter name="column" label="Column" choices={choices(2)} />
         <TimeFilters />
       </Filters>
       <Alert>{error}</Alert>

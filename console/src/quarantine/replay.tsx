@@ -4,7 +4,7 @@ import type { ReplayResult } from '../../../src/client/index.js';
 import { ActionForm } from '../parts/action-form.js';
 import { Choice, Field } from '../parts/fields.js';
 import { Icon, IconButton } from '../parts/icon.js';
-import { counted } from '../parts/numbers.js';
+import { counted } from '../parts/formats.js';
 import { entered } from '../session.js';
 import type { Filter } from './quarantine-screen.js';
 

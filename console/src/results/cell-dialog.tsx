@@ -2,7 +2,7 @@
 import { copyText } from '../parts/clipboard.js';
 import { Dialog } from '../parts/dialog.js';
 import { Icon } from '../parts/icon.js';
-import { counted } from '../parts/numbers.js';
+import { counted } from '../parts/formats.js';
 import { type Cell, isNull, textOf } from './cells.js';
 import { JsonTree } from './json-tree.js';
 import type { ResultColumn } from './result.js';

@@ -1,6 +1,8 @@
-/** Downloads all rows of a statement: runs it again, read-only, and writes the stream to a file as it arrives. */
-import { offerFile } from '../parts/offer-file.js';
-import { entered } from '../session.js';
+/**
+ * Downloads all rows of a statement: runs it again, as the reader if the token may, and writes the stream to a file as it
+ * arrives.
+ */
+import { entered, may } from '../session.js';
 import type { Question } from '../sql/run.js';
 
 export type Format = 'csv' | 'ndjson' | 'parquet';
@@ -29,7 +31,7 @@ export async function download(
   progress: (bytes: number) => void,
 ): Promise<void> {
   const { client } = entered();
-  const options = { read_only: true, timeout_ms: 60_000, signal } as const;
+  const options = { read_only: may('sql:read'), timeout_ms: 60_000, signal };
   const { parquetRows } = format === 'parquet' ? await import('../../../src/export/parquet-file.js') : {};
   const open = (): AsyncIterable<Uint8Array> => {
     if (parquetRows !== undefined) return parquetRows(client, text, params, options, () => {});
@@ -93,4 +95,13 @@ async function collect(chunks: AsyncIterable<Uint8Array>, format: Format): Promi
     bytes = 0;
   }
   return new Blob([...parts, ...waiting], { type: TYPES[format] });
+}
+
+/** Offers a file to the user as a download. */
+export function offerFile(blob: Blob, name: string): void {
+  const link = document.createElement('a');
+  link.href = URL.createObjectURL(blob);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }

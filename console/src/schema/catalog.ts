@@ -13,9 +13,13 @@ let reading: Promise<void> | undefined;
 
 /** @param isAgain reads the catalog even if it has been read */
 export function readCatalog(isAgain = false): Promise<void> {
-  if (!may('schema:read') || (tables.value !== null && !isAgain)) return reading ?? Promise.resolve();
-  reading = read().finally(() => (reading = undefined));
-  return reading;
+  if (!may('schema:read')) return Promise.resolve();
+  if (!isAgain && (reading !== undefined || tables.value !== null)) return reading ?? Promise.resolve();
+  const mine = read().finally(() => {
+    if (reading === mine) reading = undefined;
+  });
+  reading = mine;
+  return mine;
 }
 
 async function read(): Promise<void> {
@@ -45,7 +49,7 @@ const NAMES = `SELECT relname, relkind, obj_description(oid, 'pg_class'),
 /** All tables without their columns, which {@link readColumns} reads for one table at a time. */
 async function readNames(): Promise<Table[]> {
   type Row = [name: string, kind: keyof typeof KINDS, comment: string | null, rows: number | null];
-  const options = { read_only: true, row_mode: 'array', max_rows: 100_000 } as const;
+  const options = { read_only: may('sql:read'), row_mode: 'array', max_rows: 100_000 } as const;
   const { rows } = await entered().client.query<Row>(NAMES, [], options);
   return rows.map(([name, kind, comment, approximate_rows]) => {
     withoutColumns.add(name);

@@ -6,8 +6,8 @@ import type { ComponentChildren } from 'preact';
 import { CdpError, type Impact, type ValueCount } from '../../../src/client/index.js';
 import { type ApiRequest, Curl } from '../parts/api-request.js';
 import { Dialog } from '../parts/dialog.js';
-import { counted, duration } from '../parts/numbers.js';
-import { say } from '../parts/toast.js';
+import { counted, duration } from '../parts/formats.js';
+import { say } from '../parts/announcements.js';
 import { readCatalog } from './catalog.js';
 
 export interface SchemaRequest {

@@ -3,7 +3,7 @@ import { useSignal } from '@preact/signals';
 import type { Column, ValueCount } from '../../../src/client/index.js';
 import type { ColumnType } from '../../../src/contract/column-types.js';
 import { Check, TextField } from '../parts/fields.js';
-import { counted } from '../parts/numbers.js';
+import { counted } from '../parts/formats.js';
 import { entered, may } from '../session.js';
 import { ChangeDialog } from './change-dialog.js';
 import { RuleFields, type RulesChange } from './column-rules.js';
@@ -57,6 +57,8 @@ interface AlterColumnProps extends FormProps {
 }
 
 export function AlterColumn({ table, column, rules, isUnique, onClose }: AlterColumnProps) {
+  // Of `id`, only the comment can change.
+  const isId = column.name === 'id';
   const name = useSignal(column.name);
   const type = useSignal<string>(column.type);
   const comment = useSignal(column.comment ?? '');
@@ -95,30 +97,34 @@ export function AlterColumn({ table, column, rules, isUnique, onClose }: AlterCo
       onValues={(values) => (inTheWay.value = values)}
       onClose={onClose}
     >
-      <NameField text={name} />
+      {!isId && <NameField text={name} />}
       <CommentField text={comment} />
-      <div class="field">
-        <span class="field-label">Type</span>
-        <TypeSelect
-          label="Type"
-          value={type.value}
-          onChange={(chosen) => {
-            type.value = chosen;
-            newRules.value = {};
-          }}
-        />
-        {isNewType && (
-          <p class="quiet">Every value is kept, or nothing is changed. Try it first to see which values do not fit.</p>
-        )}
-      </div>
-      {column.name !== 'id' && (
-        <RuleFields
-          key={type.value}
-          type={type.value}
-          rules={rules}
-          isUnique={isUnique}
-          onChange={(change) => (newRules.value = change)}
-        />
+      {!isId && (
+        <>
+          <div class="field">
+            <span class="field-label">Type</span>
+            <TypeSelect
+              label="Type"
+              value={type.value}
+              onChange={(chosen) => {
+                type.value = chosen;
+                newRules.value = {};
+              }}
+            />
+            {isNewType && (
+              <p class="quiet">
+                Every value is kept, or nothing is changed. Try it first to see which values do not fit.
+              </p>
+            )}
+          </div>
+          <RuleFields
+            key={type.value}
+            type={type.value}
+            rules={rules}
+            isUnique={isUnique}
+            onChange={(change) => (newRules.value = change)}
+          />
+        </>
       )}
       {isNewType && inTheWay.value.length > 0 && (
         <fieldset class="columns-form">

@@ -4,7 +4,7 @@ import { useSignal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import { Icon, IconButton } from '../parts/icon.js';
 import { useLoaded } from '../parts/loaded.js';
-import { count, counted, size } from '../parts/numbers.js';
+import { count, counted, size } from '../parts/formats.js';
 import { goTo, linkTo } from '../route.js';
 import type { ScreenProps } from '../screens.js';
 import { may } from '../session.js';

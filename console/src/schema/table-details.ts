@@ -32,6 +32,7 @@ export async function readDetails(table: string, hasIndexes: boolean): Promise<T
     hasIndexes && may('schema:read')
       ? entered()
           .client.indexes(table)
+          // Without indexes, the rest of the table is shown.
           .catch(() => [])
       : [],
   ]);
@@ -48,7 +49,8 @@ const LARGEST = `SELECT relname, pg_total_relation_size(oid) FROM pg_class
 /** The largest tables with their bytes on disk including indexes; empty if the token may not run SQL. */
 export const readLargest = (): Promise<[name: string, bytes: number][]> => query(LARGEST, []);
 
-async function query<Row>(sql: string, params: readonly string[]): Promise<Row[]> {
+/** The rows of a read-only statement, as arrays; empty if the token may not run it, or it fails. */
+export async function query<Row>(sql: string, params: readonly string[]): Promise<Row[]> {
   if (!may('sql:read')) return [];
   try {
     const options = { read_only: true, row_mode: 'array', timeout_ms: 5_000 } as const;

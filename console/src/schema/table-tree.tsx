@@ -4,7 +4,7 @@ import { useComputed, useSignal } from '@preact/signals';
 import { useEffect, useId, useRef } from 'preact/hooks';
 import type { Table } from '../../../src/client/index.js';
 import { Icon } from '../parts/icon.js';
-import { count } from '../parts/numbers.js';
+import { count } from '../parts/formats.js';
 import { useVirtual } from '../parts/virtual.js';
 import { may } from '../session.js';
 import { catalogError, readCatalog, readColumns, tables } from './catalog.js';

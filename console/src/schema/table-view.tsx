@@ -5,9 +5,9 @@ import type { Column, Table } from '../../../src/client/index.js';
 import { NAME_PATTERN } from '../../../src/contract/names.js';
 import { useDialog } from '../parts/dialog.js';
 import { Icon, IconButton } from '../parts/icon.js';
-import { counted, size } from '../parts/numbers.js';
+import { counted, size } from '../parts/formats.js';
 import { type Column as TableColumn, Table as DataTable } from '../parts/table.js';
-import { goTo, linkTo } from '../route.js';
+import { goTo, linkTo, linkToQuery } from '../route.js';
 import { may } from '../session.js';
 import { quoted } from '../sql/sql-names.js';
 import { readColumns } from './catalog.js';
@@ -33,7 +33,7 @@ export function TableView({ table }: { table: Table }) {
   const canChange = may('schema:write') && kind === 'table' && API_NAME.test(name);
   const canQuery = may('sql:read') || may('sql:write');
   const ask = () => {
-    location.hash = `#/sql?sql=${encodeURIComponent(`SELECT * FROM ${quoted(name)} LIMIT 100;`)}`;
+    location.hash = linkToQuery(`SELECT * FROM ${quoted(name)} LIMIT 100;`, name);
   };
   const addColumn = () => open((close) => <AddColumn table={name} onClose={close} />);
   const alterColumn = (column: Column) =>

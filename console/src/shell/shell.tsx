@@ -5,7 +5,7 @@ import type { FunctionComponent } from 'preact';
 import { useEffect } from 'preact/hooks';
 import { Icon, IconButton } from '../parts/icon.js';
 import { ThemeButton } from '../parts/theme-button.js';
-import { Toast } from '../parts/toast.js';
+import { Toast } from '../parts/announcements.js';
 import { linkTo, replaceRoute, route } from '../route.js';
 import { type Screen, type ScreenProps, usefulScreens } from '../screens.js';
 import { entered, leave } from '../session.js';
@@ -19,8 +19,6 @@ export function Shell() {
   useShellKeys(screens);
   useEffect(() => {
     if (screen !== undefined && screen.path !== name) replaceRoute(screen.path);
-    // On a phone not all links fit.
-    document.querySelector('.bar-nav [aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'nearest' });
     document.title = [screen?.label, project?.name, 'Console'].filter(Boolean).join(' · ');
   }, [screen, name]);
 

@@ -1,7 +1,7 @@
 /** The outcome of a run: its results, its plan or its error, and its duration. */
 import { useSignal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
-import { counted, duration } from '../parts/numbers.js';
+import { counted, duration } from '../parts/formats.js';
 import { type ResultSettings, ResultView } from '../results/result-view.js';
 import { MOD } from '../shell/key-map.js';
 import { PlanView } from './plan-view.js';
@@ -34,6 +34,7 @@ export function Outcome({ run, settings, onSettings, ...places }: OutcomeProps) 
   return (
     <div class="outcome">
       {!isTable && <Status run={run} />}
+      <Warnings run={run} />
       {run.failure.value !== null && <Failed run={run} {...places} />}
       {results.length > 1 && (
         <div class="outcome-tabs" role="group" aria-label="Results">
@@ -89,6 +90,25 @@ function Status({ run }: { run: Run }) {
       <span class="quiet"> · {time}</span>
       {run.question.readOnly && <span class="quiet"> · read-only</span>}
     </p>
+  );
+}
+
+function Warnings({ run }: { run: Run }) {
+  const warnings = run.warnings.value;
+  if (warnings.length === 0) return null;
+  return (
+    <ul class="outcome-warnings" aria-label="Warnings">
+      {warnings.map(({ code, message, detail, hint }, i) => (
+        <li key={i}>
+          <strong>{message}</strong>
+          {[detail, hint].map((text) => text !== undefined && ` ${text}`)}
+          <span class="quiet">
+            {' '}
+            · SQLSTATE <code>{code}</code>
+          </span>
+        </li>
+      ))}
+    </ul>
   );
 }
 

@@ -1,5 +1,5 @@
 /** A plan as a tree, whose innermost steps run first. A bar shows the part of each step in the total. */
-import { count, exactDuration } from '../parts/numbers.js';
+import { count, exactDuration } from '../parts/formats.js';
 import type { Plan, PlanNode } from './plan.js';
 
 export const PlanView = ({ plan }: { plan: Plan }) => (

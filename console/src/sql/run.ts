@@ -5,6 +5,7 @@
 import { signal } from '@preact/signals';
 import { CdpError } from '../../../src/client/index.js';
 import { splitStatements } from '../../../src/contract/sql-statements.js';
+import type { Warning } from '../../../src/contract/wire/sql.js';
 import { cellsOf } from '../../../src/import/json-records.js';
 import { membersOf, textOf } from '../results/cells.js';
 import { Result, type ResultColumn } from '../results/result.js';
@@ -34,6 +35,8 @@ export class Run {
   readonly state = signal<State>('running');
   readonly results = signal<readonly Result[]>([]);
   readonly failure = signal<Failure | null>(null);
+  /** Of Postgres, about all statements. */
+  readonly warnings = signal<readonly Warning[]>([]);
   /** Milliseconds, known after the run has ended. */
   readonly duration = signal(0);
   readonly ended: Promise<void>;
@@ -74,7 +77,10 @@ export class Run {
     const result = new Result(columns.map(({ name, type }) => ({ name, type: type ?? '' })));
     this.results.value = [result];
     for (let batch = await batches.next(); ; batch = await batches.next()) {
-      if (batch.done) return result.end(batch.value.type ?? firstWord(text), batch.value.row_count);
+      if (batch.done) {
+        this.warnings.value = batch.value.warnings ?? [];
+        return result.end(batch.value.type ?? firstWord(text), batch.value.row_count);
+      }
       for (const line of batch.value) result.take(line);
     }
   }
@@ -88,6 +94,7 @@ export class Run {
     const json = await entered().client.queryJson(text, [], { ...this.#options(), row_mode: 'array' });
     const members = membersOf(json);
     const each = members.has('results') ? cellsOf(members.get('results') ?? '[]').map(membersOf) : [members];
+    this.warnings.value = JSON.parse(members.get('warnings') ?? '[]') as Warning[];
     this.results.value = each.map((result) => {
       const { columns, type, row_count, affected_rows, truncated } = JSON.parse(
         `{${['columns', 'type', 'row_count', 'affected_rows', 'truncated']

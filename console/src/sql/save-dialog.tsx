@@ -3,7 +3,7 @@ import { useRef } from 'preact/hooks';
 import { Field } from '../parts/fields.js';
 import type { ChartState } from '../chart/choice.js';
 import { Dialog } from '../parts/dialog.js';
-import { say } from '../parts/toast.js';
+import { say } from '../parts/announcements.js';
 import { changeTab, currentId, save } from './tabs.js';
 
 interface SaveDialogProps {

@@ -1,7 +1,7 @@
 /** The panel next to the editor: tables to insert, saved queries, and the history. */
 import { useSignal } from '@preact/signals';
 import { IconButton } from '../parts/icon.js';
-import { ago, counted, duration } from '../parts/numbers.js';
+import { ago, counted, duration } from '../parts/formats.js';
 import { TableTree } from '../schema/table-tree.js';
 import { clearHistory, forget, history, openTab, saved } from './tabs.js';
 import { quoted } from './sql-names.js';

@@ -4,7 +4,7 @@ import { useComputed, useSignal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
 import { copyText } from '../parts/clipboard.js';
 import { Icon, IconButton } from '../parts/icon.js';
-import { replaceRoute, routeQuery } from '../route.js';
+import { linkToQuery, replaceRoute, routeQuery } from '../route.js';
 import { readCatalog } from '../schema/catalog.js';
 import { entered, may } from '../session.js';
 import { MOD } from '../shell/key-map.js';
@@ -69,10 +69,11 @@ export function SqlScreen() {
   // SQL from a link is shown but not run: the user who follows the link decides that. A link may arrive while the
   // screen is open.
   const linked = routeQuery.value.get('sql');
+  const name = routeQuery.value.get('name') ?? undefined;
   useEffect(() => {
     if (linked === null) return;
     replaceRoute('sql');
-    void loadTabs().then(() => openTab(linked, 'Link'));
+    void loadTabs().then(() => openTab(linked, name));
   }, [linked]);
 
   const begin = (text: string, offset: number, isReadOnly: boolean) => {
@@ -113,7 +114,8 @@ export function SqlScreen() {
     if (question !== undefined) begin(question.text, question.offset, false);
   };
   const share = () => {
-    const link = `${location.origin}${location.pathname}#/sql?sql=${encodeURIComponent(tab.value?.text ?? '')}`;
+    const { text = '', title = '' } = tab.value ?? {};
+    const link = `${location.origin}${location.pathname}${linkToQuery(text, title)}`;
     void copyText(link, 'Link copied. It holds the text and no data; it never runs by itself.');
   };
 

@@ -1,9 +1,9 @@
 /** The statements of the editor: the one at the cursor, the one to explain, parameters and positions. */
-import { splitStatements, type Statement } from '../../../src/contract/sql-statements.js';
+import { splitStatements, type StatementText } from '../../../src/contract/sql-statements.js';
 import { tokensOf } from '../../../src/contract/sql-tokens.js';
 
 /** The statement at the cursor, or before it on the same line; otherwise the next one; otherwise the last one. */
-export function statementAt(text: string, cursor: number): Statement | undefined {
+export function statementAt(text: string, cursor: number): StatementText | undefined {
   const statements = splitStatements(text);
   const within = statements.find(({ from, to }) => from <= cursor && cursor <= to + 1);
   if (within !== undefined) return within;

@@ -4,7 +4,7 @@
 import { effect, signal } from '@preact/signals';
 import type { ChartState } from '../chart/choice.js';
 import { read, update } from '../kept.js';
-import { say } from '../parts/toast.js';
+import { say } from '../parts/announcements.js';
 import type { ResultSettings } from '../results/result-view.js';
 import { entered, session, type Session } from '../session.js';
 import type { Run } from './run.js';

@@ -27,19 +27,34 @@ def to_json(value: Any, member: Optional[str] = None) -> bytes:
     int and Decimal keep their digits; NaN and the infinities become the strings that FLOAT takes, a
     datetime its ISO text, a UUID and a timedelta text, bytes the text of bytea.
 
+    A mapping has strings as keys.
+
     :raises NotJsonError: naming the column (the outermost key), or ``member``
     """
     try:
+        if _has_other_keys(value):
+            # json.dumps would turn 1 and None into "1" and "null".
+            raise TypeError
         return json.dumps(
             value, default=_plain, allow_nan=False, ensure_ascii=False, separators=(",", ":")
         ).encode()
     except (TypeError, ValueError, RecursionError):
-        # json.dumps cannot write a Decimal or NaN; or the value is wrong, and this finds where.
+        # json.dumps cannot write a Decimal or NaN; or the value is wrong, and the rest finds where.
         pass
     if member is not None or not isinstance(value, Mapping):
         return _named(value, member).encode()
     members = (f"{_key(key)}:{_named(item, str(key))}" for key, item in value.items())
     return f"{{{','.join(members)}}}".encode()
+
+
+def _has_other_keys(value: Any) -> bool:
+    if isinstance(value, dict):
+        if not all(isinstance(key, str) for key in value):
+            return True
+        value = value.values()
+    elif not isinstance(value, (list, tuple)):
+        return False
+    return any(_has_other_keys(item) for item in value if isinstance(item, (dict, list, tuple)))
 
 
 def _named(value: Any, member: Optional[str]) -> str:

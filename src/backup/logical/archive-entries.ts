@@ -1,63 +1,102 @@
-/** Selects the entries of a dump that a restore loads, from the list that `pg_restore --list` prints. */
+/** Selects the entries of a dump that a restore loads. */
+import { BadBackup } from '../tar.js';
+import type { ArchiveEntry } from './archive-contents.js';
 
 interface ChosenEntries {
   /** Schemas that the writer had created. pg_restore would not create `public`, so their own entries are left out. */
   readonly ownSchemas: readonly string[];
-  /** For pg_restore's `--use-list`. */
-  readonly contents: readonly string[];
-  /** Entries to be executed afterward as statements, with the names of the roles replaced. */
-  readonly statements: readonly string[];
+  /** For pg_restore. */
+  readonly contents: readonly ArchiveEntry[];
+  /** Rights and policies: they name roles, which have other names here. */
+  readonly access: readonly ArchiveEntry[];
+  /** What needs the policies: their comments, and materialized views, which are filled under them. */
+  readonly last: readonly ArchiveEntry[];
+  /** What the writer owns outside of its schemas, as messages. */
+  readonly leftOut: readonly string[];
 }
-
-/** `3598; 0 0 ACL data TABLE t w_…`: numbers, a kind in capitals, a schema or a dash, a name. */
-const ENTRY = /^\d+; \d+ \d+ ([A-Z]+(?: [A-Z]+)*) (\S+) (.*)$/;
-
-const AS_STATEMENTS = new Set(['ACL', 'DEFAULT ACL', 'POLICY', 'MATERIALIZED VIEW DATA']);
 
 /** Large objects belong to the project, although they are in no schema. */
 const LARGE_OBJECTS = new Set(['BLOB', 'BLOB METADATA', 'BLOBS']);
 
+/** Kinds in no schema that belong to the database or the server, if the writer does not own them. */
+const OF_SERVER = new Set([
+  ...['DATABASE', 'DATABASE PROPERTIES', 'ENCODING', 'STDSTRINGS', 'SEARCHPATH', 'SCHEMA', 'EXTENSION'],
+  ...['PROCEDURAL LANGUAGE', 'TRANSFORM', 'CAST', 'ACCESS METHOD', 'EVENT TRIGGER', 'SECURITY LABEL', 'COMMENT'],
+  ...['FOREIGN DATA WRAPPER', 'SERVER', 'USER MAPPING', 'PUBLICATION', 'PUBLICATION TABLES IN SCHEMA', 'SUBSCRIPTION'],
+]);
+
 /**
  * Chooses the project's part. A new project already has the service's part, except for the responses by Idempotency-Key
  * and the quarantine.
+ * @throws BadBackup if an entry may be the project's, and is of a kind that is not known here
  */
-export function chooseEntries(list: string, schema: string, writer: string): ChosenEntries {
-  const entries = list.split('\n').map((line) => [line, ...(ENTRY.exec(line) ?? []).slice(1)] as const);
-  const ownSchemas = entries.flatMap(([, kind, , name = '']) => {
-    const [schema, owner] = name.split(' ');
-    return kind === 'SCHEMA' && owner === writer && schema !== undefined ? [schema] : [];
-  });
+export function chooseEntries(entries: readonly ArchiveEntry[], schema: string, writer: string): ChosenEntries {
+  const belongsToWriter = ({ owner }: ArchiveEntry): boolean => owner === writer;
+  const ownSchemas = entries
+    .filter((entry) => entry.kind === 'SCHEMA' && belongsToWriter(entry))
+    .map(({ name }) => name);
   const schemas = new Set([schema, ...ownSchemas]);
-  const chosen = { contents: [] as string[], statements: [] as string[], ownSchemas };
-  for (const [line, kind = '', namespace = '', name = ''] of entries) {
-    if (!isOwn(kind, namespace, name, schemas, schema)) continue;
-    const isStatement = AS_STATEMENTS.has(kind) || (kind === 'COMMENT' && name.startsWith('POLICY '));
-    chosen[isStatement ? 'statements' : 'contents'].push(line);
+  const chosen = { contents: [], access: [], last: [] } as Record<'contents' | 'access' | 'last', ArchiveEntry[]>;
+  const leftOut: string[] = [];
+  for (const entry of entries) {
+    const { kind } = entry;
+    const access = isAccess(entry);
+    if (isChosen(entry, schemas, schema, belongsToWriter(entry))) {
+      chosen[isFilledLast(entry) ? 'last' : access ? 'access' : 'contents'].push(entry);
+    } else if (entry.schema === null && !OF_SERVER.has(kind) && !access) {
+      throw new BadBackup(`Its dump contains a ${kind}, which this program does not know: use a newer one`);
+    } else if (belongsToWriter(entry) && kind !== 'SCHEMA' && entry.schema !== '_cdp') {
+      leftOut.push(`${kind} ${entry.schema === null ? '' : `${entry.schema}.`}${entry.name}`);
+    }
   }
-  return chosen;
+  return { ownSchemas, ...chosen, leftOut };
 }
 
-/** @param schema the schema that the service creates, which a new project already has */
+/** Default privileges belong to the role that creates objects, and may be outside of schemas. */
+const isChosen = (
+  entry: ArchiveEntry,
+  schemas: ReadonlySet<string>,
+  schema: string,
+  belongsToWriter: boolean,
+): boolean =>
+  entry.kind === 'DEFAULT ACL'
+    ? belongsToWriter && (entry.schema === null || schemas.has(entry.schema))
+    : isOwn(entry, schemas, schema);
+
+/** Policies and rights: they name roles, which have other names on another server. */
+export const isAccess = ({ kind }: Pick<ArchiveEntry, 'kind'>): boolean =>
+  ['ACL', 'DEFAULT ACL', 'POLICY'].includes(kind);
+
+/** What needs the policies: their comments, and materialized views, which are filled under them. */
+export const isFilledLast = ({ kind, name }: Pick<ArchiveEntry, 'kind' | 'name'>): boolean =>
+  kind === 'MATERIALIZED VIEW DATA' || (kind === 'COMMENT' && name.startsWith('POLICY '));
+
+/**
+ * Whether an entry is the project's; not for default privileges.
+ * @param schemas of the project
+ * @param schema the one of them that the service creates, which a new project already has
+ */
 export function isOwn(
-  kind: string,
-  namespace: string,
-  name: string,
+  { kind, schema: namespace, name }: Pick<ArchiveEntry, 'kind' | 'schema' | 'name'>,
   schemas: ReadonlySet<string>,
   schema: string,
 ): boolean {
-  if (schemas.has(namespace)) return true;
-  if (namespace === '_cdp') return kind === 'TABLE DATA' && /^(?:idempotency_keys|quarantine) /.test(name);
-  if (namespace !== '-') return false;
+  if (namespace !== null && schemas.has(namespace)) return true;
+  if (namespace === '_cdp') return kind === 'TABLE DATA' && /^(?:idempotency_keys|quarantined?)$/.test(name);
+  if (namespace !== null) return false;
   // A cast belongs to the project if it converts from or to one of its types.
   if (/^(CAST|COMMENT)$/.test(kind) && name.startsWith('CAST (')) {
-    return [...name.matchAll(/[( ]([a-z0-9_]+)\./g)].some(([, named = '']) => schemas.has(named));
+    return [...name.matchAll(/"(?:[^"]|"")+"(?=\.)|[a-z0-9_]+(?=\.)/g)].some(([part]) => schemas.has(unquoted(part)));
   }
   if (/^(COMMENT|ACL)$/.test(kind) && name.startsWith('SCHEMA ')) {
-    const [, named = ''] = name.split(' ');
-    return named !== schema && schemas.has(named);
+    const schemaName = unquoted(name.slice('SCHEMA '.length));
+    return schemaName !== schema && schemas.has(schemaName);
   }
   return LARGE_OBJECTS.has(kind) || (/^(COMMENT|ACL)$/.test(kind) && name.startsWith('LARGE OBJECT'));
 }
+
+/** A name as `quote_ident` writes it. */
+const unquoted = (name: string): string => (name.startsWith('"') ? name.slice(1, -1).replaceAll('""', '"') : name);
 
 /** What pg_dump writes into every archive for the session that restores it. */
 const NO_PATH = "SELECT pg_catalog.set_config('search_path', '', false);";

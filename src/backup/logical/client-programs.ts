@@ -41,24 +41,24 @@ const USUAL_PLACES = [
  * @throws Error that says what to install
  */
 export async function findPrograms(places: ProgramPlaces, min: number, max = Infinity): Promise<ClientPrograms> {
-  const found: ClientPrograms[] = [];
+  const installed: ClientPrograms[] = [];
   for (const folder of await candidates(places)) {
     const version = await versionIn(folder);
-    if (version !== null) found.push({ folder, version, major: Number.parseInt(version) });
+    if (version !== null) installed.push({ folder, version, major: Number.parseInt(version) });
   }
-  const [best] = found
+  const [best] = installed
     .filter(({ major }) => major >= min && major <= max)
     .sort((a, b) => a.major - b.major || b.version.localeCompare(a.version, 'en', { numeric: true }));
-  if (best === undefined) throw new Error(whatToInstall(places, found, min, max));
+  if (best === undefined) throw new Error(whatToInstall(places, installed, min, max));
   return best;
 }
 
-function whatToInstall({ folder }: ProgramPlaces, found: readonly ClientPrograms[], min: number, max: number) {
-  const wanted = max === Infinity ? `version ${min} or later` : `version ${min} to ${max}`;
-  const seen = found.map(({ version, folder: where }) => `${version} in ${where}`).join(', ') || 'none';
+function whatToInstall({ folder }: ProgramPlaces, installed: readonly ClientPrograms[], min: number, max: number) {
+  const range = max === Infinity ? `version ${min} or later` : `version ${min} to ${max}`;
+  const versions = installed.map(({ version, folder: where }) => `${version} in ${where}`).join(', ') || 'none';
   const where = folder === null ? 'in PATH and the usual places' : `in ${folder}`;
   return (
-    `pg_dump and pg_restore of ${wanted} are needed; found ${where}: ${seen}. They are not part of this package: ` +
+    `pg_dump and pg_restore of ${range} are needed; found ${where}: ${versions}. They are not part of this package: ` +
     `install postgresql-client-${min} (Debian, Ubuntu; for every version from apt.postgresql.org), postgresql${min} ` +
     `(Red Hat; from yum.postgresql.org) or postgresql@${min} (Homebrew), or set their folder with --postgres-bin ` +
     '(CDP_POSTGRES_BIN)'
@@ -74,6 +74,7 @@ async function candidates({ folder, path }: ProgramPlaces): Promise<string[]> {
 
 /** The real folder of the program: the one in PATH may be Debian's wrapper, which chooses a version. */
 async function realFolder(folder: string): Promise<string | null> {
+  // There is none in this folder.
   const program = await realpath(join(folder, 'pg_dump')).catch(() => null);
   return program !== null && basename(program) === 'pg_dump' ? dirname(program) : null;
 }
@@ -82,6 +83,7 @@ async function expanded(pattern: string): Promise<string[]> {
   const [before = '', after] = pattern.split('*');
   if (after === undefined) return [pattern];
   const parent = before.endsWith('/') ? before : dirname(before);
+  // This usual place does not exist here.
   const names = await readdir(parent).catch(() => []);
   return names.map((name) => join(parent, name)).flatMap((path) => (path.startsWith(before) ? [path + after] : []));
 }
@@ -134,26 +136,28 @@ export async function stream<T>(
   const child = spawn(program, args, { env: environment, cwd: '/', stdio: ['pipe', 'pipe', 'pipe'], signal });
   let words = '';
   child.stderr.setEncoding('utf8').on('data', (part: string) => (words = (words + part).slice(-4_000)));
-  const ended = once(child, 'close') as Promise<[number | null, NodeJS.Signals | null]>;
-  ended.catch(() => {});
+  const exit = once(child, 'close') as Promise<[number | null, NodeJS.Signals | null]>;
+  // It is awaited below.
+  exit.catch(() => {});
   try {
     // A program that does not need all of its input closes it early; only its exit code counts.
     const fed = pipeline(input ?? Readable.from([]), child.stdin).catch(() => {});
-    const taken = await take(child.stdout);
+    const result = await take(child.stdout);
     await fed;
-    const [code, killedBy] = await ended;
-    if (code === 0) return taken;
+    const [code, killedBy] = await exit;
+    if (code === 0) return result;
     throw new ProgramFailed(`${basename(program)}: ${words.trim() || `ended with ${code ?? killedBy}`}`);
   } catch (error) {
     child.kill('SIGKILL');
-    await ended.catch(() => {});
+    // The error that led here is thrown below.
+    await exit.catch(() => {});
     throw signal?.aborted ? signal.reason : error;
   }
 }
 
 /**
- * The environment of a program that logs in with these options (Postgres manual 34.15). It contains no variable of the
- * service, and keeps the password off the command line, which other users could read.
+ * The environment of a program that logs in with these options (Postgres manual, Environment Variables). It contains no
+ * variable of the service, and keeps the password off the command line, which other users could read.
  * @param folder of mode 700, holds certificates while the program runs
  */
 export async function libpqEnvironment(login: LoginOptions, folder: string): Promise<Record<string, string>> {

@@ -3,7 +3,6 @@
  * project's writer cannot read those catalogs, and a dump as a superuser could be tricked into running the project's
  * code as a superuser.
  */
-import { setTimeout as sleep } from 'node:timers/promises';
 import {
   fixed,
   type Fragment,
@@ -14,11 +13,10 @@ import {
   sql,
   trusted,
 } from '../../pg/index.js';
-import { ADVISORY_LOCKS } from '../../tenancy/advisory-locks.js';
-import { retryOnContention } from '../../tenancy/contention.js';
-import { dumpRole, isOnCitus, type Placement, SHARD_BY_SHARD } from '../../tenancy/placement.js';
+import { beginHolding, LockHeld, retryOnContention } from '../../tenancy/locks.js';
+import { dumpRole, type Placement, SHARD_BY_SHARD } from '../../tenancy/placement.js';
 import { dropRole } from '../../tenancy/project-rights.js';
-import { roleLogin } from '../../tenancy/role-login.js';
+import { roleLogin } from '../../tenancy/credentials.js';
 import { inDatabase, type Tenancy } from '../../tenancy/tenancy.js';
 
 /** Requests of a project hold locks for at most 60 s. */
@@ -50,6 +48,7 @@ const SETTINGS = {
 /**
  * Creates a role, runs `work` with its login, and drops the role.
  * @param signal ends the wait for another dump of the database; `work` must end by itself
+ * @throws LockHeld if the other dump takes longer than {@link LOCK_WAIT_MS}
  * @throws Error if the service's role may not grant what pg_dump needs; PostgresError; what `work` throws
  */
 export async function withDumpRole<T>(
@@ -59,15 +58,13 @@ export async function withDumpRole<T>(
   work: (login: LoginOptions) => Promise<T>,
 ): Promise<T> {
   const role = dumpRole(placement);
-  return inDatabase(tenancy, placement, async (session) => {
+  return alone(tenancy, placement, { ms: LOCK_WAIT_MS, signal }, async (session) => {
     await session.query(LOCK_TIMEOUT);
-    while (!(await tryLock(session))) await sleep(100, undefined, { signal });
     try {
       await transact(session, () => dropRole(session, role));
-      // A worker may have missed the end of a committed transaction; its rows would be invisible.
-      if (isOnCitus(placement)) await session.query(sql`SELECT recover_prepared_transactions()`);
+      await tenancy.recoverPrepared(session);
       await transact(session, () => make(session, role, tenancy.roleOptions(role), placement));
-      return await work(roleLogin(tenancy, placement, role, SETTINGS, 'cdp backup'));
+      return await work(await roleLogin(tenancy, placement, role, SETTINGS, 'cdp backup'));
     } finally {
       // If this fails, the next dump drops the role.
       await transact(session, () => dropRole(session, role)).catch(() => {});
@@ -79,23 +76,42 @@ export async function withDumpRole<T>(
  * Drops the role that a killed process has left. A role in use is skipped: its own dump drops it.
  * @throws PostgresError, ConnectionLost
  */
-export function dropDumpRole(tenancy: Tenancy, placement: Placement): Promise<void> {
-  return inDatabase(tenancy, placement, async (session) => {
+export async function dropDumpRole(tenancy: Tenancy, placement: Placement): Promise<void> {
+  try {
     // The session of a killed process may take a moment to end.
-    const until = performance.now() + END_MS;
-    while (!(await tryLock(session))) {
-      if (performance.now() > until) return;
-      await sleep(100);
-    }
-    await transact(session, () => dropRole(session, dumpRole(placement)));
-  });
+    await alone(tenancy, placement, { ms: END_MS }, (session) =>
+      transact(session, () => dropRole(session, dumpRole(placement))),
+    );
+  } catch (error) {
+    if (!(error instanceof LockHeld)) throw error;
+  }
 }
 
-/** Only one dump of a database runs at a time. */
-async function tryLock(session: Session): Promise<boolean> {
-  const [isHeld] = await session.row(sql`SELECT pg_try_advisory_lock(${ADVISORY_LOCKS.dump})`);
-  return isHeld === 't';
+/**
+ * Only one dump of a database runs at a time. The lock needs a session of its own: its transaction stays open, and the
+ * role must be committed before it can log in.
+ */
+async function alone<T>(
+  tenancy: Tenancy,
+  placement: Placement,
+  { ms, signal }: { ms: number; signal?: AbortSignal },
+  work: (session: Session) => Promise<T>,
+): Promise<T> {
+  signal?.throwIfAborted();
+  const waiting = new AbortController();
+  const giveUp = () => waiting.abort(signal?.reason);
+  signal?.addEventListener('abort', giveUp);
+  const hold = async (locking: Session): Promise<T> => {
+    await beginHolding(locking, DUMP_LOCK, { name: 'The lock for dumps of the project', ms });
+    signal?.removeEventListener('abort', giveUp);
+    return inDatabase(tenancy, placement, work);
+  };
+  return inDatabase(tenancy, placement, hold, waiting.signal).finally(() =>
+    signal?.removeEventListener('abort', giveUp),
+  );
 }
+
+const DUMP_LOCK = sql`${ident('_cdp', 'dump_lock')}`;
 
 /** All or nothing: DROP OWNED would not see a role that has no rights yet. */
 const transact = (session: Session, work: () => Promise<void>): Promise<void> =>

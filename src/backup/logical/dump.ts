@@ -9,9 +9,10 @@ import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import type { Placement } from '../../tenancy/placement.js';
 import { type Tenancy, withServer } from '../../tenancy/tenancy.js';
 import { distributedTables } from '../distributed-tables.js';
-import type { Installation } from '../installation.js';
-import { dumpOf, listOfDump, type LogicalProject } from '../manifest.js';
+import type { BackupServices } from '../backup-services.js';
+import { accessOfDump, dumpOf, listOfDump, type LogicalProject } from '../manifest.js';
 import { type Add, type Member, readMember } from '../tar.js';
+import { accessOf } from './access.js';
 import { type ClientPrograms, libpqEnvironment, run, stream } from './client-programs.js';
 import { LOCK_WAIT_MS, withDumpRole } from './dump-role.js';
 import { countIn, type ProjectTable, shownName, withSnapshot } from './snapshot.js';
@@ -33,7 +34,7 @@ const OPTIONS = ['--format=custom', '--no-security-labels', '--no-publications',
  * @throws ProgramFailed, PostgresError, what `add` throws
  */
 export async function saveDump(
-  { databases, projects, servers }: Installation,
+  { projectDatabases, projects, servers }: BackupServices,
   project: ProjectRow,
   add: Add,
   { file, programs, folder, signal }: Dumping,
@@ -45,21 +46,23 @@ export async function saveDump(
   return withServer(tenancy.serverOf(placement), async () => {
     await projects.upgradeIfNeeded(project);
     // The project may have changed its roles and rights; that must not prevent its backup.
-    await databases.restoreRights(tenancy, placement);
-    const extensions = await databases.extensionsOf(tenancy, placement);
-    const { dump, ...noted } = await withDumpRole(tenancy, placement, signal, (login) =>
-      withSnapshot(login, placement, signal, async (session, snapshot, locked) => {
+    await projectDatabases.restoreRights(tenancy, placement);
+    const extensions = await projectDatabases.extensionsOf(tenancy, placement);
+    const { dump, access, ...noted } = await withDumpRole(tenancy, placement, signal, (login) =>
+      withSnapshot(login, { tenancy, placement }, signal, async (session, snapshot, locked) => {
         const tables = await rowsOf(session, locked, placement);
-        const distributed = await distributedTables(session, placement);
+        const distributed = await distributedTables(session, { tenancy, placement });
+        const access = await accessOf(session, placement);
         const environment = await libpqEnvironment(login, folder);
         const args = [...OPTIONS, `--snapshot=${snapshot}`, `--lock-wait-timeout=${LOCK_WAIT_MS}`];
         const dump = await stream(`${programs.folder}/pg_dump`, args, { environment, signal }, (output) =>
           add(dumpOf(name), output as AsyncIterable<Buffer>),
         );
-        return { dump, tables, distributed };
+        return { dump, access, tables, distributed };
       }),
     );
     await add(listOfDump(name), [Buffer.from(await listOf(file, dump, programs, signal))]);
+    await add(accessOfDump(name), [Buffer.from(JSON.stringify(access))]);
     const versions = { postgres, pg_dump: programs.major };
     return { kind: 'logical', name, bytes: dump.size, database, writer, reader, extensions, ...noted, ...versions };
   });
@@ -77,11 +80,14 @@ function listOf(file: string, dump: Member, programs: ClientPrograms, signal: Ab
 /** Counts the rows of the tables in the project's schemas. */
 export const countRows = (tenancy: Tenancy, placement: Placement, signal: AbortSignal): Promise<TableRows[]> =>
   withDumpRole(tenancy, placement, signal, (login) =>
-    withSnapshot(login, placement, signal, (session, _snapshot, tables) => rowsOf(session, tables, placement)),
+    withSnapshot(login, { tenancy, placement }, signal, (session, _snapshot, tables) =>
+      rowsOf(session, tables, placement),
+    ),
   );
 
 async function rowsOf(session: Session, tables: readonly ProjectTable[], placement: Placement): Promise<TableRows[]> {
-  const counted: TableRows[] = [];
-  for (const table of tables) counted.push({ name: shownName(table, placement), rows: await countIn(session, table) });
-  return counted;
+  const rowCounts: TableRows[] = [];
+  for (const table of tables)
+    rowCounts.push({ name: shownName(table, placement), rows: await countIn(session, table) });
+  return rowCounts;
 }

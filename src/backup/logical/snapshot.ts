@@ -1,7 +1,8 @@
 /** One snapshot of a project's database, shared by several sessions. */
 import { ident, join, type LoginOptions, type Session, sql, withSession } from '../../pg/index.js';
 import type { Placement } from '../../tenancy/placement.js';
-import { isOfProject } from '../../tenancy/project-rights.js';
+import { belongsToProject } from '../../tenancy/project-rights.js';
+import type { ProjectDatabase } from '../../tenancy/tenancy.js';
 import { distributedTables } from '../distributed-tables.js';
 import { LOCK_TIMEOUT } from './dump-role.js';
 
@@ -28,12 +29,13 @@ const ON_COORDINATOR = sql`SET LOCAL citus.enable_ddl_propagation = off`;
  */
 export async function withSnapshot<T>(
   login: LoginOptions,
-  placement: Placement,
+  from: ProjectDatabase,
   signal: AbortSignal,
   work: (session: Session, snapshot: string, tables: ProjectTable[]) => Promise<T>,
 ): Promise<T> {
   const inTransaction = async (session: Session): Promise<T> => {
-    const distributed = (await distributedTables(session, placement)).map(
+    const { placement } = from;
+    const distributed = (await distributedTables(session, from)).map(
       ({ table }) => sql`${ident(placement.schema, table)}`,
     );
     const results = await session.run([
@@ -51,7 +53,7 @@ export async function withSnapshot<T>(
 async function lockTables(session: Session, placement: Placement): Promise<ProjectTable[]> {
   const tables = await session.query(
     sql`SELECT c.oid, nspname, relname FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace
-        WHERE ${isOfProject(placement)} AND relkind = 'r' AND relpersistence <> 't'
+        WHERE ${belongsToProject(placement)} AND relkind = 'r' AND relpersistence <> 't'
         ORDER BY nspname <> ${placement.schema}, nspname COLLATE "C", relname COLLATE "C"`,
   );
   for (const [oid, schema, name] of tables) {

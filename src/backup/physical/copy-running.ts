@@ -1,6 +1,6 @@
 /**
- * Copies the data directory of a running server by Postgres's low-level base backup (manual 25.3.4). The copy includes
- * the WAL written meanwhile, so it needs no archive.
+ * Copies the data directory of a running server by Postgres's low-level base backup (Postgres manual, Making a Base
+ * Backup Using the Low Level API). The copy includes the WAL written meanwhile, so it needs no archive.
  */
 import { randomBytes } from 'node:crypto';
 import {
@@ -15,6 +15,7 @@ import {
 } from '../../pg/index.js';
 import type { CopiedFiles } from '../manifest.js';
 import { type AddFile, copyFile, copyFiles, copyTimelineHistories } from './data-files.js';
+import { type DamagedPages, PageCheck } from './page-checksums.js';
 import { parseLsn, segmentName, segmentOf } from './wal.js';
 
 interface RunningServer {
@@ -38,30 +39,60 @@ const SETTINGS = {
   client_connection_check_interval: '1s',
 };
 
+const loginForBackup = (login: LoginOptions) => ({
+  ...login,
+  application_name: 'cdp backup',
+  options: startupOptions(SETTINGS),
+  timeoutMs: QUERY_MS,
+});
+
 /**
  * A temporary replication slot keeps the WAL that the copy needs, from before the checkpoint at its start. It ends with
  * the connection.
- * @throws Error if the server was stopped or its WAL outgrew `max_slot_wal_keep_size`; what `add` throws; PostgresError
+ * @throws DamagedPages; Error if the server was stopped or its WAL outgrew `max_slot_wal_keep_size`; what `add` throws; PostgresError
  */
 export async function copyRunning({ dataDirectory, login, signal }: RunningServer, add: AddFile): Promise<CopiedFiles> {
-  const options = startupOptions(SETTINGS);
-  const backup = { ...login, application_name: 'cdp backup', options, timeoutMs: QUERY_MS };
   const copy = async (session: Session): Promise<CopiedFiles> => {
-    const lost = new AbortController();
-    session.onClose((reason) => lost.abort(reason));
-    return copyInSession(session, dataDirectory, add, AbortSignal.any([signal, lost.signal]));
+    const connectionLost = new AbortController();
+    session.onClose((reason) => connectionLost.abort(reason));
+    return copyInSession(session, dataDirectory, add, AbortSignal.any([signal, connectionLost.signal]));
   };
   try {
-    return await withSession(backup, copy, signal);
+    return await withSession(loginForBackup(login), copy, signal);
   } catch (error) {
     if (!isShutdown(error)) throw error;
-    // Postgres ends the session of a slot if a checkpoint needs the disk space of the WAL (manual 19.6.1).
+    // Postgres ends the session of a slot if a checkpoint needs the disk space of the WAL (Postgres manual, Sending
+    // Servers).
     const message =
       'The server ended the backup: it was stopped, or it wrote more WAL during the copy than max_slot_wal_keep_size ' +
       'allows. The project is not affected. Try again when it writes less';
     throw new Error(message, { cause: error });
   }
 }
+
+/** Reads all pages of a server. @returns those that are damaged; null: none, or its pages have no checksums */
+export async function damagedPages({ dataDirectory, login, signal }: RunningServer): Promise<DamagedPages | null> {
+  const discard: AddFile = async (_path, content) => {
+    for await (const part of content) void part;
+  };
+  return withSession(
+    loginForBackup(login),
+    async (session) => {
+      const [checksums] = await row(session, sql`SELECT data_page_checksum_version FROM pg_control_init()`);
+      if (checksums === '0') return null;
+      // What the recovery has changed is in memory first.
+      await session.query(sql`CHECKPOINT`);
+      const [start] = await row(session, NOW);
+      const pages = new PageCheck(start ?? '');
+      await copyFiles(dataDirectory, discard, signal, pages);
+      const [stop] = await row(session, NOW);
+      return pages.damageUntil(stop ?? '');
+    },
+    signal,
+  );
+}
+
+const NOW = sql`SELECT pg_current_wal_insert_lsn()`;
 
 async function copyInSession(
   session: Session,
@@ -73,12 +104,16 @@ async function copyInSession(
   await session.query(sql`SELECT pg_create_physical_replication_slot(${slot}, true, true)`);
   const startedAt = new Date().toISOString();
   const [start] = await row(session, sql`SELECT pg_backup_start(${slot}, true)`);
-  const { folders, bytes } = await copyFiles(dataDirectory, add, signal);
+  const [checksums] = await row(session, sql`SELECT data_page_checksum_version FROM pg_control_init()`);
+  const check = checksums === '0' ? null : new PageCheck(start ?? '');
+  const { folders, bytes } = await copyFiles(dataDirectory, add, signal, check);
   const [stop, label, tablespaces] = await row(
     session,
     sql`SELECT lsn, labelfile, spcmapfile FROM pg_backup_stop(wait_for_archive => false)`,
   );
   const endedAt = new Date().toISOString();
+  const damage = check?.damageUntil(stop ?? '') ?? null;
+  if (damage !== null) throw damage;
   if (tablespaces !== '') throw new Error('The server has tablespaces, which are outside of its data directory');
   const facts = await row(
     session,
@@ -117,7 +152,7 @@ async function copyInSession(
 
 /** @throws Error if there is no row */
 async function row(session: Session, statement: Statement): Promise<Row> {
-  const [found] = await session.query(statement);
-  if (found === undefined) throw new Error('The server has dropped the replication slot of the backup');
-  return found;
+  const [row] = await session.query(statement);
+  if (row === undefined) throw new Error('The server has dropped the replication slot of the backup');
+  return row;
 }

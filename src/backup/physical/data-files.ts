@@ -1,9 +1,12 @@
-/** Selects the files of a data directory for a backup (manual 25.3.4), and reads them while the server writes. */
-import type { Dirent } from 'node:fs';
-import { constants, type FileHandle, open, readdir } from 'node:fs/promises';
+/**
+ * Selects the files of a data directory for a backup (Postgres manual, Making a Base Backup Using the Low Level API),
+ * and reads them while the server writes.
+ */
+import { type FileHandle, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { isMissing, namesIn, readSmallFile } from '../../files.js';
+import { openFileBelow, readSmallFileBelow, withFolderBelow } from '../../files.js';
+import type { PageCheck } from './page-checksums.js';
 
 export type Content = AsyncIterable<Buffer> | Iterable<Buffer>;
 
@@ -14,6 +17,9 @@ export type Content = AsyncIterable<Buffer> | Iterable<Buffer>;
 export type AddFile = (path: string, content: Content) => Promise<unknown>;
 
 const CONTROL_FILE = 'global/pg_control';
+
+/** What {@link copyFiles} leaves out, and the backup adds. */
+const ADDED = new Set([CONTROL_FILE, 'backup_label']);
 
 /** Folders that a starting server empties, and `pg_wal`, of which a backup takes only what it needs. */
 const WITHOUT_CONTENT = new Set([
@@ -27,57 +33,88 @@ const WITHOUT_CONTENT = new Set([
   'pg_subtrans',
 ]);
 
+const LEFT_OUT: readonly RegExp[] = [
+  // State of this server, or of an earlier backup or recovery.
+  /^postmaster\.(pid|opts)$/i,
+  /^(backup_label|tablespace_map)(\.old)?$/i,
+  /^(recovery|standby)\.signal$/i,
+  // Settings that are not the service's.
+  /^(recovery-settings|postgresql\.auto)\.conf$/i,
+  // Temporary: files of queries, caches of catalogs, temporary relations, settings that are being written.
+  /(^|\/)(pgsql_tmp|pg_internal\.init)[^/]*$/i,
+  /(^|\/)t\d+_\d+[^/]*$/i,
+  /(^|\/)[^/]*\.conf\.tmp$/i,
+  // A backup writes it by itself (CONTROL_FILE).
+  /^global\/pg_control$/i,
+];
+
+const isLeftOut = (path: string): boolean => LEFT_OUT.some((pattern) => pattern.test(path));
+
+/** WAL and timeline histories. */
+const OF_WAL = /^pg_wal\/(?:[0-9A-F]{24}|[0-9A-F]{8}\.history)$/;
+
 /**
- * State of this server or of an earlier backup, settings that are not the service's, temporary files, and the control
- * file.
+ * Whether a backup can contain this file or folder. If someone has added another to it, the server would for instance
+ * read settings from it.
  */
-const IS_LEFT_OUT =
-  /^(?:postmaster\.(?:pid|opts)|backup_label(?:\.old)?|tablespace_map(?:\.old)?|(?:recovery|standby)\.signal|recovery-settings\.conf|postgresql\.auto\.conf)$|(?:^|\/)(?:pgsql_tmp[^/]*|pg_internal\.init[^/]*|t\d+_\d+[^/]*|[^/]*\.conf\.tmp)$|^global\/pg_control$/;
+export function belongsInBackup(path: string): boolean {
+  if (ADDED.has(path) || OF_WAL.test(path)) return true;
+  const [top = '', ...below] = path.split('/');
+  return !isLeftOut(path) && !(below.length > 0 && WITHOUT_CONTENT.has(top));
+}
+
+/**
+ * A relation with an init fork is unlogged. The other forks are left out: a recovery creates them from that one, and
+ * their pages, whose changes are in no WAL, could be half written.
+ */
+const INIT_FORK = /^(\d+)_init$/;
+const OTHER_FORK = /^(\d+)(?:_fsm|_vm)?(?:\.\d+)?$/;
 
 /**
  * Passes every file except those of `pg_wal` to `add`, the control file last. Files may grow, shrink or disappear
  * meanwhile: the WAL contains the server's changes.
+ * @param check verifies the pages; null: they have no checksums
  * @throws Error for a link, which could lead out of the directory; what `add` throws
  */
-export async function copyFiles(dataDirectory: string, add: AddFile, signal: AbortSignal) {
+export async function copyFiles(dataDirectory: string, add: AddFile, signal: AbortSignal, check: PageCheck | null) {
   const folders: string[] = [];
   let bytes = 0;
+  const entriesOf = (folder: string) =>
+    withFolderBelow(dataDirectory, folder, (inside) => readdir(inside, { withFileTypes: true }));
   const copyFolder = async (folder: string): Promise<void> => {
-    for (const entry of await entriesOf(join(dataDirectory, folder))) {
+    const entries = (await entriesOf(folder)) ?? [];
+    const unlogged = new Set(entries.flatMap(({ name }) => INIT_FORK.exec(name)?.[1] ?? []));
+    for (const entry of entries) {
       const path = folder === '' ? entry.name : `${folder}/${entry.name}`;
-      if (IS_LEFT_OUT.test(path)) continue;
+      if (isLeftOut(path) || unlogged.has(OTHER_FORK.exec(entry.name)?.[1] ?? '')) continue;
       if (entry.isDirectory()) {
         folders.push(path);
         if (!WITHOUT_CONTENT.has(path)) await copyFolder(path);
       } else if (entry.isFile()) {
-        bytes += (await copyFile(dataDirectory, path, add, signal)) ?? 0;
+        bytes += (await copyFile(dataDirectory, path, add, signal, check)) ?? 0;
       } else {
         throw new Error(`${join(dataDirectory, path)} is neither a file nor a folder`);
       }
     }
   };
   await copyFolder('');
-  const control = await readControlFile(join(dataDirectory, CONTROL_FILE));
+  const control = await readControlFile(dataDirectory);
   await add(CONTROL_FILE, [control]);
   return { folders, bytes: bytes + control.length };
-}
-
-async function entriesOf(folder: string): Promise<Dirent[]> {
-  try {
-    return await readdir(folder, { withFileTypes: true });
-  } catch (error) {
-    if (isMissing(error)) return [];
-    throw error;
-  }
 }
 
 /**
  * The server overwrites this file in place, and a read may see half of a write. So two consecutive reads must be equal.
  */
-async function readControlFile(path: string): Promise<Buffer> {
-  for (let before = await readSmallFile(path); ;) {
+async function readControlFile(dataDirectory: string): Promise<Buffer> {
+  const read = async (): Promise<Buffer> => {
+    const content = await readSmallFileBelow(dataDirectory, CONTROL_FILE);
+    if (content === null) throw new Error(`${join(dataDirectory, CONTROL_FILE)} does not exist`);
+    return content;
+  };
+  for (let before = await read(); ;) {
     await sleep(10);
-    const now = await readSmallFile(path);
+    const now = await read();
     if (now.equals(before)) return now;
     before = now;
   }
@@ -89,7 +126,7 @@ async function readControlFile(path: string): Promise<Buffer> {
  */
 export async function copyTimelineHistories(dataDirectory: string, add: AddFile, signal: AbortSignal): Promise<number> {
   let bytes = 0;
-  for (const name of await namesIn(join(dataDirectory, 'pg_wal'))) {
+  for (const name of (await withFolderBelow(dataDirectory, 'pg_wal', (inside) => readdir(inside))) ?? []) {
     if (!/^[0-9A-F]{8}\.history$/.test(name)) continue;
     bytes += (await copyFile(dataDirectory, `pg_wal/${name}`, add, signal)) ?? 0;
   }
@@ -102,34 +139,27 @@ export async function copyFile(
   path: string,
   add: AddFile,
   signal: AbortSignal,
+  check: PageCheck | null = null,
 ): Promise<number | null> {
   signal.throwIfAborted();
-  const file = await openPlainFile(join(dataDirectory, path)).catch((error: unknown) => {
-    if (isMissing(error)) return null;
-    throw error;
-  });
+  const file = await openFileBelow(dataDirectory, path);
   if (file === null) return null;
   try {
     let bytes = 0;
-    const counted = async function* () {
-      for await (const part of contentOf(file, signal)) {
+    const countBytes = async function* () {
+      const content = contentOf(file, signal);
+      const readPage = (position: number, length: number) => readAt(file, position, length);
+      for await (const part of check?.verified(path, content, readPage) ?? content) {
         bytes += part.length;
         yield part;
       }
     };
-    await add(path, counted());
+    await add(path, countBytes());
     return bytes;
   } finally {
     await file.close();
   }
 }
-
-/**
- * Opens a file of the server's account. That account must not be able to redirect the service by a link or block it by
- * a pipe.
- */
-export const openPlainFile = (path: string): Promise<FileHandle> =>
-  open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
 
 const PART_BYTES = 256 * 1024;
 
@@ -138,10 +168,15 @@ export async function* contentOf(file: FileHandle, signal: AbortSignal): AsyncGe
   const { size } = await file.stat();
   for (let position = 0; position < size;) {
     signal.throwIfAborted();
-    const length = Math.min(PART_BYTES, size - position);
-    const { bytesRead, buffer } = await file.read(Buffer.allocUnsafe(length), 0, length, position);
-    if (bytesRead === 0) return;
-    yield buffer.subarray(0, bytesRead);
-    position += bytesRead;
+    const part = await readAt(file, position, Math.min(PART_BYTES, size - position));
+    if (part.length === 0) return;
+    yield part;
+    position += part.length;
   }
+}
+
+/** @returns fewer bytes at the end of the file */
+async function readAt(file: FileHandle, position: number, length: number): Promise<Buffer> {
+  const { bytesRead, buffer } = await file.read(Buffer.allocUnsafe(length), 0, length, position);
+  return buffer.subarray(0, bytesRead);
 }

@@ -1,44 +1,49 @@
 /** Physical backup and restore of one project: the files of its server. */
-import { rm } from 'node:fs/promises';
+import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { EngineError } from '../../contract/errors.js';
-import { DATABASE_LOCALE } from '../../embedded/cluster.js';
-import type { Fleet } from '../../embedded/fleet.js';
+import type { Account } from '../../embedded/accounts.js';
+import { DATABASE_LOCALE, giveTo } from '../../embedded/cluster.js';
 import { RECOVERY_SETTINGS } from '../../embedded/server-folder.js';
+import { openFileBelow } from '../../files.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
-import { type Tenancy, withServer } from '../../tenancy/tenancy.js';
+import { type ServerFiles, type Tenancy, withServer } from '../../tenancy/tenancy.js';
 import type { BackupFile } from '../backup-file.js';
-import type { Contents, Installation } from '../installation.js';
+import type { BackupServices, ProjectContents } from '../backup-services.js';
 import { dataOf, type PhysicalProject } from '../manifest.js';
 import type { Add } from '../tar.js';
-import { copyRunning } from './copy-running.js';
-import { type Recovery, restoreFiles } from './restore-files.js';
+import { copyRunning, damagedPages } from './copy-running.js';
+import { type Content, contentOf, belongsInBackup } from './data-files.js';
+import { DamagedPages } from './page-checksums.js';
 import { archiveAll, segmentsFor } from './wal-archive.js';
 
 const PLATFORM = `${process.platform}-${process.arch}`;
 
 /** Copies the files of a project's server. If the server is stopped, it is started for the copy. */
 export async function saveFiles(
-  { servers }: Installation,
-  fleet: Fleet,
+  { servers, onCorruption }: BackupServices,
+  files: ServerFiles,
   { name, placement }: ProjectRow,
   { add, signal }: { add: Add; signal: AbortSignal },
 ): Promise<PhysicalProject> {
-  const wasRunning = fleet.isRunning(placement.server);
+  const wasRunning = files.isRunning(placement.server);
   const server = servers.serverOf(placement);
-  const { data: dataDirectory } = await fleet.folderOf(placement.server);
+  const { data: dataDirectory } = await files.folderOf(placement.server);
   const copied = await withServer(server, () =>
     copyRunning({ dataDirectory, login: server.address, signal }, (path, content) =>
       add(`${dataOf(name)}${path}`, content),
     ),
-  );
-  if (!wasRunning) await fleet.stopIfUnused(placement.server);
+  ).catch((error: unknown) => {
+    if (error instanceof DamagedPages) onCorruption(name, error.found);
+    throw error;
+  });
+  if (!wasRunning) await files.stopIfUnused(placement.server);
   return {
     kind: 'physical',
     name,
     server_id: placement.server,
-    postgres: fleet.major,
-    version: fleet.version,
+    postgres: files.major,
+    version: files.version,
     platform: PLATFORM,
     locale_provider: DATABASE_LOCALE.provider,
     locale: DATABASE_LOCALE.name,
@@ -52,41 +57,59 @@ export async function saveFiles(
  * @throws EngineError, Error if it cannot be restored here, or not to that time
  */
 export async function filesOf(
-  saved: PhysicalProject,
+  project: PhysicalProject,
   file: BackupFile,
-  installation: Installation,
+  services: BackupServices,
   until: Date | null,
   signal: AbortSignal,
-): Promise<Contents> {
-  const { databases, servers } = installation;
+): Promise<ProjectContents> {
+  const { projectDatabases, servers } = services;
   const { defaultTenancy } = servers;
-  const fleet = fleetFor(saved, defaultTenancy);
-  const recovery = until === null ? null : await recoveryTo(until, saved, installation, fleet, signal);
-  const folder = dataOf(saved.name);
-  const files = file
+  const files = filesHere(project, defaultTenancy);
+  const recovery = until === null ? null : await recoveryTo(until, project, services, files, signal);
+  const folder = dataOf(project.name);
+  const members = file
     .namesBelow(folder)
     .map((member) => ({ path: member.slice(folder.length), content: () => file.read(member) }));
   return {
     make: async (placement) => {
-      const { data, account } = await fleet.createEmpty(placement.server);
-      await restoreFiles(data, { folders: saved.folders, files, recovery, account, signal });
+      const { data, account } = await files.createEmpty(placement.server);
+      await restoreFiles(data, { folders: project.folders, files: members, recovery, account, signal });
     },
+    explain: (error) => (error instanceof EngineError ? (recoveryFailure(error.cause, until) ?? error) : error),
     fill: async (placement) => {
       // The recovery has ended, because the server accepts connections.
-      await rm(join((await fleet.folderOf(placement.server)).data, RECOVERY_SETTINGS), { force: true });
-      await databases.upgrade(defaultTenancy, placement);
-      return { tables: null, left_out: [] };
+      await rm(join((await files.folderOf(placement.server)).data, RECOVERY_SETTINGS), { force: true });
+      await projectDatabases.upgrade(defaultTenancy, placement);
+      const { data: dataDirectory } = await files.folderOf(placement.server);
+      const damage = await damagedPages({ dataDirectory, login: servers.serverOf(placement).address, signal });
+      return { tables: null, left_out: [], damage: damage?.message ?? null };
     },
   };
 }
 
+/** @param cause of a failed start: the end of Postgres's log. @returns null if it failed for another reason */
+function recoveryFailure(cause: unknown, until: Date | null): Error | null {
+  if (!(cause instanceof Error) || !cause.message.startsWith('Postgres did not start')) return null;
+  const [, reached] = /last completed transaction was at log time (\S+ \S+)/.exec(cause.message) ?? [];
+  const [, reason] = /^.*\bFATAL: {2}(.*)$/m.exec(cause.message) ?? [];
+  if (until !== null && reason === 'recovery ended before configured recovery target was reached') {
+    const time = reached === undefined ? 'the end of the backup' : new Date(`${reached}Z`).toISOString();
+    const message = `A segment of the archived write-ahead log is damaged: the project can be restored to ${time} at most`;
+    return new Error(message, { cause });
+  }
+  return reason === undefined
+    ? null
+    : new Error(`Postgres cannot recover the files of the backup: ${reason}`, { cause });
+}
+
 /**
- * The servers that can run these files.
+ * The files of servers that can run on these.
  * @throws EngineError if there are none here
  */
-function fleetFor({ name, platform, postgres }: PhysicalProject, { fleet }: Tenancy): Fleet {
-  if (fleet !== null && platform === PLATFORM && postgres === fleet.major) return fleet;
-  const here = fleet === null ? 'projects here share one server' : `this is ${PLATFORM} with Postgres ${fleet.major}`;
+function filesHere({ name, platform, postgres }: PhysicalProject, { files }: Tenancy): ServerFiles {
+  if (files !== null && platform === PLATFORM && postgres === files.major) return files;
+  const here = files === null ? 'projects here share one server' : `this is ${PLATFORM} with Postgres ${files.major}`;
   throw new EngineError(
     'invalid_request',
     `The backup of "${name}" was made on ${platform} with Postgres ${postgres}, and ${here}`,
@@ -97,16 +120,99 @@ function fleetFor({ name, platform, postgres }: PhysicalProject, { fleet }: Tena
 /** @throws Error that says what is missing for a recovery to this point in time */
 async function recoveryTo(
   until: Date,
-  saved: PhysicalProject,
-  { control, servers }: Installation,
-  fleet: Fleet,
+  project: PhysicalProject,
+  { control, servers }: BackupServices,
+  files: ServerFiles,
   signal: AbortSignal,
 ): Promise<Recovery> {
-  const archive = join(fleet.archives, saved.server_id);
-  const living = await control.projects.find('server', saved.server_id);
-  if (living !== null && (await fleet.archivesWal(living.placement.server))) {
+  const archive = join(files.archives, project.server_id);
+  const living = await control.projects.find('server', project.server_id);
+  if (living !== null && (await files.archivesWal(living.placement.server))) {
     const server = servers.serverOf(living.placement);
     await withServer(server, () => archiveAll(archive, server.address, signal));
   }
-  return { archive, segments: await segmentsFor(archive, saved, until), until };
+  return { archive, segments: await segmentsFor(archive, project, until), until };
 }
+
+// Creates a data directory from a backup. The next start of a server on it performs an archive recovery, which begins
+// a new timeline. Nobody can log in before the recovery ends, so a server that accepts connections has been restored.
+
+interface FileOfBackup {
+  /** Below the data directory, with slashes. */
+  readonly path: string;
+  readonly content: () => Content;
+}
+
+interface Files {
+  /** Below the data directory, parents first. */
+  readonly folders: readonly string[];
+  readonly files: readonly FileOfBackup[];
+  /** Point-in-time recovery; null: only the WAL in the backup is replayed. */
+  readonly recovery: Recovery | null;
+  /** The account that runs the server. */
+  readonly account: Account;
+  readonly signal: AbortSignal;
+}
+
+export interface Recovery {
+  /** The folder of archived WAL, and the names of the segments to replay. */
+  readonly archive: string;
+  readonly segments: readonly string[];
+  /** Transactions that committed later are not replayed. */
+  readonly until: Date;
+}
+
+/**
+ * Writes all files and flushes them to disk.
+ * @param dataDirectory must not exist, but its parent must; the caller removes it after a failure
+ * @throws Error for a path outside of the directory, a duplicate one, or one that no backup contains
+ */
+export async function restoreFiles(
+  dataDirectory: string,
+  { folders, files, recovery, account, signal }: Files,
+): Promise<void> {
+  await mkdir(dataDirectory, { mode: 0o700 });
+  for (const folder of folders) await mkdir(below(dataDirectory, folder), { mode: 0o700 });
+  const write = (path: string, content: Content | string, flag = 'wx') =>
+    writeFile(path, content, { mode: 0o600, flag, signal });
+  for (const { path, content } of files) await write(below(dataDirectory, path), content());
+  if (recovery !== null) {
+    for (const name of recovery.segments) {
+      const file = await openFileBelow(recovery.archive, name);
+      if (file === null) throw new Error(`${join(recovery.archive, name)} does not exist`);
+      // The backup may contain the same segment, but only up to its own end.
+      await write(join(dataDirectory, 'pg_wal', name), contentOf(file, signal), 'w').finally(() => file.close());
+    }
+  }
+  await write(join(dataDirectory, RECOVERY_SETTINGS), recoverySettings(recovery?.until ?? null));
+  await write(join(dataDirectory, 'recovery.signal'), '');
+  await giveTo(account, dataDirectory);
+}
+
+/** Checks the path, because someone may have changed the backup file. */
+function below(dataDirectory: string, path: string): string {
+  const isPlain = path.split('/').every((part) => part !== '' && part !== '.' && part !== '..' && !part.includes('\0'));
+  if (!isPlain) throw new Error(`The backup has a file "${path}", which would not be in the data directory`);
+  if (!belongsInBackup(path)) throw new Error(`The backup contains "${path}", which no backup of a server has`);
+  return join(dataDirectory, path);
+}
+
+/**
+ * Lines for postgresql.conf (Postgres manual, Recovery Target). The archived WAL is of one timeline, that of the
+ * backup.
+ */
+function recoverySettings(until: Date | null): string {
+  const settings = {
+    hot_standby: 'off',
+    recovery_target_timeline: 'current',
+    // Required. It always fails, so Postgres uses the segments in pg_wal.
+    restore_command: 'exit 1',
+    ...(until === null ? {} : { recovery_target_time: timestamp(until), recovery_target_action: 'promote' }),
+  };
+  return Object.entries(settings)
+    .map(([name, value]) => `${name} = '${value}'\n`)
+    .join('');
+}
+
+/** When Postgres reads its settings, it does not know names of time zones yet, such as Z. */
+const timestamp = (time: Date): string => time.toISOString().replace('T', ' ').replace('Z', '+00');

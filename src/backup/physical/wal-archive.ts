@@ -7,7 +7,7 @@ import { chmod, lchown, lstat, mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DAY_MS } from '../../contract/calendar.js';
-import { exists, hasCode, namesIn } from '../../files.js';
+import { exists, hasCode, namesIn, removeFolder } from '../../files.js';
 import { type LoginOptions, type Session, sql, startupOptions, withSession } from '../../pg/index.js';
 import type { CopiedFiles } from '../manifest.js';
 import { parseLsn, segmentName, segmentOf } from './wal.js';
@@ -34,8 +34,8 @@ async function makeFolderWithMode(path: string, mode: number): Promise<void> {
 }
 
 /**
- * `basic_archive` is bundled with Postgres (manual F.5): atomic, flushed, idempotent. An archive_command would start a
- * shell for each segment.
+ * `basic_archive` is bundled with Postgres (Postgres manual, basic_archive): atomic, flushed, idempotent. An
+ * archive_command would start a shell for each segment.
  */
 export const archiveSettings = (folder: string): Readonly<Record<string, string>> => ({
   archive_mode: 'on',
@@ -76,6 +76,7 @@ export async function segmentsFor(folder: string, copied: CopiedFiles, until: Da
   let reached = new Date(0);
   for (let segment = segmentOf(parseLsn(walStart), segmentBytes); ; segment++) {
     const name = segmentName(timeline, segment, segmentBytes);
+    // Missing: it is reported below.
     const { size = 0, mtime = reached } = (await lstat(join(folder, name)).catch(() => null)) ?? {};
     if (size !== segmentBytes) {
       if (until <= reached) return segments;
@@ -106,17 +107,18 @@ export async function removeOldSegments(
     let newest = -Infinity;
     for (const name of (await namesIn(folder)).filter((name) => IS_SEGMENT.test(name))) {
       const path = join(folder, name);
-      const found = await lstat(path).catch(() => null);
-      if (found === null) continue;
-      times.set(path, found.mtimeMs);
-      newest = Math.max(newest, found.mtimeMs);
+      // Removed since the folder was listed.
+      const stats = await lstat(path).catch(() => null);
+      if (stats === null) continue;
+      times.set(path, stats.mtimeMs);
+      newest = Math.max(newest, stats.mtimeMs);
     }
     const isThere = await isServer(server);
     // A clock that was set forward removes nothing of a server that still archives.
     const before = (isThere ? newest : Date.now()) - days * DAY_MS;
     const old = [...times].filter(([, time]) => time < before);
     for (const [path] of old) await rm(path, { force: true });
-    const kept = times.size - old.length;
-    if (kept === 0 && !isThere) await rm(folder, { recursive: true, force: true });
+    const remaining = times.size - old.length;
+    if (remaining === 0 && !isThere) await removeFolder(folder);
   }
 }

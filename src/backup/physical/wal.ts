@@ -1,4 +1,4 @@
-/** Positions in the write-ahead log, and the segment files that contain them (Postgres manual 28.6). */
+/** Positions in the write-ahead log, and the segment files that contain them (Postgres manual, WAL Internals). */
 
 /**
  * Parses an LSN as Postgres writes it, such as `16/B374D848`.

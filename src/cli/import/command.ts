@@ -1,8 +1,8 @@
 /** `cdp import FILE… --table T`: the options of an import, its output and its exit code. */
 import { Command, InvalidArgumentError, Option } from 'commander';
 import type { StoreOptions } from '../../client/insert.js';
-import { EXIT, type ExitCode, ExitError, UsageError } from '../exit.js';
-import { clientFor, findConnection } from '../remote/connection.js';
+import { EXIT, type ExitCode, ExitError, UsageError, PROGRAM } from '../exit.js';
+import { clientFor, findConnection } from '../remote/profiles.js';
 import {
   collect,
   conflictOptions,
@@ -13,7 +13,7 @@ import {
   renames,
   requireKeyOf,
   whole,
-} from '../remote/options.js';
+} from '../remote/remote-options.js';
 import { requireFolderOf } from '../remote/user-files.js';
 import { warn } from '../terminal/output.js';
 import { countedRows, grouped, speedOf } from '../terminal/progress.js';
@@ -24,8 +24,7 @@ import { importFiles, previewImport } from './import.js';
 import { type ImportOptions, storingFlags } from './import-options.js';
 import type { ImportResult } from './send-files.js';
 import { DATE_ORDERS } from '../../import/timestamps.js';
-import { PROGRAM } from '../program-name.js';
-import { REQUESTED_TYPES, requestedType, type RequestedType } from '../../import/requested-types.js';
+import { REQUESTED_TYPES, requestedType, type RequestedType } from '../../import/field-mapping.js';
 
 export function importCommand(): Command {
   const start = new Command('import')

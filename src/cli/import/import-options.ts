@@ -1,7 +1,7 @@
 /** The options of an import, as on the command line. */
 import type { StoreOptions } from '../../client/insert.js';
 import type { Resolution } from '../../contract/wire/batch.js';
-import type { PlanOptions } from '../../import/plan.js';
+import type { PlanOptions } from '../../import/import-plan.js';
 import { UsageError } from '../exit.js';
 
 export interface ImportOptions extends PlanOptions {
@@ -42,11 +42,11 @@ export const storingOf = ({ onConflict, resolution, quarantine, dryRun }: Import
 const FLAGS = { onConflict: '--on-conflict', resolution: '--resolution', onError: '--quarantine' } as const;
 
 /** @throws UsageError if an option differs from when the import was started; an omitted one stays as it was */
-export function requireSameStoring(options: ImportOptions, begun: StoreOptions): void {
-  const given = storingOf(options);
+export function requireSameStoring(options: ImportOptions, earlier: StoreOptions): void {
+  const storing = storingOf(options);
   for (const name of ['onConflict', 'resolution', 'onError'] as const) {
-    if (given[name] === undefined || String(given[name]) === String(begun[name])) continue;
-    const before = begun[name] === undefined ? 'without it' : `with ${[begun[name]].flat().join(',')}`;
+    if (storing[name] === undefined || String(storing[name]) === String(earlier[name])) continue;
+    const before = earlier[name] === undefined ? 'without it' : `with ${[earlier[name]].flat().join(',')}`;
     throw new UsageError(
       `${FLAGS[name]} cannot change: the import was started ${before}`,
       `Resume it without ${FLAGS[name]}, or start again with --restart`,

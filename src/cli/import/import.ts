@@ -3,27 +3,30 @@ import { join, resolve } from 'node:path';
 import type { CdpClient, CreateTable } from '../../client/client.js';
 import { CdpError } from '../../client/error.js';
 import { batchQuery } from '../../client/insert.js';
+import { didYouMean } from '../../contract/did-you-mean.js';
 import { NAME_PATTERN } from '../../contract/names.js';
+import type { CreateIndexBody, Index } from '../../contract/wire/indexes.js';
 import type { Table } from '../../contract/wire/tables.js';
-import { UsageError } from '../exit.js';
-import { ownProject } from '../remote/connection.js';
+import { requireUnchanged } from '../../import/batch-reader.js';
+import { columnNames } from '../../import/column-names.js';
+import { missingColumns } from '../../import/field-mapping.js';
+import { formatName } from '../../import/format.js';
+import { type ImportPlan, planImport, type Planned } from '../../import/import-plan.js';
+import { doubtOf, settleOutdated } from '../../import/receipts.js';
+import { AS_READ, encoderFor } from '../../import/record-encoder.js';
+import type { Watch } from '../../import/scan.js';
+import { UsageError, PROGRAM } from '../exit.js';
+import { ownProject } from '../remote/profiles.js';
 import { stateFolder } from '../remote/user-files.js';
+import { fitting, terminalWidth } from '../terminal/grid.js';
 import { warn } from '../terminal/output.js';
 import { grouped, ProgressLine } from '../terminal/progress.js';
-import { columnNames } from '../../import/column-names.js';
-import { missingKey } from './conflict-key.js';
-import { missingColumns } from '../../import/field-mapping.js';
-import { requireUnchanged } from '../../import/batch-reader.js';
-import { doubtOf, settleOutdated } from '../../import/receipts.js';
-import type { Watch } from '../../import/scan.js';
-import { AS_READ, encoderFor } from '../../import/record-encoder.js';
-import { sizeOf, STDIN } from './open-input.js';
-import { JournalFile } from './journal-file.js';
-import { importFile } from './open-source.js';
+import { firstCells, printable, quoted, widthOf } from '../terminal/text.js';
 import { type ImportOptions, requireSameStoring, storingOf } from './import-options.js';
-import { type ImportPlan, planImport, type Planned } from '../../import/plan.js';
+import { JournalFile } from './journal-file.js';
+import { labelOf, sizeOf, STDIN } from './open-input.js';
+import { importFile } from './open-source.js';
 import { type ImportResult, sendFiles } from './send-files.js';
-import { showPlan } from './show-plan.js';
 
 /**
  * @param url of the service
@@ -67,7 +70,7 @@ export async function previewImport(
   requireTableName(name);
   await areRepeatable(files);
   const table = client === undefined ? undefined : await findTable(client, name, true);
-  const { plan, warnings, first, opened } = await planFiles(files, table, options);
+  const { plan, warnings, first, opened } = await planFiles(client, files, table, options);
   for (const source of opened) source?.input.close();
   const key = await missingKey(client, table, plan);
   const schema = '/api/cdp/schema/table';
@@ -90,8 +93,28 @@ export async function previewImport(
   process.stdout.write(requests.map(({ request, body }) => `${request}\n${body}\n`).join(''));
 }
 
-const planFiles = (files: readonly string[], table: Table | undefined, options: ImportOptions): Promise<Planned> =>
-  planImport(files.map(importFile), table, options, storingOf(options), watchReading);
+async function planFiles(
+  client: CdpClient | undefined,
+  files: readonly string[],
+  table: Table | undefined,
+  options: ImportOptions,
+): Promise<Planned> {
+  const generated = client && table ? await generatedColumns(client, table.name) : new Set<string>();
+  return planImport(files.map(importFile), table, { ...options, generated }, storingOf(options), watchReading);
+}
+
+/** The columns that take no values: computed from others, or numbered always. None if the token may not run SQL. */
+async function generatedColumns(client: CdpClient, table: string): Promise<ReadonlySet<string>> {
+  const sql =
+    "SELECT attname FROM pg_catalog.pg_attribute WHERE attrelid = quote_ident($1)::regclass AND NOT attisdropped AND (attgenerated <> '' OR attidentity = 'a')";
+  try {
+    const { rows } = await client.query<{ attname: string }>(sql, [table], { read_only: true });
+    return new Set(rows.map(({ attname }) => attname));
+  } catch (error) {
+    if (error instanceof CdpError && error.status === 403) return new Set();
+    throw error;
+  }
+}
 
 const watchReading: Watch = (label, progress) => {
   const line = new ProgressLine(() => ({ ...progress(), refused: 0 }), `Reading ${label.split('/').at(-1)}: `);
@@ -155,14 +178,14 @@ async function prepareTable(client: CdpClient, files: readonly string[], options
   const { table: name, create, addColumns } = options;
   // Checked before reading the files, which can take a while.
   const table = await findTable(client, name, create);
-  const planned = await planFiles(files, table, options);
-  const { plan, warnings } = planned;
+  const planResult = await planFiles(client, files, table, options);
+  const { plan, warnings } = planResult;
   showPlan(plan, warnings);
   const key = await missingKey(client, table, plan);
   if (table === undefined) await client.createTable(tableFor(name, plan));
   else await addMissing(client, table, plan, addColumns);
   if (key !== undefined) await client.createIndex(name, key);
-  return planned;
+  return planResult;
 }
 
 /** @throws UsageError if columns are missing and may not be added */
@@ -170,8 +193,8 @@ async function addMissing(client: CdpClient, table: Table, plan: ImportPlan, add
   const missing = missingColumns(plan.files, table);
   if (missing.length > 0 && !addColumns) {
     const names = missing.map((column) => column.name);
-    const left = plan.files.flatMap(({ mappings }) => mappings).find(({ field }) => field === AS_READ);
-    if (left !== undefined && names.includes(left.column ?? ''))
+    const ambiguous = plan.files.flatMap(({ mappings }) => mappings).find(({ field }) => field === AS_READ);
+    if (ambiguous !== undefined && names.includes(ambiguous.column ?? ''))
       throw new UsageError(
         `A record is not corrected yet: it has "${AS_READ}"`,
         `Put its values under the right names, and remove "${AS_READ}"`,
@@ -203,3 +226,62 @@ const tableFor = (name: string, { files }: ImportPlan): CreateTable => ({
   table_name: name,
   columns: missingColumns(files, undefined),
 });
+
+/**
+ * The unique index that an import has to create, because the table does not have its columns yet.
+ * @param table undefined if it does not exist yet
+ * @throws UsageError if no file has one of the columns, or the table has no unique index on them
+ */
+async function missingKey(
+  client: CdpClient | undefined,
+  table: Table | undefined,
+  { files, storing: { onConflict } }: ImportPlan,
+): Promise<CreateIndexBody | undefined> {
+  if (onConflict === undefined) return undefined;
+  const columns = [onConflict].flat();
+  const usedColumns = files.flatMap(({ mappings }) => mappings.flatMap(({ column }) => column ?? []));
+  const [unknown] = columns.filter((column) => !usedColumns.includes(column));
+  if (unknown !== undefined && usedColumns.length > 0) {
+    throw new UsageError(
+      `--on-conflict: no field goes to a column "${unknown}"`,
+      didYouMean(unknown, usedColumns) ?? `The columns are ${[...new Set(usedColumns)].join(', ')}`,
+    );
+  }
+  const existing = ['id', ...(table?.columns.map(({ name }) => name) ?? [])];
+  if (!columns.every((column) => existing.includes(column))) return { columns, unique: true };
+  if (table === undefined || client === undefined) return undefined;
+  if ((await client.indexes(table.name)).some((index) => isKey(index, columns))) return undefined;
+  throw new UsageError(
+    `The table "${table.name}" has no unique index on ${columns.join(', ')}`,
+    `Create one with: ${PROGRAM} index create ${[table.name, ...columns].map(quoted).join(' ')} --unique`,
+  );
+}
+
+const isKey = ({ columns, unique, partial, valid }: Index, key: readonly string[]): boolean =>
+  unique && valid && !partial && [...columns].sort().join() === [...key].sort().join();
+
+/** Some field names are whole sentences, which would leave no room for the rest. */
+const FIELD_WIDTH = 40;
+
+function shortened(field: string): string {
+  const name = printable(field);
+  return widthOf(name) <= FIELD_WIDTH ? name : `${firstCells(name, FIELD_WIDTH - 1)}…`;
+}
+
+export function showPlan({ files }: ImportPlan, warnings: readonly string[]): void {
+  for (const { path, format, mappings } of files) {
+    const hasReasons = mappings.some(({ reason }) => reason !== undefined);
+    const rows = mappings.map(({ field, column, type, reason }) => {
+      return [shortened(field), column ?? '(left out)', type ?? '', ...(hasReasons ? [reason ?? ''] : [])];
+    });
+    const names = ['field', 'column', 'type', ...(hasReasons ? ['why'] : [])];
+    const table = fitting(
+      names.map((name) => ({ name })),
+      rows,
+      terminalWidth(process.stderr),
+    );
+    warn(printable(`${labelOf(path)}: ${formatName(format)}`));
+    warn(rows.length === 0 ? 'no records' : table.join('\n'));
+  }
+  warnings.forEach(warn);
+}

@@ -14,7 +14,7 @@ import {
 import { join } from 'node:path';
 import { hasCode, makeFolder } from '../../files.js';
 import { type ImportHeader, Journal, JOURNAL_FORMAT, type JournalLine, type Part } from '../../import/journal.js';
-import type { ImportPlan } from '../../import/plan.js';
+import type { ImportPlan } from '../../import/import-plan.js';
 import { UsageError } from '../exit.js';
 
 const SYNC_EVERY_MS = 1_000;
@@ -97,11 +97,11 @@ export class JournalFile extends Journal<Header> {
 
   /**
    * Records that a part was refused and is replaced by smaller ones.
-   * @param refused number of its records that were written to the file of refused records
+   * @param refusedRecord number of its records that were written to the file of refused records
    * @param bytes length of that file
    */
-  addSplit(batch: number, { id }: Part, into: number[][], refused: number, bytes: number): void {
-    this.add({ split: batch, part: id, into, refused, bytes });
+  addSplit(batch: number, { id }: Part, into: number[][], refusedRecord: number, bytes: number): void {
+    this.add({ split: batch, part: id, into, refused: refusedRecord, bytes });
   }
 
   addRefusedFile(path: string): void {

@@ -42,9 +42,9 @@ async function* gunzipped(packed: AsyncIterable<Uint8Array>, label: string): Asy
 export async function sizeOf(path: string): Promise<number | null> {
   if (path === STDIN) return null;
   try {
-    const found = await stat(path);
-    if (found.isDirectory()) throw new UsageError(`${path} is a folder`);
-    return found.isFile() ? found.size : null;
+    const stats = await stat(path);
+    if (stats.isDirectory()) throw new UsageError(`${path} is a folder`);
+    return stats.isFile() ? stats.size : null;
   } catch (error) {
     if (hasCode(error, 'ENOENT')) throw new UsageError(`There is no file ${path}`);
     throw error;

@@ -5,7 +5,7 @@
 import { appendFileSync, closeSync, fstatSync, fsyncSync, ftruncateSync, openSync, readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { hasCode } from '../../files.js';
-import { refusedLine, type RefusedRecord } from '../../import/refused-record.js';
+import { refusedLine, type RefusedLine } from '../../import/record-encoder.js';
 
 export class RefusedFile {
   private fd: number | undefined;
@@ -48,9 +48,9 @@ export class RefusedFile {
     return true;
   }
 
-  private createAt(wanted: string): void {
+  private createAt(wantedPath: string): void {
     for (let n = 1; ; n++) {
-      const path = n === 1 ? wanted : wanted.replace(/(\.[^./]*)?$/, (ending) => `-${n}${ending}`);
+      const path = n === 1 ? wantedPath : wantedPath.replace(/(\.[^./]*)?$/, (ending) => `-${n}${ending}`);
       try {
         this.fd = openSync(path, 'ax');
         this.path = path;
@@ -62,7 +62,7 @@ export class RefusedFile {
   }
 
   /** @returns the number of bytes written */
-  append(file: string, lines: readonly RefusedRecord[]): number {
+  append(file: string, lines: readonly RefusedLine[]): number {
     const text = Buffer.from(lines.map((line) => refusedLine(file, line)).join(''));
     if (this.fd !== undefined) appendFileSync(this.fd, text);
     return text.length;

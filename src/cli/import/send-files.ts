@@ -10,10 +10,10 @@ import { BatchReader } from '../../import/batch-reader.js';
 import { identityOf, STDIN } from './open-input.js';
 import type { JournalFile } from './journal-file.js';
 import type { ImportOptions } from './import-options.js';
-import type { ImportPlan } from '../../import/plan.js';
+import type { ImportPlan } from '../../import/import-plan.js';
 import { importFile } from './open-source.js';
 import { RefusedFile } from './refused-file.js';
-import { messageIn } from '../../import/refused-record.js';
+import { messageIn } from '../../import/record-encoder.js';
 import { BatchSender, type Split } from '../../import/send.js';
 import type { Source } from '../../import/source.js';
 
@@ -150,6 +150,7 @@ function defaultRefusedFile({ files: [first, ...others] }: ImportPlan, table: st
 
 async function warnOfChanges({ files }: ImportPlan): Promise<void> {
   for (const { path, identity } of files) {
+    // A file that is gone was changed, too.
     if (identity !== null && (await identityOf(path).catch(() => null)) !== identity)
       warn(`${path} was changed during the import; what was written to it may be stored in part, or not at all`);
   }

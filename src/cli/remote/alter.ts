@@ -5,8 +5,8 @@ import { CdpError } from '../../client/error.js';
 import { COLUMN_TYPES, type ColumnType } from '../../contract/column-types.js';
 import { UsageError } from '../exit.js';
 import { print } from '../terminal/output.js';
-import { connect } from './connection.js';
-import { collect, remoteOptions } from './options.js';
+import { connect } from './profiles.js';
+import { collect, remoteOptions } from './remote-options.js';
 
 interface Options {
   map?: string[];

@@ -3,8 +3,8 @@ import { spawn } from 'node:child_process';
 import { Command } from 'commander';
 import { UsageError } from '../exit.js';
 import { printLines } from '../terminal/output.js';
-import { ENVIRONMENT, findProfile, requireUrl, withoutSlash } from './connection.js';
-import { remoteOptions } from './options.js';
+import { ENVIRONMENT, findProfile, requireUrl, withoutSlash } from './profiles.js';
+import { remoteOptions } from './remote-options.js';
 
 const THIS_MACHINE = 'http://127.0.0.1:8080';
 
@@ -15,8 +15,8 @@ export function consoleCommand(): Command {
   return command.action(() => open(command.opts<{ url?: string; profile?: string }>()));
 }
 
-async function open({ url: given, profile }: { url?: string; profile?: string }): Promise<void> {
-  const url = given ?? (await addressOf(profile));
+async function open({ url: urlOption, profile }: { url?: string; profile?: string }): Promise<void> {
+  const url = urlOption ?? (await addressOf(profile));
   requireUrl(url);
   const address = `${withoutSlash(url)}/console/`;
   printLines([address]);

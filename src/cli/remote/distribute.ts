@@ -2,8 +2,8 @@
 import { Command, Option } from 'commander';
 import type { DistributeBody } from '../../contract/wire/distribution.js';
 import { print } from '../terminal/output.js';
-import { connect } from './connection.js';
-import { remoteOptions } from './options.js';
+import { connect } from './profiles.js';
+import { remoteOptions } from './remote-options.js';
 
 export function tableCommand(): Command {
   return new Command('table').description('Distribute a table over a Citus cluster').addCommand(distribute());

@@ -1,18 +1,24 @@
 /**
  * `cdp export "SELECT …" -o FILE`: writes the rows of a query or a table to a file, which appears when it is complete.
  */
+import { randomBytes } from 'node:crypto';
+import { createWriteStream } from 'node:fs';
+import { realpath, rename, rm, stat } from 'node:fs/promises';
+import { pipeline } from 'node:stream/promises';
+import { createGzip } from 'node:zlib';
 import { Command, Option } from 'commander';
 import { NAME_PATTERN } from '../../contract/names.js';
-import { PROGRAM } from '../program-name.js';
-import { quoted } from '../terminal/text.js';
-import { connect } from './connection.js';
-import { collect, needsOption, numbersOption, remoteOptions, whole } from './options.js';
-import { UsageError } from '../exit.js';
-import { countedRows, ProgressLine, speedOf } from '../terminal/progress.js';
+import { isMissing } from '../../files.js';
+import { UsageError, PROGRAM } from '../exit.js';
 import { abortOnSignals } from '../signals.js';
-import { isStdout, outputTo } from './output-file.js';
+import { printChunks } from '../terminal/output.js';
+import { countedRows, ProgressLine, speedOf } from '../terminal/progress.js';
+import { quoted } from '../terminal/text.js';
+import { connect, ownProject } from './profiles.js';
+import { collect, needsOption, numbersOption, remoteOptions, whole } from './remote-options.js';
 import { FORMATS as TEXT_FORMATS, RowCounter, rowsAs } from './rows.js';
 import { explainingSql, warnOfEarlierRows } from './sql.js';
+import { requireFolderOf } from './user-files.js';
 
 const FORMATS = [...TEXT_FORMATS, 'parquet'] as const;
 
@@ -74,9 +80,9 @@ function formatOf({ format, output }: Options): Format {
   if (/\.gz$/i.test(output) && (format === 'parquet' || /\.parquet\.gz$/i.test(output)))
     throw new UsageError('Parquet files are already compressed', 'Leave out .gz');
   const ending = /\.(csv|ndjson|jsonl|json|parquet)(?:\.gz)?$/i.exec(output)?.[1]?.toLowerCase();
-  const found = format ?? (ending === 'jsonl' ? 'ndjson' : FORMATS.find((known) => known === ending));
-  if (found === undefined) throw new UsageError(`What format is ${output}?`, `Add --format ${FORMATS.join('|')}`);
-  return found;
+  const fileFormat = format ?? (ending === 'jsonl' ? 'ndjson' : FORMATS.find((known) => known === ending));
+  if (fileFormat === undefined) throw new UsageError(`What format is ${output}?`, `Add --format ${FORMATS.join('|')}`);
+  return fileFormat;
 }
 
 async function exportRows(command: Command, sql: string, options: Options, signal: AbortSignal): Promise<void> {
@@ -88,7 +94,9 @@ async function exportRows(command: Command, sql: string, options: Options, signa
   warnOfEarlierRows(sql);
   const client = await connect(command);
   const counter = new RowCounter(format, columns);
-  const settings = { read_only: true, timeout_ms: timeout, signal: AbortSignal.any([signal, failed.signal]) };
+  // The reader cannot change anything, but a token may have only sql:write.
+  const readOnly = (await ownProject(client)).scopes.includes('sql:read');
+  const settings = { read_only: readOnly, timeout_ms: timeout, signal: AbortSignal.any([signal, failed.signal]) };
   const rows =
     format === 'parquet'
       ? (await import('../../export/parquet-file.js')).parquetRows(client, sql, param, settings, () => counter.addRow())
@@ -119,4 +127,64 @@ async function exportRows(command: Command, sql: string, options: Options, signa
       ? `${JSON.stringify({ file: output, rows: count, bytes, seconds: Number(seconds.toFixed(3)) })}\n`
       : `${countedRows(count)} ${isStdout(output) ? 'written to standard output' : `in ${output}`}, ${seconds.toFixed(1)} s${speedOf(count, seconds)}\n`,
   );
+}
+
+// The destination of an export: a file, which gets its name when it is complete; a device or a pipe; standard
+// output.
+
+const STDOUT: readonly string[] = ['-', '/dev/stdout'];
+
+const DESCRIPTOR = /^\/(?:dev\/(?:fd\/|std)|proc\/)/;
+
+const isStdout = (output: string): boolean => STDOUT.includes(output);
+
+type Chunks = AsyncIterable<Uint8Array | string>;
+
+type Write = (chunks: Chunks) => Promise<void>;
+
+/**
+ * @param output path, or `-`
+ * @param overwrites whether it may replace a file
+ * @param onFailure called at once if a file cannot be written; the function rejects only after the next chunk
+ * @returns a function that writes there, once; nothing changes before its call
+ * @throws UsageError if a file cannot be created there, or already exists
+ */
+async function outputTo(output: string, overwrites: boolean, onFailure: () => void): Promise<Write> {
+  if (isStdout(output)) return printChunks;
+  const isGzipped = /\.gz$/i.test(output);
+  const stats = await stat(output).catch((error: unknown) => {
+    if (!isMissing(error)) throw error;
+  });
+  if (stats?.isDirectory()) throw new UsageError(`${output} is a folder`);
+  // A rename would replace a device or a pipe with a file. A descriptor may refer to either.
+  if (stats && (!stats.isFile() || DESCRIPTOR.test(output)))
+    return (chunks) => write(chunks, output, isGzipped, { flags: 'a' }, onFailure);
+  if (stats && !overwrites) throw new UsageError(`The file ${output} exists`, 'Overwrite it with --force');
+  await requireFolderOf(output);
+  return async (chunks) => {
+    // Keeps a symbolic link as it is, and the mode of an existing file.
+    const target = stats ? await realpath(output) : output;
+    const draft = `${target}.${randomBytes(4).toString('hex')}.part`;
+    try {
+      const mode = (stats?.mode ?? 0o666) & 0o777;
+      await write(chunks, draft, isGzipped, { flags: 'wx', flush: true, mode }, onFailure);
+      await rename(draft, target);
+    } catch (error) {
+      await rm(draft, { force: true });
+      throw error;
+    }
+  };
+}
+
+type FileOptions = Exclude<Parameters<typeof createWriteStream>[1], string | undefined>;
+
+function write(
+  chunks: Chunks,
+  path: string,
+  isGzipped: boolean,
+  options: FileOptions,
+  onFailure: () => void,
+): Promise<void> {
+  const file = createWriteStream(path, options).once('error', onFailure);
+  return isGzipped ? pipeline(chunks, createGzip(), file) : pipeline(chunks, file);
 }

@@ -3,8 +3,8 @@ import { Command } from 'commander';
 import type { Index } from '../../contract/wire/indexes.js';
 import { fitting } from '../terminal/grid.js';
 import { print } from '../terminal/output.js';
-import { connect } from './connection.js';
-import { remoteOptions } from './options.js';
+import { connect } from './profiles.js';
+import { remoteOptions } from './remote-options.js';
 
 export function indexCommand(): Command {
   return new Command('index')

@@ -18,7 +18,7 @@ import {
   requireUrl,
   writeProfiles,
   withoutSlash,
-} from './connection.js';
+} from './profiles.js';
 import { tableLines } from '../terminal/grid.js';
 import { EXIT, ExitError, UsageError } from '../exit.js';
 import { print, warn } from '../terminal/output.js';
@@ -40,10 +40,10 @@ export function loginCommand(): Command {
   return command.action(() => login(command.opts<Options>()));
 }
 
-async function login({ profile, url: given, force = false }: Options): Promise<void> {
+async function login({ profile, url: urlOption, force = false }: Options): Promise<void> {
   if (!PROFILE_NAME.test(profile)) throw new UsageError(`"${profile}" is not a valid profile name`);
   const earlier = (await readProfiles())[profile];
-  const address = given ?? earlier?.url ?? process.env[ENVIRONMENT.url];
+  const address = urlOption ?? earlier?.url ?? process.env[ENVIRONMENT.url];
   if (address === undefined) throw new UsageError('Which service?', 'Add --url https://cdp.example');
   const url = withoutSlash(address);
   requireUrl(url);
@@ -52,9 +52,9 @@ async function login({ profile, url: given, force = false }: Options): Promise<v
   const token = await askSecret(`Token for ${url} (not shown): `);
   if (!/^[\x21-\x7e]+$/.test(token)) throw new UsageError('This is not a token');
   const { project, scopes } = await ownProject(clientFor({ url, token }));
-  const stored = { url, token, project: project.name };
-  if (!force) requireSamePlace(profile, earlier, stored);
-  await writeProfiles({ ...(await readProfiles()), [profile]: stored });
+  const profileEntry = { url, token, project: project.name };
+  if (!force) requireSamePlace(profile, earlier, profileEntry);
+  await writeProfiles({ ...(await readProfiles()), [profile]: profileEntry });
   process.stdout.write(`Logged in to the project ${project.name} at ${url}\n`);
   process.stdout.write(`Scopes: ${scopes.join(', ')}\n`);
   process.stdout.write(`Stored as the profile ${profile} in ${profilesFile()}\n`);

@@ -2,10 +2,10 @@
 import { Command } from 'commander';
 import { networkError } from '../../client/transport.js';
 import type { ErrorBody } from '../../contract/wire/failure.js';
-import { linesOf } from '../lines.js';
+import { linesOf } from './user-files.js';
 import { warn } from '../terminal/output.js';
-import { findConnection, type Profile, requireUrl, withoutSlash } from './connection.js';
-import { remoteOptions } from './options.js';
+import { findConnection, type Profile, requireUrl, withoutSlash } from './profiles.js';
+import { remoteOptions } from './remote-options.js';
 
 /** The fields of a message that HTTP headers repeat (MCP, "Streamable HTTP"). */
 interface Message {
@@ -71,7 +71,7 @@ class Bridge {
       for (const message of messagesIn(response, text)) {
         if (method === 'initialize') this.version = versionIn(message);
         if (isMessage(message)) this.write(message);
-        else this.refused(id, response, message);
+        else this.refusal(id, response, message);
       }
     } catch (error) {
       // A canceled call has no response (MCP, "Cancellation").
@@ -93,7 +93,7 @@ class Bridge {
   }
 
   /** Reports an error of the service itself, for instance a revoked token. */
-  private refused(id: Message['id'], { status }: Response, text: string): void {
+  private refusal(id: Message['id'], { status }: Response, text: string): void {
     const { error, message, hint } = jsonIn<Partial<ErrorBody>>(text) ?? {};
     const what = message ?? `The response with status ${status} is not from the service`;
     this.fail(id, hint === undefined ? what : `${what}. ${hint}`, { status, error });

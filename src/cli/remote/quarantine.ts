@@ -2,14 +2,14 @@
 import { Command, InvalidArgumentError } from 'commander';
 import type { CallOptions } from '../../client/options.js';
 import type { DropOptions, QuarantineFilter, ReplayOptions } from '../../client/quarantine.js';
-import { isUuid } from '../../contract/uuid.js';
+import { isUuid } from '../../contract/patterns.js';
 import type { QuarantinedRecord } from '../../contract/wire/quarantine.js';
 import { EXIT, ExitError, UsageError } from '../exit.js';
 import { fitting } from '../terminal/grid.js';
 import { print } from '../terminal/output.js';
 import { countedRows, grouped } from '../terminal/progress.js';
-import { connect } from './connection.js';
-import { conflictOptions, remoteOptions, renames, requireKeyOf } from './options.js';
+import { connect } from './profiles.js';
+import { conflictOptions, remoteOptions, renames, requireKeyOf } from './remote-options.js';
 
 const ROLLED_BACK = 'Everything was rolled back';
 
@@ -49,9 +49,9 @@ function list(): Command {
   });
 }
 
-async function all(found: AsyncIterable<QuarantinedRecord>): Promise<QuarantinedRecord[]> {
+async function all(stream: AsyncIterable<QuarantinedRecord>): Promise<QuarantinedRecord[]> {
   const records: QuarantinedRecord[] = [];
-  for await (const record of found) records.push(record);
+  for await (const record of stream) records.push(record);
   return records;
 }
 
@@ -67,11 +67,11 @@ function show(): Command {
     .description('Print a refused record as it was sent')
     .argument('<ID>', 'ID from cdp quarantine list', uuid);
   return remoteOptions(command.option('--json', 'Print JSON')).action(async (id: string) => {
-    const [found] = await all((await connect(command)).quarantine({ id }));
-    if (found === undefined) throw new ExitError(EXIT.refused, `There is no record ${id} in the quarantine`);
-    print(command, found, [
-      found.record,
-      ...found.errors.map(({ message, hint }) => `  ${message}${hint ? ` (${hint})` : ''}`),
+    const [record] = await all((await connect(command)).quarantine({ id }));
+    if (record === undefined) throw new ExitError(EXIT.refused, `There is no record ${id} in the quarantine`);
+    print(command, record, [
+      record.record,
+      ...record.errors.map(({ message, hint }) => `  ${message}${hint ? ` (${hint})` : ''}`),
     ]);
   });
 }

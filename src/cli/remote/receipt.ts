@@ -5,8 +5,8 @@ import type { Receipt } from '../../contract/wire/receipts.js';
 import { EXIT } from '../exit.js';
 import { fitting } from '../terminal/grid.js';
 import { print } from '../terminal/output.js';
-import { connect } from './connection.js';
-import { remoteOptions } from './options.js';
+import { connect } from './profiles.js';
+import { remoteOptions } from './remote-options.js';
 
 export function receiptCommand(): Command {
   const command = new Command('receipt')

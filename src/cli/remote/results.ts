@@ -1,7 +1,9 @@
 /** Results of SQL for people: every value as the service sent it, with all its digits. */
 import type { CdpClient } from '../../client/client.js';
 import type { AsText, QueryOptions, QueryResult } from '../../client/sql.js';
+import type { Warning } from '../../contract/wire/sql.js';
 import { fitting, grid, records } from '../terminal/grid.js';
+import { warn } from '../terminal/output.js';
 import { countedRows } from '../terminal/progress.js';
 import { printable } from '../terminal/text.js';
 
@@ -19,17 +21,23 @@ export interface Layout {
   more: string;
 }
 
-/** One result for each statement. */
+interface Results {
+  /** One for each statement. */
+  readonly results: Result[];
+  readonly warnings: readonly Warning[];
+}
+
 export async function queryResults(
   client: CdpClient,
   sql: string,
   params: readonly unknown[],
   options: AsText<QueryOptions>,
-): Promise<Result[]> {
+): Promise<Results> {
   const text = await client.queryJson(sql, params, { ...options, row_mode: 'array' });
   const response = parseExactly(text) as QueryResult<unknown[]>;
   const all = (response.results ?? [response]) as readonly QueryResult<unknown[]>[];
-  return all.map(({ rows, ...result }) => ({ ...result, rows: rows.map((row) => row.map(cell)) }));
+  const results = all.map(({ rows, ...result }) => ({ ...result, rows: rows.map((row) => row.map(cell)) }));
+  return { results, warnings: response.warnings ?? [] };
 }
 
 const STRING_OR_NUMBER = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
@@ -51,14 +59,27 @@ function cell(value: unknown): string | null {
 }
 
 const NUMBERS = /^(INTEGER|FLOAT|integer|smallint|real|numeric.*|oid)$/;
-const WRITES = /^(INSERT|UPDATE|DELETE|MERGE|COPY)$/;
+/** Tags that count rows; that of CREATE TABLE AS is SELECT. */
+const COUNTS = /^(INSERT|UPDATE|DELETE|MERGE|COPY|SELECT|MOVE)$/;
+
+/** What a statement without rows has done: `DELETE 1343`. */
+export const tagLine = ({ type, row_count: count }: Pick<Result, 'type' | 'row_count'>): string =>
+  printable(COUNTS.test(type) ? `${type} ${count}` : type);
+
+/** Postgres's warnings, on standard error. */
+export function printWarnings(warnings: readonly Warning[]): void {
+  for (const { message, detail, hint } of warnings) {
+    const lines = [`Warning: ${message}`, detail, hint].filter((line) => line !== undefined);
+    warn(lines.map(printable).join('\n'));
+  }
+}
 
 /** The lines for a terminal. */
 export function resultLines(
   { type, rows, columns, row_count: count, truncated: isTruncated }: Result,
   { expanded, width, more }: Layout,
 ): string[] {
-  if (columns.length === 0) return [printable(WRITES.test(type) ? `${type} ${count}` : type)];
+  if (columns.length === 0) return [tagLine({ type, row_count: count })];
   const heads = columns.map(({ name, type: of }) => ({ name, isNumber: NUMBERS.test(of) }));
   const lines = expanded === 'auto' ? fitting(heads, rows, width) : (expanded ? records : grid)(heads, rows);
   return [...lines, `(${isTruncated ? `the first ${countedRows(count)}; ${more}` : countedRows(count)})`];

@@ -1,29 +1,33 @@
 /** Streams the rows of a query as the bytes of a file, with every digit that the service sends. */
 import type { CdpClient } from '../../client/client.js';
 import { CdpError } from '../../client/error.js';
+import type { StreamEnd } from '../../client/row-stream.js';
 import type { LineOptions } from '../../client/sql.js';
 
 export const FORMATS = ['csv', 'json', 'ndjson'] as const;
 
 export type Format = (typeof FORMATS)[number];
 
-const EMPTY_JSON = '[]\n';
+/** A file without rows; that of CSV has no header either. */
+export const EMPTY_JSON = '[]\n';
 
 /** Lines are collected into chunks of this size. */
 const CHUNK_CHARACTERS = 64 * 1024;
 
+/** @param onEnd called after the last row, except for CSV, whose stream has no place for what it gets */
 export async function* rowsAs(
   format: Format,
   client: CdpClient,
   sql: string,
   params: readonly unknown[],
   options: LineOptions,
+  onEnd?: (end: StreamEnd) => void,
 ): AsyncGenerator<Uint8Array | string, void> {
   if (format === 'csv') return yield* csv(client.sqlCsv(sql, params, options));
   const [open, between, close] = format === 'json' ? ['[', ',\n', ']\n'] : ['', '\n', '\n'];
   let chunk = open;
   let isFirst = true;
-  for await (const line of client.sqlLines(sql, params, options)) {
+  for await (const line of client.sqlLines(sql, params, options, onEnd)) {
     chunk += isFirst ? line : between + line;
     isFirst = false;
     if (chunk.length < CHUNK_CHARACTERS) continue;

@@ -8,18 +8,17 @@ import type { CdpClient } from '../../client/client.js';
 import { CdpError } from '../../client/error.js';
 import type { QueryOptions } from '../../client/sql.js';
 import { counted } from '../../contract/message-text.js';
-import { PROGRAM } from '../program-name.js';
-import { connect } from './connection.js';
-import { collect, numbersOption, remoteOptions, whole } from './options.js';
-import { SqlError, UsageError } from '../exit.js';
+import { PROGRAM, SqlError, UsageError } from '../exit.js';
+import { connect } from './profiles.js';
+import { collect, milliseconds, numbersOption, remoteOptions, whole } from './remote-options.js';
 import { terminalWidth } from '../terminal/grid.js';
 import { quoted } from '../terminal/text.js';
 import { printChunks, printLines, warn, writeLines } from '../terminal/output.js';
 import { abortOnSignals } from '../signals.js';
 import { readTextFile } from './user-files.js';
-import { queryResults, resultLines } from './results.js';
-import { type Format, rowsAs } from './rows.js';
-import { earlierRows } from './shell/statements.js';
+import { type Layout, printWarnings, queryResults, resultLines, tagLine } from './results.js';
+import { EMPTY_JSON, type Format, rowsAs } from './rows.js';
+import { earlierRows, returnsNothing } from './shell/statements.js';
 
 interface Options {
   file?: string;
@@ -60,7 +59,7 @@ export function sqlCommand(): Command {
         ...['csv', 'json', 'ndjson', 'readOnly'],
       ]),
     )
-    .option('--timeout <MS>', 'Time limit, at most 60000 (default: 30000)', whole)
+    .option('--timeout <TIME>', 'Time limit, at most 60s; a number alone is in ms (default: 30s)', milliseconds)
     .option('--max-rows <N>', 'Rows to show in a table; other formats have no limit', whole, 1_000)
     .option('--no-history', 'Do not keep a shell history')
     .addHelpText('after', EXAMPLES);
@@ -119,8 +118,8 @@ export async function explainingSql(sql: string, work: () => Promise<void>): Pro
     await work();
   } catch (error) {
     if (!(error instanceof CdpError)) throw error;
-    const isOfParams = error.code === 'invalid_request' && error.message.includes('"params"');
-    const hint = isOfParams ? '"params" are the values of --param, one for each of $1, $2, …' : error.hint;
+    const concernsParams = error.code === 'invalid_request' && error.message.includes('"params"');
+    const hint = concernsParams ? '"params" are the values of --param, one for each of $1, $2, …' : error.hint;
     throw new SqlError(sql, error.with(error.message, { hint }));
   }
 }
@@ -136,16 +135,29 @@ async function run(client: CdpClient, sql: string, options: Options, signal: Abo
   const settings = { ...queryOptions(options), ...(numbers === undefined ? {} : { numbers }), signal };
   if (options.dryRun) return dryRun(client, sql, params, { ...queryOptions(options), signal });
   const isTable = options.table ?? options.expanded ?? (process.stdout.isTTY && formatOf(options) === undefined);
+  const { expanded = 'auto', maxRows } = options;
+  const layout: Layout = { expanded, width: terminalWidth(), more: 'more with --max-rows, all with --csv' };
   if (!isTable) {
-    warnOfEarlierRows(sql);
-    return printChunks(rowsAs(formatOf(options) ?? 'csv', client, sql, params, settings));
+    const format = formatOf(options) ?? 'csv';
+    if (!returnsNothing(sql)) {
+      warnOfEarlierRows(sql);
+      return printChunks(rowsAs(format, client, sql, params, settings, (end) => printWarnings(end.warnings ?? [])));
+    }
+    // CSV cannot say what a statement has done, so it does not come as CSV.
+    const { results, warnings } = await queryResults(client, sql, params, settings);
+    printWarnings(warnings);
+    for (const result of results) {
+      if (result.columns.length === 0) process.stderr.write(`${tagLine(result)}\n`);
+      // A rule of the table has put a SELECT in place of the statement.
+      else writeLines(resultLines(result, layout));
+    }
+    if (format === 'json') process.stdout.write(EMPTY_JSON);
+    return;
   }
   const started = performance.now();
-  const { expanded = 'auto', maxRows } = options;
-  const more = `more with --max-rows, all with --csv`;
-  for (const result of await queryResults(client, sql, params, { ...settings, max_rows: maxRows })) {
-    writeLines(resultLines(result, { expanded, width: terminalWidth(), more }));
-  }
+  const { results, warnings } = await queryResults(client, sql, params, { ...settings, max_rows: maxRows });
+  printWarnings(warnings);
+  for (const result of results) writeLines(resultLines(result, layout));
   process.stderr.write(`Time: ${(performance.now() - started).toFixed(0)} ms\n`);
 }
 
@@ -156,7 +168,13 @@ async function dryRun(
   params: readonly unknown[],
   settings: QueryOptions,
 ): Promise<void> {
-  const { type, row_count: rows, impact } = await client.query(sql, params, { ...settings, dryRun: true });
+  const {
+    type,
+    row_count: rows,
+    impact,
+    warnings = [],
+  } = await client.query(sql, params, { ...settings, dryRun: true });
+  printWarnings(warnings);
   if (impact === undefined) throw new Error('The service does not support dry runs');
   printLines([
     `${type}: ${counted(rows, 'row')}, in ${impact.duration_ms} ms. Everything was rolled back`,

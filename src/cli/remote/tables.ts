@@ -1,9 +1,9 @@
 /** `cdp tables` and `cdp describe T`: list tables, and show the columns and indexes of one. */
 import { Command } from 'commander';
 import type { Table } from '../../contract/wire/tables.js';
-import { connect } from './connection.js';
+import { connect } from './profiles.js';
 import { indexLines } from './indexes.js';
-import { remoteOptions } from './options.js';
+import { remoteOptions } from './remote-options.js';
 import { fitting } from '../terminal/grid.js';
 import { print } from '../terminal/output.js';
 import { printable } from '../terminal/text.js';

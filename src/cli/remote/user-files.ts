@@ -27,19 +27,31 @@ export const makePrivate = (folder: string): Promise<void> => makeFolder(folder,
 /** @throws UsageError if the folder of the file does not exist */
 export async function requireFolderOf(file: string): Promise<void> {
   const folder = dirname(file);
-  const found = await stat(folder).catch((error: unknown) => {
+  const stats = await stat(folder).catch((error: unknown) => {
     if (!isMissing(error)) throw error;
   });
-  if (!found?.isDirectory()) throw new UsageError(`There is no folder ${folder}`);
+  if (!stats?.isDirectory()) throw new UsageError(`There is no folder ${folder}`);
 }
 
-/** @throws UsageError if there is no such file */
+/** Without a byte order mark, which editors on Windows write. @throws UsageError if there is no such file */
 export async function readTextFile(file: string): Promise<string> {
   try {
-    return await readFile(file, 'utf8');
+    return (await readFile(file, 'utf8')).replace(/^\ufeff/, '');
   } catch (error) {
     if (isMissing(error)) throw new UsageError(`There is no file ${file}`);
     if (hasCode(error, 'EISDIR')) throw new UsageError(`${file} is a folder`);
     throw error;
   }
+}
+
+/** Splits input into its non-empty lines. Splits only at LF: readline also splits at characters that JSON may contain. */
+export async function* linesOf(input: AsyncIterable<Buffer>): AsyncGenerator<string> {
+  const decoder = new TextDecoder();
+  let rest = '';
+  for await (const chunk of input) {
+    const lines = (rest + decoder.decode(chunk, { stream: true })).split('\n');
+    rest = lines.pop() ?? '';
+    for (const line of lines) if (line.trim() !== '') yield line;
+  }
+  if (rest.trim() !== '') yield rest;
 }

@@ -1,6 +1,5 @@
 /** Formats rows for a terminal, as columns or with one value per line. Control characters are escaped. */
-import { colored } from './color.js';
-import { printable, printableLines, widthOf } from './text.js';
+import { colored, printable, printableLines, widthOf } from './text.js';
 
 interface GridColumn {
   name: string;
@@ -43,11 +42,11 @@ export function tableLines(header: readonly string[], rows: Rows, width = termin
 
 export const aligned = (rows: Rows): string[] => padded(rows).map((cells) => cells.join('  ').trimEnd());
 
-const shown = (cell: string | null): string =>
+const cellText = (cell: string | null): string =>
   cell === null ? colored(process.stdout, 'dim', 'NULL') : printable(cell);
 
 function padded(rows: Rows, columns: readonly GridColumn[] = []): string[][] {
-  const cells = rows.map((row) => row.map(shown));
+  const cells = rows.map((row) => row.map(cellText));
   const widths = (cells[0] ?? []).map((_, i) =>
     cells.reduce((widest, row) => Math.max(widest, widthOf(row[i] ?? '')), 0),
   );
@@ -64,7 +63,7 @@ export function records(columns: readonly GridColumn[], rows: Rows): string[] {
   const names = columns.map(({ name }) => printable(name));
   const width = Math.max(0, ...names.map(widthOf));
   const valueLines = (name: string, value: string | null): string[] =>
-    (value === null ? shown(null) : printableLines(value))
+    (value === null ? cellText(null) : printableLines(value))
       .split('\n')
       .map((line, i) => `${i === 0 ? name : ''}${padding(i === 0 ? name : '', width)} | ${line}`.trimEnd());
   return rows.flatMap((row, i) => [

@@ -2,8 +2,7 @@
 import { pipeline } from 'node:stream/promises';
 import type { Command } from 'commander';
 import { hasCode } from '../../files.js';
-import { colored } from './color.js';
-import { printableLines } from './text.js';
+import { colored, printableLines } from './text.js';
 
 /**
  * Drops output after the reader has closed the pipe, so that `| head` is not a failure. Any other error, such as a full

@@ -51,8 +51,8 @@ export class ProgressLine {
     const room = (process.stderr.columns || 80) - 1;
     const line = this.label + this.line(progress, true);
     // If there is no room for both, the numbers are more useful than the bar.
-    const shown = widthOf(line) <= room ? line : this.label + this.line(progress, false);
-    process.stderr.write(`\r${firstCells(printable(shown), room)}\u001b[K`);
+    const visibleLine = widthOf(line) <= room ? line : this.label + this.line(progress, false);
+    process.stderr.write(`\r${firstCells(printable(visibleLine), room)}\u001b[K`);
   }
 
   line({ rows, share, refused }: Progress, hasBar: boolean): string {

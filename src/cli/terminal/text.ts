@@ -1,5 +1,5 @@
-/** Text on a terminal: its width in cells, and the escaping of control characters. */
-import { stripVTControlCharacters } from 'node:util';
+/** Text on a terminal: its width in cells, its color, and the escaping of control characters. */
+import { stripVTControlCharacters, styleText } from 'node:util';
 
 /** East Asian Width W and F (Unicode, UAX 11) by scripts and the blocks around them, and emoji. */
 const WIDE =
@@ -54,3 +54,7 @@ export const printableJson = (value: unknown): string =>
 /** Quotes a word for a POSIX shell. */
 export const quoted = (word: string): string =>
   /^[\w./:@=-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
+
+/** Colors a text for a terminal, unless `NO_COLOR` is set; with `FORCE_COLOR`, for any output. */
+export const colored = (stream: NodeJS.WriteStream, color: 'red' | 'yellow' | 'green' | 'dim', text: string): string =>
+  styleText(color, text, { stream, validateStream: true });

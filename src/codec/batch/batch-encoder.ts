@@ -15,9 +15,8 @@ import { readJson } from '../json/read-json.js';
 import { WasmInstance } from '../wasm.js';
 import { readCell } from './cell.js';
 import { CellError } from './cell-error.js';
-import type { BatchColumn } from './column.js';
+import { type BatchColumn, type Program, programOf } from './program.js';
 import { EncodedBatch } from './encoded-batch.js';
-import { type Program, programOf } from './program.js';
 
 export interface BatchEncoder {
   /** @returns null: the checked path must read the batch */
@@ -89,6 +88,7 @@ class WasmEncoder {
     this.instance = new WasmInstance(new URL('encode.wasm', import.meta.url), {
       recordsPerBatch: LIMITS.recordsPerBatch,
       jsonDepth: LIMITS.jsonDepth,
+      valuesPerCell: LIMITS.values,
       hashFactor: randomBytes(8).readBigUInt64LE() | 1n,
       readCell: (column: number, start: number, end: number, to: number) => this.readCell(column, start, end, to),
       readDouble: (start: number, end: number) => Number(this.instance.bytes.toString('latin1', start, end)),
@@ -127,9 +127,9 @@ class WasmEncoder {
 
   /** The indexes of the columns that the rows contain. */
   private listedOf({ columns }: Program): number[] {
-    const listed: number[] = [];
-    for (let i = 0; i < columns.length; i++) if (this.wasm.isListed(i) !== 0) listed.push(i);
-    return listed;
+    const columnIndexes: number[] = [];
+    for (let i = 0; i < columns.length; i++) if (this.wasm.isListed(i) !== 0) columnIndexes.push(i);
+    return columnIndexes;
   }
 
   /**
@@ -141,7 +141,7 @@ class WasmEncoder {
     const { program } = this;
     const column = program?.columns[index];
     if (program === null || column === undefined) return NOT_WRITTEN;
-    const cell = readCell(column, readJson(this.instance.bytes.subarray(start, end), undefined, 0));
+    const cell = readCell(column, readJson(this.instance.bytes.subarray(start, end), 0));
     if (cell === null || cell instanceof CellError) return NOT_WRITTEN;
     return program.format === 'binary' ? this.writeBinary(column, cell, to) : this.writeText(cell);
   }

@@ -1,6 +1,6 @@
 /** Why a cell does not fit its column. The reason follows a beginning such as "Record 3, column "age": ". */
 import { cut, quoted } from '../../contract/message-text.js';
-import { unstorable } from '../../contract/storable-text.js';
+import { unstorable } from '../../contract/column-types.js';
 import type { JsonNode } from '../json/nodes.js';
 
 export class CellError {

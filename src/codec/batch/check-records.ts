@@ -4,15 +4,16 @@
  * This is the reference, so each step is the obvious one. The {@link BatchEncoder}, which is fast, must accept and
  * store the same values; it leaves error messages to this code.
  */
-import { didYouMean } from '../../contract/did-you-mean.js';
+import { suggester, suggesting } from '../../contract/did-you-mean.js';
 import { cut, quoted } from '../../contract/message-text.js';
+import type { Steps } from '../json/read-json.js';
 import { readCell } from './cell.js';
 import { CellError } from './cell-error.js';
-import type { BatchColumn } from './column.js';
+import type { BatchColumn } from './program.js';
 import type { Records } from './read-records.js';
 
 /** A record's cells in Postgres's text format, by the index of their column; undefined if the record lacks the key. */
-export type Row = readonly (string | null | undefined)[];
+export type RecordCells = readonly (string | null | undefined)[];
 
 interface Table {
   readonly name: string;
@@ -24,35 +25,37 @@ interface Table {
  * @throws EngineError `invalid_request`, `invalid_json`, `unknown_column` or `invalid_value`, naming every bad record
  * and cell of the batch
  */
-export function checkRecords({ records, errors, errorsOf }: Records, table: Table, throws = true): Row[] {
+export function* checkRecords(
+  { records, errors, errorsOf }: Records,
+  table: Table,
+  throws = true,
+): Steps<RecordCells[]> {
   const indexByName = new Map(table.columns.map(({ name }, index) => [name, index]));
-  const rows = records.map((object, record) => {
+  const suggestion = suggester(indexByName.keys());
+  const rows: RecordCells[] = [];
+  for (const [record, object] of records.entries()) {
     const own = errorsOf(record);
     const row = new Array<string | null | undefined>(table.columns.length);
     for (const [key, value] of object.members) {
       const index = indexByName.get(key);
       if (index === undefined) {
-        own.add('unknown_column', () => unknownColumn(record, key, table));
+        own.add('unknown_column', () => unknownColumn(record, key, table.name, suggestion(key)));
         continue;
       }
       const cell = readCell(table.columns[index] as BatchColumn, value);
       if (cell instanceof CellError) own.add('invalid_value', () => invalidValue(record, key, cell));
       else row[index] = cell;
     }
-    return row;
-  });
+    rows.push(row);
+    yield;
+  }
   if (throws) errors.throwIfAny();
   return rows;
 }
 
-function unknownColumn(record: number, key: string, table: Table) {
-  const hint = didYouMean(
-    key,
-    table.columns.map(({ name }) => name),
-  );
-  const message = `Record ${record}: table ${quoted(table.name)} has no column ${quoted(key)}`;
-  if (hint === undefined) return { record, column: cut(key), message };
-  return { record, column: cut(key), message: `${message}. ${hint}`, hint };
+function unknownColumn(record: number, key: string, table: string, hint: string | undefined) {
+  const message = `Record ${record}: table ${quoted(table)} has no column ${quoted(key)}`;
+  return { record, column: cut(key), ...suggesting(message, hint) };
 }
 
 function invalidValue(record: number, column: string, { reason, hint }: CellError) {

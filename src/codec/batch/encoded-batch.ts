@@ -4,8 +4,7 @@
  */
 import { type ColumnType, TYPE_OIDS } from '../../contract/column-types.js';
 import { freeBuffer } from '../buffers.js';
-import type { BatchColumn } from './column.js';
-import type { BatchFormat } from './program.js';
+import type { BatchColumn, BatchFormat } from './program.js';
 
 const UUID_OID = 2950;
 

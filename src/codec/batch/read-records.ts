@@ -4,9 +4,9 @@ import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { cut, quoted } from '../../contract/message-text.js';
 import { duplicateKeys, jsonText, type JsonNode, type JsonObject } from '../json/nodes.js';
-import { readJson } from '../json/read-json.js';
+import { readItems, type Steps, type ValueLimit } from '../json/read-json.js';
 
-/** 1 to 250 records (specification 4.4). */
+/** 1 to 250 records (contract C8.1). */
 export interface Records {
   /** An element that is not an object becomes an object without keys. */
   readonly records: readonly JsonObject[];
@@ -22,11 +22,13 @@ export interface Records {
 
 /**
  * Leaves errors of single records to `check-records.ts`, which reports them together with bad cells.
- * @param apart collects the errors of each record separately
- * @throws EngineError `invalid_json`, `invalid_request`, `empty_batch`, `too_many_records` (contract section 6).
+ * @param options `apart` collects the errors of each record separately; not `isLimited`: the values were counted when they arrived
+ * @throws EngineError `invalid_json`, `invalid_request`, `empty_batch`, `too_many_records` (contract C1.22, C8.1, C8.4).
  */
-export function readRecords(body: Uint8Array, apart = false): Records {
-  const root = readJson(body, { depth: 1, items: LIMITS.recordsPerBatch, exceeded: tooManyRecords }, CELLS);
+export function* readRecords(body: Uint8Array, { apart = false, isLimited = true } = {}): Steps<Records> {
+  const root = yield* readItems(body, isLimited ? OF_CELL : undefined, CELLS, (index) => {
+    if (index === LIMITS.recordsPerBatch) throw tooManyRecords();
+  });
   if (root.kind !== 'array') {
     throw new EngineError('invalid_request', `The body is ${KIND[root.kind]}, not an array of records`);
   }
@@ -47,6 +49,24 @@ export function readRecords(body: Uint8Array, apart = false): Records {
 
 /** The depth of a record's values: JSON nested in a cell stays text. */
 const CELLS = 2;
+
+const OF_CELL: ValueLimit = {
+  depth: CELLS,
+  isOfField: true,
+  tooManyKeys: (record) => inRecord(record, null, `Record ${record} has more than ${LIMITS.keysPerRecord} keys`),
+  tooManyValues: (record, key) =>
+    inRecord(
+      record,
+      key,
+      `Record ${record}${key === null ? '' : `, column ${quoted(key)}`}: more than ${LIMITS.values} values in one cell`,
+    ),
+};
+
+/** @param key null: the whole record */
+function inRecord(record: number, key: string | null, message: string): EngineError {
+  const place = { record, ...(key === null ? {} : { column: cut(key) }), error: 'invalid_request', message } as const;
+  return new EngineError('invalid_request', message, { errors: [place], errorCount: 1 });
+}
 
 const tooManyRecords = () =>
   new EngineError(

@@ -1,8 +1,9 @@
 /** Reads the JSON body of a request: a value for the schema of its route, and its data without losing a digit. */
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
-import { type JsonNode, refuseDuplicateKeys } from './nodes.js';
-import { readJson } from './read-json.js';
+import { quoted } from '../../contract/message-text.js';
+import type { JsonNode } from './nodes.js';
+import { readLimitedJson, type Steps, type ValueLimit } from './read-json.js';
 
 interface JsonBody {
   /** The body, with numbers as doubles. The data is an array of the right length without its items. */
@@ -11,22 +12,37 @@ interface JsonBody {
   readonly data: readonly JsonNode[];
 }
 
-/** The longest array that a route accepts: the parameters of a statement. */
-const LONG_ARRAYS = {
-  depth: 2,
-  items: LIMITS.parameters,
-  exceeded: () => new EngineError('invalid_request', `The body holds an array of more than ${LIMITS.parameters} items`),
+const tooMany = (message: string) => new EngineError('invalid_request', message);
+
+const OF_BODY: ValueLimit = {
+  depth: 1,
+  isOfField: false,
+  tooManyKeys: () => tooMany(`The body has more than ${LIMITS.keysPerRecord} fields`),
+  tooManyValues: (_item, field) =>
+    tooMany(
+      `The body holds more than ${LIMITS.values} values${field === null ? '' : `, counted up to its field ${quoted(field)}`}`,
+    ),
 };
 
+/** The depth down to which the nodes of a body are kept: fields, and the items of data. */
+const KEPT = 2;
+
 /**
+ * Each step takes some milliseconds at most.
  * @param dataField a member that is data if it is an array (the `params` of free SQL); all other members are scalars
  * then
  * @throws EngineError `invalid_json`, also for a duplicate key, except inside data; `invalid_request`
  */
-export function readJsonBody(bytes: Uint8Array, dataField?: string): JsonBody {
-  const root = readDataBody(bytes, dataField === undefined);
+export function* readJsonBody(bytes: Uint8Array, dataField?: string): Steps<JsonBody> {
+  const hasData = dataField !== undefined;
+  const root = readLimitedJson(bytes, OF_BODY, hasData ? KEPT : 0, hasData ? 1 : Infinity);
+  yield;
   if (root.kind !== 'object' && root.kind !== 'array') return { value: scalar(root), data: [] };
-  if (root.kind === 'array' || dataField === undefined) return { value: JSON.parse(root.text), data: [] };
+  if (root.kind === 'array' || !hasData) {
+    const parsed: unknown = JSON.parse(root.text);
+    yield;
+    return { value: parsed, data: [] };
+  }
   const value: Record<string, unknown> = {};
   let data: readonly JsonNode[] = [];
   for (const [key, node] of root.members) {
@@ -42,13 +58,10 @@ export function readJsonBody(bytes: Uint8Array, dataField?: string): JsonBody {
 
 /**
  * Reads a body whose members may be data, without losing a digit.
- * @param deep refuses duplicate keys in nested objects, too
  * @throws EngineError `invalid_json`, `invalid_request`
  */
-export function readDataBody(bytes: Uint8Array, deep = false): JsonNode {
-  const root = readJson(bytes, LONG_ARRAYS, LONG_ARRAYS.depth);
-  refuseDuplicateKeys(root, deep);
-  return root;
+export function readDataBody(bytes: Uint8Array): JsonNode {
+  return readLimitedJson(bytes, OF_BODY, KEPT, 1);
 }
 
 /** An array or object becomes an empty one. */

@@ -1,23 +1,61 @@
 /** Reads a JSON body (RFC 8259) without losing anything: docs/decisions/0003. */
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
+import { quoted } from '../../contract/message-text.js';
 import type { JsonArray, JsonBoolean, JsonMember, JsonNode, JsonNull, JsonObject } from './nodes.js';
-
-/** Stops reading early: refuses an array at this depth (1 is the document's own) with more than `items` items. */
-interface ArrayLimit {
-  readonly depth: number;
-  readonly items: number;
-  readonly exceeded: () => EngineError;
-}
 
 /**
  * @param kept the depth down to which nodes are kept (1 is the document's own array or object); deeper ones are
  * checked, and read again at each access
- * @throws EngineError `invalid_json` if the body is not UTF-8, not JSON (with line and column), or nested too deeply;
- * the error of the limit
+ * @throws EngineError `invalid_json` if the body is not UTF-8, not JSON (with line and column), or nested too deeply
  */
-export function readJson(body: Uint8Array, limit?: ArrayLimit, kept = Infinity): JsonNode {
-  return new Reader(decode(body), { limit, kept }).document();
+export function readJson(body: Uint8Array, kept = Infinity): JsonNode {
+  return new Reader(decode(body), { kept }).document();
+}
+
+/** Stops reading a body with more fields, or with more values in them, than allowed (contract C1.22). */
+export interface ValueLimit {
+  /** The depth of the objects whose members are fields; 1 is the document's own. */
+  readonly depth: number;
+  /** Each field may hold as many values as are allowed; otherwise all fields of the body together. */
+  readonly isOfField: boolean;
+  /** @param record index of the item in the document's own array */
+  tooManyKeys(record: number): EngineError;
+  tooManyValues(record: number, field: string | null): EngineError;
+}
+
+/**
+ * As {@link readJson}, but stops at the limit. Refuses a valid text in which an object within `uniqueDepth` levels has a key
+ * twice: a reader would silently ignore one of them.
+ * @throws the error of the limit; EngineError `invalid_json` that names the key
+ */
+export function readLimitedJson(body: Uint8Array, limit: ValueLimit, kept: number, uniqueDepth: number): JsonNode {
+  return new Reader(decode(body), { limit, kept, uniqueDepth }).document();
+}
+
+/** Work that may take long. After each step, whoever runs it may let others have the event loop first. */
+export type Steps<T> = Generator<undefined, T, undefined>;
+
+/** Runs all steps at once. */
+export function allSteps<T>(steps: Steps<T>): T {
+  for (;;) {
+    const { done, value } = steps.next();
+    if (done) return value;
+  }
+}
+
+/**
+ * As {@link readLimitedJson}, in steps of an item of the document's own array.
+ * @param limit undefined: none
+ * @param beginItem called with the index of each item
+ */
+export function* readItems(
+  body: Uint8Array,
+  limit: ValueLimit | undefined,
+  kept: number,
+  beginItem: (index: number) => void,
+): Steps<JsonNode> {
+  return yield* new Reader(decode(body), { limit, kept }).steps(beginItem);
 }
 
 /** Receives the contents of a text. */
@@ -57,7 +95,12 @@ const OPEN_BRACE = 0x7b;
 const CLOSE_BRACE = 0x7d;
 
 const NUMBER = /-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?/y;
-const ESCAPE = /\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})/y;
+const LOWER_U = 0x75;
+/** What may follow a backslash, besides `u` and four digits. A body can hold millions of escapes, too many for a pattern. */
+const ESCAPED = new Set(Array.from('"\\/bfnrt', (letter) => letter.charCodeAt(0)));
+
+const isHexDigit = (unit: number): boolean =>
+  (unit >= ZERO && unit <= NINE) || ((unit | 0x20) >= 0x61 && (unit | 0x20) <= 0x66);
 
 const UTF8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
@@ -70,8 +113,9 @@ function decode(body: Uint8Array): string {
 }
 
 interface ReaderOptions {
-  readonly limit?: ArrayLimit | undefined;
+  readonly limit?: ValueLimit | undefined;
   readonly kept?: number;
+  readonly uniqueDepth?: number;
   readonly visitor?: JsonVisitor;
 }
 
@@ -81,23 +125,79 @@ interface ReaderOptions {
  */
 class Reader {
   private at = 0;
-  /** The number of values read so far, including nested ones. */
+  /** The number of values read so far, including nested ones; and the number at which to stop. */
   private values = 0;
+  private most = Infinity;
+  /** Where the reader is: the item of the document's own array, and the field that is being read. */
+  private item = 0;
+  private field: string | null = null;
+  /** Told after errors of the syntax. */
+  private duplicateKey: string | null = null;
   private readonly kept: number;
+  /** undefined: there are no fields, whose values have a limit of their own. */
+  private limit: ValueLimit | undefined;
 
   constructor(
     private readonly text: string,
     private readonly options: ReaderOptions = {},
   ) {
     this.kept = options.kept ?? Infinity;
+    this.limit = options.limit;
+    // The document itself does not count.
+    if (options.limit !== undefined) this.most = LIMITS.values + 1;
   }
 
   document(): JsonNode {
-    if (this.text.startsWith('\uFEFF')) throw this.error('a byte order mark is not allowed');
+    this.begin();
     const root = this.value(0);
+    this.end();
+    if (this.duplicateKey !== null) {
+      throw new EngineError('invalid_json', `The key ${quoted(this.duplicateKey)} occurs twice`);
+    }
+    return root;
+  }
+
+  /** The document, after each item of an array a step. */
+  *steps(beginItem: (index: number) => void): Steps<JsonNode> {
+    this.begin();
+    this.skipSpace();
+    const isArray = this.text.charCodeAt(this.at) === OPEN_BRACKET;
+    if (!isArray) this.limit = undefined;
+    const root = isArray ? yield* this.list(beginItem) : this.value(0);
+    this.end();
+    return root;
+  }
+
+  private begin(): void {
+    if (this.text.startsWith('\uFEFF')) throw this.error('a byte order mark is not allowed');
+  }
+
+  private end(): void {
     this.skipSpace();
     if (this.at < this.text.length) throw this.error('expected the end of the input');
-    return root;
+  }
+
+  private *list(beginItem: (index: number) => void): Steps<JsonArray> {
+    const start = this.at++;
+    const items: JsonNode[] = [];
+    if (!this.take(CLOSE_BRACKET)) {
+      do {
+        this.item = items.length;
+        beginItem(this.item);
+        this.beginField(null);
+        items.push(this.value(1));
+        yield;
+      } while (this.take(COMMA));
+      if (!this.take(CLOSE_BRACKET)) throw this.error('expected a comma or a closing bracket');
+    }
+    return { kind: 'array', items, text: this.text.slice(start, this.at) };
+  }
+
+  /** The field itself does not count, only the values in it. @param name null: an item that may be no object */
+  private beginField(name: string | null): void {
+    this.field = name;
+    if (this.limit?.isOfField) this.most = this.values + 1 + LIMITS.values;
+    else this.most++;
   }
 
   /**
@@ -106,7 +206,7 @@ class Reader {
    */
   private value(depth: number): JsonNode {
     this.skipSpace();
-    this.values++;
+    if (this.values++ >= this.most) throw this.tooManyValues();
     const unit = this.text.charCodeAt(this.at);
     if (unit === OPEN_BRACE || unit === OPEN_BRACKET) return this.nested(unit === OPEN_BRACE, depth + 1);
     const isKept = depth <= this.kept;
@@ -124,25 +224,33 @@ class Reader {
   private nested(isObject: boolean, depth: number): JsonNode {
     if (depth > LIMITS.jsonDepth) throw this.error(`at most ${LIMITS.jsonDepth} levels of nesting are allowed`);
     const start = this.at++;
-    const before = this.values;
     const members: JsonMember[] = [];
     const items: JsonNode[] = [];
     if (isObject) this.members(depth, members);
     else this.items(depth, items);
     if (depth > this.kept + 1) return NULL;
     const text = this.text.slice(start, this.at);
-    if (depth > this.kept) return unread(isObject, text, this.values - before);
+    if (depth > this.kept) return unread(isObject, text);
     return isObject ? { kind: 'object', members, text } : { kind: 'array', items, text };
   }
 
   private members(depth: number, members: JsonMember[]): void {
     if (this.take(CLOSE_BRACE)) return;
     const isKept = depth <= this.kept;
+    const limit = this.limit?.depth === depth ? this.limit : undefined;
+    const keys = depth <= (this.options.uniqueDepth ?? 0) ? new Set<string>() : undefined;
+    let count = 0;
     do {
       this.skipSpace();
       if (this.text.charCodeAt(this.at) !== QUOTE) throw this.error('expected a key in double quotes');
-      const key = this.string(isKept);
+      const key = this.string(isKept || keys !== undefined);
+      if (keys?.has(key)) this.duplicateKey ??= key;
+      keys?.add(key);
       if (!this.take(COLON)) throw this.error('expected a colon');
+      if (limit !== undefined) {
+        if (++count > LIMITS.keysPerRecord) throw limit.tooManyKeys(this.item);
+        this.beginField(key);
+      }
       const value = this.value(depth);
       if (isKept) members.push([key, value]);
     } while (this.take(COMMA));
@@ -152,9 +260,7 @@ class Reader {
   private items(depth: number, items: JsonNode[]): void {
     if (this.take(CLOSE_BRACKET)) return;
     const isKept = depth <= this.kept;
-    const limit = this.options.limit?.depth === depth ? this.options.limit : undefined;
     do {
-      if (limit !== undefined && items.length >= limit.items) throw limit.exceeded();
       const value = this.value(depth);
       if (isKept) items.push(value);
     } while (this.take(COMMA));
@@ -173,7 +279,7 @@ class Reader {
       const unit = text.charCodeAt(this.at);
       if (unit === QUOTE) break;
       if (unit === BACKSLASH) {
-        this.match(ESCAPE, 'invalid JSON escape sequence');
+        this.escape();
         escapes = true;
       } else if (unit >= SPACE) {
         this.at++;
@@ -186,6 +292,16 @@ class Reader {
     if (!isKept) return '';
     // The checks above ensure that JSON.parse can decode the escapes.
     return escapes ? (JSON.parse(text.slice(start, this.at)) as string) : text.slice(start + 1, this.at - 1);
+  }
+
+  /** At the backslash. */
+  private escape(): void {
+    const { text, at } = this;
+    const unit = text.charCodeAt(at + 1);
+    let end = at + 2;
+    if (unit === LOWER_U) while (end < at + 6 && isHexDigit(text.charCodeAt(end))) end++;
+    if (unit === LOWER_U ? end < at + 6 : !ESCAPED.has(unit)) throw this.error('invalid JSON escape sequence');
+    this.at = end;
   }
 
   /** @returns its text, if it is kept */
@@ -237,6 +353,11 @@ class Reader {
     }
   }
 
+  private tooManyValues(): Error {
+    // Without a limit, `most` is never reached.
+    return this.options.limit?.tooManyValues(this.item, this.field) ?? this.error('too many values');
+  }
+
   /** Reports the position of the error and what was expected, but not what was found: it may be private. */
   private error(complaint: string): EngineError {
     const what = this.at < this.text.length ? complaint : 'the body ends too early';
@@ -250,13 +371,12 @@ class Reader {
 }
 
 /** An array or object that was checked, and is read again at each access. */
-function unread(isObject: boolean, text: string, values: number): JsonNode {
+function unread(isObject: boolean, text: string): JsonNode {
   const read = () => new Reader(text).document();
   if (isObject) {
     return {
       kind: 'object',
       text,
-      values,
       get members() {
         return (read() as JsonObject).members;
       },
@@ -265,7 +385,6 @@ function unread(isObject: boolean, text: string, values: number): JsonNode {
   return {
     kind: 'array',
     text,
-    values,
     get items() {
       return (read() as JsonArray).items;
     },

@@ -1,6 +1,6 @@
 /**
- * Converts real and double precision from Postgres's binary format, because their text depends on extra_float_digits.
- * Always uses the fewest digits that read back as the same number.
+ * Converts real, double precision and the geometric types from Postgres's binary format, because their text depends on
+ * extra_float_digits. Always uses the fewest digits that read back as the same number.
  */
 
 /** double precision as in JSON and JavaScript. */
@@ -39,10 +39,46 @@ function shortestFloat4(value: number): number {
  * A double as Postgres writes it, for values returned as Postgres's text: scientific below 1e-4 and from 1e15 on, with
  * at least two digits of exponent (float8out of Postgres).
  */
-export function postgresFloat8(value: number): string {
+function postgresFloat8(value: number): string {
   if (!Number.isFinite(value)) return String(value);
   const [digits, power] = value.toExponential().split('e') as [string, string];
   const exponent = Number(power);
   if (exponent >= -4 && exponent < 15) return numberText(value);
   return `${digits}e${exponent < 0 ? '-' : '+'}${String(Math.abs(exponent)).padStart(2, '0')}`;
 }
+
+// The geometric types (Postgres manual, Geometric Types), which contain double precision numbers.
+
+const POINT_BYTES = 16;
+
+const float8 = (bytes: Buffer, at: number): string => postgresFloat8(bytes.readDoubleBE(at));
+
+const point = (bytes: Buffer, at: number): string => `(${float8(bytes, at)},${float8(bytes, at + 8)})`;
+
+/** The points from `start` on, separated by commas. */
+function points(bytes: Buffer, start: number): string {
+  const texts: string[] = [];
+  for (let at = start; at < bytes.length; at += POINT_BYTES) texts.push(point(bytes, at));
+  return texts.join(',');
+}
+
+/** Such as `(1,2)`. */
+export const pointText = (bytes: Buffer): string => point(bytes, 0);
+
+/** Such as `[(1,2),(3,4)]`. */
+export const lineSegmentText = (bytes: Buffer): string => `[${points(bytes, 0)}]`;
+
+/** Such as `(3,4),(1,2)`. */
+export const boxText = (bytes: Buffer): string => points(bytes, 0);
+
+/** A line Ax + By + C = 0, as `{A,B,C}`. */
+export const lineText = (bytes: Buffer): string => `{${float8(bytes, 0)},${float8(bytes, 8)},${float8(bytes, 16)}}`;
+
+/** Flag (closed), int32 count, points. A closed path is `((1,2),(3,4))`; an open one has brackets. */
+export const pathText = (bytes: Buffer): string => (bytes[0] === 1 ? `(${points(bytes, 5)})` : `[${points(bytes, 5)}]`);
+
+/** int32 count, points; such as `((1,2),(3,4))`. */
+export const polygonText = (bytes: Buffer): string => `(${points(bytes, 4)})`;
+
+/** Center and radius, such as `<(1,2),3>`. */
+export const circleText = (bytes: Buffer): string => `<${point(bytes, 0)},${float8(bytes, POINT_BYTES)}>`;

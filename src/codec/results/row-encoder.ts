@@ -5,24 +5,15 @@
  */
 import { isUtf8 } from 'node:buffer';
 import { allocBuffer } from '../buffers.js';
-import { AS_CSV, AS_CSV_ALONE, AS_JSON } from './assembly/kinds.js';
-import { outputNames, type ResultColumn } from './result-columns.js';
+import { AS_CSV, AS_CSV_ALONE, AS_JSON, ELEMENT } from './assembly/kinds.js';
+import { encodeLongRow } from './long-rows.js';
+import { outputNames, type ResultColumn, type RowFormat, type RowMode } from './result-columns.js';
 import { MalformedRow, plainText, TEXT_FORMAT, type TypeEncoder } from './type-encoder.js';
 import { encoderOf, type Values } from './types.js';
 import { WasmInstance } from '../wasm.js';
 
-/** The form of a row in JSON: `object` is `{"a":1,"b":null}`, `array` is `[1,null]`. */
-export type RowMode = 'object' | 'array';
-
-/**
- * The output: members of a JSON list, each preceded by a comma; lines of NDJSON; or records of CSV, which is RFC 4180
- * with the choices of Postgres's COPY (manual, COPY, "CSV Format"): records end with a line feed, a field is quoted
- * only if necessary, an empty field is NULL and `""` is the empty string.
- */
-export type RowFormat = 'list' | 'lines' | 'csv';
-
 /** Rows in their own memory. */
-interface EncodedRows {
+export interface EncodedRows {
   readonly bytes: Buffer;
   readonly count: number;
   /** The offset of the first message not taken. */
@@ -44,6 +35,12 @@ export interface RowEncoder {
    * @throws Error if Postgres violates its protocol
    */
   encode(buffer: Buffer, start: number, end: number, maxRows: number, maxBytes: number): EncodedRows;
+  /**
+   * Encodes a row in a thread, however long it becomes.
+   * @param message a complete DataRow with memory of its own, which is taken away
+   * @throws Error if Postgres violates its protocol
+   */
+  encodeLong(message: Uint8Array<ArrayBuffer>): Promise<EncodedRows>;
 }
 
 export function rowEncoder(
@@ -59,6 +56,10 @@ export function rowEncoder(
     formats: encoders.map((encoder) => encoder.format),
     header: format === 'csv' ? csvHeader(names) : Buffer.alloc(0),
     encode: (buffer, start, end, maxRows, maxBytes) => run(plan, buffer, start, end, maxRows, maxBytes),
+    encodeLong: async (message) => {
+      const end = message.length;
+      return { bytes: await encodeLongRow({ message, columns, format, mode, values }), count: 1, end };
+    },
   };
 }
 
@@ -156,16 +157,17 @@ function run(plan: Plan, buffer: Buffer, start: number, end: number, maxRows: nu
 function writeValue(column: number, start: number, end: number): number {
   const encoder = current?.encoders[column];
   if (instance === null || current === null || encoder === undefined) throw new Error('No rows are being written');
-  const value = Buffer.from(instance.bytes.subarray(start, end));
-  const text = textOf(encoder, value, current.isJson);
-  const address = instance.exports.allocValue(text.length);
-  text.copy(instance.bytes, address);
-  return text.length;
-}
-
-function textOf(encoder: TypeEncoder, value: Buffer, isJson: boolean): Buffer {
+  const value = instance.bytes.subarray(start, end);
   // Text that is not UTF-8 is not decoded, so that the caller can detect it.
-  if (encoder.format === TEXT_FORMAT && !isUtf8(value)) return value;
+  if (encoder.format === TEXT_FORMAT && !isUtf8(value)) {
+    // The memory may grow, and then `value` is empty.
+    const bytes = Buffer.from(value);
+    const address = instance.exports.allocValue(bytes.length);
+    bytes.copy(instance.bytes, address);
+    return bytes.length;
+  }
   const plain = plainText(encoder, value);
-  return Buffer.from(isJson ? encoder.json(plain) : plain);
+  const text = current.isJson || encoder.kind > ELEMENT ? encoder.json(plain) : plain;
+  const address = instance.exports.allocValue(Buffer.byteLength(text));
+  return instance.bytes.write(text, address);
 }

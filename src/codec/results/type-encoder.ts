@@ -6,7 +6,7 @@ export const BINARY_FORMAT = 1;
 interface Common {
   /**
    * How `assembly/cells.ts` writes the values. It leaves `OTHER`, and rare values of other kinds, to the functions of
-   * the encoder.
+   * the encoder. For an array, these are those of its elements.
    */
   readonly kind: number;
   /** Converts the plain text to JSON. */
@@ -25,7 +25,7 @@ interface BinaryTypeEncoder extends Common {
   readonly plain: (bytes: Buffer) => string;
 }
 
-/** `format` is the format code for Bind (Postgres manual 54.7). */
+/** `format` is the format code for Bind (Postgres manual, Message Formats). */
 export type TypeEncoder = TextTypeEncoder | BinaryTypeEncoder;
 
 /** A value as text for CSV, before quoting. */

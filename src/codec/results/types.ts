@@ -1,15 +1,69 @@
-/**
- * The built-in types of Postgres: their names in responses, and how their values are written. Values of other types (an
- * enum, a composite, a type of an extension, and arrays of those) are returned as Postgres's text.
- */
-import { arrayOf } from './array.js';
+/** The built-in types of Postgres: their names in responses, and how their values are written (contract C5.14 to C5.16). */
 import * as kinds from './assembly/kinds.js';
-import { dateText, intervalText, postgresTimestampTz, timestampText, timestampTzText } from './datetime.js';
-import { float4Text, float8Text, jsonFloat } from './float.js';
-import { boxText, circleText, lineSegmentText, lineText, pathText, pointText, polygonText } from './geometry.js';
-import { multirangeText, rangeText } from './range.js';
-import { booleanText, byteaText, charText, jsonNumber, onOneLine, rawNumber } from './scalar.js';
+import {
+  dateText,
+  intervalText,
+  multirangeText,
+  postgresTimestampTz,
+  rangeText,
+  timestampText,
+  timestampTzText,
+} from './datetime.js';
+import {
+  boxText,
+  circleText,
+  float4Text,
+  float8Text,
+  jsonFloat,
+  lineSegmentText,
+  lineText,
+  pathText,
+  pointText,
+  polygonText,
+} from './float.js';
 import { asIs, BINARY_FORMAT, inQuotes, TEXT_FORMAT, type TypeEncoder } from './type-encoder.js';
+
+/** An integer or numeric: a JSON number with all its digits, or a string if it is beyond ±(2^53-1) or not a number. */
+const jsonNumber = (text: string): string => (isSafe(text) ? text : `"${text}"`);
+
+const NUMBER = /^-?(\d+)(?:\.0*([1-9])?)?/;
+const MAX_SAFE = String(Number.MAX_SAFE_INTEGER);
+
+/** A number of any size: a JSON number, or a string for NaN or an infinity. */
+const rawNumber = (text: string): string => (NUMBER.test(text) ? text : `"${text}"`);
+
+/**
+ * Compares digits, because a double cannot distinguish 2^53 - 1 + 0.1 from 2^53 - 1. Postgres writes no leading zeros.
+ */
+function isSafe(text: string): boolean {
+  const match = NUMBER.exec(text);
+  if (match === null) return false;
+  const [, whole = '', fraction] = match;
+  if (whole.length !== MAX_SAFE.length) return whole.length < MAX_SAFE.length;
+  return whole < MAX_SAFE || (whole === MAX_SAFE && fraction === undefined);
+}
+
+/** Postgres's `t` and `f`. */
+const booleanText = (text: string): string => (text === 't' ? 'true' : 'false');
+
+/**
+ * JSON text on one line, as NDJSON requires. In a JSON string a line break is always escaped, so an unescaped one is
+ * white space between tokens and can be a space. (`jsonb` never has one; `json` is as sent.)
+ */
+const onOneLine = (text: string): string => text.replace(/[\r\n]/g, ' ');
+
+/** Hex format (Postgres manual, bytea Hex Format): `\x00ff`. Postgres's text depends on bytea_output. */
+const byteaText = (bytes: Buffer): string => `\\x${bytes.toString('hex')}`;
+
+/** A "char" as Postgres 16 and later write it: empty for 0, `\ooo` above ASCII, so that it is always UTF-8. */
+function charText(bytes: Buffer): string {
+  const byte = bytes.readUInt8();
+  if (byte >= 0x80) return `\\${byte.toString(8)}`;
+  return byte === 0 ? '' : String.fromCharCode(byte);
+}
+
+// The built-in types of Postgres: their names in responses, and how their values are written. Values of other types
+// (an enum, a composite, a type of an extension, and arrays of those) are returned as Postgres's text.
 
 const textual = (
   kind: number,
@@ -158,6 +212,12 @@ export function encoderOf(typeOid: number, values?: Values): TypeEncoder {
   const chosen = encoder === number && values !== undefined ? NUMBERS[values] : encoder;
   return element === undefined ? chosen : arrayOf(chosen);
 }
+
+/** An array has the format of its elements, and its encoder their functions. It is written as JSON, in CSV, too. */
+const arrayOf = (element: TypeEncoder): TypeEncoder => ({
+  ...element,
+  kind: element.kind | (element.format === TEXT_FORMAT ? kinds.TEXT_ARRAY : kinds.BINARY_ARRAY),
+});
 
 /** The name of a built-in type that is not an array; undefined for others. */
 export const scalarTypeName = (typeOid: number): string | undefined => BY_OID.get(typeOid)?.[2];

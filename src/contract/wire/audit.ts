@@ -1,33 +1,40 @@
 /** The audit log on the wire. */
-import { AUDIT_ACTORS, AUDIT_OPERATIONS } from '../audit.js';
+import { AUDIT_ACTORS } from '../audit.js';
 import { PROJECT_NAME_PATTERN } from '../names.js';
 import { AUDIT_ID, CODE, PAGE_LIMIT, SHORT_TEXT } from '../patterns.js';
 import { STRICT, type Static, Type } from '../schema.js';
-import { success } from './success.js';
+import { success } from './fields.js';
 
 const AuditId = { pattern: AUDIT_ID, examples: ['1769851800000-1'] };
 
-export const AuditQuery = Type.Object(
-  {
-    project: Type.Optional(Type.String({ pattern: PROJECT_NAME_PATTERN })),
-    operation: Type.Optional(Type.Enum(AUDIT_OPERATIONS)),
-    outcome: Type.Optional(
-      Type.String({
-        pattern: CODE,
-        description: '`ok`, an error code, or `failed` for everything but `ok`.',
-      }),
-    ),
-    token: Type.Optional(
-      Type.String({ pattern: SHORT_TEXT, description: 'The id of a token, or the subject of a JWT.' }),
-    ),
-    since: Type.Optional(Type.String({ format: 'date-time' })),
-    until: Type.Optional(Type.String({ format: 'date-time' })),
-    before: Type.Optional(Type.String({ ...AuditId, description: 'Only entries older than the one with this id.' })),
-    limit: Type.Optional(Type.String({ pattern: PAGE_LIMIT, description: '1 to 1000; default 100.' })),
-  },
-  STRICT,
-);
-export type AuditQuery = Static<typeof AuditQuery>;
+/** @param words those that an entry can have as its `operation` */
+export const auditQuery = (words: readonly string[]) =>
+  Type.Object(
+    {
+      project: Type.Optional(Type.String({ pattern: PROJECT_NAME_PATTERN })),
+      operation: Type.Optional(Type.Enum(words)),
+      outcome: Type.Optional(
+        Type.String({
+          pattern: CODE,
+          description: '`ok`, an error code, or `failed` for everything but `ok`.',
+        }),
+      ),
+      token: Type.Optional(
+        Type.String({ pattern: SHORT_TEXT, description: 'The id of a token, or the subject of a JWT.' }),
+      ),
+      since: Type.Optional(Type.String({ format: 'date-time' })),
+      until: Type.Optional(Type.String({ format: 'date-time' })),
+      changes: Type.Optional(
+        Type.Enum(['true', 'false'], {
+          description: 'If `true`, only what the setting `audit: changes` records, and what failed.',
+        }),
+      ),
+      before: Type.Optional(Type.String({ ...AuditId, description: 'Only entries older than the one with this id.' })),
+      limit: Type.Optional(Type.String({ pattern: PAGE_LIMIT, description: '1 to 1000; default 100.' })),
+    },
+    STRICT,
+  );
+export type AuditQuery = Static<ReturnType<typeof auditQuery>>;
 
 export const AuditEntry = Type.Object({
   id: Type.String({ ...AuditId, description: 'The position of the entry in the log.' }),

@@ -1,4 +1,4 @@
-/** The batch insert on the wire (specification 4.4, contract section 6). */
+/** The batch insert on the wire (contract C8). */
 import { LIMITS } from '../limits.js';
 import { ErrorDetail } from './failure.js';
 import { dryRunFields } from './dry-run.js';

@@ -1,7 +1,7 @@
 /** The distribution of a table's rows over the workers of a Citus cluster, on the wire. */
 import { STRICT, type Static, Type } from '../schema.js';
 import { dryRunFields } from './dry-run.js';
-import { success } from './success.js';
+import { success } from './fields.js';
 
 export const DISTRIBUTION_KINDS = ['hash', 'reference', 'local'] as const;
 

@@ -18,6 +18,19 @@ export const Impact = Type.Object({
       description: 'Sequences that were used, which Postgres does not set back. Left out if there are none.',
     }),
   ),
+  mentions: Type.Optional(
+    Type.Array(
+      Type.Object({
+        function: Type.String({ examples: ['greet(text)'] }),
+        triggers: Type.Array(Type.String(), { description: 'Triggers of the table that call it.' }),
+      }),
+      {
+        description:
+          'Of a new name: functions whose text has the old name as a word, the first 50. Unlike views, they do not follow ' +
+          'the renaming. Left out if there are none.',
+      },
+    ),
+  ),
   duration_ms: Type.Number(),
 });
 export type Impact = Static<typeof Impact>;

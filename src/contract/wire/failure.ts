@@ -1,4 +1,4 @@
-/** The one shape of all failures on the wire (contract section 1). */
+/** The one shape of all failures on the wire (contract C2.1). */
 import { ERROR_CODES, type ErrorCode as Code } from '../errors.js';
 import { LIMITS } from '../limits.js';
 import { type Static, Type } from '../schema.js';

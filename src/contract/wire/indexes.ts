@@ -2,8 +2,7 @@
 import { LIMITS } from '../limits.js';
 import { dryRunFields } from './dry-run.js';
 import { STRICT, type Static, Type } from '../schema.js';
-import { success } from './success.js';
-import { NameText } from './name-text.js';
+import { NameText, success } from './fields.js';
 
 export const CreateIndexBody = Type.Object(
   {

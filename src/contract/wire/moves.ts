@@ -1,7 +1,7 @@
 /** Moves of projects between Postgres servers on the wire. */
 import { MOVE_MODES, MOVE_STATES, VERIFICATIONS } from '../moves.js';
 import { STRICT, type Static, Type } from '../schema.js';
-import { success } from './success.js';
+import { success } from './fields.js';
 
 const To = Type.String({ description: 'The Postgres server that the project moves to.', examples: ['eu-1'] });
 
@@ -42,6 +42,10 @@ export const MovePlanResponse = Type.Object({
   to: Type.String(),
   bytes: Type.Nullable(Type.Integer({ description: 'Size of the project on disk. null: unknown.' })),
   obstacles: Type.Array(Type.String(), { description: 'What prevents the move. Empty: it can move.' }),
+  warnings: Type.Array(Type.String(), {
+    description:
+      "What prevents nothing, but may not work on the target: policies, views and functions that name a role of the project as a constant, such as `current_user = 'writer'`. The move changes no constant.",
+  }),
   fallback: Type.Nullable(
     Type.String({
       description:

@@ -2,8 +2,8 @@
 import { roundedSize } from '../disk-size.js';
 import { counted } from '../message-text.js';
 import { ABSOLUTE_PATH } from '../patterns.js';
-import { STRICT, type Static, Type } from '../schema.js';
-import { Labels } from './labels.js';
+import { type Static, STRICT, Type } from '../schema.js';
+import { Labels } from './fields.js';
 
 /** `problem`: the service fails to do what it promises. `warning`: it works, but may not continue to. */
 const HEALTH = ['ok', 'warning', 'problem'] as const;
@@ -79,6 +79,10 @@ export interface RestoreDone {
     readonly tables: readonly TableRows[] | null;
     /** Messages about objects in the dump that this server does not accept. */
     readonly left_out: readonly string[];
+    /** The pages that were already damaged when they were saved; null: none, or a dump. */
+    readonly damage: string | null;
+    /** Why its write-ahead log is not archived again, as it was when it was saved; null: it is, or it was not. */
+    readonly not_archived: string | null;
   }[];
   readonly failed: readonly { readonly name: string; readonly reason: string }[];
 }
@@ -103,4 +107,14 @@ export interface ProjectLocation {
   readonly database: string;
   /** The folder id of the project's own server; null: it is on a server given by URL. */
   readonly folder: string | null;
+  /** Whether its write-ahead log is archived; null: the operator archives that of its server. */
+  readonly archive: 'on' | 'off' | 'failing' | null;
 }
+
+export const ok = (subject: string, found: string): Finding => ({ subject, health: 'ok', found, advice: null });
+
+const wrong =
+  (health: 'warning' | 'problem') =>
+  (subject: string, found: string, advice: string): Finding => ({ subject, health, found, advice });
+export const warning = wrong('warning');
+export const problem = wrong('problem');

@@ -1,9 +1,8 @@
-/** Projects on the wire (contract section 2). */
+/** Projects on the wire (contract C3, C16). */
 import { PROJECT_NAME_PATTERN } from '../names.js';
 import { PROJECT_STATUSES } from '../projects.js';
-import { Labels } from './labels.js';
+import { Labels, success } from './fields.js';
 import { DOCUMENTED, STRICT, type Static, Type } from '../schema.js';
-import { success } from './success.js';
 
 export const CreateProjectBody = Type.Object(
   {
@@ -76,6 +75,25 @@ export const DeleteProjectQuery = Type.Object(
   STRICT,
 );
 export type DeleteProjectQuery = Static<typeof DeleteProjectQuery>;
+
+export const RepairQuery = Type.Object(
+  {
+    reader_reads_all: Type.Optional(
+      Type.Enum(['true', 'false'], {
+        description:
+          '`true`: the reader may see everything in the project again, and all that it creates later. Default: what the project has revoked stays revoked.',
+      }),
+    ),
+    writer_writes_all: Type.Optional(
+      Type.Enum(['true', 'false'], {
+        description:
+          '`true`: the writer has all rights to its own objects again. Default: what it has revoked stays revoked.',
+      }),
+    ),
+  },
+  STRICT,
+);
+export type RepairQuery = Static<typeof RepairQuery>;
 
 export const NowQuery = Type.Object(
   {

@@ -5,7 +5,7 @@ import { dryRunFields } from './dry-run.js';
 import { STRICT, type Static, Type } from '../schema.js';
 import { RESOLUTIONS } from './batch.js';
 import { ErrorDetail } from './failure.js';
-import { success } from './success.js';
+import { success } from './fields.js';
 
 const Uuid = { format: 'uuid' };
 const Name = { pattern: SHORT_TEXT };
@@ -81,7 +81,7 @@ export const ReplayResponse = Type.Object({
   refused_rows: Type.Integer({ description: 'Records that are refused again stay in the quarantine.' }),
   errors: Type.Array(Type.Object({ id: Type.String(Uuid), errors: Type.Array(ErrorDetail) }), {
     maxItems: LIMITS.errorsListed,
-    description: 'The errors of the first refused records. Empty if the token does not have `sql:read`.',
+    description: 'The errors of the first refused records. Empty if the token may not read the records.',
   }),
   next: Type.Nullable(
     Type.String({ description: 'Send it as `after` with the next replay; null: no record is left.' }),

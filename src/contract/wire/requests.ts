@@ -1,6 +1,6 @@
 /** Running requests on the wire. */
 import { type Static, Type } from '../schema.js';
-import { success } from './success.js';
+import { success } from './fields.js';
 
 export const RunningRequest = Type.Object({
   request_id: Type.String({ description: 'The id in the header `X-Request-Id` of its response.' }),

@@ -1,12 +1,11 @@
 /** Postgres servers of projects, on the wire. */
-import { PROJECT_NAME_PATTERN } from '../names.js';
+import { SERVER_NAME_PATTERN } from '../names.js';
 import { URL_REFERENCE } from '../patterns.js';
 import { DOCUMENTED, STRICT, type Static, Type } from '../schema.js';
 import { CONSISTENCIES, SERVER_ENGINES, SERVER_STATUSES, SERVER_TENANCIES } from '../servers.js';
-import { Labels } from './labels.js';
+import { Labels, success } from './fields.js';
 import { Finding } from './operator.js';
 import { replicasOfServer } from './replicas.js';
-import { success } from './success.js';
 
 const MAX_INTEGER = 2_147_483_647;
 const Bound = (maximum: number, description: string) =>
@@ -43,7 +42,7 @@ const UrlReference = Type.String({
 
 export const AddServerBody = Type.Object(
   {
-    name: Type.String({ examples: ['eu-1'], [DOCUMENTED]: { pattern: PROJECT_NAME_PATTERN } }),
+    name: Type.String({ examples: ['eu-1'], [DOCUMENTED]: { pattern: SERVER_NAME_PATTERN } }),
     url_reference: UrlReference,
     engine: Type.Optional(Type.Enum(SERVER_ENGINES, { description: 'Default: `postgres`.' })),
     tenancy: Type.Optional(
@@ -98,6 +97,11 @@ export const Server = Type.Object({
   consistency: Type.Enum(CONSISTENCIES),
   status: Type.Enum(SERVER_STATUSES),
   projects: Type.Integer({ description: 'The number of projects that live on it.' }),
+  size_bytes: Type.Optional(
+    Type.Integer({
+      description: 'Bytes on disk of its projects now; only in the list, and missing if one cannot be measured.',
+    }),
+  ),
   facts: Type.Nullable(ServerFacts),
   created_at: Type.String({ format: 'date-time' }),
 });

@@ -1,4 +1,4 @@
-/** Free SQL on the wire (specification 4.5, contract section 7). */
+/** Free SQL on the wire (contract C13, C14). */
 import { LIMITS } from '../limits.js';
 import { dryRunFields } from './dry-run.js';
 import { readConsistency } from './replicas.js';
@@ -59,10 +59,25 @@ const Result = {
 
 export const StatementResult = Type.Object(Result);
 
+export const Warning = Type.Object({
+  code: Type.String({ description: 'SQLSTATE.', examples: ['42501'] }),
+  message: Type.String(),
+  detail: Type.Optional(Type.String()),
+  hint: Type.Optional(Type.String()),
+});
+export type Warning = Static<typeof Warning>;
+
 export const SqlResponse = Type.Object({
   success: Type.Literal(true),
   ...Result,
   results: Type.Optional(Type.Array(StatementResult, { description: 'All results, if several statements ran.' })),
+  warnings: Type.Optional(
+    Type.Array(Warning, {
+      description:
+        `Postgres's warnings about the request, only if there are any: the first ${LIMITS.warnings}, each text cut at ` +
+        `${LIMITS.warningCharacters} characters. NOTICE and INFO are left out.`,
+    }),
+  ),
   ...dryRunFields,
 });
 export type SqlResponse = Static<typeof SqlResponse>;

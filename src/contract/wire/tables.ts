@@ -1,15 +1,11 @@
-/**
- * Schema calls on the wire: creating, changing, reading and dropping tables and columns (specification 4.1 to 4.3,
- * contract section 5).
- */
+/** Schema calls on the wire: creating, changing, reading and dropping tables and columns (contract C6). */
 import { COLUMN_TYPES } from '../column-types.js';
 import { LIMITS } from '../limits.js';
 import { DOCUMENTED, STRICT, type Static, Type } from '../schema.js';
 import { DistributeBody, Distribution } from './distribution.js';
 import { Index } from './indexes.js';
-import { NameText } from './name-text.js';
+import { NameText, success } from './fields.js';
 import { dryRunFields } from './dry-run.js';
-import { success } from './success.js';
 
 const Comment = Type.Nullable(
   Type.String({ maxLength: LIMITS.commentCharacters, description: 'A description; "" or null for none.' }),
@@ -25,7 +21,7 @@ const Default = Type.Any({
   description: 'The value, as in a record, for records that leave the column out; null for none.',
 });
 
-// 4.1 Create a table, 4.2 add a column: a column is described in the same way
+// Create a table, add a column: a column is described in the same way
 
 export const AddColumnBody = Type.Object(
   {
@@ -80,7 +76,7 @@ export type Column = Static<typeof Column>;
 export const ColumnResponse = Type.Object({ ...success, table: Type.String(), column: Column, ...dryRunFields });
 export type ColumnResponse = Static<typeof ColumnResponse>;
 
-// 4.3 Alter a column
+// Alter a column
 
 export const AlterColumnBody = Type.Object(
   {
@@ -134,7 +130,7 @@ export const AlterTableResponse = Type.Object({
 });
 export type AlterTableResponse = Static<typeof AlterTableResponse>;
 
-// Reads and drops (contract section 5)
+// Reads and drops (contract C6.11, C6.13)
 
 const table = {
   name: Type.String(),

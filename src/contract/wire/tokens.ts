@@ -1,8 +1,8 @@
-/** Tokens on the wire (contract section 2). */
+/** Tokens on the wire (contract C3). */
 import { SCOPES } from '../names.js';
 import { ANY_TEXT } from '../patterns.js';
 import { STRICT, type Static, Type } from '../schema.js';
-import { success } from './success.js';
+import { success } from './fields.js';
 
 export const Scope = Type.Enum(SCOPES);
 
@@ -28,6 +28,26 @@ export const Token = Type.Object({
   last_used_at: NullableTime,
 });
 export type Token = Static<typeof Token>;
+
+/** A token as the API and backups show it. */
+export const shownToken = (token: {
+  readonly id: string;
+  readonly name: string;
+  readonly scopes: readonly string[];
+  readonly createdAt: Date;
+  readonly expiresAt: Date | null;
+  readonly revokedAt: Date | null;
+  readonly lastUsedAt: Date | null;
+}): Token => ({
+  id: token.id,
+  name: token.name,
+  // Only known scopes are stored.
+  scopes: [...token.scopes] as Token['scopes'],
+  created_at: token.createdAt.toISOString(),
+  expires_at: token.expiresAt?.toISOString() ?? null,
+  revoked_at: token.revokedAt?.toISOString() ?? null,
+  last_used_at: token.lastUsedAt?.toISOString() ?? null,
+});
 
 export const CreateTokenResponse = Type.Object({
   ...success,

@@ -8,14 +8,8 @@ import { SCOPES } from '../../contract/names.js';
 import type { ControlDatabase } from '../../tenancy/control/control.js';
 import type { TokenRow } from '../../tenancy/control/control-rows.js';
 import type { JwtVerifier } from './jwt.js';
-import { type Caller, checksumMatches, isExpired, sha256 } from './tokens.js';
-import type { WrongTokens } from './wrong-tokens.js';
-
-/**
- * How long a look-up in the control database may be reused. After that, one query asks whether any token has changed.
- * Revocation takes effect within one second (contract 2).
- */
-const FRESH_MS = 750;
+import { type Caller, checksumMatches, FRESH_MS, isExpired, sha256 } from './tokens.js';
+import type { WrongTokens } from './rate-limits.js';
 
 /**
  * Maximum number of valid tokens, and of wrong ones, that are remembered: a flood of wrong tokens must not fill memory.
@@ -64,13 +58,21 @@ export class Authenticator {
    */
   async authenticate(token: string, address: string): Promise<Caller> {
     try {
-      // Verifying a JWT takes no query.
-      if (this.jwt?.accepts(token)) return await this.jwt.authenticate(token);
-      return await this.callerOf(token, address);
+      return await this.callerOf(token, () => this.wrongTokens.beginLookUp(address));
     } catch (error) {
-      if (error instanceof EngineError && error.code === 'unauthorized') throw this.wrongTokens.refused(address, error);
+      if (error instanceof EngineError && error.code === 'unauthorized')
+        throw this.wrongTokens.errorFor(address, error);
       throw error;
     }
+  }
+
+  /**
+   * Asks again for a token that was valid when its session began. It is not a guess, so the limit of its address does not
+   * apply: it would hide whether the token is still valid.
+   * @throws EngineError unauthorized, token_expired, database_unavailable
+   */
+  authenticateAgain(token: string): Promise<Caller> {
+    return this.callerOf(token, () => () => {});
   }
 
   /** Ids of tokens that were recently revoked with their running requests. @throws EngineError database_unavailable */
@@ -82,7 +84,10 @@ export class Authenticator {
     return this.endedTokens.ids;
   }
 
-  private async callerOf(token: string, address: string): Promise<Caller> {
+  /** @param beginLookUp called before the look-up of a token that is not known to have been valid; returns its end */
+  private async callerOf(token: string, beginLookUp: () => () => void): Promise<Caller> {
+    // Verifying a JWT takes no query.
+    if (this.jwt?.accepts(token)) return this.jwt.authenticate(token);
     const hash = sha256(token);
     const valid = this.valid.get(hash);
     if (valid !== undefined && !isExpired(valid.token) && (await this.changesNow()) === valid.changes) {
@@ -94,11 +99,11 @@ export class Authenticator {
     if (!checksumMatches(token)) throw unauthorized();
     // A token that was valid recently is not a guess.
     if (valid !== undefined) return this.startLookUp(hash);
-    const endLookUp = this.wrongTokens.beginLookUp(address);
+    const endLookUp = beginLookUp();
     return this.startLookUp(hash).finally(endLookUp);
   }
 
-  /** The number of changes, at most {@link FRESH_MS} old. */
+  /** The number of changes, at most {@link FRESH_MS} old. One query asks for it. */
   private changesNow(): Promise<string> {
     if (this.changes !== null && performance.now() - this.changes.at < FRESH_MS) return this.changes.value;
     const changes = { value: this.control.changes(), at: performance.now() };
@@ -122,9 +127,9 @@ export class Authenticator {
   }
 
   private async lookUp(hash: string, changes: string): Promise<Caller> {
-    const found = await this.control.tokens.byHash(hash);
-    if (found === null || found.token.revokedAt !== null) throw unauthorized();
-    const { token, project } = found;
+    const stored = await this.control.tokens.byHash(hash);
+    if (stored === null || stored.token.revokedAt !== null) throw unauthorized();
+    const { token, project } = stored;
     if (isExpired(token))
       throw new EngineError('token_expired', `The token expired at ${token.expiresAt?.toISOString()}`);
     const scopes = SCOPES.filter((scope) => token.scopes.includes(scope));

@@ -1,5 +1,5 @@
 /**
- * Access tokens of the operator's own identity provider (RFC 7519, contract section 2): signed by a key of its JWKS,
+ * Access tokens of the operator's own identity provider (RFC 7519, contract C3.12): signed by a key of its JWKS,
  * with the claims `project`, `scope`, `exp` and `aud`.
  */
 import { createRemoteJWKSet, errors, type JWTPayload, jwtVerify } from 'jose';
@@ -8,7 +8,7 @@ import { EngineError } from '../../contract/errors.js';
 import { isProjectName, SCOPES, type Scope } from '../../contract/names.js';
 import type { ControlDatabase } from '../../tenancy/control/control.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
-import type { Caller } from './tokens.js';
+import { type Caller, FRESH_MS } from './tokens.js';
 
 export interface JwtSettings {
   issuer: string;
@@ -31,9 +31,6 @@ const PROVIDER_FAULTS: ReadonlySet<string> = new Set([
   errors.JWKSInvalid.code,
   errors.JOSEError.code, // another status than 200, or no JSON
 ]);
-
-/** How long a project's row may be reused: deactivation takes effect within one second. */
-const FRESH_MS = 750;
 
 /** Maximum number of projects that are remembered. */
 const REMEMBERED = 10_000;
@@ -63,6 +60,9 @@ export class JwtVerifier {
     const claims = await this.verify(token);
     const { project: name, scope, sub, exp = 0 } = claims;
     if (typeof name !== 'string') throw new EngineError('unauthorized', 'The token has no claim "project"');
+    // All objects look the same as a text, and so would callers in the audit log and in their rate.
+    if (sub !== undefined && typeof sub !== 'string')
+      throw new EngineError('unauthorized', 'The claim "sub" of the token must be a string');
     const project = isProjectName(name) ? await this.project(name) : null;
     if (project === null)
       throw new EngineError('unauthorized', 'The token names a project that this service does not have');
@@ -90,20 +90,20 @@ export class JwtVerifier {
   }
 
   private project(name: string): Promise<ProjectRow | null> {
-    const known = this.projects.get(name);
-    if (known !== undefined) return known;
-    const found = this.control.projects.find('name', name);
-    this.projects.set(name, found);
+    const cached = this.projects.get(name);
+    if (cached !== undefined) return cached;
+    const lookUp = this.control.projects.find('name', name);
+    this.projects.set(name, lookUp);
     // A failed query must not be reused.
-    found.catch(() => {
-      if (this.projects.peek(name) === found) this.projects.delete(name);
+    lookUp.catch(() => {
+      if (this.projects.peek(name) === lookUp) this.projects.delete(name);
     });
-    return found;
+    return lookUp;
   }
 }
 
 /** A space-separated string (RFC 8693 section 4.2), or an array as some providers send. */
 function scopesOf(claim: unknown): Scope[] {
-  const given: unknown[] = typeof claim === 'string' ? claim.split(' ') : Array.isArray(claim) ? claim : [];
-  return SCOPES.filter((scope) => given.includes(scope));
+  const scopes: unknown[] = typeof claim === 'string' ? claim.split(' ') : Array.isArray(claim) ? claim : [];
+  return SCOPES.filter((scope) => scopes.includes(scope));
 }

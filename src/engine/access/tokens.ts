@@ -1,20 +1,25 @@
 /**
- * Bearer tokens (contract section 2): `cdp_`, 43 base62 characters of 32 random bytes, 6 of checksum. Only their
+ * Bearer tokens (contract C3.6): `cdp_`, 43 base62 characters of 32 random bytes, 6 of checksum. Only their
  * SHA-256 is stored. This file creates, lists and revokes them; `authenticate.ts` looks them up.
  */
 import { hash as digest, randomBytes, randomUUID } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import { EngineError } from '../../contract/errors.js';
 import { SCOPES, type Scope } from '../../contract/names.js';
-import { isUuid } from '../../contract/uuid.js';
+import { isUuid } from '../../contract/patterns.js';
 import type { ControlDatabase } from '../../tenancy/control/control.js';
 import type { ProjectRow, TokenRow } from '../../tenancy/control/control-rows.js';
-import { type Audit, BY_ITSELF, type Origin } from '../audit/audit.js';
-
-export { shownToken } from '../../tenancy/control/control-rows.js';
+import { BY_ITSELF, type Origin } from '../../contract/audit.js';
+import type { Audit } from '../audit/audit.js';
 
 const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 const FORMAT = /^cdp_([0-9A-Za-z]{43})([0-9A-Za-z]{6})$/;
+
+/**
+ * How long a look-up of a token or its project in the control database may be reused: revocation and deactivation take
+ * effect within one second (contract C3.8).
+ */
+export const FRESH_MS = 750;
 
 /** The sender of a request. */
 export interface Caller {
@@ -62,7 +67,12 @@ export class Tokens {
       lastUsedAt: null,
     };
     const entry = this.audit.entryOfChange(by, { operation: 'token.create', object: details.id });
-    if (!(await this.control.tokens.insert({ ...details, sha256: sha256(token) }, entry))) {
+    const isStored = await this.control.tokens
+      .insert({ ...details, sha256: sha256(token) }, entry)
+      .catch((error: unknown) => {
+        throw isOutcomeUnknown(error) ? perhapsStored(details.id, error) : error;
+      });
+    if (!isStored) {
       throw new EngineError('not_found', 'The project of this token was deleted');
     }
     return { token, details };
@@ -88,6 +98,17 @@ export class Tokens {
     return revoked;
   }
 }
+
+const isOutcomeUnknown = (error: unknown): error is EngineError =>
+  error instanceof EngineError && error.code === 'outcome_unknown';
+
+/** Nobody has seen its text, which only its hash could tell. */
+const perhapsStored = (id: string, { message, cause }: EngineError): EngineError =>
+  new EngineError('outcome_unknown', `${message}. The id of the new token is ${id}`, {
+    hint: 'Nobody knows the token itself: if it is in the list of tokens, revoke it, and create another one.',
+    cause,
+    retryAfter: null,
+  });
 
 function generateToken(): string {
   const body = base62(BigInt(`0x${randomBytes(32).toString('hex')}`), 43);

@@ -24,7 +24,7 @@ const CLOSE_MS = 5_000;
 
 export class AuditWriter {
   /** Entries lost since the start. */
-  lost = 0;
+  lostEntries = 0;
   private waiting: AuditRow[] = [];
   private waitingBytes = 0;
   private unnotedLosses = 0;
@@ -65,6 +65,7 @@ export class AuditWriter {
   /** Writes the buffered entries and accepts no more. Entries that cannot be written now are reported as lost. */
   async close(): Promise<void> {
     const end = new AbortController();
+    // It was aborted, because the entries are written.
     const inTime = sleep(CLOSE_MS, undefined, { signal: end.signal }).catch(() => {});
     await Promise.race([this.flush(), inTime]);
     end.abort();
@@ -75,7 +76,7 @@ export class AuditWriter {
   }
 
   private lose(count: number): void {
-    this.lost += count;
+    this.lostEntries += count;
     if (this.unnotedLosses === 0 || this.closed) this.log.error({ lost: count }, 'audit entries are lost');
     this.unnotedLosses += count;
   }

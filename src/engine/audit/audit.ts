@@ -5,16 +5,13 @@
  */
 import { hash, randomInt } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { AuditActor, AuditMode, AuditOperation, AuditStatements } from '../../contract/audit.js';
-import { every } from '../../contract/every.js';
+import { type AuditMode, type AuditStatements, BY_ITSELF, type Origin, OTHER_WORDS } from '../../contract/audit.js';
+import { every } from '../../tasks.js';
 import { LIMITS } from '../../contract/limits.js';
-import { roundedMs } from '../../contract/rounded-ms.js';
+import { roundedMs } from '../../contract/wire/fields.js';
 import type { Log } from '../../log.js';
 import type { AuditFilter, AuditLog, AuditRow } from '../../tenancy/control/audit-log.js';
 import { AuditWriter } from './audit-writer.js';
-import { RefusalCounter } from './refusal-counter.js';
-
-export type { AuditRow } from '../../tenancy/control/audit-log.js';
 
 export interface AuditSettings {
   audit: AuditMode;
@@ -22,20 +19,6 @@ export interface AuditSettings {
   /** How long entries are kept, in days. */
   auditDays: number;
   log: Log;
-}
-
-/** The author of an operation, and the request that asked for it. */
-export interface Origin {
-  actor: AuditActor;
-  /** The id of a token, the subject of a JWT, or the name of an account. */
-  actorId: string | null;
-  actorName: string | null;
-  requestId: string | null;
-  address: string | null;
-  /** Status of the response; null: there is none. */
-  status: number | null;
-  /** On the clock of `performance.now()`. */
-  startedAt: number | null;
 }
 
 /** A caller (`access/tokens.ts`) as the audit log shows it. @param caller null: unknown */
@@ -47,19 +30,13 @@ export function actorOf(
   return { actor, actorId: caller.id, actorName: caller.name };
 }
 
-/** The origin of actions that the service takes on its own. */
-export const BY_ITSELF: Origin = {
-  actor: 'service',
-  actorId: null,
-  actorName: null,
-  requestId: null,
-  address: null,
-  status: null,
-  startedAt: null,
-};
-
-interface Event {
-  operation: AuditOperation;
+interface AuditEvent {
+  /** A word of an operation of the API, or of `OTHER_WORDS`. */
+  operation: string;
+  /** Whether the setting `changes` records an operation of the API; default: yes. */
+  isChange?: boolean;
+  /** Whether repeats within a minute are counted in one entry; default: no. */
+  isPolled?: boolean;
   outcome: string;
   /** The id is null if no project of that name may exist. */
   project?: { id: string | null; name: string } | null;
@@ -75,7 +52,7 @@ interface Event {
  */
 const SETTLE_MS = 50;
 
-const REFUSALS_EVERY_MS = 60_000;
+const REPEATS_EVERY_MS = 60_000;
 const REMOVE_EVERY_MS = 3_600_000;
 
 /** Refusals that precede any work. */
@@ -88,39 +65,16 @@ const CHEAP_REFUSALS: ReadonlySet<string> = new Set([
   'overloaded',
 ]);
 
-/** Operations that the setting `changes` leaves out, unless the caller was refused. */
-const NOT_CHANGES: ReadonlySet<AuditOperation> = new Set([
-  'read_schema',
-  'token.read',
-  'read_table',
-  'read_indexes',
-  'read_quarantine',
-  'insert',
-  'receipts',
-  'sql_read',
-  'dry_run',
-  'mcp',
-  'project.list',
-  'server.check',
-  'server.list',
-  'server.read',
-  'token.list',
-  'session.open',
-  'session.close',
-  'audit.read',
-  'request.list',
-]);
-
 /** For a name, an id or a subject: longer ones are hostile. */
 const TEXT_CHARACTERS = 200;
 
 export class Audit {
   private readonly writer: AuditWriter;
-  private refusalTimer: NodeJS.Timeout | undefined;
+  private repeatTimer: NodeJS.Timeout | undefined;
   private stopRemoving = () => {};
   /** Separate, so that unknown callers cannot crowd out those who have a token. */
-  private readonly strangers = new RefusalCounter(100);
-  private readonly callers = new RefusalCounter(1_000);
+  private readonly strangers = new RepeatCounter(100);
+  private readonly callers = new RepeatCounter(1_000);
   /** Random, so that instances and runs use ids far apart. */
   private nextId = randomInt(2 ** 47) * 2 ** 5;
 
@@ -144,21 +98,23 @@ export class Audit {
 
   /** Entries lost since the start. */
   get lost(): number {
-    return this.writer.lost;
+    return this.writer.lostEntries;
   }
 
   /** Records a request that has ended. Returns at once. */
-  record(origin: Origin, event: Event): void {
+  record(origin: Origin, event: AuditEvent): void {
     const { audit } = this.settings;
     const cheap = CHEAP_REFUSALS.has(event.outcome);
-    if (audit === 'off' || (audit === 'changes' && NOT_CHANGES.has(event.operation) && !cheap)) return;
+    const isChange = OTHER_WORDS.get(event.operation) ?? event.isChange ?? true;
+    if (audit === 'off' || (audit === 'changes' && !isChange && !cheap)) return;
     const entry = this.entry(origin, event);
-    if (cheap && !this.isFirstRefusal(entry)) return;
+    const mayRepeat = cheap || (event.isPolled === true && event.outcome === 'ok');
+    if (mayRepeat && !this.isFirst(entry)) return;
     this.writer.add(entry);
   }
 
   /** The entry that is written with a change; `withEntry` fills in the project. null: nothing is recorded. */
-  entryOfChange(origin: Origin, event: { operation: AuditOperation; object?: string }): AuditRow | null {
+  entryOfChange(origin: Origin, event: { operation: string; object?: string }): AuditRow | null {
     return this.isOff ? null : this.entry(origin, { ...event, outcome: 'ok' });
   }
 
@@ -169,10 +125,8 @@ export class Audit {
 
   /** Starts to remove old entries at regular intervals. */
   startRemovingOld(): void {
-    const failed = (error: unknown) =>
-      this.settings.log.error({ error: String(error) }, 'old audit entries cannot be removed');
-    this.stopRemoving = every(REMOVE_EVERY_MS, () => this.removeOld(), failed);
-    this.removeOld().catch(failed);
+    const remove = () => this.removeOld();
+    this.stopRemoving = every(REMOVE_EVERY_MS, 'clear_audit_log', remove, this.settings.log, { isFirstNow: true });
   }
 
   removeOld(): Promise<number> {
@@ -188,11 +142,11 @@ export class Audit {
   async close(): Promise<void> {
     this.stopRemoving();
     await sleep(SETTLE_MS);
-    this.takeRefusals();
+    this.takeRepeats();
     await this.writer.close();
   }
 
-  private entry(origin: Origin, event: Event): AuditRow {
+  private entry(origin: Origin, event: AuditEvent): AuditRow {
     const { startedAt } = origin;
     const { statement = null, project = null } = event;
     return {
@@ -217,14 +171,14 @@ export class Audit {
     };
   }
 
-  private isFirstRefusal(entry: AuditRow): boolean {
-    this.refusalTimer ??= setTimeout(() => this.takeRefusals(), REFUSALS_EVERY_MS).unref();
+  private isFirst(entry: AuditRow): boolean {
+    this.repeatTimer ??= setTimeout(() => this.takeRepeats(), REPEATS_EVERY_MS).unref();
     return (entry.actor === 'unknown' ? this.strangers : this.callers).isFirst(entry);
   }
 
-  private takeRefusals(): void {
-    clearTimeout(this.refusalTimer);
-    this.refusalTimer = undefined;
+  private takeRepeats(): void {
+    clearTimeout(this.repeatTimer);
+    this.repeatTimer = undefined;
     for (const entry of [...this.strangers.take(), ...this.callers.take()]) {
       this.writer.add({ ...entry, at: new Date(), id: this.nextId++ });
     }
@@ -239,3 +193,62 @@ const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
 
 const printable = (text: string | null | undefined): string | null =>
   text?.slice(0, TEXT_CHARACTERS).replace(UNPRINTABLE, '\uFFFD') ?? null;
+
+// Refusals that cost nothing to provoke (a wrong token, a missing scope, too many requests) could fill the disk
+// through the audit log, and an open screen that reads a list every few seconds would hide what people do. The first of
+// a kind becomes an entry at once; those that follow within an interval become one entry with a count.
+
+interface Group {
+  /** The latest counted one; null until a second arrives. */
+  latest: AuditRow | null;
+  repeats: number;
+}
+
+export class RepeatCounter {
+  private groups = new Map<string, Group>();
+
+  /**
+   * @param kinds maximum number of kinds that are told apart in an interval; the others share an entry by operation and outcome
+   */
+  constructor(private readonly kinds: number) {}
+
+  /** @returns true for the first of its kind, to be written now; others are counted */
+  isFirst(entry: AuditRow): boolean {
+    const what = `${entry.operation} ${entry.outcome}`;
+    const who = `${what} ${entry.actor_id ?? entry.address ?? ''}`;
+    const existing = this.groups.get(who);
+    if (existing === undefined && this.groups.size < this.kinds) {
+      this.groups.set(who, { latest: null, repeats: 0 });
+      return true;
+    }
+    const group = existing ?? this.shared(what);
+    group.repeats++;
+    group.latest = existing === undefined ? anonymous(entry) : entry;
+    return false;
+  }
+
+  /** Ends the interval. @returns an entry for each kind that occurred more than once */
+  take(): AuditRow[] {
+    const groups = [...this.groups.values()];
+    this.groups = new Map();
+    return groups.flatMap(({ latest, repeats: counted }) => (latest === null ? [] : [{ ...latest, count: counted }]));
+  }
+
+  private shared(what: string): Group {
+    const group = this.groups.get(what) ?? { latest: null, repeats: 0 };
+    this.groups.set(what, group);
+    return group;
+  }
+}
+
+/** Stands for callers too numerous to name. */
+const anonymous = (entry: AuditRow): AuditRow => ({
+  ...entry,
+  request_id: null,
+  project_id: null,
+  project: null,
+  actor_id: null,
+  actor_name: null,
+  address: null,
+  duration_ms: null,
+});

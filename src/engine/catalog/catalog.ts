@@ -10,7 +10,7 @@ import { type Fragment, ident, join, literal, type Row, sql, type Statement } fr
 import { changeRunsCode, insertRunsCode, insertTrigger, ownTypes, updateTrigger } from './project-code.js';
 import type { BatchColumn } from '../../codec/index.js';
 
-/** The Postgres types of the six column types (contract section 4). */
+/** The Postgres types of the six column types (contract C5.1). */
 export const POSTGRES_TYPES: Readonly<Record<ColumnType, string>> = {
   TEXT: 'pg_catalog.text',
   INTEGER: 'pg_catalog.int8',
@@ -31,6 +31,11 @@ export interface Column extends BatchColumn {
   readonly comment: string | null;
   /** False if the table was read for an insert, and for the `id` that the service creates. */
   readonly notNull: boolean;
+  /**
+   * A row that lacks it may be refused: it is NOT NULL or part of a CHECK constraint, and has no default. False if it was
+   * not requested.
+   */
+  readonly isConstrained: boolean;
   /** The expression of its default, cut as comments are; null in the cases in which `notNull` is false. */
   readonly defaultText: string | null;
 }
@@ -99,15 +104,25 @@ export function schemaUnchanged({ schema, name, version }: Table): Statement {
  * both counts, but not reltuples. A project may import any reltuples (`pg_restore_relation_stats`), so they are bounded
  * before the cast. NaN sorts last.
  */
-const ESTIMATED_ROWS = sql`GREATEST(
+const estimatedRows = (relation: Fragment): Fragment => sql`GREATEST(
   LEAST(
-    pg_catalog.pg_stat_get_live_tuples(c.oid),
-    pg_catalog.pg_stat_get_tuples_inserted(c.oid) - pg_catalog.pg_stat_get_tuples_deleted(c.oid)),
-  LEAST(c.reltuples, 1e15::pg_catalog.float4)::pg_catalog.int8, 0)`;
+    pg_catalog.pg_stat_get_live_tuples(${relation}.oid),
+    pg_catalog.pg_stat_get_tuples_inserted(${relation}.oid) - pg_catalog.pg_stat_get_tuples_deleted(${relation}.oid)),
+  LEAST(${relation}.reltuples, 1e15::pg_catalog.float4)::pg_catalog.int8, 0)`;
+
+/** A partitioned table has the rows of its partitions. */
+const APPROXIMATE_ROWS = sql`CASE
+  WHEN c.relkind IN ('v', 'f') THEN NULL
+  WHEN c.relkind = 'p' THEN (SELECT COALESCE(pg_catalog.sum(${estimatedRows(sql`l`)}), 0)::pg_catalog.int8
+    FROM pg_catalog.pg_partition_tree(c.oid::pg_catalog.regclass) p
+    JOIN pg_catalog.pg_class l ON l.oid = p.relid::pg_catalog.oid WHERE p.isleaf)
+  ELSE ${estimatedRows(sql`c`)} END`;
 
 const idIsPrimaryKey = sql`EXISTS (
         SELECT FROM pg_catalog.pg_index i
         WHERE i.indrelid = c.oid AND i.indisprimary AND i.indnatts = 1 AND i.indkey[0] = a.attnum)`;
+
+const HAS_DEFAULT = sql`a.atthasdef OR a.attidentity <> '' OR t.typdefault IS NOT NULL OR c.relkind = 'v'`;
 
 /** What is read of a table and one of its columns, by name. */
 function fieldsOf(toWrite: boolean) {
@@ -118,7 +133,7 @@ function fieldsOf(toWrite: boolean) {
     table: sql`c.relname`,
     kind: sql`c.relkind`,
     tableComment: comment(sql`pg_catalog.obj_description(c.oid, 'pg_class')`),
-    approximateRows: sql`CASE WHEN c.relkind IN ('v', 'f') THEN NULL ELSE ${ESTIMATED_ROWS} END`,
+    approximateRows: APPROXIMATE_ROWS,
     needsInsert: sql`x.needs_insert`,
     runsProjectCode: sql`x.needs_insert OR x.runs_code`,
     updateRunsProjectCode: onlyToWrite(sql`x.needs_insert OR x.runs_code OR ${updateTrigger}`),
@@ -130,11 +145,14 @@ function fieldsOf(toWrite: boolean) {
     displayType: sql`pg_catalog.format_type(a.atttypid, a.atttypmod)`,
     isJson: sql`COALESCE(NULLIF(t.typbasetype, 0::pg_catalog.oid), t.oid) IN (114::pg_catalog.oid, 3802::pg_catalog.oid)`,
     isArray: sql`t.typcategory = 'A'`,
-    hasDefault: sql`a.atthasdef OR a.attidentity <> '' OR t.typdefault IS NOT NULL OR c.relkind = 'v'`,
+    hasDefault: HAS_DEFAULT,
     isGeneratedAlways: sql`a.attidentity = 'a'`,
     isId: sql`a.attname = 'id' AND a.atttypid = 2950::pg_catalog.oid AND ${idIsPrimaryKey}`,
     columnComment: comment(sql`pg_catalog.col_description(c.oid, a.attnum)`),
     notNull: unlessToWrite(sql`a.attnotnull`),
+    isConstrained: onlyToWrite(sql`NOT (${HAS_DEFAULT}) AND (a.attnotnull OR t.typnotnull OR EXISTS (
+        SELECT FROM pg_catalog.pg_constraint k
+        WHERE k.conrelid = c.oid AND k.contype = 'c' AND a.attnum = ANY (k.conkey)))`),
     defaultText: comment(sql`(SELECT ${DEFAULT_TEXT} FROM pg_catalog.pg_attrdef d
         WHERE d.adrelid = c.oid AND d.adnum = a.attnum AND a.attgenerated = '')`),
   };
@@ -162,12 +180,17 @@ function selectTables(where: Fragment, toWrite: boolean): Statement {
 }
 
 /** The table of exactly this name, or nothing. */
-export const tableByName = (schema: string, name: string): Statement => selectTables(isNamed(schema, name), false);
+export const tableByName = (schema: string, tableName: string): Statement =>
+  selectTables(isNamed(schema, tableName), false);
 
 /** The same for an insert, which needs the version and no comments. */
-export const tableToWrite = (schema: string, name: string): Statement => selectTables(isNamed(schema, name), true);
+export const tableToWrite = (schema: string, tableName: string): Statement =>
+  selectTables(isNamed(schema, tableName), true);
 
-export const allTables = (schema: string): Statement => selectTables(sql`c.relnamespace = ${schemaOid(schema)}`, false);
+/** Partitions are parts of their table, and no tables of their own. */
+const isListed = (schema: string): Fragment => sql`c.relnamespace = ${schemaOid(schema)} AND NOT c.relispartition`;
+
+export const allTables = (schema: string): Statement => selectTables(isListed(schema), false);
 
 /** Estimated bytes of a column in a response, without its comment and default. */
 const COLUMN_BYTES = 300;
@@ -185,10 +208,10 @@ export const schemaBytes = (schema: string): Statement =>
     LEFT JOIN pg_catalog.pg_description t ON t.classoid = 'pg_catalog.pg_class'::pg_catalog.regclass::pg_catalog.oid
       AND t.objoid = c.oid AND t.objsubid = a.attnum
     LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum AND a.attgenerated = ''
-    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relnamespace = ${schemaOid(schema)}`;
+    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND ${isListed(schema)}`;
 
-const isNamed = (schema: string, name: string): Fragment =>
-  sql`c.relnamespace = ${schemaOid(schema)} AND c.relname = ${name}`;
+const isNamed = (schema: string, tableName: string): Fragment =>
+  sql`c.relnamespace = ${schemaOid(schema)} AND c.relname = ${tableName}`;
 
 /**
  * Names of relations with which this one would collide, even if they differ only by case.
@@ -204,7 +227,7 @@ export const tableNames = (schema: string): Statement =>
     WHERE relnamespace = ${schemaOid(schema)} AND relkind IN ('r', 'p', 'v', 'm', 'f') LIMIT 10000`;
 
 /** Views that use a column. */
-export const viewsOnColumn = (schema: string, table: string, column: string): Statement =>
+export const viewsOnColumn = (schema: string, tableName: string, column: string): Statement =>
   sql`
     SELECT DISTINCT v.relname
     FROM pg_catalog.pg_class c
@@ -214,13 +237,13 @@ export const viewsOnColumn = (schema: string, table: string, column: string): St
       AND d.classid = 'pg_catalog.pg_rewrite'::pg_catalog.regclass::pg_catalog.oid
     JOIN pg_catalog.pg_rewrite r ON r.oid = d.objid
     JOIN pg_catalog.pg_class v ON v.oid = r.ev_class AND v.oid <> c.oid
-    WHERE c.relnamespace = ${schemaOid(schema)} AND c.relname = ${table}
+    WHERE c.relnamespace = ${schemaOid(schema)} AND c.relname = ${tableName}
     ORDER BY 1`;
 
 /** Reads the rows of {@link tableByName}, {@link tableToWrite} and {@link allTables}. */
 export function readTables(schema: string, rows: readonly Row[]): Table[] {
   const tables = new Map<string, Table & { columns: Column[] }>();
-  for (const row of rows.map(named)) {
+  for (const row of rows.map(byColumn)) {
     const { table: name, kind, approximateRows } = row;
     if (name === null || kind === null) continue;
     const table = tables.get(name) ?? {
@@ -244,12 +267,12 @@ export function readTables(schema: string, rows: readonly Row[]): Table[] {
 
 type NamedRow = Readonly<Record<Field, string | null>>;
 
-const named = (row: Row): NamedRow =>
+const byColumn = (row: Row): NamedRow =>
   Object.fromEntries(FIELDS.map((field, i) => [field, row[i] ?? null])) as Record<Field, string | null>;
 
 function readColumn(name: string, row: NamedRow): Column {
   const isId = row.isId === 't';
-  const isOfService = isId && row.defaultText === ID_DEFAULT;
+  const isServiceDefault = isId && row.defaultText === ID_DEFAULT;
   const type = columnTypeOf(Number(row.plainOid)) ?? null;
   return {
     name,
@@ -262,7 +285,8 @@ function readColumn(name: string, row: NamedRow): Column {
     isGeneratedAlways: row.isGeneratedAlways === 't',
     isId,
     comment: row.columnComment,
-    notNull: row.notNull === 't' && !isOfService,
-    defaultText: isOfService ? null : row.defaultText,
+    notNull: row.notNull === 't' && !isServiceDefault,
+    isConstrained: row.isConstrained === 't',
+    defaultText: isServiceDefault ? null : row.defaultText,
   };
 }

@@ -1,5 +1,5 @@
 /**
- * Type changes that keep every value (contract section 5), as SQL over one column. This file says which type may
+ * Type changes that keep every value (contract C7), as SQL over one column. This file says which type may
  * become which; the rules are functions in migrations/project/002_conversions.sql.
  */
 import type { ColumnType } from '../../contract/column-types.js';
@@ -14,10 +14,10 @@ export interface Conversion {
 }
 
 /** Whether every value of the type converts, or only some, so that the rows must be checked. */
-type Reach = 'every' | 'some';
+type ConvertibleValues = 'every' | 'some';
 
-/** The contract's table without its diagonal. A missing pair never converts. */
-const CHANGES: Record<ColumnType, Partial<Record<ColumnType, Reach>>> = {
+/** The table of docs/api.md, "Alter a column", without its diagonal. A missing pair never converts. */
+const CHANGES: Record<ColumnType, Partial<Record<ColumnType, ConvertibleValues>>> = {
   TEXT: { INTEGER: 'some', FLOAT: 'some', BOOLEAN: 'some', TIMESTAMP: 'some', JSONB: 'some' },
   INTEGER: { TEXT: 'every', FLOAT: 'some', BOOLEAN: 'some', JSONB: 'every' },
   FLOAT: { TEXT: 'every', INTEGER: 'some', JSONB: 'some' },
@@ -30,7 +30,7 @@ const CHANGES: Record<ColumnType, Partial<Record<ColumnType, Reach>>> = {
  * The conversion of a column to another type.
  * @param from null: a type other than the six, from free SQL; it converts only to TEXT, in the form that responses show
  * @param column its quoted name in the table that is read or altered
- * @returns null if the contract says "never"
+ * @returns null if the types never convert
  */
 export function conversion(from: ColumnType | null, to: ColumnType, column: Raw | Fragment): Conversion | null {
   if (from === to) return { convertible: sql`true`, using: sql`${column}` };

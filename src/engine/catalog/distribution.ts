@@ -45,15 +45,16 @@ export interface Current {
   readonly primaryKeyName: string | null;
 }
 
-const regclass = (schema: string, table: string): Fragment => sql`${literal(ident(schema, table).text)}::regclass`;
+const regclass = (schema: string, tableName: string): Fragment =>
+  sql`${literal(ident(schema, tableName).text)}::regclass`;
 
-export const currentDistribution = (schema: string, table: string): Statement => sql`
+export const currentDistribution = (schema: string, tableName: string): Statement => sql`
   SELECT ${KIND}, ${COLUMN}, k.conname,
     (SELECT json_agg(a.attname ORDER BY u.place) FROM unnest(k.conkey) WITH ORDINALITY AS u (attnum, place)
       JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = u.attnum)
   FROM pg_class c LEFT JOIN pg_dist_partition p ON p.logicalrelid = c.oid
     LEFT JOIN pg_constraint k ON k.conrelid = c.oid AND k.contype = 'p'
-  WHERE c.oid = ${regclass(schema, table)}`;
+  WHERE c.oid = ${regclass(schema, tableName)}`;
 
 export const readCurrent = ([row]: readonly Row[]): Current => {
   const [kind, column, primaryKeyName, columns] = row ?? [];
@@ -69,8 +70,8 @@ export const readCurrent = ([row]: readonly Row[]): Current => {
  * Obstacles of any kind of distribution: features that Citus supports only for local tables, and foreign keys, which
  * need tables that are distributed alike. One row of text for each.
  */
-export const obstaclesOfKind = (schema: string, table: string, kind: Kind): Statement => sql`
-  WITH t AS (SELECT ${regclass(schema, table)}::oid AS oid)
+export const obstaclesOfKind = (schema: string, tableName: string, kind: Kind): Statement => sql`
+  WITH t AS (SELECT ${regclass(schema, tableName)}::oid AS oid)
   SELECT format('the trigger "%s"', g.tgname) FROM pg_trigger g, t
     WHERE g.tgrelid = t.oid AND NOT g.tgisinternal AND ${kind} <> 'local'
   UNION ALL SELECT format('the rule "%s"', r.rulename) FROM pg_rewrite r, t WHERE r.ev_class = t.oid AND ${kind} <> 'local'
@@ -87,9 +88,14 @@ export const obstaclesOfKind = (schema: string, table: string, kind: Kind): Stat
  * Obstacles to distributing a table by the column. A primary key of `id` alone is none: the column is added to it.
  * @param other the table to colocate it with; null: none
  */
-export const obstaclesOfHash = (schema: string, table: string, column: string, other: string | null): Statement => sql`
+export const obstaclesOfHash = (
+  schema: string,
+  tableName: string,
+  column: string,
+  other: string | null,
+): Statement => sql`
   WITH t AS (SELECT a.attrelid AS oid, a.attnum, a.atttypid, a.attgenerated FROM pg_attribute a
-      WHERE a.attrelid = ${regclass(schema, table)} AND a.attname = ${column}),
+      WHERE a.attrelid = ${regclass(schema, tableName)} AND a.attname = ${column}),
     o AS (SELECT ${KIND} AS kind, p.colocationid, a.atttypid FROM pg_class c
       LEFT JOIN pg_dist_partition p ON p.logicalrelid = c.oid
       LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = ${COLUMN}

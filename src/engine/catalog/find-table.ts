@@ -1,20 +1,10 @@
 /** Looks up the tables and columns that a request names, and explains why one is not found. */
-import { didYouMean } from '../../contract/did-you-mean.js';
+import { didYouMean, suggester, suggesting } from '../../contract/did-you-mean.js';
 import { ErrorCollector } from '../../contract/error-collector.js';
 import { EngineError } from '../../contract/errors.js';
 import { cut, quoted } from '../../contract/message-text.js';
-import {
-  ident,
-  PostgresError,
-  ROLLBACK,
-  type Row,
-  type Session,
-  sql,
-  SQLSTATE,
-  type Statement,
-  trusted,
-} from '../../pg/index.js';
-import type { Lease } from '../../tenancy/connections/connections.js';
+import { ident, PostgresError, type Row, sql, SQLSTATE, type Statement, trusted } from '../../pg/index.js';
+import type { QueryRunner } from '../../db/transaction.js';
 import {
   collidingNames,
   type Column,
@@ -30,64 +20,61 @@ import {
  * @throws EngineError table_not_found with a similar name
  */
 export async function existingTable(
-  session: Session,
+  db: QueryRunner,
   schema: string,
-  name: string,
+  tableName: string,
   rows: readonly Row[],
 ): Promise<Table> {
   const [table] = readTables(schema, rows);
-  if (table === undefined) return tableNotFound(session, schema, name);
+  if (table === undefined) return tableNotFound(db, schema, tableName);
   if (table.kind === 'table') return table;
-  throw new EngineError('table_not_found', `"${name}" is a ${table.kind.replace('_', ' ')}, not a table`, {
+  throw new EngineError('table_not_found', `"${tableName}" is a ${table.kind.replace('_', ' ')}, not a table`, {
     hint: 'Use SQL to work with it.',
   });
 }
 
 /**
- * Begins the transaction, locks the table, then reads its shape.
+ * Locks the table, then reads its columns.
  * @param mode SHARE ROW EXCLUSIVE lets others read the table
  * @throws EngineError table_not_found
  */
 export async function lockForChange(
-  lease: Lease,
-  begin: readonly Statement[],
+  db: QueryRunner,
   schema: string,
-  table: string,
+  tableName: string,
   mode: 'ACCESS EXCLUSIVE' | 'SHARE ROW EXCLUSIVE' = 'ACCESS EXCLUSIVE',
 ): Promise<Table> {
-  const { session } = lease;
-  const lock = sql`LOCK TABLE ${ident(schema, table)} IN ${trusted(mode)} MODE`;
-  const read = session.run([...begin, lock, tableByName(schema, table)]);
+  const lock = sql`LOCK TABLE ${ident(schema, tableName)} IN ${trusted(mode)} MODE`;
+  const read = db.run([lock, tableByName(schema, tableName)]);
   const results = await read.catch(async (error: unknown) => {
-    throw await explainNoTable(session, schema, table, error);
+    throw await explainNoTable(db, schema, tableName, error);
   });
-  const shape = await existingTable(session, schema, table, results.at(-1)?.rows ?? []);
+  const table = await existingTable(db, schema, tableName, results.at(-1)?.rows ?? []);
   // Rewriting or scanning a table runs the expressions of its indexes, checks and generated columns.
-  if (shape.runsProjectCode) lease.resetAfterUse();
-  return shape;
+  if (table.runsProjectCode) db.resetAfterUse();
+  return table;
 }
 
 /**
- * Begins the transaction, takes the lock of an INSERT, then reads the table's shape. It cannot change until the transaction
- * ends, so the values are checked against the columns that will store them.
+ * Takes the lock of an INSERT, then reads the table's columns. They cannot change until the transaction ends, so the values
+ * are checked against those that will store them.
  * @param errors come first: they do not depend on the table
  * @throws EngineError table_not_found
  */
 export async function lockToWrite(
-  session: Session,
-  begin: readonly Statement[],
+  db: QueryRunner,
   schema: string,
-  table: string,
+  tableName: string,
   errors?: ErrorCollector,
 ): Promise<Table> {
-  const lock = sql`LOCK TABLE ${ident(schema, table)} IN ROW EXCLUSIVE MODE`;
+  const lock = sql`LOCK TABLE ${ident(schema, tableName)} IN ROW EXCLUSIVE MODE`;
   try {
-    const results = await session.run([...begin, lock, tableToWrite(schema, table)]);
-    const [shape] = readTables(schema, results.at(-1)?.rows ?? []);
-    return shape ?? (await tableNotFound(session, schema, table));
+    const results = await db.run([lock, tableToWrite(schema, tableName)]);
+    const [table] = readTables(schema, results.at(-1)?.rows ?? []);
+    return table ?? (await tableNotFound(db, schema, tableName));
   } catch (error) {
     errors?.throwIfAny();
-    throw await explainNoTable(session, schema, table, error);
+    throw await explainNoTable(db, schema, tableName, error);
   }
 }
 
@@ -97,36 +84,41 @@ const NO_TABLE = new Set<string>([SQLSTATE.UNDEFINED_TABLE, SQLSTATE.WRONG_OBJEC
  * If Postgres reports that there is no such table, or that it is not one: table_not_found, with a similar name. Otherwise
  * the error as it is.
  */
-export async function explainNoTable(session: Session, schema: string, name: string, error: unknown): Promise<unknown> {
+export async function explainNoTable(
+  db: QueryRunner,
+  schema: string,
+  tableName: string,
+  error: unknown,
+): Promise<unknown> {
   if (!(error instanceof PostgresError && NO_TABLE.has(error.sqlstate))) return error;
-  const [, found] = await session.run([ROLLBACK, tableByName(schema, name)]);
-  await existingTable(session, schema, name, found?.rows ?? []);
+  const [tables] = await db.rollback([tableByName(schema, tableName)]);
+  await existingTable(db, schema, tableName, tables?.rows ?? []);
   // It has been created since.
-  return new EngineError('table_not_found', `There is no table ${quoted(name)}`, { cause: error });
+  return new EngineError('table_not_found', `There is no table ${quoted(tableName)}`, { cause: error });
 }
 
 /** @throws EngineError always: table_not_found with a similar name as hint */
-export async function tableNotFound(session: Session, schema: string, name: string): Promise<never> {
-  const [, found] = await session.run([ROLLBACK, tableNames(schema)]);
-  const names = found?.rows.map(([found]) => found ?? '') ?? [];
-  throw notFoundWithHint('table_not_found', `There is no table ${quoted(name)}`, name, names);
+export async function tableNotFound(db: QueryRunner, schema: string, tableName: string): Promise<never> {
+  const [result] = await db.rollback([tableNames(schema)]);
+  const names = result?.rows.map(([name]) => name ?? '') ?? [];
+  throw notFoundWithHint('table_not_found', `There is no table ${quoted(tableName)}`, tableName, names);
 }
 
 /**
- * @param before statements to run first
+ * @param before statements to run first, in the same round trip
  * @param renamed a relation that is about to give up its name
  * @throws EngineError table_exists: tables, views, indexes and sequences share one namespace
  */
 export async function requireFreeName(
-  session: Session,
+  db: QueryRunner,
   schema: string,
   name: string,
   before: readonly Statement[] = [],
   renamed?: string,
 ): Promise<void> {
-  const results = await session.run([...before, collidingNames(schema, name)]);
-  const found = results.at(-1)?.rows ?? [];
-  const existing = found.map(([existing]) => existing ?? '').find((existing) => existing !== renamed);
+  const results = await db.run([...before, collidingNames(schema, name)]);
+  const rows = results.at(-1)?.rows ?? [];
+  const existing = rows.map(([existing]) => existing ?? '').find((existing) => existing !== renamed);
   if (existing !== undefined) throw new EngineError('table_exists', nameIsTaken(name, existing));
 }
 
@@ -149,17 +141,14 @@ export function existingColumn(table: Table, name: string): Column {
  */
 export function requireColumns(table: Table, columns: Iterable<string>, parameter?: string): void {
   const names = table.columns.map(({ name }) => name);
+  const existing = new Set(names);
+  const suggestion = suggester(names);
   const errors = new ErrorCollector();
   for (const column of new Set(columns)) {
-    if (names.includes(column)) continue;
-    const hint = didYouMean(column, names);
+    if (existing.has(column)) continue;
     const place = parameter === undefined ? 'Table' : `${parameter}: table`;
     const text = `${place} ${quoted(table.name)} has no column ${quoted(column)}`;
-    errors.add('unknown_column', () => ({
-      column: cut(column),
-      message: hint === undefined ? text : `${text}. ${hint}`,
-      ...(hint === undefined ? {} : { hint }),
-    }));
+    errors.add('unknown_column', () => ({ column: cut(column), ...suggesting(text, suggestion(column)) }));
   }
   errors.throwIfAny();
 }
@@ -171,6 +160,6 @@ export function notFoundWithHint(
   name: string,
   names: readonly string[],
 ): EngineError {
-  const hint = didYouMean(name, names);
-  return new EngineError(code, hint === undefined ? message : `${message}. ${hint}`, { hint });
+  const { message: full, ...options } = suggesting(message, didYouMean(name, names));
+  return new EngineError(code, full, options);
 }

@@ -5,11 +5,11 @@ import { schemaOid } from './catalog.js';
 
 export interface FoundIndex extends Index {
   /** Whether the index belongs to a constraint of the same name, and is dropped with it. */
-  readonly isOfConstraint: boolean;
+  readonly backsConstraint: boolean;
 }
 
 /** Not pg_get_indexdef(), which waits for locks on the table. */
-function selectIndexes(schema: string, table: string, which: Fragment): Statement {
+function selectIndexes(schema: string, tableName: string, which: Fragment): Statement {
   return sql`
     SELECT x.relname,
       pg_catalog.to_json(ARRAY(
@@ -23,32 +23,32 @@ function selectIndexes(schema: string, table: string, which: Fragment): Statemen
     FROM pg_catalog.pg_class c
     JOIN pg_catalog.pg_index i ON i.indrelid = c.oid
     JOIN pg_catalog.pg_class x ON x.oid = i.indexrelid
-    WHERE c.relnamespace = ${schemaOid(schema)} AND c.relname = ${table} AND ${which}
+    WHERE c.relnamespace = ${schemaOid(schema)} AND c.relname = ${tableName} AND ${which}
     ORDER BY i.indisprimary DESC, x.relname`;
 }
 
-export const indexesOf = (schema: string, table: string): Statement => selectIndexes(schema, table, sql`true`);
+export const indexesOf = (schema: string, tableName: string): Statement => selectIndexes(schema, tableName, sql`true`);
 
 /** Indexes that this transaction has created. */
-export const newIndexesOf = (schema: string, table: string): Statement =>
-  selectIndexes(schema, table, sql`x.xmin = pg_catalog.pg_current_xact_id()::pg_catalog.xid`);
+export const newIndexesOf = (schema: string, tableName: string): Statement =>
+  selectIndexes(schema, tableName, sql`x.xmin = pg_catalog.pg_current_xact_id()::pg_catalog.xid`);
 
 export const readIndexes = (rows: readonly Row[]): FoundIndex[] =>
-  rows.map(([name, columns, unique, primary, partial, valid, isOfConstraint]) => ({
+  rows.map(([name, columns, unique, primary, partial, valid, backsConstraint]) => ({
     name: name ?? '',
     columns: JSON.parse(columns ?? '[]') as (string | null)[],
     unique: unique === 't',
     primary: primary === 't',
     partial: partial === 't',
     valid: valid === 't',
-    isOfConstraint: isOfConstraint === 't',
+    backsConstraint: backsConstraint === 't',
   }));
 
 /** The number of duplicate values in the columns, and the number of rows with the most frequent one. */
-export const duplicatesIn = (schema: string, table: string, columns: readonly string[]): Statement => {
+export const duplicatesIn = (schema: string, tableName: string, columns: readonly string[]): Statement => {
   const names = columns.map((column) => ident(column));
-  const given = names.map((name) => sql`${name} IS NOT NULL`);
+  const conditions = names.map((name) => sql`${name} IS NOT NULL`);
   return sql`SELECT pg_catalog.count(*), pg_catalog.max(d.rows) FROM (
-    SELECT pg_catalog.count(*) AS rows FROM ${ident(schema, table)} WHERE ${join(given, ' AND ')}
+    SELECT pg_catalog.count(*) AS rows FROM ${ident(schema, tableName)} WHERE ${join(conditions, ' AND ')}
     GROUP BY ${join(names)} HAVING pg_catalog.count(*) > 1::pg_catalog.int8) d`;
 };

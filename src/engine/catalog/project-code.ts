@@ -2,10 +2,7 @@
  * Whether an insert can run code of the project, as conditions on a row `c` of pg_class. As in `catalog.ts`, names are
  * qualified, and operands have exactly the types of their operators.
  */
-import { type Fragment, sql } from '../../pg/index.js';
-
-/** The lowest oid of objects that users create (FirstNormalObjectId). */
-export const FIRST_NORMAL_OID = 16_384;
+import { type Fragment, FIRST_NORMAL_OID, sql, type Statement } from '../../pg/index.js';
 
 /** Objects below it exist in every database, and dependencies on them are not recorded (FirstUnpinnedObjectId). */
 const FIRST_UNPINNED_OID = 12_000;
@@ -88,6 +85,31 @@ const runsOther = sql`${insertTrigger(sql`true`)}
 
 /** For changes of the table, which may parse its expressions again and then resolve to the project's operators. */
 export const changeRunsCode = sql`${runsOther} OR EXISTS (${expressions})`;
+
+/** Functions named, at most. */
+const MENTIONS = 50;
+
+/**
+ * Functions of the project whose text has a word, whatever its case, and the table's triggers that call them. The parsed
+ * body of BEGIN ATOMIC follows a renaming.
+ */
+export const functionsThatMention = (schema: string, table: string, word: string): Statement =>
+  sql`SELECT pg_catalog.concat(CASE WHEN n.nspname = ${schema}::pg_catalog.name THEN '' ELSE pg_catalog.concat(n.nspname, '.') END,
+      p.proname, '(', pg_catalog.pg_get_function_identity_arguments(p.oid), ')') AS name,
+    pg_catalog.array_to_json(ARRAY(SELECT g.tgname FROM pg_catalog.pg_trigger g JOIN pg_catalog.pg_class c ON c.oid = g.tgrelid
+      WHERE g.tgfoid = p.oid AND NOT g.tgisinternal AND c.relname = ${table}::pg_catalog.name
+        AND c.relnamespace = ${schema}::pg_catalog.regnamespace::pg_catalog.oid ORDER BY g.tgname))
+  FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+  WHERE p.oid >= ${FIRST_NORMAL_OID}::pg_catalog.oid AND n.nspname <> ALL ('{_cdp,extensions}'::pg_catalog.name[])
+    AND p.prosqlbody IS NULL AND p.prosrc ~* ${wordPattern(word)}::pg_catalog.text
+  ORDER BY 1 LIMIT ${MENTIONS}`;
+
+/** Constraint escapes (Postgres manual, Regular Expression Escapes) are for ends that are letters, digits or `_`. */
+function wordPattern(word: string): string {
+  const escaped = word.replace(/[^\w\x80-\uffff]/g, '\\$&');
+  const isWord = (character: string | undefined) => /[\w\x80-\uffff]/.test(character ?? '');
+  return `${isWord(word.at(0)) ? '\\m' : ''}${escaped}${isWord(word.at(-1)) ? '\\M' : ''}`;
+}
 
 /** Even an enum makes some built-in functions look for a cast that the project may have created. */
 export const insertRunsCode = sql`${runsOther} OR EXISTS (SELECT FROM (${expressions}) e WHERE EXISTS (${ownTypes}) OR ${runsMore})`;

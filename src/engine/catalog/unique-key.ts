@@ -1,6 +1,10 @@
 /** Unique keys of a project's tables, for requests that identify rows by one. */
+import { EngineError } from '../../contract/errors.js';
+import { quoted } from '../../contract/message-text.js';
+import type { QueryRunner } from '../../db/transaction.js';
 import { type Row, sql, type Statement } from '../../pg/index.js';
 import type { Table } from './catalog.js';
+import { requireColumns } from './find-table.js';
 
 export interface UniqueKey {
   /** Indices of its columns in the table. */
@@ -15,8 +19,30 @@ export interface UniqueKey {
   readonly identifying: ReadonlySet<string>;
 }
 
+/**
+ * The unique key that a rule or a request names.
+ * @throws EngineError unknown_column, invalid_request
+ */
+export async function findKey(
+  db: QueryRunner,
+  table: Table,
+  parameter: string,
+  columns: readonly string[],
+): Promise<UniqueKey> {
+  requireColumns(table, columns, parameter);
+  if (table.kind !== 'table') {
+    throw new EngineError('invalid_request', `${parameter} needs a table, and ${quoted(table.name)} is not one`);
+  }
+  const key = readUniqueKey(table, columns, await db.query(uniqueKey(table, columns)));
+  if (key !== null) return key;
+  const list = columns.map((name) => quoted(name)).join(', ');
+  throw new EngineError('invalid_request', `Table ${quoted(table.name)} has no unique index on ${list}`, {
+    hint: `POST /api/cdp/schema/table/${table.name}/index ${JSON.stringify({ columns, unique: true })} creates one.`,
+  });
+}
+
 /** For {@link readUniqueKey}. An index that is partial, deferrable or on an expression does not count. */
-export const uniqueKey = ({ schema, name }: Table, columns: readonly string[]): Statement => sql`
+const uniqueKey = ({ schema, name }: Table, columns: readonly string[]): Statement => sql`
   WITH c AS (
     SELECT oid, relkind FROM pg_catalog.pg_class
     WHERE relnamespace = ${schema}::pg_catalog.regnamespace::pg_catalog.oid AND relname = ${name})
@@ -39,7 +65,7 @@ export const uniqueKey = ({ schema, name }: Table, columns: readonly string[]): 
   FROM c`;
 
 /** null: no such key. Several indexes may have the same columns. */
-export function readUniqueKey(table: Table, columns: readonly string[], [row]: readonly Row[]): UniqueKey | null {
+function readUniqueKey(table: Table, columns: readonly string[], [row]: readonly Row[]): UniqueKey | null {
   const [nullsAreEqual, isComparedByText, identifying, isPartitioned] = row ?? [];
   if (nullsAreEqual == null) return null;
   return {

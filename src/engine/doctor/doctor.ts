@@ -1,23 +1,23 @@
 /** `cdp doctor`: checks everything that the service depends on, and gives advice. Only the trial changes anything. */
 import { randomBytes } from 'node:crypto';
-import { EngineError } from '../../contract/errors.js';
-import { messageOf } from '../../contract/operator-message.js';
-import { DEFAULT_SERVER } from '../../contract/servers.js';
-import type { Finding } from '../../contract/wire/operator.js';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { EngineError, messageOf } from '../../contract/errors.js';
+import { counted } from '../../contract/message-text.js';
+import { isReady } from '../../contract/projects.js';
+import { DEFAULT_SERVER, takesTrials } from '../../contract/servers.js';
+import { type Finding, ok, problem, warning } from '../../contract/wire/operator.js';
+import type { Project } from '../../db/project.js';
 import type { ServerAddress } from '../../pg/index.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import { serverFacts } from '../../tenancy/server-facts.js';
-import type { Origin } from '../audit/audit.js';
+import type { Origin } from '../../contract/audit.js';
 import type { Engine } from '../engine.js';
 import { insertRecords } from '../insert/insert.js';
-import type { Project } from '../project.js';
 import { createTable } from '../schema/tables.js';
-import { collectSql } from '../sql/collect-sql.js';
-import { examineAddedServers, ofServer } from './added-servers.js';
-import { ok, problem } from '../servers/finding.js';
-import { examineDisk, examineLibxml, examineLimits } from './machine-findings.js';
-import { examineProjects } from './project-findings.js';
+import { checkNow } from '../servers/change-servers.js';
 import { examineCommits, examineServer, isCurrent } from '../servers/server-findings.js';
+import { collectSql } from '../sql/collect-sql.js';
+import { examineDisk, examineLibxml, examineLimits } from './machine-findings.js';
 
 const TRIAL_MS = 30_000;
 
@@ -32,46 +32,80 @@ export interface LocalService {
   readonly engine: () => Promise<Engine>;
 }
 
-/** Runs all checks and a trial. A failure is one more finding. */
-export async function examine(target: LocalService, by: Origin): Promise<Finding[]> {
+type OnFinding = (finding: Finding) => void;
+
+/**
+ * Runs all checks and a trial. A failure is one more finding, and so is a check that takes too long.
+ * @param onFinding called with each finding as soon as it is known
+ */
+export async function examine(target: LocalService, by: Origin, onFinding: OnFinding): Promise<void> {
   const { address, connections, embedded } = target;
-  const findings: Finding[] = [];
+  const advice =
+    embedded === null
+      ? 'Check DATABASE_URL, pg_hba.conf and the log of the server.'
+      : 'See postgres/control/postgres.log in the data folder, and the log of the service.';
   try {
-    const facts = await serverFacts(address);
-    findings.push(...examineServer(facts, embedded === null ? connections : null));
-    findings.push(...(await examineCommits(address)));
+    const facts = await inTime(serverFacts(address));
+    examineServer(facts, embedded === null ? connections : null).forEach(onFinding);
+    const commits = await inTime(examineCommits(address));
+    commits.forEach(onFinding);
     if (embedded !== null) {
       const pid = embedded.postmaster();
-      findings.push(await examineDisk(embedded.folder), ...(await examineLimits(pid)), ...(await examineLibxml(pid)));
+      onFinding(await inTime(examineDisk(embedded.folder)));
+      [...(await examineLimits(pid)), ...(await examineLibxml(pid))].forEach(onFinding);
     }
     // Opening the engine would migrate the schema, and an older service may be using it.
-    if (isCurrent(facts)) findings.push(...(await examineInstallation(target, by)));
+    if (!isCurrent(facts)) return;
+    if (isStuck(commits)) onFinding(NOT_TRIED);
+    else await examineInstallation(target, by, onFinding);
   } catch (error) {
-    findings.push(problem('Postgres', messageOf(error), 'Check DATABASE_URL, pg_hba.conf and the log of the server.'));
+    onFinding(problem('Postgres', messageOf(error), advice));
   }
-  return findings;
 }
+
+/** How long one check may take; each of its queries has a shorter limit. */
+const CHECK_MS = 60_000;
+
+async function inTime<T>(check: Promise<T>): Promise<T> {
+  const end = new AbortController();
+  const late = sleep(CHECK_MS, null, { signal: end.signal }).then(() => {
+    throw new Error(`not finished within ${CHECK_MS / 1_000} s`);
+  });
+  try {
+    return await Promise.race([check, late]);
+  } finally {
+    end.abort();
+  }
+}
+
+const isStuck = (findings: readonly Finding[]): boolean =>
+  findings.some(({ subject, health }) => subject.endsWith('commits') && health === 'problem');
+
+const NOT_TRIED = warning('trial', 'not tried: no commit returns', 'Run cdp doctor again after the commits return.');
 
 const IN_TRIAL = 'docs/errors.md explains the error codes; see also the log.';
 
-async function examineInstallation({ engine: open }: LocalService, by: Origin): Promise<Finding[]> {
+async function examineInstallation({ engine: open }: LocalService, by: Origin, onFinding: OnFinding): Promise<void> {
   const failed = (subject: string) => (error: unknown) => problem(subject, messageOf(error), IN_TRIAL);
   let engine;
   try {
-    engine = await open();
+    engine = await inTime(open());
   } catch (error) {
-    return [failed('trial')(error)];
+    return onFinding(failed('trial')(error));
   }
-  const { findings, unreachable } = await examineAddedServers(engine);
-  const projects = await examineProjects(engine, unreachable).catch((error: unknown) => [failed('projects')(error)]);
-  const trials = [];
-  for (const { name, engine: kind } of await engine.control.servers.list()) {
-    // The operator has to prepare a Citus cluster for its single project.
-    if (unreachable.has(name) || kind === 'citus') continue;
-    const trial = await tryEverything(engine, name, by).catch(failed('trial'));
-    trials.push(...(name === DEFAULT_SERVER ? [trial] : ofServer(name, [trial])));
+  const { findings, unreachable } = await inTime(examineAddedServers(engine));
+  findings.forEach(onFinding);
+  const projects = examineProjects(engine, unreachable);
+  (await inTime(projects).catch((error: unknown) => [failed('projects')(error)])).forEach(onFinding);
+  const archives = examineArchives(engine);
+  (await inTime(archives).catch((error: unknown) => [failed('archives')(error)])).forEach(onFinding);
+  for (const server of await engine.control.servers.list()) {
+    const { name } = server;
+    if (unreachable.has(name) || !takesTrials(server)) continue;
+    const ofThis = findings.filter(({ subject }) => subject.startsWith(`${name}: `));
+    const trial = isStuck(ofThis) ? NOT_TRIED : await inTime(tryEverything(engine, name, by)).catch(failed('trial'));
+    (name === DEFAULT_SERVER ? [trial] : ofServer(name, [trial])).forEach(onFinding);
   }
-  return [...findings, ...projects, ...trials];
 }
 
 /**
@@ -91,7 +125,7 @@ async function tryEverything(engine: Engine, server: string, by: Origin): Promis
   }
   let response: string;
   try {
-    response = await storeAndRead(engine.admit(row, null));
+    response = await storeAndRead(engine, engine.admit(row, null));
   } catch (error) {
     // The first failure tells more than that of the cleanup.
     await engine.deleteProject(name, by).catch(() => {});
@@ -104,14 +138,124 @@ async function tryEverything(engine: Engine, server: string, by: Origin): Promis
 }
 
 /** @returns the row as JSON */
-async function storeAndRead(project: Project): Promise<string> {
+async function storeAndRead({ services }: Engine, project: Project): Promise<string> {
   const signal = AbortSignal.timeout(TRIAL_MS);
   const table = { table_name: 'trial', columns: [{ name: 'note', type: 'TEXT' as const }] };
   await createTable(project, table, { holdMs: TRIAL_MS, signal });
   const body = Buffer.from('[{"note":"well"}]');
-  const options = { returnIds: false, idempotency: null, upsert: null, quarantine: false, signal };
-  await insertRecords({ project, tableName: 'trial', body, ...options });
+  const { tableCache, throttle, quarantineDays } = services;
+  const plain = { returnIds: false, key: null, upsert: null, quarantine: false };
+  await insertRecords(project, 'trial', body, { tableCache, throttle, quarantineDays, ...plain, signal });
   const question = { sql: 'SELECT note FROM trial', params: [], readOnly: true, timeoutMs: TRIAL_MS, signal };
-  const { response } = await collectSql(project, { ...question, maxRows: 1, rowMode: 'array' });
-  return Buffer.concat(response[0]?.rows?.buffers ?? []).toString();
+  const { response } = await collectSql(services, project, { ...question, maxRows: 1, rowMode: 'array' });
+  return Buffer.concat(response.results[0]?.rows?.buffers ?? []).toString();
+}
+
+// The findings of `cdp doctor` about added servers: those of each server's check.
+
+interface AddedServers {
+  readonly findings: readonly Finding[];
+  /** Names of servers that could not be reached. */
+  readonly unreachable: ReadonlySet<string>;
+}
+
+/** In parallel: each server that does not answer takes some seconds. */
+async function examineAddedServers(engine: Engine): Promise<AddedServers> {
+  const servers = (await engine.control.servers.list()).filter(({ urlReference }) => urlReference !== null);
+  const results = await Promise.all(
+    servers.map(async (server) => ({ server: server.name, ...(await checkNow(engine, server)) })),
+  );
+  return {
+    findings: results.flatMap(({ server, fitness, condition }) => ofServer(server, [...fitness, ...condition])),
+    unreachable: new Set(results.filter(({ facts }) => facts === null).map(({ server }) => server)),
+  };
+}
+
+/** Adds the name of the server to findings. */
+export const ofServer = (server: string, findings: readonly Finding[]): Finding[] =>
+  findings.map((finding) => ({ ...finding, subject: `${server}: ${finding.subject}` }));
+
+// The findings of `cdp doctor` about archived write-ahead logs.
+
+/** @returns nothing if no project is archived */
+export async function examineArchives({ archives }: Engine): Promise<Finding[]> {
+  const states = [...(await archives.check()).values()];
+  const failing = states.filter(({ failure }) => failure !== null);
+  if (states.length === 0) return [];
+  if (failing.length === 0)
+    return [ok('archives', `the write-ahead log of ${counted(states.length, 'project')} is archived`)];
+  return failing.map(({ name, failure, waiting, since }) => {
+    const late =
+      since === null ? '' : `; ${counted(waiting, 'segment')} not archived, the oldest since ${since.toISOString()}`;
+    return problem(`archive of ${name}`, `${failure}${late}`, ADVICE);
+  });
+}
+
+const ADVICE =
+  'Until then the project cannot be restored to a later moment, and its log fills the disk. Make the folder writable for ' +
+  'the user of its server, and the disk have room; or turn it off and on: cdp project archive NAME off. Then make a backup.';
+
+// The findings of `cdp doctor` about projects: whether the roles and privileges of each are intact.
+
+const DOES_NOT_START =
+  'The log of the service and postgres.log in the folder of its server say more. If its files are damaged, restore the project from a backup.';
+
+/** Maximum number of projects that one finding names. */
+const NAMED = 5;
+
+/**
+ * Does not start a stopped server. The same problem in several projects becomes one finding.
+ * @param unreachable servers that could not be reached
+ */
+async function examineProjects({ projects }: Engine, unreachable: ReadonlySet<string>): Promise<Finding[]> {
+  const all = await projects.list();
+  const [interrupted, drifted] = [new Map<string, string[]>(), new Map<string, string[]>()];
+  const unreached = new Map<string, string[]>();
+  const notStarting = new Map<string, string[]>();
+  let stoppedCount = 0;
+  for (const project of all) {
+    const { name, status } = project;
+    if (!isReady(project)) {
+      addToGroup(interrupted, `interrupted while ${status}`, name);
+    } else if (unreachable.has(project.placement.server)) {
+      addToGroup(unreached, project.placement.server, name);
+    } else if (!projects.runs(project)) {
+      stoppedCount++;
+      const failure = projects.startFailure(project);
+      if (failure !== null)
+        addToGroup(notStarting, `its server does not start: ${failure.replaceAll(/\s+/g, ' ')}`, name);
+    } else {
+      const drift = await projects.examine(project).catch((error: unknown) => [messageOf(error)]);
+      if (drift.length > 0) addToGroup(drifted, drift.join('; '), name);
+    }
+  }
+  const findings = [
+    ...Array.from(notStarting, ([reason, names]) => problem(...subjectOf(names, reason), DOES_NOT_START)),
+    ...Array.from(interrupted, ([reason, names]) =>
+      warning(...subjectOf(names, reason), 'The service removes it at its next start; or run cdp project delete.'),
+    ),
+    ...Array.from(drifted, ([difference, names]) =>
+      problem(...subjectOf(names, difference), `cdp project repair ${names.length === 1 ? names[0] : '--all'}`),
+    ),
+    ...Array.from(unreached, ([server, names]) =>
+      problem(...subjectOf(names, `not checked: the server ${server} does not answer`), `cdp server check ${server}`),
+    ),
+  ];
+  if (findings.length > 0) return findings;
+  const intact = `${all.length - stoppedCount} checked: roles and privileges are intact`;
+  const servers = stoppedCount === 1 ? 'its server is' : 'their servers are';
+  const skipped = `${stoppedCount} not checked, because ${servers} stopped until the next request`;
+  if (stoppedCount === 0) return [ok('projects', intact)];
+  return [ok('projects', stoppedCount === all.length ? skipped : `${intact}; ${skipped}`)];
+}
+
+function addToGroup(groups: Map<string, string[]>, cause: string, name: string): void {
+  groups.set(cause, [...(groups.get(cause) ?? []), name]);
+}
+
+/** The subject and the text of a finding. */
+function subjectOf(names: readonly string[], cause: string): [string, string] {
+  if (names.length === 1) return [`project ${names[0]}`, cause];
+  const more = names.length > NAMED ? ', …' : '';
+  return [`${names.length} projects`, `${cause}: ${names.slice(0, NAMED).join(', ')}${more}`];
 }

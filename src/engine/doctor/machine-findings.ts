@@ -1,11 +1,10 @@
 /** The findings of `cdp doctor` about the machine of embedded servers: disk, process limits, libxml2. */
 import { statfs } from 'node:fs/promises';
 import { roundedSize } from '../../contract/disk-size.js';
-import type { Finding } from '../../contract/wire/operator.js';
+import { type Finding, ok, problem, warning } from '../../contract/wire/operator.js';
 import { BOUNDED, loadedLibxml } from '../../embedded/libxml.js';
 import { limitsOf } from '../../embedded/process-limits.js';
 import { isOlder } from '../../version.js';
-import { ok, problem, warning } from '../servers/finding.js';
 
 /** The free share of the disk, or bytes, below which to warn: one large import may fill the rest. */
 const DISK = { share: 0.1, bytes: 2 * 1024 ** 3, least: 256 * 1024 ** 2 };
@@ -14,13 +13,13 @@ const DISK = { share: 0.1, bytes: 2 * 1024 ** 3, least: 256 * 1024 ** 2 };
 export async function examineDisk(folder: string): Promise<Finding> {
   const { bavail, blocks, bsize } = await statfs(folder);
   const [free, all] = [bavail * bsize, blocks * bsize];
-  const found = `${roundedSize(free)} of ${roundedSize(all)} free`;
+  const result = `${roundedSize(free)} of ${roundedSize(all)} free`;
   const advice =
     `Free space on the disk of ${folder}: delete other files, projects, or their tables (DROP and TRUNCATE free space ` +
     'at once). Or limit projects: cdp project quota, or the setting project-quota. If less than the setting ' +
-    'disk-reserve-mib is free, the servers of growing projects are stopped.';
-  if (free < DISK.least) return problem('disk', found, advice);
-  return free < DISK.bytes || free < all * DISK.share ? warning('disk', found, advice) : ok('disk', found);
+    'disk-reserve-mib is free, projects can only be read.';
+  if (free < DISK.least) return problem('disk', result, advice);
+  return free < DISK.bytes || free < all * DISK.share ? warning('disk', result, advice) : ok('disk', result);
 }
 
 /** @param postmaster process id of an embedded server. @returns nothing if the system does not say */
@@ -30,19 +29,19 @@ export async function examineLimits(postmaster: number): Promise<Finding[]> {
   const { stackMib, dataMib, hasFullStack } = limits;
   const subject = 'limits';
   const memory = dataMib === Infinity ? 'unlimited memory' : `${dataMib} MiB of memory`;
-  const found = `per Postgres process: ${memory}, ${stackMib} MiB of stack`;
-  if (hasFullStack) return [ok(subject, found)];
+  const result = `per Postgres process: ${memory}, ${stackMib} MiB of stack`;
+  if (hasFullStack) return [ok(subject, result)];
   const advice =
     'Raise the hard limit to 256 MiB (LimitSTACK= in the unit, `ulimit -Hs`, ulimits of the container): deeply nested SQL can exceed a small stack and crash the server.';
-  return [warning(subject, `${found}, because of the hard limit`, advice)];
+  return [warning(subject, `${result}, because of the hard limit`, advice)];
 }
 
 /** @param postmaster process id of an embedded server. @returns nothing if the system does not say */
 export async function examineLibxml(postmaster: number): Promise<Finding[]> {
   const loaded = await loadedLibxml(postmaster);
   if (loaded === null) return [];
-  const found = `${loaded.version}, ${loaded.path}`;
-  if (!isOlder(loaded.version, BOUNDED)) return [ok('libxml2', found)];
+  const result = `${loaded.version}, ${loaded.path}`;
+  if (!isOlder(loaded.version, BOUNDED)) return [ok('libxml2', result)];
   const advice = `Install libxml2 ${BOUNDED} to 2.13 on the system and restart: this one crashes on deeply nested XPath.`;
-  return [warning('libxml2', found, advice)];
+  return [warning('libxml2', result, advice)];
 }

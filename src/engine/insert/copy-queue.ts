@@ -5,16 +5,16 @@
  * and at once, in addition to these two; until it has a connection it counts as waiting.
  */
 import type { EncodedBatch } from '../../codec/index.js';
-import type { Counts } from '../../contract/counts.js';
+import type { Counts } from '../../counts.js';
 import { EngineError } from '../../contract/errors.js';
 import { type Fragment, ident, join, literal, sql, type Statement, type Step } from '../../pg/index.js';
 import type { Table } from '../catalog/catalog.js';
-import type { Work } from '../database/database-access.js';
-import type { RequestTrace, ChildSpan } from '../database/trace.js';
-import { type Deadline, endedWhileWaiting, typedDeadline } from '../limits/deadline.js';
-import { type Swept, Sweeper } from '../limits/sweeper.js';
-import type { WaitBudget } from '../limits/wait-budget.js';
-import { resetIfCodeRuns, storeAndCheck, type Stored } from './store-rows.js';
+import type { Project } from '../../db/project.js';
+import type { RequestTrace, ChildSpan } from '../../db/trace.js';
+import { endedWhileWaiting } from '../../db/timed-request.js';
+import { type Checkable, PeriodicChecks } from '../../db/periodic-checks.js';
+import type { WriteEnd, QueryRunner } from '../../db/transaction.js';
+import { resetIfCodeRuns, endByStoring, type Stored } from './store-rows.js';
 
 /** One that is being stored, and one in transit. */
 const MAX_UNDER_WAY = 2;
@@ -32,18 +32,9 @@ const COPY_OPTIONS: Readonly<Record<EncodedBatch['format'], Fragment>> = {
   marked: sql`FORMAT text, DEFAULT ${literal(DEFAULT_MARK)}`,
 };
 
-export interface QueuedBatch {
-  readonly rows: EncodedBatch;
-  /** The `Project` of the request. Importing that type would be circular: a project has the queues of its tables. */
-  readonly project: {
-    readonly id: string;
-    readonly waitBudget: WaitBudget;
-    readonly trace: RequestTrace | null;
-    use(
-      use: { connection: 'typed'; deadline: Deadline; trace: RequestTrace | null },
-      work: Work<Stored>,
-    ): Promise<Stored>;
-  };
+interface QueuedBatch {
+  readonly encoded: EncodedBatch;
+  readonly project: Project;
   /** Aborted when its client disconnects, or with the EngineError that ends its request. */
   readonly signal: AbortSignal;
 }
@@ -63,8 +54,8 @@ export interface WaitingBatches {
 }
 
 /** A batch in the queue: it waits until its COPY is sent, then for the outcome. */
-class QueueEntry implements Swept {
-  state: 'waiting' | 'sent' | 'refused' = 'waiting';
+class QueueEntry implements Checkable {
+  state: 'waiting' | 'sent' | 'left' = 'waiting';
   readonly outcome: Promise<Stored>;
   resolve!: (outcome: Stored) => void;
   private reject!: (error: Error) => void;
@@ -95,19 +86,19 @@ class QueueEntry implements Swept {
     this.leave('sent');
   }
 
-  refuse(error: Error): void {
+  giveUp(error: Error): void {
     this.endSpan(error);
-    this.leave('refused');
+    this.leave('left');
     this.reject(error);
   }
 
   check(): void {
     const { project, signal } = this.batch;
-    if (signal.aborted) this.refuse(endedWhileWaiting(signal));
-    else if (project.waitBudget.ms === 0) this.refuse(WAITED_TOO_LONG);
+    if (signal.aborted) this.giveUp(endedWhileWaiting(signal));
+    else if (project.waitBudget.ms === 0) this.giveUp(WAITED_TOO_LONG);
   }
 
-  private leave(state: 'sent' | 'refused'): void {
+  private leave(state: 'sent' | 'left'): void {
     if (this.state !== 'waiting') return;
     this.state = state;
     this.stopWaiting();
@@ -121,9 +112,9 @@ export class CopyQueue {
   private underWay = 0;
   private waiting: QueueEntry[] = [];
   private isGathering = false;
-  private readonly sweeper = new Sweeper<Swept>();
+  private readonly checks = new PeriodicChecks<Checkable>();
 
-  /** @param rows of a batch; the queue takes batches with the same columns and format */
+  /** @param encoded a batch; the queue takes batches with the same columns and format */
   constructor(
     private readonly table: TableWithCheck,
     { format, columns }: EncodedBatch,
@@ -141,21 +132,21 @@ export class CopyQueue {
 
   /**
    * Stores the batch, perhaps in one COPY with others.
-   * @throws EngineError overloaded, and what `Project.use` throws
+   * @throws EngineError overloaded, and what `Project.write` throws
    */
   store(batch: QueuedBatch): Promise<Stored> {
     const { counts, max } = this.waitingBatches;
     const { id } = batch.project;
-    const isLarge = batch.rows.data.length > MAX_BYTES / 2;
+    const isLarge = batch.encoded.data.length > MAX_BYTES / 2;
     const isBusy = !isLarge && this.underWay === MAX_UNDER_WAY;
     if (isBusy && counts.of(id) >= max) return Promise.reject(TOO_MANY_WAIT);
     const entry = new QueueEntry(batch, () => {
       counts.add(id, -1);
-      this.sweeper.delete(entry);
-      if (entry.state === 'refused') this.waiting = this.waiting.filter((other) => other !== entry);
+      this.checks.delete(entry);
+      if (entry.state === 'left') this.waiting = this.waiting.filter((other) => other !== entry);
     });
     counts.add(id, 1);
-    this.sweeper.add(entry);
+    this.checks.add(entry);
     if (isLarge) void this.send([entry]);
     else {
       this.waiting.push(entry);
@@ -184,7 +175,8 @@ export class CopyQueue {
 
   /**
    * Stores the batches in one COPY. If Postgres refuses it, each half goes by itself, until the bad batch is alone. If one
-   * of the requests is ended, the others go again.
+   * of the requests is ended, the others go again. The signal of a batch that goes alone is its own, so if its client
+   * disconnects or it is ended, nobody waits for another attempt.
    */
   private async send(group: readonly QueueEntry[]): Promise<void> {
     for (const entry of group) entry.endSpan();
@@ -192,28 +184,29 @@ export class CopyQueue {
     const { batch } = group.reduce((longest, entry) => (budgetOf(entry) > budgetOf(longest) ? entry : longest));
     const shared = group.length > 1 ? this.endOf(group) : null;
     const signal = shared?.signal ?? batch.signal;
-    const use = { connection: 'typed', deadline: typedDeadline(signal), trace: traceOf(group) } as const;
-    let sent = group;
-    const copy: Work<Stored> = async (lease) => {
-      sent = group.filter(({ state }) => state !== 'refused');
-      if (sent.length === 0) return [];
-      for (const entry of sent) entry.markSent();
+    let accepted = group;
+    const copy = (db: QueryRunner): WriteEnd<null, Stored> => {
+      accepted = group.filter(({ state }) => state !== 'left');
+      if (accepted.length === 0) return { rollback: [] };
+      for (const entry of accepted) entry.markSent();
       const { table, check } = this.table;
-      resetIfCodeRuns(lease, table, false);
-      return storeAndCheck(lease, this.copyOf(sent.map(({ batch }) => batch.rows)), check, 'of itself');
+      resetIfCodeRuns(db, table, false);
+      const batches = accepted.map(({ batch }) => batch.encoded);
+      return endByStoring(this.copyOf(batches), check, { response: null, resultOf: (results) => results });
     };
     try {
-      const outcome = await batch.project.use(use, copy).finally(shared?.unwatch);
-      if (outcome === 'refused' && sent.length > 1) {
-        const middle = sent.length >> 1;
-        await this.send(sent.slice(0, middle));
-        await this.send(sent.slice(middle));
-      } else for (const entry of sent) entry.resolve(outcome);
+      const options = { signal, trace: traceOf(group) };
+      const outcome = await batch.project.write<Stored>(options, copy).finally(shared?.unwatch);
+      if (outcome === 'refused' && accepted.length > 1) {
+        const middle = accepted.length >> 1;
+        await this.send(accepted.slice(0, middle));
+        await this.send(accepted.slice(middle));
+      } else for (const entry of accepted) entry.resolve(outcome);
     } catch (error) {
       const isEnd = error === signal.reason;
-      const others = isEnd ? sent.filter((entry) => !isEnded(entry)) : [];
-      for (const entry of sent.filter((entry) => !others.includes(entry)))
-        entry.refuse((isEnd ? entry.batch.signal.reason : error) as Error);
+      const others = isEnd ? accepted.filter((entry) => !isEnded(entry)) : [];
+      for (const entry of accepted.filter((entry) => !others.includes(entry)))
+        entry.giveUp((isEnd ? entry.batch.signal.reason : error) as Error);
       if (others.length > 0) await this.send(others);
     }
   }
@@ -224,23 +217,23 @@ export class CopyQueue {
    */
   private endOf(group: readonly QueueEntry[]): { signal: AbortSignal; unwatch: () => void } {
     const ending = new AbortController();
-    const watch: Swept = {
+    const watch: Checkable = {
       check: () => {
-        const ended = group.find((entry) => entry.state === 'sent' && isEnded(entry));
-        if (ended !== undefined) ending.abort(ended.batch.signal.reason);
+        const endedEntry = group.find((entry) => entry.state === 'sent' && isEnded(entry));
+        if (endedEntry !== undefined) ending.abort(endedEntry.batch.signal.reason);
       },
     };
-    this.sweeper.add(watch);
-    return { signal: ending.signal, unwatch: () => this.sweeper.delete(watch) };
+    this.checks.add(watch);
+    return { signal: ending.signal, unwatch: () => this.checks.delete(watch) };
   }
 
   /** The number of waiting batches that fit into one COPY, at least one. */
   private fitting(): number {
     let records = 0;
     let bytes = 0;
-    const end = this.waiting.findIndex(({ batch: { rows } }, i) => {
-      records += rows.recordCount;
-      bytes += rows.data.length;
+    const end = this.waiting.findIndex(({ batch: { encoded } }, i) => {
+      records += encoded.recordCount;
+      bytes += encoded.data.length;
       return i > 0 && (records > MAX_RECORDS || bytes > MAX_BYTES);
     });
     return end < 0 ? this.waiting.length : end;

@@ -1,35 +1,53 @@
 /**
- * Batch insert (specification 4.4; contract section 6): 1 to 250 records in one transaction, all or none, once per
+ * Batch insert (contract C8): 1 to 250 records in one transaction, all or none, once per
  * Idempotency-Key. Most batches take the fast path: the bytes of the request become rows of COPY. The fast path never
  * reports an error of a record: if the encoder does not understand a batch, or Postgres refuses it, the checked path
  * repeats it and reports the errors.
  */
-import type { EncodedBatch } from '../../codec/index.js';
+import { checkRecords, type EncodedBatch, readRecords, type Records } from '../../codec/index.js';
+import { EngineError } from '../../contract/errors.js';
 import { BatchResponse } from '../../contract/wire/batch.js';
-import { PostgresError } from '../../pg/index.js';
-import type { Lease } from '../../tenancy/connections/connections.js';
+import type { Project } from '../../db/project.js';
+import { commit, type Commit, type WriteEnd, type QueryRunner } from '../../db/transaction.js';
+import { type PostgresError, type Result, SQLSTATE } from '../../pg/index.js';
 import { readTables, tableToWrite } from '../catalog/catalog.js';
-import { typedDeadline } from '../limits/deadline.js';
-import { runWrite } from '../write/write.js';
-import { insertChecked } from './checked-insert.js';
-import { fastUpsert } from './fast-upsert.js';
-import { insertResponse, type Inserted, type InsertRequest, rowsChanged, upsertResponse } from './insert-request.js';
+import { lockToWrite } from '../catalog/find-table.js';
+import { type BatchInsert, requireIds, rowsStored } from './insert-statement.js';
 import { insertPartially } from './partial-insert.js';
-import type { CachedSchema } from './schema-cache.js';
-import { type Ending, mayBeARecord, type NotStored, resetIfCodeRuns, storeAndCheck } from './store-rows.js';
-import type { UpsertRule } from './upsert.js';
+import { attributeRefusal } from './refused-records.js';
+import { type BatchRequest, type Inserted, insertResponse, rowsChanged, upsertResponse } from './batch.js';
+import { type NotStored, resetIfCodeRuns, endByStoring, storingStatements, whyNotStored } from './store-rows.js';
+import type { CachedTable, TableCache } from './table-cache.js';
+import { countStored, fastUpsert, type UpsertRule } from './upsert.js';
 
 /** A table whose schema keeps changing goes to the checked path, which locks it first. */
 const ATTEMPTS = 2;
 
+interface InsertRequest extends BatchRequest {
+  readonly tableCache: TableCache;
+  /** Return the ids as well. */
+  readonly returnIds: boolean;
+  /** Store the valid records, and quarantine the others. */
+  readonly quarantine: boolean;
+}
+
+type InsertOptions = Omit<InsertRequest, 'project' | 'tableName' | 'body'>;
+
 /**
- * @throws EngineError any code in section 6 of the contract. Nothing was stored then, except that `outcome_unknown`
+ * @param body decoded: a JSON array of records
+ * @throws EngineError any code that contract C8 names. Nothing was stored then, except that `outcome_unknown`
  * leaves it open.
  */
-export async function insertRecords(request: InsertRequest): Promise<Inserted> {
-  const { project, returnIds, idempotency, quarantine } = request;
+export async function insertRecords(
+  project: Project,
+  tableName: string,
+  body: Buffer,
+  options: InsertOptions,
+): Promise<Inserted> {
+  const request = { project, tableName, body, ...options };
+  const { returnIds, key, quarantine } = options;
   // With a key, the check comes later: a repeat is answered even without room, since it stores nothing.
-  if (idempotency === null) await project.shared.quotas.requireRoom(project.row);
+  if (key === null) await project.requireRoom();
 
   // The fast path cannot return ids, and always commits.
   const isFast = !returnIds && project.dryRun === null;
@@ -40,35 +58,36 @@ export async function insertRecords(request: InsertRequest): Promise<Inserted> {
 
 /** @returns null: nothing was stored; the checked path stores the batch, or reports what is wrong with it */
 async function insertFast(request: InsertRequest): Promise<Inserted | null> {
-  const { project, body, upsert } = request;
+  const { project, tableCache, throttle, body, upsert } = request;
   for (let attempt = 1; attempt <= ATTEMPTS; attempt++) {
-    const schema = await schemaOf(request);
-    if (schema === null) return null;
-    const encoder = upsert === null ? schema.encoder : schema.upsertEncoder;
-    const rows = encoder?.encode(body) ?? null;
-    if (rows === null) return null;
+    const cached = await cachedTable(request);
+    if (cached === null) return null;
+    const encoder = upsert === null ? cached.encoder : cached.upsertEncoder;
+    const encoded = await throttle.run(project.id, () => encoder?.encode(body) ?? null);
+    if (encoded === null) return null;
     try {
       const outcome =
-        upsert === null ? await storeByCopy(request, schema, rows) : await storeByUpsert(request, schema, rows, upsert);
+        upsert === null
+          ? await storeByCopy(request, cached, encoded)
+          : await storeByUpsert(request, cached, encoded, upsert);
       if (outcome === 'refused') return null;
       if (outcome !== 'outdated') return outcome;
     } finally {
-      rows.free();
+      encoded.free();
     }
-    project.shared.schemaCache.forget(project.cacheKey, schema);
+    tableCache.forget(project.cacheKey, cached);
   }
   return null;
 }
 
 /** @returns null if there is no such table. The insert's transaction checks for later changes. */
-async function schemaOf({ project, tableName, signal }: InsertRequest): Promise<CachedSchema | null> {
-  const cached = project.shared.schemaCache.get(project.cacheKey, tableName);
+async function cachedTable({ project, tableCache, tableName, signal }: InsertRequest): Promise<CachedTable | null> {
+  const cached = tableCache.get(project.cacheKey, tableName);
   if (cached !== undefined) return cached;
   const query = tableToWrite(project.schema, tableName);
-  const use = { connection: 'typed', deadline: typedDeadline(signal), growth: 'none' } as const;
-  const rows = await project.use(use, ({ session }) => session.query(query));
+  const rows = await project.read({ signal }, (db) => db.query(query));
   const [table] = readTables(project.schema, rows);
-  return table === undefined ? null : project.shared.schemaCache.remember(project.cacheKey, table);
+  return table === undefined ? null : tableCache.remember(project.cacheKey, table);
 }
 
 /**
@@ -76,55 +95,157 @@ async function schemaOf({ project, tableName, signal }: InsertRequest): Promise<
  * transaction that holds the key.
  */
 async function storeByCopy(
-  { project, idempotency, signal }: InsertRequest,
-  schema: CachedSchema,
-  rows: EncodedBatch,
+  { project, key, signal }: InsertRequest,
+  cached: CachedTable,
+  encoded: EncodedBatch,
 ): Promise<Inserted | NotStored> {
-  const queue = schema.queueFor(rows);
-  const inserted = insertResponse(rows.recordCount);
-  if (idempotency !== null) {
-    const repeat = { key: idempotency, responseSchema: BatchResponse };
-    const options = { deadline: typedDeadline(signal), repeat, trace: project.trace?.forCopy([]) };
-    return runWrite(project, options, async ({ lease, statementsOfResponse }) => {
-      resetIfCodeRuns(lease, schema.table, false);
-      const end = statementsOfResponse(inserted.response, rows.recordCount);
-      const stored = await storeAndCheck(lease, queue.copyOf([rows]), schema.check, end);
-      return typeof stored === 'string' ? stored : inserted;
-    });
+  const queue = cached.queueFor(encoded);
+  const { recordCount } = encoded;
+  const inserted = { response: insertResponse(recordCount), replayed: false };
+  if (key === null) {
+    const stored = await queue.store({ encoded, project, signal });
+    return typeof stored === 'string' ? stored : inserted;
   }
-  const stored = await queue.store({ rows, project, signal });
-  return typeof stored === 'string' ? stored : inserted;
+  const underKey = { key, responseSchema: BatchResponse };
+  return project.write({ signal, underKey, trace: project.trace?.forCopy([]) }, (db) => {
+    resetIfCodeRuns(db, cached.table, false);
+    const end = { response: inserted.response, rows: recordCount, resultOf: () => inserted };
+    return endByStoring(queue.copyOf([encoded]), cached.check, end);
+  });
 }
 
 /** Stores the batch by one INSERT … ON CONFLICT. Without a key, the statement is a transaction by itself. */
 async function storeByUpsert(
-  { project, idempotency, signal }: InsertRequest,
-  schema: CachedSchema,
-  rows: EncodedBatch,
+  { project, throttle, key, signal }: InsertRequest,
+  cached: CachedTable,
+  encoded: EncodedBatch,
   upsert: UpsertRule,
 ): Promise<Inserted | NotStored> {
-  const statement = fastUpsert(schema.table, rows, upsert);
+  const { table, check } = cached;
+  const statement = throttle.charge(project.id, () => fastUpsert(table, encoded, upsert));
   if (statement === null) return 'refused';
-  const store = async (lease: Lease, end: Ending): Promise<Inserted | NotStored> => {
-    resetIfCodeRuns(lease, schema.table, true);
-    const results = await storeAndCheck(lease, statement, schema.check, end);
-    if (typeof results === 'string') return results;
-    const [inserted = 0, stored = 0] = (results[0]?.rows[0] ?? []).map(Number);
-    return upsertResponse(rows.recordCount, { inserted, updated: stored - inserted });
+  const resultOf = ([result]: readonly Result[]): Inserted => {
+    const [inserted = 0, stored = 0] = (result?.rows[0] ?? []).map(Number);
+    const response = upsertResponse(encoded.recordCount, { inserted, updated: stored - inserted });
+    return { response, replayed: false };
   };
-  const deadline = typedDeadline(signal);
-  if (idempotency === null) return project.use({ connection: 'typed', deadline }, (lease) => store(lease, 'of itself'));
-  const repeat = { key: idempotency, responseSchema: BatchResponse };
-  return runWrite(project, { deadline, repeat }, async ({ lease, commit }) => {
-    const inserted = await store(lease, 'by the caller');
-    if (typeof inserted === 'string') return inserted;
-    try {
-      await commit([], inserted.response, rowsChanged(inserted.response));
-    } catch (error) {
+  if (key === null) {
+    return project.write<Inserted | NotStored>({ signal }, (db) => {
+      resetIfCodeRuns(db, table, true);
+      return endByStoring(statement, check, { response: null, resultOf });
+    });
+  }
+  const underKey = { key, responseSchema: BatchResponse };
+  return project.write({ signal, underKey }, async (db): Promise<WriteEnd<BatchResponse, Inserted | NotStored>> => {
+    resetIfCodeRuns(db, table, true);
+    // The counts must be known before the response is stored.
+    const { results, error } = await db.pipeline([statement, check], { prepared: true });
+    if (error !== null) return { rollback: whyNotStored(db.refusal(error), results, db) };
+    const inserted = resultOf(results);
+    return {
+      response: inserted.response,
+      rows: rowsChanged(inserted.response),
+      resultOf: () => inserted,
       // Deferred constraints are checked now.
-      if (error instanceof PostgresError && !lease.session.closed && mayBeARecord(error)) return 'refused';
-      throw error;
-    }
-    return inserted;
+      onRefused: whyNotStored,
+    };
   });
+}
+
+// The checked path of an insert: it locks the table, checks every cell against its column, and stores by INSERT. It
+// accepts any batch for any table, can return ids, and names every wrong record.
+
+/** @throws EngineError as `insertRecords` */
+async function insertChecked(request: InsertRequest): Promise<Inserted> {
+  const batch = await request.throttle.runSteps(request.project.id, readRecords(request.body));
+  try {
+    return await insertBatch(request, batch, false);
+  } catch (error) {
+    if (request.upsert === null || !mayPassOneByOne(error)) throw error;
+    return insertBatch(request, batch, true);
+  }
+}
+
+/**
+ * True if the records of an upsert might succeed one by one: two have keys that only the column's type considers
+ * equal, such as "A" and "a" of citext; or a record frees a value of another unique index that a later record takes.
+ * In the second case `attributeRefusal` has stored the records in parts and found none at fault. `errorCount` is also 0
+ * if that attempt failed for another reason.
+ */
+function mayPassOneByOne(error: unknown): boolean {
+  if (!(error instanceof EngineError)) return false;
+  const sqlstate = error.postgres?.sqlstate;
+  return (
+    sqlstate === SQLSTATE.CARDINALITY_VIOLATION || (sqlstate === SQLSTATE.UNIQUE_VIOLATION && error.errorCount === 0)
+  );
+}
+
+/** @param oneByOne an upsert runs a statement for each record */
+function insertBatch(request: InsertRequest, batch: Records, oneByOne: boolean): Promise<Inserted> {
+  const { project, key, signal } = request;
+  const underKey = { key, responseSchema: BatchResponse };
+  return project.write({ signal, underKey }, (db) => checkAndStore(request, batch, db, oneByOne));
+}
+
+async function checkAndStore(
+  request: InsertRequest,
+  batch: Records,
+  db: QueryRunner,
+  oneByOne: boolean,
+): Promise<Commit<BatchResponse, Inserted>> {
+  const { project, tableCache, throttle, tableName, returnIds, upsert } = request;
+  const mayBeDistributed = project.distributesTables;
+  const table = await lockToWrite(db, project.schema, tableName, batch.errors);
+  tableCache.remember(project.cacheKey, table);
+  resetIfCodeRuns(db, table, upsert !== null);
+  if (returnIds) requireIds(table);
+  const insertsFor = await storingStatements(db, table, upsert, { returnIds, oneByOne, mayBeDistributed });
+  const rows = await throttle.runSteps(project.id, checkRecords(batch, table));
+  const inserts = throttle.charge(project.id, () => insertsFor(rows));
+  const statements = inserts.map(({ statement }) => statement);
+  // A trigger or rule may skip records, so the number of stored rows is known only after the INSERTs.
+  const isCounted = returnIds || upsert !== null || table.runsProjectCode;
+  const explainRefusal = async (error: PostgresError, db: QueryRunner): Promise<never> => {
+    if (error.sqlstate === SQLSTATE.CARDINALITY_VIOLATION && upsert !== null && !oneByOne) throw error;
+    throw await attributeRefusal({ db, table, rows, insertsFor }, error, upsert?.columns ?? null);
+  };
+  if (!isCounted)
+    return commit(insertResponse(rows.length), statements, { rows: rows.length, onRefused: explainRefusal });
+  const { results, error } = await db.pipeline(statements);
+  if (error !== null) {
+    const refusal = db.refusal(error);
+    await db.rollback();
+    return explainRefusal(refusal, db);
+  }
+  const response = countedResponse(request, inserts, results, rows.length);
+  return commit(response, [], { rows: rowsChanged(response), onRefused: explainRefusal });
+}
+
+/** The response from the results of the INSERTs. @throws EngineError as {@link idsInOrder} */
+function countedResponse(
+  { returnIds, upsert }: InsertRequest,
+  inserts: readonly BatchInsert[],
+  results: readonly Result[],
+  records: number,
+): BatchResponse {
+  const ids = returnIds ? idsInOrder(inserts, results, records) : undefined;
+  if (upsert === null) return insertResponse(rowsStored(results), ids);
+  return upsertResponse(records, countStored(results), ids);
+}
+
+/**
+ * The ids that the INSERTs returned, by the position of their record in the request.
+ * @throws EngineError constraint_violation if rows are missing: then no id can be matched to a record
+ */
+function idsInOrder(inserts: readonly BatchInsert[], results: readonly Result[], count: number): string[] {
+  const ids = new Array<string | undefined>(count);
+  inserts.forEach(({ records }, i) => {
+    for (const [row, values] of (results[i]?.rows ?? []).entries()) ids[records[row] ?? count] ??= values.at(-1) ?? '';
+  });
+  if (Array.from(ids).every((id) => id !== undefined)) return ids as string[];
+  throw new EngineError(
+    'constraint_violation',
+    'Nothing was stored: a trigger, a rule or a key that is a default skipped records, so their ids are unknown',
+    { hint: 'Send the batch without return=ids.' },
+  );
 }

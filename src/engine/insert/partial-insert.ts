@@ -6,32 +6,31 @@ import { checkRecords, readRecords, type Records } from '../../codec/index.js';
 import type { ErrorDetail } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { BatchResponse } from '../../contract/wire/batch.js';
-import { BEGIN, ROLLBACK, type Session } from '../../pg/index.js';
+import { commit, type QueryRunner } from '../../db/transaction.js';
 import type { Table } from '../catalog/catalog.js';
 import { lockToWrite } from '../catalog/find-table.js';
-import { typedDeadline } from '../limits/deadline.js';
-import type { Project } from '../project.js';
+import type { Project } from '../../db/project.js';
+import type { EventLoopThrottle } from '../limits/event-loop-throttle.js';
+import { rowsStored } from './insert-statement.js';
 import { quarantineRecords } from './quarantine.js';
-import { runWrite } from '../write/write.js';
-import { insertResponse, type Inserted, type InsertRequest, rowsChanged, upsertResponse } from './insert-request.js';
-import { recordPlace, recordErrorCode } from './record-error.js';
-import { storeWhatFits } from './refused-records.js';
-import { countStored, rowsStored, type StoredRows, storingStatements, type UpsertRule } from './upsert.js';
-import { resetIfCodeRuns } from './store-rows.js';
+import { recordErrorCode, recordDetail, recordHint, storeWhatFits } from './refused-records.js';
+import { type BatchRequest, type Inserted, insertResponse, rowsChanged, upsertResponse } from './batch.js';
+import { resetIfCodeRuns, storingStatements } from './store-rows.js';
+import { countStored, type StoredRows, type UpsertRule } from './upsert.js';
 
 /** @throws EngineError if the batch cannot be read, or the cause is the table or the server */
-export async function insertPartially(request: InsertRequest): Promise<Inserted> {
-  const { project, tableName, idempotency, upsert, signal } = request;
-  const batch = readRecords(request.body, true);
-  const options = { deadline: typedDeadline(signal), repeat: { key: idempotency, responseSchema: BatchResponse } };
-  return runWrite(project, options, async ({ lease, begin, commit }): Promise<Inserted> => {
-    const table = await lockToWrite(lease.session, begin, project.schema, tableName);
-    resetIfCodeRuns(lease, table, upsert !== null);
-    const outcome = await storePartially(lease.session, project, table, batch, upsert);
-    const kept = [...outcome.refused].map(([record, errors]) => ({ text: batch.textOf(record), errors }));
+export async function insertPartially(request: BatchRequest): Promise<Inserted> {
+  const { project, throttle, tableName, key, quarantineDays, upsert, signal } = request;
+  const batch = await throttle.runSteps(project.id, readRecords(request.body, { apart: true }));
+  const underKey = { key, responseSchema: BatchResponse };
+  return project.write({ signal, underKey }, async (db) => {
+    const table = await lockToWrite(db, project.schema, tableName);
+    resetIfCodeRuns(db, table, upsert !== null);
+    const outcome = await storePartially(db, project, table, batch, upsert, throttle);
     const response = partialResponse(batch.records.length, outcome, upsert !== null);
-    const quarantine = quarantineRecords(tableName, kept, idempotency?.key ?? null, project.shared.quarantineDays);
-    return { response: await commit(quarantine, response, rowsChanged(response)), replayed: false };
+    const steps = quarantineRecords(tableName, outcome.refused, batch.textOf, key?.text ?? null, quarantineDays);
+    const quarantine = await throttle.runSteps(project.id, steps);
+    return commit(response, quarantine, { rows: rowsChanged(response) });
   });
 }
 
@@ -48,36 +47,37 @@ interface PartiallyStored {
  * @param batch collects errors by record
  */
 export async function storePartially(
-  session: Session,
-  { isOnCitus, dryRun, schema }: Project,
+  db: QueryRunner,
+  { id, distributesTables, dryRun, schema }: Project,
   table: Table,
   batch: Records,
   upsert: UpsertRule | null,
+  throttle: EventLoopThrottle,
 ): Promise<PartiallyStored> {
-  const options = { returnIds: false, oneByOne: false, isOnCitus };
-  const insertsFor = await storingStatements(session, table, upsert, options);
-  const rows = checkRecords(batch, table, false);
+  const options = { returnIds: false, oneByOne: false, mayBeDistributed: distributesTables };
+  const insertsFor = await storingStatements(db, table, upsert, options);
+  const rows = await throttle.runSteps(id, checkRecords(batch, table, false));
   const errors = new Map<number, readonly ErrorDetail[]>();
   let errorCount = 0;
   for (const record of rows.keys()) {
-    const { places, total } = batch.errorsOf(record);
-    if (total > 0) errors.set(record, places);
+    const { details, total } = batch.errorsOf(record);
+    if (total > 0) errors.set(record, details);
     errorCount += total;
   }
   const good = [...rows.keys()].filter((record) => !errors.has(record));
   const store = (records: readonly number[]) =>
-    storeWhatFits({ session, table, rows, insertsFor }, records, { maxExplained: Infinity, inOrder: upsert !== null });
+    storeWhatFits({ db, table, rows, insertsFor }, records, { maxExplained: Infinity, inOrder: upsert !== null });
   let outcome = await store(good);
   errorCount += outcome.refused.length;
   for (const one of outcome.refused) {
-    const place = { ...recordPlace(one), error: recordErrorCode(one.error) };
-    errors.set(one.record, [...(errors.get(one.record) ?? []), place]);
+    const hint = recordHint(one.error);
+    const detail = { ...recordDetail(one), ...(hint === undefined ? {} : { hint }), error: recordErrorCode(one.error) };
+    errors.set(one.record, [...(errors.get(one.record) ?? []), detail]);
   }
   if (dryRun !== null && outcome.refused.length > 0) {
     // Postgres has counted the rows of attempts that were rolled back, too.
-    await session.run([ROLLBACK]);
-    await dryRun.begin(session);
-    await lockToWrite(session, [BEGIN], schema, table.name);
+    await db.restart();
+    await lockToWrite(db, schema, table.name);
     outcome = await store(good.filter((record) => !errors.has(record)));
   }
   const { results } = outcome;
@@ -90,7 +90,7 @@ function partialResponse(
   { stored, refused, errorCount }: PartiallyStored,
   isUpsert: boolean,
 ): BatchResponse {
-  const { response } = isUpsert ? upsertResponse(records - refused.size, stored) : insertResponse(stored.inserted);
+  const response = isUpsert ? upsertResponse(records - refused.size, stored) : insertResponse(stored.inserted);
   if (refused.size === 0) return { ...response, quarantined_rows: 0 };
   const errors = [...refused.values()].flat().slice(0, LIMITS.errorsListed);
   const message = `${response.message}, ${refused.size} quarantined`;

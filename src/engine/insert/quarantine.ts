@@ -1,20 +1,14 @@
 /** The quarantine of a project: refused records with their errors, kept until they expire. */
 import type { ErrorDetail } from '../../contract/errors.js';
 import type { DropQuarantineQuery, QuarantinedRecord, QuarantineQuery } from '../../contract/wire/quarantine.js';
+import type { Steps } from '../../codec/index.js';
 import { type Fragment, join, type Row, sql, type Statement } from '../../pg/index.js';
-import { typedDeadline } from '../limits/deadline.js';
-import type { Project } from '../project.js';
-import { EQUALS } from '../write/idempotency.js';
-import { runWrite } from '../write/write.js';
+import type { Project } from '../../db/project.js';
+import { commit } from '../../db/transaction.js';
+import { EQUALS } from '../../db/idempotency.js';
 
 /** Selects records that meet all conditions. */
 type QuarantineFilter = Pick<QuarantineQuery, 'table' | 'error' | 'column' | 'since' | 'until' | 'id' | 'after'>;
-
-interface NewQuarantinedRecord {
-  /** The JSON as it was sent. */
-  readonly text: string;
-  readonly errors: readonly ErrorDetail[];
-}
 
 /** Maximum number of expired records that one request deletes. */
 const PURGED_AT_ONCE = 1_000;
@@ -24,23 +18,33 @@ export const PAGE_BYTES = 8 * 1024 * 1024;
 
 /** Deletes some expired records. */
 export const purgeExpired = (days: number): Statement =>
-  sql`DELETE FROM _cdp.quarantine WHERE ctid ${EQUALS} ANY (ARRAY(
-    SELECT ctid FROM _cdp.quarantine WHERE NOT ${isUnexpired(days)} LIMIT ${PURGED_AT_ONCE} FOR UPDATE SKIP LOCKED))`;
+  sql`DELETE FROM _cdp.quarantined WHERE ctid ${EQUALS} ANY (ARRAY(
+    SELECT ctid FROM _cdp.quarantined WHERE NOT ${isUnexpired(days)} LIMIT ${PURGED_AT_ONCE} FOR UPDATE SKIP LOCKED))`;
 
-/** Stores refused records, and deletes some expired ones. */
-export function quarantineRecords(
-  table: string,
-  refused: readonly NewQuarantinedRecord[],
+/**
+ * Stores refused records, and deletes some expired ones.
+ * @param refused the errors of each, by its number
+ * @param textOf returns the JSON of a record as it was sent
+ */
+export function* quarantineRecords(
+  tableName: string,
+  refused: ReadonlyMap<number, readonly ErrorDetail[]>,
+  textOf: (record: number) => string,
   key: string | null,
   days: number,
-): Statement[] {
-  if (refused.length === 0) return [];
-  const texts = refused.map(({ text }) => text);
-  const errors = refused.map((record) => storedErrors(record.errors));
+): Steps<Statement[]> {
+  if (refused.size === 0) return [];
+  const texts: string[] = [];
+  const errors: string[] = [];
+  for (const [record, details] of refused) {
+    texts.push(textOf(record));
+    errors.push(storedErrors(details));
+    yield;
+  }
   return [
     purgeExpired(days),
-    sql`INSERT INTO _cdp.quarantine (table_name, record, errors, idempotency_key)
-      SELECT ${table}, r.record, r.errors::pg_catalog.jsonb, ${key}
+    sql`INSERT INTO _cdp.quarantined (table_name, record, errors, idempotency_key)
+      SELECT ${tableName}, r.record, r.errors::pg_catalog.jsonb, ${key}
       FROM ROWS FROM (pg_catalog.unnest(${texts}::pg_catalog.text[]), pg_catalog.unnest(${errors}::pg_catalog.text[]))
         WITH ORDINALITY AS r (record, errors, n) ORDER BY r.n`,
   ];
@@ -48,32 +52,34 @@ export function quarantineRecords(
 
 /** Replaces the errors of a quarantined record. */
 export const updateErrors = (id: string, errors: readonly ErrorDetail[]): Statement =>
-  sql`UPDATE _cdp.quarantine SET errors = ${storedErrors(errors)}::pg_catalog.jsonb WHERE id ${EQUALS} ${id}::pg_catalog.uuid`;
+  sql`UPDATE _cdp.quarantined SET errors = ${storedErrors(errors)}::pg_catalog.jsonb WHERE id ${EQUALS} ${id}::pg_catalog.uuid`;
 
 /** Quarantined records follow the renaming of their table. */
-export const renameQuarantinedTable = (name: string, newName: string): Statement =>
-  sql`UPDATE _cdp.quarantine SET table_name = ${newName} WHERE table_name ${EQUALS} ${name}`;
+export const renameQuarantinedTable = (tableName: string, newName: string): Statement =>
+  sql`UPDATE _cdp.quarantined SET table_name = ${newName} WHERE table_name ${EQUALS} ${tableName}`;
 
 export const removeRecords = (ids: readonly string[]): Statement =>
-  sql`DELETE FROM _cdp.quarantine WHERE id ${EQUALS} ANY (${ids}::pg_catalog.uuid[])`;
+  sql`DELETE FROM _cdp.quarantined WHERE id ${EQUALS} ANY (${ids}::pg_catalog.uuid[])`;
 
 const storedErrors = (errors: readonly ErrorDetail[]): string =>
-  JSON.stringify(errors.map((place) => withStorableName(withoutNumber(place))));
+  JSON.stringify(errors.map(({ redacted: _, ...detail }) => withStorableName(withoutNumber(detail))));
 
 /** jsonb accepts no U+0000 and no lone surrogate: a name that contains one is written with escapes. */
-function withStorableName(place: ErrorDetail): ErrorDetail {
-  const { column } = place;
+function withStorableName(detail: ErrorDetail): ErrorDetail {
+  const { column } = detail;
   return column !== undefined && /[\0\p{Cs}]/u.test(column)
-    ? { ...place, column: JSON.stringify(column).slice(1, -1) }
-    : place;
+    ? { ...detail, column: JSON.stringify(column).slice(1, -1) }
+    : detail;
 }
 
 /** Removes the record's number, which has no meaning outside its batch. */
-export function withoutNumber({ record: _, ...place }: ErrorDetail): ErrorDetail {
-  const message = place.message
-    .replace(/^Record \d+ /, 'The record ')
-    .replace(/^Record \d+[,:] (.)/, (_, first: string) => first.toUpperCase());
-  return { ...place, message };
+export function withoutNumber({ record: _, redacted, ...detail }: ErrorDetail): ErrorDetail {
+  const plain = (message: string) =>
+    message
+      .replace(/^Record \d+ /, 'The record ')
+      .replace(/^Record \d+[,:] (.)/, (_, first: string) => first.toUpperCase());
+  const hidden = redacted && { redacted: { ...redacted, message: plain(redacted.message) } };
+  return { ...detail, message: plain(detail.message), ...hidden };
 }
 
 interface Page {
@@ -82,25 +88,45 @@ interface Page {
   readonly next: string | null;
 }
 
+interface ListOptions {
+  readonly limit: number;
+  /** How long they are kept. */
+  readonly days: number;
+  /** Only records of tables that the reader may read. */
+  readonly asReader: boolean;
+  readonly signal: AbortSignal;
+}
+
 /** The oldest first. */
 export function listQuarantine(
   project: Project,
   filter: QuarantineFilter,
-  limit: number,
-  signal: AbortSignal,
+  { limit, days, asReader, signal }: ListOptions,
 ): Promise<Page> {
-  const found = selectPage(filter, limit, project.shared.quarantineDays);
-  const use = { connection: 'typed-read', deadline: typedDeadline(signal), growth: 'none' } as const;
-  return project.use(use, async ({ session }) => readPage(await session.query(found)));
+  const isReadable = asReader ? mayRead(project, sql`table_name`) : sql`true`;
+  const page = selectPage(filter, limit, days, isReadable);
+  return project.read({ connection: 'read', signal }, async (db) => readPage(await db.query(page)));
 }
 
-/** @param lock locks the rows until the end of the transaction, and skips those that others have locked */
-export function selectPage(filter: QuarantineFilter, limit: number, days: number, lock = false): Statement {
-  const locked = lock ? sql`FOR UPDATE SKIP LOCKED` : sql``;
+/** A condition: the project's reader may read every row of the table of that name. */
+export const mayRead = ({ row: { placement } }: Project, table: Fragment): Fragment =>
+  sql`_cdp.may_read(${placement.reader}::pg_catalog.name, ${table})`;
+
+/** For a replay: the rows are locked until the end of the transaction, without those that others have locked. */
+export const lockPage = (filter: QuarantineFilter, limit: number, days: number): Statement =>
+  selectPage(filter, limit, days, sql`true`, sql`FOR UPDATE SKIP LOCKED`);
+
+function selectPage(
+  filter: QuarantineFilter,
+  limit: number,
+  days: number,
+  isReadable: Fragment,
+  locked: Fragment = sql``,
+): Statement {
   return sql`
     WITH found AS (
       SELECT id, quarantined_at, table_name, record, errors, idempotency_key FROM _cdp.quarantine
-      WHERE ${isUnexpired(days)} AND ${conditions(filter)} ORDER BY id LIMIT ${limit + 1} ${locked})
+      WHERE ${isUnexpired(days)} AND ${conditions(filter)} AND ${isReadable} ORDER BY id LIMIT ${limit + 1} ${locked})
     SELECT id, pg_catalog.to_char(quarantined_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), table_name, record, errors,
       idempotency_key, total
     FROM (
@@ -111,7 +137,7 @@ export function selectPage(filter: QuarantineFilter, limit: number, days: number
     ORDER BY id`;
 }
 
-/** Reads the rows of {@link selectPage}. */
+/** Reads the rows of a page. */
 export function readPage(rows: readonly Row[]): Page {
   const records = rows.map(([id, time, table, record, errors, key]) => ({
     id: id ?? '',
@@ -129,15 +155,14 @@ export function readPage(rows: readonly Row[]): Page {
 export async function dropFromQuarantine(
   project: Project,
   filter: Omit<DropQuarantineQuery, 'all'>,
+  days: number,
   signal: AbortSignal,
 ): Promise<number> {
-  const chosen = sql`DELETE FROM _cdp.quarantine WHERE ${conditions(filter)}`;
-  const options = { deadline: typedDeadline(signal), growth: 'none' } as const;
-  return runWrite(project, options, async ({ lease: { session }, begin, commit }) => {
-    await session.run(begin);
-    const count = await session.rowCount(chosen);
-    return commit([purgeExpired(project.shared.quarantineDays)], count);
-  });
+  const chosen = sql`DELETE FROM _cdp.quarantined WHERE ${conditions(filter)}`;
+  const { response } = await project.write({ signal, growth: 'none' }, async (db) =>
+    commit(await db.rowCount(chosen), [purgeExpired(days)]),
+  );
+  return response;
 }
 
 function conditions({ table, error, column, since, until, id, after }: QuarantineFilter): Fragment {

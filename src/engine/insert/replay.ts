@@ -2,18 +2,20 @@
  * Retries quarantined records, and stores each at most once: a stored record leaves the quarantine in the same
  * transaction.
  */
-import { readRecords, type Records } from '../../codec/index.js';
+import { readRecords, type Records, type Steps } from '../../codec/index.js';
 import { counted } from '../../contract/message-text.js';
 import { LIMITS } from '../../contract/limits.js';
 import type { ReplayBody, ReplayResponse } from '../../contract/wire/quarantine.js';
+import { sql } from '../../pg/index.js';
 import { storePartially } from './partial-insert.js';
 import type { UpsertRule } from './upsert.js';
-import type { Project } from '../project.js';
+import type { Project } from '../../db/project.js';
+import { commit, type QueryRunner } from '../../db/transaction.js';
+import type { EventLoopThrottle } from '../limits/event-loop-throttle.js';
 import { lockToWrite, requireColumns } from '../catalog/find-table.js';
-import { typedDeadline } from '../limits/deadline.js';
-import { runWrite } from '../write/write.js';
 import {
-  selectPage,
+  lockPage,
+  mayRead,
   PAGE_BYTES,
   purgeExpired,
   readPage,
@@ -27,6 +29,10 @@ interface ReplayOptions {
   /** JSON values by column name. */
   set: ReadonlyMap<string, string>;
   upsert: UpsertRule | null;
+  quarantineDays: number;
+  /** Who sees the errors, which quote values of the records; null: nobody. */
+  errorsFor: 'writer' | 'reader' | null;
+  throttle: EventLoopThrottle;
   signal: AbortSignal;
 }
 
@@ -36,51 +42,74 @@ interface ReplayOptions {
  */
 export async function replay(
   project: Project,
-  { table: name, rename = {}, ...filter }: Omit<ReplayBody, 'set'>,
-  { set, upsert, signal }: ReplayOptions,
+  { table: tableName, rename = {}, ...filter }: Omit<ReplayBody, 'set'>,
+  { set, upsert, quarantineDays, errorsFor, throttle, signal }: ReplayOptions,
 ): Promise<ReplayResponse> {
   const added = [...set].map(([key, value]) => `${JSON.stringify(key)}:${value}`).join(',');
   const fitting = Math.max(1, Math.min(LIMITS.recordsPerBatch, Math.floor(PAGE_BYTES / Buffer.byteLength(added))));
-  return runWrite(project, { deadline: typedDeadline(signal) }, async ({ lease, begin, commit }) => {
-    const { session } = lease;
-    const table = await lockToWrite(session, begin, project.schema, name);
+  const { response } = await project.write({ signal }, async (db) => {
+    const table = await lockToWrite(db, project.schema, tableName);
     requireColumns(table, [...Object.values(rename), ...set.keys()]);
-    resetIfCodeRuns(lease, table, upsert !== null);
-    const { quarantineDays } = project.shared;
-    const found = await session.query(selectPage({ ...filter, table: name }, fitting, quarantineDays, true));
-    const { records, next } = readPage(found);
+    resetIfCodeRuns(db, table, upsert !== null);
+    const rows = await db.query(lockPage({ ...filter, table: tableName }, fitting, quarantineDays));
+    const { records, next } = readPage(rows);
     if (records.length === 0) {
       const nothing = replayResponse([], { inserted: 0, updated: 0 }, 0, null);
-      return commit([purgeExpired(quarantineDays)], nothing);
+      return commit(nothing, [purgeExpired(quarantineDays)]);
     }
 
-    const sent = readAgain(records.map(({ record }) => record));
-    const texts = sent.records.map((_, i) => changed(sent, i, rename, { names: set, text: added }));
-    const { stored, refused } = await storePartially(session, project, table, readAgain(texts), upsert);
+    const texts = records.map(({ record }) => record);
+    const batch = await throttle.runSteps(project.id, changedRecords(texts, rename, { names: set, text: added }));
+    const { stored, refused } = await storePartially(db, project, table, batch, upsert, throttle);
 
     const idOf = (record: number) => records[record]?.id ?? '';
-    const left = [...refused].map(([record, errors]) => ({ id: idOf(record), errors: errors.map(withoutNumber) }));
-    const gone = records.filter((_, record) => !refused.has(record)).map(({ id }) => id);
+    const stillRefused = [...refused].map(([record, errors]) => ({
+      id: idOf(record),
+      errors: errors.map(withoutNumber),
+    }));
+    const storedIds = records.filter((_, record) => !refused.has(record)).map(({ id }) => id);
     // Errors found with other names or values are not errors of the stored record.
     const isTrial = Object.keys(rename).length > 0 || set.size > 0;
     const changes = [
       purgeExpired(quarantineDays),
-      removeRecords(gone),
-      ...(isTrial ? [] : left.map(({ id, errors }) => updateErrors(id, errors))),
+      removeRecords(storedIds),
+      ...(isTrial ? [] : stillRefused.map(({ id, errors }) => updateErrors(id, errors))),
     ];
-    return commit(changes, replayResponse(left, stored, gone.length, next));
+    const isSeen = errorsFor === 'writer' || (errorsFor === 'reader' && (await readerMayRead(db, project, tableName)));
+    const response = replayResponse(stillRefused, stored, storedIds.length, next);
+    return commit(isSeen ? response : { ...response, errors: [] }, changes);
   });
+  return response;
 }
 
-const readAgain = (texts: readonly string[]): Records => readRecords(Buffer.from(`[${texts.join(',')}]`), true);
+async function readerMayRead(db: QueryRunner, project: Project, tableName: string): Promise<boolean> {
+  const [row] = await db.query(sql`SELECT ${mayRead(project, sql`${tableName}`)}`);
+  return row?.[0] === 't';
+}
+
+function* changedRecords(texts: readonly string[], rename: Rename, added: Added): Steps<Records> {
+  const sent = yield* readAgain(texts);
+  const made: string[] = [];
+  for (const record of sent.records.keys()) {
+    made.push(withChanges(sent, record, rename, added));
+    yield;
+  }
+  return yield* readAgain(made);
+}
+
+const readAgain = (texts: readonly string[]): Steps<Records> =>
+  readRecords(Buffer.from(`[${texts.join(',')}]`), { apart: true, isLimited: false });
+
+type Rename = Readonly<Record<string, string>>;
+
+/** The fields of `set`: their names, and all of them as JSON. */
+interface Added {
+  readonly names: ReadonlyMap<string, unknown>;
+  readonly text: string;
+}
 
 /** A record with renamed columns and replaced values. Anything but an object stays as it is. */
-function changed(
-  { membersOf, textOf }: Records,
-  record: number,
-  rename: Readonly<Record<string, string>>,
-  added: { names: ReadonlyMap<string, unknown>; text: string },
-): string {
+function withChanges({ membersOf, textOf }: Records, record: number, rename: Rename, added: Added): string {
   const text = textOf(record);
   if (!text.startsWith('{')) return text;
   const members = membersOf(record)
@@ -91,19 +120,19 @@ function changed(
 }
 
 function replayResponse(
-  left: ReplayResponse['errors'],
+  stillRefused: ReplayResponse['errors'],
   { inserted, updated }: { inserted: number; updated: number },
-  gone: number,
+  storedCount: number,
   next: string | null,
 ): ReplayResponse {
   return {
     success: true,
-    message: `${counted(gone, 'record')} left the quarantine, ${left.length} refused again`,
+    message: `${counted(storedCount, 'record')} left the quarantine, ${stillRefused.length} refused again`,
     inserted_rows: inserted,
     updated_rows: updated,
-    ignored_rows: gone - inserted - updated,
-    refused_rows: left.length,
-    errors: left.slice(0, LIMITS.errorsListed),
+    ignored_rows: storedCount - inserted - updated,
+    refused_rows: stillRefused.length,
+    errors: stillRefused.slice(0, LIMITS.errorsListed),
     next,
   };
 }

@@ -2,24 +2,12 @@
  * The INSERTs of an upsert (Postgres manual, INSERT, ON CONFLICT): the result is the same as if the records came one
  * by one, in order.
  */
-import type { Row } from '../../codec/index.js';
-import { EngineError } from '../../contract/errors.js';
-import { quoted } from '../../contract/message-text.js';
+import type { EncodedBatch, RecordCells } from '../../codec/index.js';
 import type { Resolution } from '../../contract/wire/batch.js';
-import {
-  type Fragment,
-  ident,
-  join,
-  readCommandTag,
-  type Result,
-  type Session,
-  sql,
-  type Statement,
-} from '../../pg/index.js';
-import type { Table } from '../catalog/catalog.js';
-import { readUniqueKey, type UniqueKey, uniqueKey } from '../catalog/unique-key.js';
-import { requireColumns } from '../catalog/find-table.js';
-import { type BatchInsert, columnName, givenColumns, insertStatements, sourceRows } from './insert-statement.js';
+import { type Fragment, ident, join, type Result, sql, type Statement, type Step, trusted } from '../../pg/index.js';
+import { type Column, POSTGRES_TYPES, type Table } from '../catalog/catalog.js';
+import type { UniqueKey } from '../catalog/unique-key.js';
+import { type BatchInsert, columnName, givenColumns, sourceRows } from './insert-statement.js';
 
 export interface UpsertRule {
   /** The columns of a unique index. */
@@ -27,66 +15,32 @@ export interface UpsertRule {
   readonly resolution: Resolution;
 }
 
-/**
- * The unique key that a rule or a request names.
- * @throws EngineError unknown_column, invalid_request
- */
-export async function findKey(
-  session: Session,
-  table: Table,
-  parameter: string,
-  columns: readonly string[],
-): Promise<UniqueKey> {
-  requireColumns(table, columns, parameter);
-  if (table.kind !== 'table') {
-    throw new EngineError('invalid_request', `${parameter} needs a table, and ${quoted(table.name)} is not one`);
-  }
-  const key = readUniqueKey(table, columns, await session.query(uniqueKey(table, columns)));
-  if (key !== null) return key;
-  const list = columns.map((name) => quoted(name)).join(', ');
-  throw new EngineError('invalid_request', `Table ${quoted(table.name)} has no unique index on ${list}`, {
-    hint: `POST /api/cdp/schema/table/${table.name}/index ${JSON.stringify({ columns, unique: true })} creates one.`,
-  });
-}
-
-interface StatementOptions {
+export interface StatementOptions {
   readonly returnIds: boolean;
   /** An upsert runs a statement for each record, even if all keys differ. */
   readonly oneByOne: boolean;
-  readonly isOnCitus: boolean;
-}
-
-/**
- * Returns a function that makes the statements that store rows: INSERTs, or upserts by the key of the rule.
- * @throws EngineError unknown_column, invalid_request
- */
-export async function storingStatements(
-  session: Session,
-  table: Table,
-  upsert: UpsertRule | null,
-  { returnIds, oneByOne, isOnCitus }: StatementOptions,
-): Promise<(rows: readonly Row[]) => BatchInsert[]> {
-  if (upsert === null) return (rows) => insertStatements(table, rows, { returnIds, isOnCitus });
-  const key = await findKey(session, table, 'on_conflict', upsert.columns);
-  const options = { returnIds, oneByOne: oneByOne || (returnIds && isOnCitus) };
-  return (rows) => upsertStatements(table, rows, key, upsert.resolution, options);
+  /** The rows of the table may be on several machines. */
+  readonly mayBeDistributed: boolean;
 }
 
 /**
  * Each statement returns a row for each stored record: whether it was inserted, and with `returnIds` its id.
  * @param oneByOne a statement for each record, even if all keys differ
  */
-function upsertStatements(
+export function upsertStatements(
   table: Table,
-  rows: readonly Row[],
+  rows: readonly RecordCells[],
   key: UniqueKey,
   resolution: Resolution,
-  { returnIds, oneByOne }: { returnIds: boolean; oneByOne: boolean },
+  { returnIds, oneByOne, mayBeDistributed }: StatementOptions,
 ): BatchInsert[] {
   const findsIgnored = returnIds && resolution === 'ignore';
   return groups(rows, table, key, resolution, oneByOne || findsIgnored).flatMap((records) => {
-    const group = records.map((record) => rows[record] as Row);
-    const insert = { statement: checkedUpsert(table, group, key, resolution, returnIds), records };
+    const group = records.map((record) => rows[record] as RecordCells);
+    const insert = {
+      statement: checkedUpsert(table, group, key, resolution, { returnIds, mayBeDistributed }),
+      records,
+    };
     const [row = []] = group;
     const isKnown = key.columns.every((index) => row[index] !== undefined || !table.columns[index]?.hasDefault);
     return findsIgnored && isKnown ? [insert, { statement: selectId(table, row, key), records }] : [insert];
@@ -99,28 +53,28 @@ function upsertStatements(
  * wins, and their texts do not show that their keys are equal.
  */
 function groups(
-  rows: readonly Row[],
+  rows: readonly RecordCells[],
   table: Table,
   key: UniqueKey,
   resolution: Resolution,
   oneByOne: boolean,
 ): number[][] {
-  const seen = new Map<string, number>();
-  const found = new Map<string, { turn: number; records: number[] }>();
+  const turns = new Map<string, number>();
+  const groups = new Map<string, { turn: number; records: number[] }>();
   const keys = rows.map((row) => keyText(row, table, key));
   for (const [record, row] of rows.entries()) {
     const text = keys[record] ?? null;
     // The number of earlier records with this key.
-    const turn = text === null ? 0 : (seen.get(text) ?? 0);
-    if (text !== null) seen.set(text, turn + 1);
+    const turn = text === null ? 0 : (turns.get(text) ?? 0);
+    if (text !== null) turns.set(text, turn + 1);
     const name = `${turn} ${givenColumns(table, [row]).join()}`;
-    const group = found.get(name);
-    if (group === undefined) found.set(name, { turn, records: [record] });
+    const group = groups.get(name);
+    if (group === undefined) groups.set(name, { turn, records: [record] });
     else group.records.push(record);
   }
-  const isSafe = found.size === 1 || (key.isComparedByText && keys.every((text) => text !== null));
+  const isSafe = groups.size === 1 || (key.isComparedByText && keys.every((text) => text !== null));
   if (oneByOne || !isSafe) return rows.map((_, record) => [record]);
-  const inTurn = [...found.values()].sort((a, b) => a.turn - b.turn).map(({ records }) => records);
+  const inTurn = [...groups.values()].sort((a, b) => a.turn - b.turn).map(({ records }) => records);
   if (resolution === 'ignore' && !key.isComparedByText) return inTurn;
   const order = (a: number, b: number) => {
     const [one, other] = [keys[a] ?? '', keys[b] ?? ''];
@@ -130,7 +84,7 @@ function groups(
 }
 
 /** null: a part of the key is NULL or a default. */
-function keyText(row: Row, { columns }: Table, key: UniqueKey): string | null {
+function keyText(row: RecordCells, { columns }: Table, key: UniqueKey): string | null {
   const cells = key.columns.map((index) => {
     const cell = row[index];
     return columns[index]?.isId === true ? cell?.toLowerCase() : cell;
@@ -141,23 +95,56 @@ function keyText(row: Row, { columns }: Table, key: UniqueKey): string | null {
 /** @param rows all have the same columns */
 function checkedUpsert(
   table: Table,
-  rows: readonly Row[],
+  rows: readonly RecordCells[],
   key: UniqueKey,
   resolution: Resolution,
-  returnIds: boolean,
+  { returnIds, mayBeDistributed }: Pick<StatementOptions, 'returnIds' | 'mayBeDistributed'>,
 ): Statement {
-  const given = givenColumns(table, rows);
-  const names = (columns: readonly number[]) => join(columns.map((index) => columnName(table, index)));
-  const into = given.length === 0 ? sql`` : sql` (${names(given)})`;
-  const source = sourceRows(table, given, rows);
+  const columns = givenColumns(table, rows);
+  const { source, stored } = mayBeDistributed
+    ? { source: sourceRows(table, columns, rows), stored: [] }
+    : passingConstraints(table, columns, rows, key, resolution);
+  const names = [...columns, ...stored].map((index) => columnName(table, index));
+  const into = names.length === 0 ? sql`` : sql` (${join(names)})`;
   const target = sql`${ident(table.schema, table.name)} AS stored`;
   const isNew = key.isPartitioned ? wasNotThere(table, key) : IS_NEW;
   const returning = returnIds ? sql`${isNew}, stored.${ident('id')}` : isNew;
-  return sql`INSERT INTO ${target}${into} ${source} ${onConflict(table, given, key, resolution)} RETURNING ${returning}`;
+  return sql`INSERT INTO ${target}${into} ${source} ${onConflict(table, columns, key, resolution)} RETURNING ${returning}`;
+}
+
+/**
+ * Postgres checks the constraints of the row to insert before it looks for a conflict, so a record that omits a column
+ * on which they depend would be refused, although its row exists. To merge, such columns take the values of the existing
+ * row, which is locked so that nobody deletes it meanwhile; to ignore, records with an existing row are left out.
+ * @returns the rows to insert, and the columns that they have besides those of the records
+ */
+function passingConstraints(
+  table: Table,
+  columns: readonly number[],
+  rows: readonly RecordCells[],
+  key: UniqueKey,
+  resolution: Resolution,
+): { source: Fragment; stored: number[] } {
+  const source = sourceRows(table, columns, rows);
+  const omitted = [...table.columns.keys()].filter(
+    (index) => table.columns[index]?.isConstrained === true && !columns.includes(index),
+  );
+  const hasKeys = key.columns.every((index) => columns.includes(index));
+  if (omitted.length === 0 || !hasKeys || resolution === 'replace') return { source, stored: [] };
+  const row = sql`FROM ${ident(table.schema, table.name)} AS t
+    WHERE ${hasKey(table, key, sql`t`, (index) => sql`v.${ident(`c${index}`)}`)}`;
+  if (resolution === 'ignore')
+    return { source: sql`SELECT v.* FROM (${source}) AS v WHERE NOT EXISTS (SELECT ${row})`, stored: [] };
+  const values = join(omitted.map((index) => sql`t.${columnName(table, index)}`));
+  return {
+    source: sql`SELECT v.*, s.* FROM (${source}) AS v
+      LEFT JOIN LATERAL (SELECT ${values} ${row} FOR NO KEY UPDATE) AS s ON true`,
+    stored: omitted,
+  };
 }
 
 /** An updated row carries this transaction's lock in xmax; a new one has none. */
-export const IS_NEW = sql`stored.xmax = '0'::pg_catalog.xid`;
+const IS_NEW = sql`stored.xmax = '0'::pg_catalog.xid`;
 
 /** By the statement's snapshot: a row that another request has inserted since counts as new. */
 function wasNotThere(table: Table, key: UniqueKey): Fragment {
@@ -177,15 +164,15 @@ function hasKey(table: Table, key: UniqueKey, row: Fragment, valueOf: (index: nu
 }
 
 /** The ON CONFLICT clause of an INSERT into `stored` with these columns. */
-export function onConflict(
+function onConflict(
   table: Table,
-  given: readonly number[],
+  columns: readonly number[],
   key: Pick<UniqueKey, 'columns' | 'identifying'>,
   resolution: Resolution,
 ): Fragment {
   const names = join(key.columns.map((index) => columnName(table, index)));
   if (resolution === 'ignore') return sql`ON CONFLICT (${names}) DO NOTHING`;
-  return sql`ON CONFLICT (${names}) DO UPDATE SET ${join(changes(table, given, key, resolution))}`;
+  return sql`ON CONFLICT (${names}) DO UPDATE SET ${join(changes(table, columns, key, resolution))}`;
 }
 
 /**
@@ -193,11 +180,11 @@ export function onConflict(
  */
 function changes(
   table: Table,
-  given: readonly number[],
+  columns: readonly number[],
   key: Pick<UniqueKey, 'columns' | 'identifying'>,
   resolution: Resolution,
 ): Fragment[] {
-  const isGiven = new Set(given);
+  const isGiven = new Set(columns);
   const assignments = table.columns.flatMap(({ name }, index) => {
     if (key.columns.includes(index)) return [];
     if (isGiven.has(index)) return [sql`${ident(name)} = excluded.${ident(name)}`];
@@ -209,7 +196,7 @@ function changes(
 }
 
 /** The id of the row that has the record's key. */
-function selectId(table: Table, row: Row, key: UniqueKey): Statement {
+function selectId(table: Table, row: RecordCells, key: UniqueKey): Statement {
   const equal = hasKey(table, key, sql`t`, (index) => sql`v.${ident(`c${index}`)}`);
   return sql`SELECT NULL, t.${ident('id')} FROM ${ident(table.schema, table.name)} AS t
     JOIN (${sourceRows(table, key.columns, [row])}) AS v ON ${equal}`;
@@ -220,10 +207,6 @@ export interface StoredRows {
   updated: number;
 }
 
-/** The sum of the counts in the command tags, such as `INSERT 0 250`. */
-export const rowsStored = (results: readonly Result[]): number =>
-  results.reduce((sum, { tag }) => sum + (readCommandTag(tag).count ?? 0), 0);
-
 /** Counts the results of {@link upsertStatements}. */
 export function countStored(results: readonly Result[]): StoredRows {
   const marks = results.flatMap(({ rows }) => rows.map(([mark]) => mark));
@@ -231,4 +214,48 @@ export function countStored(results: readonly Result[]): StoredRows {
     inserted: marks.filter((mark) => mark === 't').length,
     updated: marks.filter((mark) => mark === 'f').length,
   };
+}
+
+// The upsert of the fast path: one INSERT … ON CONFLICT of an encoded batch, which takes an array for each column.
+// It accepts batches whose records have the same columns and change no row twice; others take the checked path.
+
+/**
+ * Returns the number of rows inserted, and of all rows stored. Rows are sorted by key, so that concurrent requests lock
+ * them in the same order, and within a key by their order in the batch.
+ * @returns null: the batch needs the checked path
+ */
+export function fastUpsert(table: Table, rows: EncodedBatch, { columns: key, resolution }: UpsertRule): Step | null {
+  const batchColumns = rows.columns;
+  const isMissing = (column: Column, index: number) => !column.isId && !batchColumns.includes(index);
+  const needsAll = (column: Column) => resolution === 'replace' || column.isConstrained;
+  if (table.columns.some((column, index) => isMissing(column, index) && needsAll(column))) return null;
+  const columns = key.map((name) => table.columns.findIndex((column) => column.name === name));
+  const params = rows.columnArrays(table.columns);
+  if (params === null || columns.some((index) => !batchColumns.includes(index))) return null;
+
+  const names = join(batchColumns.map((index) => columnName(table, index)));
+  const alias = (index: number) => sql`v.${ident(`c${index}`)}`;
+  const arrays = batchColumns.map((index, i) => {
+    const { type = null } = table.columns[index] ?? {};
+    return trusted(`pg_catalog.unnest($${i + 1}::${type === null ? 'pg_catalog.uuid' : POSTGRES_TYPES[type]}[])`);
+  });
+  const aliases = join([...batchColumns.map((index) => ident(`c${index}`)), ident('n')]);
+  const order = join([...columns.map((index) => sorted(table, index, alias(index))), sql`v.n`]);
+  const clause = onConflict(table, batchColumns, { columns, identifying: new Set(['id']) }, resolution);
+  const { text } = sql`WITH result AS (
+      INSERT INTO ${ident(table.schema, table.name)} AS stored (${names})
+      SELECT ${join(batchColumns.map(alias))} FROM ROWS FROM (${join(arrays)}) WITH ORDINALITY AS v (${aliases})
+      ORDER BY ${order} ${clause} RETURNING ${IS_NEW} AS is_new)
+    SELECT pg_catalog.count(*) FILTER (WHERE is_new), pg_catalog.count(*) FROM result`;
+  return { text, params };
+}
+
+/**
+ * A sort expression with the collation of the column: under a nondeterministic collation, different texts may be the
+ * same key.
+ */
+function sorted(table: Table, index: number, value: Fragment): Fragment {
+  if (table.columns[index]?.type !== 'TEXT') return value;
+  const { schema, name } = table;
+  return sql`COALESCE(${value}, (SELECT t.${columnName(table, index)} FROM ${ident(schema, name)} AS t WHERE false))`;
 }

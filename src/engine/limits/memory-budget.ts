@@ -3,10 +3,10 @@
  * that clients have not read yet. A request reserves memory before its body is read, so that the body stays with the
  * client while it waits.
  */
-import { Counts } from '../../contract/counts.js';
+import { Counts } from '../../counts.js';
 import { LIMITS } from '../../contract/limits.js';
-import { FairQueue } from './fair-queue.js';
-import type { WaitBudget } from './wait-budget.js';
+import { FairQueue } from '../../db/fair-queue.js';
+import type { WaitBudget } from '../../db/wait-budget.js';
 
 interface MemoryLimits {
   readonly perProject: number;
@@ -34,9 +34,9 @@ export interface Reservation {
 
 export class MemoryBudget {
   /** Bytes by project. */
-  private readonly used = new Counts();
+  private readonly usedByProject = new Counts();
   private readonly queue = new FairQueue<number>({
-    tryTake: (project, bytes) => this.tryTake(project, bytes),
+    tryTake: (projectId, bytes) => this.tryTake(projectId, bytes),
     order: 'first',
     late: 'Too many large requests or responses are in progress',
   });
@@ -48,16 +48,16 @@ export class MemoryBudget {
    * @param signal aborted when the client disconnects, or with the EngineError that ends the request
    * @throws EngineError overloaded
    */
-  async reserve(project: string, bytes: number, budget: WaitBudget, signal: AbortSignal): Promise<Reservation> {
-    const isBehind = bytes > SMALL_BYTES && this.queue.lengthOf(project) > 0;
-    if (isBehind || !this.tryTake(project, bytes)) await this.queue.wait(project, bytes, budget, signal);
+  async reserve(projectId: string, bytes: number, budget: WaitBudget, signal: AbortSignal): Promise<Reservation> {
+    const isBehind = bytes > SMALL_BYTES && this.queue.lengthOf(projectId) > 0;
+    if (isBehind || !this.tryTake(projectId, bytes)) await this.queue.wait(projectId, bytes, budget, signal);
     let reserved = bytes;
     let isReleased = false;
     const resize = (to: number) => {
       if (isReleased) return;
       const more = to - reserved;
       reserved = to;
-      this.used.add(project, more);
+      this.usedByProject.add(projectId, more);
       if (more < 0) this.queue.admitNext();
     };
     const grow = (by: number) => resize(reserved + by);
@@ -68,14 +68,14 @@ export class MemoryBudget {
     return { resize, grow, release };
   }
 
-  private tryTake(project: string, bytes: number): boolean {
-    const used = this.used.of(project);
+  private tryTake(projectId: string, bytes: number): boolean {
+    const used = this.usedByProject.of(projectId);
     // The first bytes of a project always fit, so each project exceeds the total by one body at most.
     const fits =
       used === 0 ||
       (used + bytes <= this.limits.perProject &&
-        (bytes <= SMALL_BYTES || this.used.total + bytes <= this.limits.total));
-    if (fits) this.used.add(project, bytes);
+        (bytes <= SMALL_BYTES || this.usedByProject.total + bytes <= this.limits.total));
+    if (fits) this.usedByProject.add(projectId, bytes);
     return fits;
   }
 }

@@ -32,7 +32,10 @@ function onlyDrops({ cmds = [] }: AlterTableStmt): boolean {
   return cmds.length > 0 && cmds.every((cmd) => 'AlterTableCmd' in cmd && DROPPING.has(cmd.AlterTableCmd.subtype));
 }
 
-/** The kinds of the queries of a WITH clause. Postgres allows those that write only at the top level (manual 7.8.4). */
+/**
+ * The kinds of the queries of a WITH clause. Postgres allows those that write only at the top level (Postgres manual,
+ * Data-Modifying Statements in WITH).
+ */
 const kindsIn = (clause: WithClause | undefined): string[] =>
   (clause?.ctes ?? []).map((cte) =>
     'CommonTableExpr' in cte ? (Object.keys(cte.CommonTableExpr.ctequery ?? {})[0] ?? '') : '',

@@ -59,6 +59,39 @@ export function mayChangeRights(text: string): boolean {
   return CHANGES_RIGHTS.has(first) || CHANGES_RIGHTS_IN_TWO.has(`${first} ${tokens.next().value ?? ''}`);
 }
 
+/** The characters of an operator (`op_chars` of scan.l). */
+const OPERATOR = /[~!@#^&|`?+\-*/%<>=]+/y;
+
+/** A run of operator characters that is longer than in almost any text. */
+const LONG_RUN = /[~!@#^&|`?+\-*/%<>=]{257}/;
+
+/** Postgres's parser reads as many characters in a small part of a second. */
+const MAX_READ = 64 * 1024 * 1024;
+
+/**
+ * Whether Postgres's lexer would take seconds. At each operator and each comment, also a nested one, it first reads all operator
+ * characters that follow and then goes back, so a long run such as `/*` again and again takes quadratic time.
+ */
+export function isSlowToRead(text: string): boolean {
+  if (!LONG_RUN.test(text)) return false;
+  let read = 0;
+  let runEnd = 0;
+  const readRun = (at: number): void => {
+    if (at >= runEnd) {
+      OPERATOR.lastIndex = at;
+      runEnd = OPERATOR.test(text) ? OPERATOR.lastIndex : at;
+    }
+    read += runEnd - at;
+  };
+  for (const { kind, from, to } of tokensOf(text)) {
+    if (kind === 'sign') readRun(from);
+    if (kind !== 'comment' || text[from] !== '/') continue;
+    for (let at = from; at >= 0 && at < to && read <= MAX_READ; at = text.indexOf('/*', at + 2)) readRun(at);
+    if (read > MAX_READ) return true;
+  }
+  return read > MAX_READ;
+}
+
 /** Words in capitals, parentheses and commas outside comments, strings and quoted names. */
 function* visibleTokens(text: string): Generator<string, undefined> {
   for (const { kind, from, to } of tokensOf(text)) {

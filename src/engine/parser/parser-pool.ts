@@ -5,8 +5,8 @@
 import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
 import { EngineError } from '../../contract/errors.js';
-import { FairQueue } from '../limits/fair-queue.js';
-import type { WaitBudget } from '../limits/wait-budget.js';
+import { FairQueue } from '../../db/fair-queue.js';
+import type { WaitBudget } from '../../db/wait-budget.js';
 import type { Parsed, ParserReply } from './parser-worker.js';
 
 /** The built file, even from `src/` (in tests, which follow a build): a thread cannot run TypeScript. */
@@ -30,7 +30,7 @@ const BUSY = 'Too many SQL requests are waiting to be parsed';
 /** The request whose text is parsed. */
 export interface Requester {
   /** Its id. */
-  readonly project: string;
+  readonly projectId: string;
   readonly budget: WaitBudget;
   /** Aborted when the client disconnects, or with the EngineError that ends the request. */
   readonly signal: AbortSignal;
@@ -40,7 +40,7 @@ export class ParserPool {
   /** Projects whose text is being parsed, at most one text each, and whether it is large. */
   private readonly running = new Map<string, boolean>();
   private readonly queue = new FairQueue<string>({
-    tryTake: (project, text) => this.tryTake(project, text),
+    tryTake: (projectId, text) => this.tryTake(projectId, text),
     order: 'first',
     late: BUSY,
   });
@@ -48,14 +48,15 @@ export class ParserPool {
   /** Idle threads, each with the timer that ends it. */
   private readonly idle = new Map<Worker, NodeJS.Timeout>();
   private readonly closing = new AbortController();
+  private readonly parseMs = PARSE_MS;
 
   /** @throws EngineError overloaded; invalid_request if the parser does not finish */
-  async parse(text: string, { project, budget, signal }: Requester): Promise<Parsed> {
-    if (!this.tryTake(project, text)) await this.queue.wait(project, text, budget, signal);
+  async parse(text: string, { projectId, budget, signal }: Requester): Promise<Parsed> {
+    if (!this.tryTake(projectId, text)) await this.queue.wait(projectId, text, budget, signal);
     try {
       return await this.run(text);
     } finally {
-      this.running.delete(project);
+      this.running.delete(projectId);
       this.queue.admitNext();
     }
   }
@@ -67,11 +68,11 @@ export class ParserPool {
     await Promise.all([...this.threads].map((thread) => thread.terminate()));
   }
 
-  private tryTake(project: string, text: string): boolean {
+  private tryTake(projectId: string, text: string): boolean {
     const isLarge = text.length > LARGE_TEXT;
-    if (this.running.size === THREADS || this.running.has(project)) return false;
+    if (this.running.size === THREADS || this.running.has(projectId)) return false;
     if (isLarge && [...this.running.values()].includes(true)) return false;
-    this.running.set(project, isLarge);
+    this.running.set(projectId, isLarge);
     return true;
   }
 
@@ -82,7 +83,7 @@ export class ParserPool {
     const { signal: closing } = this.closing;
     const ending = new AbortController();
     const end = () => ending.abort();
-    const timer = setTimeout(end, PARSE_MS);
+    const timer = setTimeout(end, this.parseMs);
     closing.addEventListener('abort', end);
     let isReusable = false;
     try {
@@ -90,6 +91,7 @@ export class ParserPool {
       const [reply] = (await once(thread, 'message', { signal: ending.signal })) as [ParserReply];
       if (reply.parsed.outcome === 'parser_failed') throw tooComplex();
       isReusable = reply.memoryBytes <= KEEP_BYTES;
+      if (reply.parsed.outcome === 'too_slow') throw tooComplex();
       return reply.parsed;
     } catch (error) {
       if (closing.aborted) throw busy();

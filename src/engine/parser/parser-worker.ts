@@ -3,9 +3,10 @@ import { hasSqlDetails, loadModule, parseSync, type Node, type RawStmt } from 'l
 import { parentPort } from 'node:worker_threads';
 import { LIMITS } from '../../contract/limits.js';
 import { freesSpace, type FreesSpace } from './frees-space.js';
+import { isSlowToRead } from './keywords.js';
 import { readerStatement, type ReaderStatement } from './reader-statement.js';
 
-/** Why a statement is not allowed in a request (contract section 7). */
+/** Why a statement is not allowed in a request (contract C13.7). */
 export type RejectedKind = 'transaction_control' | 'copy_in' | 'copy_out' | 'listen';
 
 interface ParsedStatement {
@@ -20,11 +21,12 @@ interface ParsedStatement {
 }
 
 /**
- * `syntax_error`: the grammar rejects the text. `parser_failed`: the parser itself failed, and its memory is unsound.
+ * `syntax_error`: the grammar rejects the text. `too_slow`: its lexer would take too long. `parser_failed`: the parser itself
+ * failed, and its memory is unsound.
  */
 export type Parsed =
   | { readonly outcome: 'statements'; readonly count: number; readonly statements: readonly ParsedStatement[] }
-  | { readonly outcome: 'syntax_error' | 'parser_failed' };
+  | { readonly outcome: 'syntax_error' | 'too_slow' | 'parser_failed' };
 
 export interface ParserReply {
   readonly parsed: Parsed;
@@ -34,12 +36,13 @@ export interface ParserReply {
 
 /** Returns at most as many statements as a request may hold; `count` says how many there are. */
 function parse(text: string): Parsed {
+  if (isSlowToRead(text)) return { outcome: 'too_slow' };
   try {
-    const found = parseSync(text).stmts ?? [];
+    const statements = parseSync(text).stmts ?? [];
     return {
       outcome: 'statements',
-      count: found.length,
-      statements: cut(text, found.slice(0, LIMITS.statementsPerRequest)),
+      count: statements.length,
+      statements: cut(text, statements.slice(0, LIMITS.statementsPerRequest)),
     };
   } catch (error) {
     return { outcome: hasSqlDetails(error) ? 'syntax_error' : 'parser_failed' };
@@ -47,13 +50,13 @@ function parse(text: string): Parsed {
 }
 
 /** The parser counts in bytes of UTF-8; a length of 0 means "to the end". */
-function cut(text: string, found: readonly RawStmt[]): ParsedStatement[] {
+function cut(text: string, statements: readonly RawStmt[]): ParsedStatement[] {
   const bytes = Buffer.from(text);
-  let counted = 0;
+  let countedBytes = 0;
   let offset = 0;
-  return found.map(({ stmt, stmt_location: start = 0, stmt_len: length = 0 }) => {
-    offset += codePoints(bytes.subarray(counted, start));
-    counted = start;
+  return statements.map(({ stmt, stmt_location: start = 0, stmt_len: length = 0 }) => {
+    offset += codePoints(bytes.subarray(countedBytes, start));
+    countedBytes = start;
     const end = length > 0 ? start + length : bytes.length;
     const kinds =
       stmt === undefined

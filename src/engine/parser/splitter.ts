@@ -1,10 +1,10 @@
 /**
  * Splits the caller's SQL text into statements by Postgres's own grammar, and rejects those that are not allowed in
- * a request (contract section 7). Reasons: docs/decisions/0006-splitting-sql.md.
+ * a request (contract C13.3, C13.7). Reasons: docs/decisions/0006-splitting-sql.md.
  */
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
-import { unstorable } from '../../contract/storable-text.js';
+import { unstorable } from '../../contract/column-types.js';
 import type { FreesSpace } from './frees-space.js';
 import { type Requester, ParserPool } from './parser-pool.js';
 import type { RejectedKind } from './parser-worker.js';
@@ -24,6 +24,8 @@ interface SplitOptions {
   readonly tellsFreed?: boolean;
   /** The field of the request that holds the text, for messages. */
   readonly field?: string;
+  /** What is said of statements that are not allowed. Default: what the requests of free SQL can do instead. */
+  readonly rejections?: typeof REJECTIONS;
 }
 
 /** A lone statement with another first word is never rejected, so it needs no parser. */
@@ -31,7 +33,7 @@ const MAY_BE_REJECTED = new Set(
   'ABORT BEGIN COMMIT COPY END LISTEN PREPARE RELEASE ROLLBACK SAVEPOINT START UNLISTEN'.split(' '),
 );
 
-const REJECTIONS: Record<RejectedKind, string> = {
+export const REJECTIONS: Readonly<Record<RejectedKind, string>> = {
   transaction_control:
     'One request is one transaction: BEGIN, COMMIT, ROLLBACK, SAVEPOINT and the like are not allowed. ' +
     'Send several statements in one request; they take effect together or not at all.',
@@ -57,7 +59,7 @@ export class Splitter {
   async split(
     text: string,
     requester: Requester,
-    { tellsFreed = false, field = '"sql"' }: SplitOptions = {},
+    { tellsFreed = false, field = '"sql"', rejections = REJECTIONS }: SplitOptions = {},
   ): Promise<SplitStatement[]> {
     rejectTooLong(text, field);
     rejectUnstorable(text, field);
@@ -74,7 +76,7 @@ export class Splitter {
     statements.forEach(({ rejected }, i) => {
       if (rejected === null) return;
       const place = count > 1 ? `Statement ${i + 1} of ${count}: ` : '';
-      throw new EngineError('statement_not_allowed', place + REJECTIONS[rejected]);
+      throw new EngineError('statement_not_allowed', place + rejections[rejected]);
     });
     const [only] = statements;
     if (count === 1 && only !== undefined) return [{ ...whole, frees: only.frees }];

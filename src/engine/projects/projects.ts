@@ -1,31 +1,37 @@
 /**
- * The life of projects (contract section 2). Creating and deleting each have a status, so that after a crash at any
+ * The life of projects (contract C3). Creating and deleting each have a status, so that after a crash at any
  * step the next start, or the next attempt, can clean up.
  */
 import { EngineError } from '../../contract/errors.js';
-import { every } from '../../contract/every.js';
+import { allDone, every } from '../../tasks.js';
 import { PROJECT_STATUSES, READY_STATUSES } from '../../contract/projects.js';
-import { DEFAULT_SERVER, type PlacementRequest } from '../../contract/servers.js';
+import { DEFAULT_SERVER, type PlacementRequest, serverName } from '../../contract/servers.js';
 import { drain } from '../../tenancy/drain.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
-import { rollBackPrepared } from '../../tenancy/prepared-transactions.js';
-import { serviceWork } from '../../tenancy/service-work.js';
-import { placeOf } from '../../tenancy/control/server-rows.js';
-import { NEVER } from '../limits/deadline.js';
-import { FairQueue } from '../limits/fair-queue.js';
-import { WaitBudget } from '../limits/wait-budget.js';
+import type { Placement } from '../../tenancy/placement.js';
+import type { RequestedRights } from '../../tenancy/project-databases.js';
+import { serviceWork } from '../../tenancy/postgres-errors.js';
+import { inUseElsewhere, withProjectLock } from '../../tenancy/control/project-lock.js';
+import { noServer, placeOf } from '../../tenancy/control/server-rows.js';
+import { NEVER } from '../../db/timed-request.js';
+import { FairQueue } from '../../db/fair-queue.js';
+import { WaitBudget } from '../../db/wait-budget.js';
 import type { Tenancy } from '../../tenancy/tenancy.js';
-import { BY_ITSELF, type Origin } from '../audit/audit.js';
-import { candidates, noServer } from './choose-server.js';
-import { createProject, type Fill, type Make } from './create-project.js';
-import { projectExists, notReady, projectNotFound, needsSuperuser, inUseElsewhere } from './project-errors.js';
+import { BY_ITSELF, type Origin } from '../../contract/audit.js';
+import { candidates } from './choose-server.js';
+import {
+  createProject,
+  type FillProject,
+  type MakeDatabase,
+  needsSuperuser,
+  notReady,
+  projectExists,
+  projectNotFound,
+  type ProjectServices,
+  requireName,
+  UnfinishedProjects,
+} from './create-project.js';
 import { isProjectName } from '../../contract/names.js';
-import { requireName } from './project-name.js';
-import type { ProjectParts } from './project-parts.js';
-import { withProjectLock } from './with-project-lock.js';
-import { UnfinishedProjects } from './unfinished-projects.js';
-
-export type { ProjectRow } from '../../tenancy/control/control-rows.js';
 
 /** Maximum number of projects created, repaired or deleted at once: each takes several connections. */
 const AT_ONCE = 4;
@@ -37,12 +43,12 @@ const CLEAR_EVERY_MS = 60_000;
 const TURN_MS = 5_000;
 
 /** The parts of a project that come from a backup. */
-interface Restored {
+interface RestoreOptions {
   readonly place: PlacementRequest;
   /** Restores its contents and its status. */
-  readonly fill: Fill;
+  readonly fill: FillProject;
   /** Creates its database; default: an empty one. */
-  readonly make?: Make;
+  readonly make?: MakeDatabase;
 }
 
 /** The default is the server on which backups of files can be restored, too. */
@@ -62,8 +68,8 @@ export class Projects {
     late: 'Too many projects are being created, repaired or deleted',
   });
 
-  constructor(private readonly parts: ProjectParts) {
-    this.unfinished = new UnfinishedProjects(parts);
+  constructor(private readonly services: ProjectServices) {
+    this.unfinished = new UnfinishedProjects(services);
   }
 
   /**
@@ -73,16 +79,16 @@ export class Projects {
    * outcome_unknown
    */
   create(name: string, by: Origin = BY_ITSELF, request: PlacementRequest = {}): Promise<ProjectRow> {
-    return this.inTurn(() => createProject(this.parts, this.unfinished, { name, by, request, fill: null }));
+    return this.inTurn(() => createProject(this.services, this.unfinished, { name, by, request, fill: null }));
   }
 
   /**
    * Creates a project from a backup.
    * @throws EngineError as {@link create}; what `fill` and `make` throw
    */
-  restore(name: string, by: Origin, { place, ...contents }: Restored): Promise<ProjectRow> {
+  restore(name: string, by: Origin, { place, ...contents }: RestoreOptions): Promise<ProjectRow> {
     const request = placeOfRestore(place);
-    return this.inTurn(() => createProject(this.parts, this.unfinished, { name, by, request, ...contents }));
+    return this.inTurn(() => createProject(this.services, this.unfinished, { name, by, request, ...contents }));
   }
 
   /**
@@ -91,12 +97,12 @@ export class Projects {
    */
   async tenanciesAt(place: PlacementRequest): Promise<Tenancy[]> {
     const request = placeOfRestore(place);
-    const found = await candidates(this.parts.control.servers, request);
-    if (found.length === 0) throw noServer(request);
-    return found.map((server) => {
+    const servers = await candidates(this.services.control.servers, request);
+    if (servers.length === 0) throw noServer(request);
+    return servers.map((server) => {
       const at = placeOf(server);
-      this.parts.servers.requireUp(at);
-      return this.parts.servers.tenancyOf(at);
+      this.services.servers.requireUp(at);
+      return this.services.servers.tenancyOf(at);
     });
   }
 
@@ -118,12 +124,12 @@ export class Projects {
   }
 
   list(): Promise<ProjectRow[]> {
-    return this.parts.control.projects.list();
+    return this.services.control.projects.list();
   }
 
   /** @throws EngineError not_found */
   async get(name: string): Promise<ProjectRow> {
-    const project = isProjectName(name) ? await this.parts.control.projects.find('name', name) : null;
+    const project = isProjectName(name) ? await this.services.control.projects.find('name', name) : null;
     if (project === null || project.status === 'deleting') throw projectNotFound(name);
     return project;
   }
@@ -133,7 +139,7 @@ export class Projects {
    * token
    */
   async requireActive({ id }: ProjectRow): Promise<void> {
-    const project = await this.parts.control.projects.find('id', id);
+    const project = await this.services.control.projects.find('id', id);
     if (project === null) throw new EngineError('unauthorized', 'The project of this token was deleted');
     if (project.status !== 'active') throw new EngineError('cdp_inactive', 'The CDP is inactive for this project');
   }
@@ -146,10 +152,10 @@ export class Projects {
     requireName(newName);
     const { id } = await this.get(name);
     await this.unfinished.clearNamed(newName);
-    const entry = this.parts.audit.entryOfChange(by, { operation: 'project.rename', object: newName });
-    const project = await this.parts.control.projects.rename(id, newName, entry);
+    const entry = this.services.audit.entryOfChange(by, { operation: 'project.rename', object: newName });
+    const project = await this.services.control.projects.rename(id, newName, entry);
     if (project !== null) return project;
-    if ((await this.parts.control.projects.find('name', newName)) !== null) throw projectExists(newName);
+    if ((await this.services.control.projects.find('name', newName)) !== null) throw projectExists(newName);
     throw notReady(name);
   }
 
@@ -163,14 +169,14 @@ export class Projects {
     const project = await this.get(name);
     const status = active ? 'active' : 'inactive';
     const operation = active ? 'project.activate' : 'project.deactivate';
-    const entry = this.parts.audit.entryOfChange(by, { operation });
-    if (!(await this.parts.control.projects.setStatus(project.id, READY_STATUSES, status, entry))) {
+    const entry = this.services.audit.entryOfChange(by, { operation });
+    if (!(await this.services.control.projects.setStatus(project.id, READY_STATUSES, status, entry))) {
       throw notReady(name);
     }
     if (!active) {
-      const tenancy = this.parts.servers.tenancyOf(project.placement);
+      const tenancy = this.services.servers.tenancyOf(project.placement);
       await drain(tenancy, project.placement, now ? { maxMs: 0 } : {});
-      await rollBackPrepared(tenancy, [project.placement]);
+      await tenancy.rollBackPrepared([project.placement], 0);
     }
     return { ...project, status };
   }
@@ -178,32 +184,41 @@ export class Projects {
   /**
    * Repairs the project's roles, rights and schema after changes by the project or a half restored backup. The audit
    * entry follows a moment later, because the log is in another database.
-   * @returns the repaired faults, as text
+   * @param requested rights to give again although the project has revoked them
+   * @returns the repaired faults, and the rights given again, as text
    * @throws EngineError not_found, request_in_flight, database_unavailable
    */
-  async repair(name: string, by: Origin): Promise<{ project: ProjectRow; repaired: string[] }> {
+  async repair(
+    name: string,
+    by: Origin,
+    requested?: RequestedRights,
+  ): Promise<{ project: ProjectRow; repaired: string[] }> {
     const { id } = await this.get(name);
-    const done = await this.inTurn(() =>
-      withProjectLock(this.parts.control, { id, name }, async () => {
+    const restored = await this.inTurn(() =>
+      withProjectLock(this.services.control.address, { id, name }, async () => {
         // A move may have just ended, or have been interrupted; it has to be cleaned up first.
-        if ((await this.parts.control.moves.open(id)).length > 0) throw inUseElsewhere(name);
+        if ((await this.services.moveRows.open(id)).length > 0) throw inUseElsewhere(name);
         const project = await this.get(name);
-        const tenancy = this.parts.servers.tenancyOf(project.placement);
-        const repaired = await serviceWork(() => this.parts.databases.repair(tenancy, project.placement));
+        const tenancy = this.services.servers.tenancyOf(project.placement);
+        const repaired = await serviceWork(() =>
+          this.services.projectDatabases.repair(tenancy, project.placement, requested),
+        );
         return { project, repaired };
       }),
     );
-    this.parts.audit.record(by, { operation: 'project.repair', outcome: 'ok', project: done.project });
-    return done;
+    reportRepair(this.services, by, restored.project, restored.repaired);
+    return restored;
   }
 
   runs({ placement }: ProjectRow): boolean {
-    return this.parts.servers.tenancyOf(placement).runs(placement);
+    return this.services.servers.tenancyOf(placement).runs(placement);
   }
 
   /** The faults that {@link repair} would repair, as text. @throws EngineError database_unavailable */
   examine({ placement }: ProjectRow): Promise<string[]> {
-    return serviceWork(() => this.parts.databases.examine(this.parts.servers.tenancyOf(placement), placement));
+    return serviceWork(() =>
+      this.services.projectDatabases.examine(this.services.servers.tenancyOf(placement), placement),
+    );
   }
 
   /**
@@ -212,8 +227,8 @@ export class Projects {
    */
   async setQuota(name: string, bytes: number | null, by: Origin): Promise<ProjectRow> {
     const { id } = await this.get(name);
-    const entry = this.parts.audit.entryOfChange(by, { operation: 'project.quota' });
-    const project = await this.parts.control.projects.setQuota(id, bytes, entry);
+    const entry = this.services.audit.entryOfChange(by, { operation: 'project.quota' });
+    const project = await this.services.control.projects.setQuota(id, bytes, entry);
     if (project === null) throw notReady(name);
     return project;
   }
@@ -224,39 +239,60 @@ export class Projects {
    */
   async setOwnSchemas(name: string, allowed: boolean, by: Origin): Promise<ProjectRow> {
     const { id, placement } = await this.get(name);
-    const tenancy = this.parts.servers.tenancyOf(placement);
+    const tenancy = this.services.servers.tenancyOf(placement);
     if (allowed && !(await tenancy.mayOwnSchemas())) throw needsSuperuser();
-    const entry = this.parts.audit.entryOfChange(by, { operation: 'project.own_schemas' });
-    const project = await this.parts.control.projects.setOwnSchemas(id, allowed, entry);
+    const entry = this.services.audit.entryOfChange(by, { operation: 'project.own_schemas' });
+    const project = await this.services.control.projects.setOwnSchemas(id, allowed, entry);
     if (project === null) throw notReady(name);
-    await serviceWork(() => this.parts.databases.restoreRights(tenancy, project.placement));
+    await serviceWork(() => this.services.projectDatabases.applyOwnSchemas(tenancy, project.placement));
     return project;
   }
 
   /**
    * Deletes a project and everything in it, permanently. Waits until its creation has ended, and also deletes what a
    * crash has left of a project.
-   * @param lost a server that will not come back and is not contacted
+   * @param lostServer a server that will not come back and is not contacted
    * @throws EngineError not_found, request_in_flight, overloaded, database_unavailable
    */
-  async delete(name: string, by: Origin, lost: string | null = null): Promise<ProjectRow> {
-    const project = isProjectName(name) ? await this.parts.control.projects.find('name', name) : null;
+  async delete(name: string, by: Origin, lostServer: string | null = null): Promise<ProjectRow> {
+    const project = isProjectName(name) ? await this.services.control.projects.find('name', name) : null;
     if (project === null) throw projectNotFound(name);
     return this.inTurn(() =>
-      withProjectLock(this.parts.control, project, async () => {
+      withProjectLock(this.services.control.address, project, async () => {
         // From here on the deletion is final: after a crash, the next start completes it.
-        const entry = this.parts.audit.entryOfChange(by, { operation: 'project.delete' });
-        if (!(await this.parts.control.projects.setStatus(project.id, PROJECT_STATUSES, 'deleting', entry)))
+        const entry = this.services.audit.entryOfChange(by, { operation: 'project.delete' });
+        if (!(await this.services.control.projects.setStatus(project.id, PROJECT_STATUSES, 'deleting', entry)))
           throw projectNotFound(name);
-        await this.unfinished.remove(project, null, lost);
+        await this.unfinished.remove(project, null, lostServer);
         return project;
       }),
     );
   }
 
+  /**
+   * Rolls back transactions that sessions have prepared for two-phase commit, and not finished in this time. A server
+   * that does not answer, or whose URL this instance does not have, is asked again by the next call.
+   * @throws EngineError database_unavailable, after all other servers
+   */
+  async rollBackPrepared(olderThanMs: number): Promise<void> {
+    const byServer = new Map<string, [Placement, ...Placement[]]>();
+    for (const { placement } of await this.list()) {
+      const server = serverName(placement);
+      byServer.set(server, [placement, ...(byServer.get(server) ?? [])]);
+    }
+    const rollBack = async (placements: readonly [Placement, ...Placement[]]): Promise<void> =>
+      this.services.servers.tenancyOf(placements[0]).rollBackPrepared(placements, olderThanMs);
+    await allDone(Array.from(byServer.values(), rollBack));
+  }
+
+  /** See {@link Tenancy.startFailure}. */
+  startFailure({ placement }: ProjectRow): string | null {
+    return this.services.servers.tenancyOf(placement).startFailure(placement);
+  }
+
   /** From now on, removes every minute the projects that another process, or a lost Postgres, has left incomplete. */
   startClearing(): void {
-    this.stopClearing = every(CLEAR_EVERY_MS, () => this.unfinished.clear());
+    this.stopClearing = every(CLEAR_EVERY_MS, 'clear_projects', () => this.unfinished.clear(), this.services.log);
   }
 
   close(): void {
@@ -268,16 +304,33 @@ export class Projects {
    * @returns undefined if it is up to date, as it nearly always is
    */
   upgradeIfNeeded(project: ProjectRow): Promise<void> | undefined {
-    const { schemaVersion } = this.parts.databases;
+    const { schemaVersion } = this.services.projectDatabases;
     if (project.schemaVersion >= schemaVersion) return undefined;
     let upgrade = this.upgrades.get(project.id);
     if (upgrade === undefined) {
       upgrade = serviceWork(() =>
-        this.parts.databases.upgrade(this.parts.servers.tenancyOf(project.placement), project.placement),
-      ).then(() => this.parts.control.projects.setVersion(project.id, schemaVersion));
+        this.services.projectDatabases.upgrade(this.services.servers.tenancyOf(project.placement), project.placement),
+      ).then(() => this.services.control.projects.setVersion(project.id, schemaVersion));
       this.upgrades.set(project.id, upgrade);
       upgrade.catch(() => this.upgrades.delete(project.id));
     }
     return upgrade;
   }
+}
+
+/**
+ * Names what a repair has restored, in the log and in the audit log.
+ * @param project null: it is unknown, since the control database does not answer
+ * @param repaired as text
+ */
+export function reportRepair(
+  { audit, log }: Pick<ProjectServices, 'audit' | 'log'>,
+  by: Origin,
+  project: Pick<ProjectRow, 'id' | 'name'> | null,
+  repaired: readonly string[],
+): void {
+  if (repaired.length > 0)
+    log.warn({ project: project?.name ?? null, repaired }, 'rights or roles of a project were restored');
+  const object = repaired.length > 0 ? repaired.join('; ') : null;
+  audit.record(by, { operation: 'project.repair', outcome: 'ok', project, object });
 }

@@ -1,11 +1,12 @@
-/** Statements that set or drop DEFAULT, NOT NULL and UNIQUE of a column. */
+/** Statements that set or drop DEFAULT, NOT NULL, UNIQUE and comments of columns. */
 import type { JsonNode } from '../../codec/index.js';
 import { EngineError } from '../../contract/errors.js';
-import type { Column as ShownColumn } from '../../contract/wire/tables.js';
+import type * as wire from '../../contract/wire/tables.js';
+import type { QueryRunner } from '../../db/transaction.js';
+import { type Fragment, ident, literal, sql, type Statement, trusted } from '../../pg/index.js';
 import type { Column, Table } from '../catalog/catalog.js';
 import { indexesOf, readIndexes } from '../catalog/indexes.js';
-import { type Fragment, ident, type Session, sql, type Statement } from '../../pg/index.js';
-import { defaultExpression } from './default-value.js';
+import { defaultExpression } from './definition.js';
 import { dropStatement } from './indexes.js';
 
 const alter = ({ schema, name }: Table, column: string, change: Fragment): Statement =>
@@ -33,14 +34,14 @@ export const setNotNull = (table: Table, column: string, notNull: boolean): Stat
  * @throws EngineError constraint_violation with the number of rows
  */
 export async function requireNoNulls(
-  session: Session,
+  db: QueryRunner,
   { schema, name }: Table,
   column: string,
   changes: readonly Statement[],
   hint = `Give them values with SQL: UPDATE "${name}" SET "${column}" = … WHERE "${column}" IS NULL`,
 ): Promise<void> {
   const nulls = sql`SELECT pg_catalog.count(*) FROM ${ident(schema, name)} WHERE ${ident(column)} IS NULL`;
-  const results = await session.run([...changes, nulls]);
+  const results = await db.run([...changes, nulls]);
   const count = Number(results.at(-1)?.rows[0]?.[0] ?? 0);
   if (count === 0) return;
   const rows = count === 1 ? '1 row has' : `${count} rows have`;
@@ -49,12 +50,12 @@ export async function requireNoNulls(
 
 /** No statement if nothing is to change. */
 export async function setUnique(
-  session: Session,
+  db: QueryRunner,
   { schema, name }: Table,
   column: string,
   unique: boolean,
 ): Promise<Statement[]> {
-  const indexes = readIndexes(await session.query(indexesOf(schema, name))).filter(
+  const indexes = readIndexes(await db.query(indexesOf(schema, name))).filter(
     (index) => index.unique && !index.partial && index.columns.length === 1 && index.columns[0] === column,
   );
   if (!unique) return indexes.filter(({ primary }) => !primary).map((index) => dropStatement(schema, name, index));
@@ -63,10 +64,24 @@ export async function setUnique(
 }
 
 /** A column as responses show it, with NOT NULL and the default only if it has them. */
-export const shownColumn = ({ name, displayType, comment, notNull, defaultText }: Column): ShownColumn => ({
+export const shownColumn = ({ name, displayType, comment, notNull, defaultText }: Column): wire.Column => ({
   name,
   type: displayType,
   comment,
   ...(notNull ? { not_null: true } : {}),
   ...(defaultText === null ? {} : { default: defaultText }),
 });
+
+/** The comments of a table, to restore after it is created again. */
+export const commentsOf = ({ schema, name, comment, columns }: Table): Statement[] => [
+  ...(comment === null ? [] : [commentOnTable(schema, name, comment)]),
+  ...columns.flatMap((column) =>
+    column.comment === null ? [] : [commentOn(schema, name, column.name, column.comment)],
+  ),
+];
+
+export const commentOnTable = (schema: string, tableName: string, comment: string | null): Statement =>
+  sql`COMMENT ON TABLE ${ident(schema, tableName)} IS ${comment ? literal(comment) : trusted('NULL')}`;
+
+export const commentOn = (schema: string, tableName: string, column: string, comment: string | null): Statement =>
+  sql`COMMENT ON COLUMN ${ident(schema, tableName, column)} IS ${comment ? literal(comment) : trusted('NULL')}`;

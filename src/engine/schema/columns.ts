@@ -1,22 +1,30 @@
-/** Adds, alters and drops columns (specification 4.2, 4.3; contract section 5). */
+/** Adds, alters and drops columns (contract C6). */
 import type { JsonNode } from '../../codec/index.js';
 import { checkAll } from '../../contract/error-collector.js';
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { Type } from '../../contract/schema.js';
-import { unstorable } from '../../contract/storable-text.js';
-import { type AlterColumnBody, Column as ShownColumn } from '../../contract/wire/tables.js';
+import { unstorable } from '../../contract/column-types.js';
+import * as wire from '../../contract/wire/tables.js';
 import { type Table, tableByName } from '../catalog/catalog.js';
 import { ident, sql, type Statement } from '../../pg/index.js';
-import type { Replayable } from '../write/idempotency.js';
-import type { Project } from '../project.js';
-import { dropDefault, requireNoNulls, setDefault, setNotNull, setUnique, shownColumn } from './column-properties.js';
-import { commentOn } from './comments.js';
+import type { Replayable } from '../../db/idempotency.js';
+import type { Project } from '../../db/project.js';
+import { type Commit, commit, type QueryRunner } from '../../db/transaction.js';
+import {
+  commentOn,
+  dropDefault,
+  requireNoNulls,
+  setDefault,
+  setNotNull,
+  setUnique,
+  shownColumn,
+} from './column-properties.js';
 import { checkColumn, checkComment, checkName, type ColumnDefinition, columnType } from './definition.js';
 import { existingColumn, existingTable, lockForChange, nameIsTaken } from '../catalog/find-table.js';
 import { explainDuplicates } from './indexes.js';
 import { explainRefusal, retype } from './retype.js';
-import { type Change, type ChangeOptions, schemaChange } from './schema-change.js';
+import { type ChangeOptions, noteMentions, schemaChange } from './schema-change.js';
 import { definitionOf } from './tables.js';
 
 /**
@@ -26,45 +34,41 @@ import { definitionOf } from './tables.js';
  */
 export async function addColumn(
   project: Project,
-  table: string,
+  tableName: string,
   body: ColumnDefinition,
   options: ChangeOptions,
-): Promise<Replayable<ShownColumn>> {
-  checkAll(
+): Promise<Replayable<wire.Column>> {
+  const [, , column] = checkAll(
     () => checkName('column', body.name),
     () => checkComment(body.comment),
     () => checkColumn(body),
   );
-  const column = checkColumn(body);
   const { name, comment } = column;
   // If rows would get no value, the error should say how many, which Postgres's does not.
   const needsValues = column.notNull && column.defaultValue === null;
   const definition = definitionOf(needsValues ? { ...column, notNull: false } : column);
-  const changes = [
-    sql`ALTER TABLE ${ident(project.schema, table)} ADD COLUMN ${definition}`,
-    ...(comment === null ? [] : [commentOn(project.schema, table, name, comment)]),
+  const add = [
+    sql`ALTER TABLE ${ident(project.schema, tableName)} ADD COLUMN ${definition}`,
+    ...(comment === null ? [] : [commentOn(project.schema, tableName, name, comment)]),
   ];
-  return schemaChange(project, options, ShownColumn, 'grows', async (change) => {
-    const { lease, begin } = change;
-    const shape = await lockForChange(lease, begin, project.schema, table);
-    refuseCaseInsensitiveDuplicate(shape, body.name);
-    const columns = shape.columns.filter((column) => !column.isId).length;
+  return schemaChange(project, options, wire.Column, 'grows', async (db) => {
+    const table = await lockForChange(db, project.schema, tableName);
+    refuseCaseInsensitiveDuplicate(table, body.name);
+    const columns = table.columns.filter((column) => !column.isId).length;
     if (columns >= LIMITS.columnsPerTable) {
       throw new EngineError(
         'invalid_request',
-        `Table "${table}" has ${columns} columns; the API allows at most ${LIMITS.columnsPerTable}`,
+        `Table "${tableName}" has ${columns} columns; the API allows at most ${LIMITS.columnsPerTable}`,
       );
     }
-    if (needsValues) {
-      await requireNoNulls(lease.session, shape, name, changes.splice(0), 'Give the column a default, too.');
-      changes.push(setNotNull(shape, name, true));
-    }
-    return commitColumn(change, shape, name, changes);
+    if (!needsValues) return commitColumn(db, table, name, add);
+    await requireNoNulls(db, table, name, add, 'Give the column a default, too.');
+    return commitColumn(db, table, name, [setNotNull(table, name, true)]);
   });
 }
 
 /** The requested changes; the default keeps every digit that was sent. */
-interface ColumnChange extends Omit<AlterColumnBody, 'default'> {
+interface ColumnChange extends Omit<wire.AlterColumnBody, 'default'> {
   default?: JsonNode;
 }
 
@@ -81,11 +85,11 @@ interface AlterOptions extends ChangeOptions {
  */
 export async function alterColumn(
   project: Project,
-  table: string,
+  tableName: string,
   column: string,
   body: ColumnChange,
   options: AlterOptions,
-): Promise<Replayable<ShownColumn>> {
+): Promise<Replayable<wire.Column>> {
   const { new_name: newName, new_type: newType, map, comment, default: defaultValue, not_null: notNull, unique } = body;
   if (Object.keys(body).length === 0) {
     const names = 'new_name, new_type, comment, not_null, default and unique';
@@ -94,63 +98,61 @@ export async function alterColumn(
   if (column === 'id' && Object.keys(body).some((field) => field !== 'comment')) {
     throw new EngineError('reserved_name', 'Only the comment of the id column can be changed');
   }
-  checkAll(
+  const [, , , type] = checkAll(
     () => newName !== undefined && checkName('column', newName),
     () => checkComment(comment),
     () => checkMap(map, newType),
-    () => newType !== undefined && columnType(newType),
+    () => (newType === undefined ? undefined : columnType(newType)),
   );
-  const type = newType === undefined ? undefined : columnType(newType);
   const growth = type === undefined && unique !== true ? 'may grow' : 'grows';
-  return schemaChange(project, options, ShownColumn, growth, async (change) => {
-    const { lease, begin } = change;
-    const { session } = lease;
-    const shape = await lockForChange(lease, begin, project.schema, table);
-    const current = existingColumn(shape, column);
+  return schemaChange(project, options, wire.Column, growth, async (db) => {
+    const table = await lockForChange(db, project.schema, tableName);
+    const current = existingColumn(table, column);
     const ownDefault =
-      defaultValue && setDefault(shape, type === undefined ? current : { ...current, type }, defaultValue);
+      defaultValue && setDefault(table, type === undefined ? current : { ...current, type }, defaultValue);
     const changes: Statement[] = [];
     try {
       if (type !== undefined && (type !== current.type || map !== undefined)) {
         // Child tables are rewritten too, which runs their checks and index expressions.
-        lease.resetAfterUse();
+        db.resetAfterUse();
         // The old default may not convert to the new type.
-        if (ownDefault !== undefined) changes.push(dropDefault(shape, column));
-        changes.push(await retype(session, shape, current, { to: type, map, showValues: options.showValues ?? false }));
+        if (ownDefault !== undefined) changes.push(dropDefault(table, column));
+        changes.push(await retype(db, table, current, { to: type, map, showValues: options.showValues ?? false }));
       }
       if (ownDefault !== undefined) changes.push(ownDefault);
-      if (notNull === true) await requireNoNulls(session, shape, column, changes.splice(0));
-      if (notNull !== undefined) changes.push(setNotNull(shape, column, notNull));
-      if (unique !== undefined) changes.push(...(await setUnique(session, shape, column, unique)));
-      if (comment !== undefined) changes.push(commentOn(project.schema, table, column, comment));
+      if (notNull === true) await requireNoNulls(db, table, column, changes.splice(0));
+      if (notNull !== undefined) changes.push(setNotNull(table, column, notNull));
+      if (unique !== undefined) changes.push(...(await setUnique(db, table, column, unique)));
+      if (comment !== undefined) changes.push(commentOn(project.schema, tableName, column, comment));
       if (newName !== undefined && newName !== column) {
-        refuseCaseInsensitiveDuplicate(shape, newName, column);
+        refuseCaseInsensitiveDuplicate(table, newName, column);
+        await noteMentions(db, project, tableName, column);
         changes.push(
-          sql`ALTER TABLE ${ident(project.schema, table)} RENAME COLUMN ${ident(column)} TO ${ident(newName)}`,
+          sql`ALTER TABLE ${ident(project.schema, tableName)} RENAME COLUMN ${ident(column)} TO ${ident(newName)}`,
         );
       }
-      return await commitColumn(change, shape, newName ?? column, changes);
+      return await commitColumn(db, table, newName ?? column, changes);
     } catch (error) {
-      const explained = unique ? await explainDuplicates(session, project.schema, table, [column], error) : error;
+      const explained = unique ? await explainDuplicates(db, project.schema, tableName, [column], error) : error;
       throw explainRefusal(explained, column);
     }
   });
 }
 
-/** Makes the last changes and commits. @returns the changed column */
+/** Makes the last changes. @returns the end, with the changed column */
 async function commitColumn(
-  { lease: { session }, commit }: Change,
+  db: QueryRunner,
   { schema, name }: Table,
   column: string,
   changes: readonly Statement[],
-): Promise<ShownColumn> {
-  const results = await session.run([...changes, tableByName(schema, name)]);
-  const changed = await existingTable(session, schema, name, results.at(-1)?.rows ?? []);
-  return commit([], shownColumn(existingColumn(changed, column)));
+): Promise<Commit<wire.Column, Replayable<wire.Column>>> {
+  const results = await db.run([...changes, tableByName(schema, name)]);
+  const changed = await existingTable(db, schema, name, results.at(-1)?.rows ?? []);
+  return commit(shownColumn(existingColumn(changed, column)));
 }
 
 /** @throws EngineError invalid_request */
-function checkMap(map: AlterColumnBody['map'], newType: string | undefined): void {
+function checkMap(map: wire.AlterColumnBody['map'], newType: string | undefined): void {
   if (map === undefined) return;
   if (newType === undefined)
     throw new EngineError('invalid_request', '"map" is for a change of the type: send new_type too');
@@ -163,14 +165,14 @@ function checkMap(map: AlterColumnBody['map'], newType: string | undefined): voi
 /** @throws EngineError reserved_name, table_not_found, column_not_found, dependent_objects, table_busy */
 export async function dropColumn(
   project: Project,
-  table: string,
+  tableName: string,
   column: string,
   options: ChangeOptions,
 ): Promise<Replayable<null>> {
   if (column === 'id') throw new EngineError('reserved_name', 'The id column cannot be dropped');
-  return schemaChange(project, options, Type.Null(), 'none', async ({ lease, begin, commit }) => {
-    existingColumn(await lockForChange(lease, begin, project.schema, table), column);
-    return commit([sql`ALTER TABLE ${ident(project.schema, table)} DROP COLUMN ${ident(column)}`], null);
+  return schemaChange(project, options, Type.Null(), 'none', async (db) => {
+    existingColumn(await lockForChange(db, project.schema, tableName), column);
+    return commit(null, [sql`ALTER TABLE ${ident(project.schema, tableName)} DROP COLUMN ${ident(column)}`]);
   });
 }
 

@@ -1,18 +1,17 @@
-/** Checks of names and definitions of tables and columns (contract sections 3 to 5) that need no connection. */
-import type { JsonNode } from '../../codec/index.js';
-import { COLUMN_TYPES, type ColumnType } from '../../contract/column-types.js';
+/** Checks of names and definitions of tables and columns (contract C4 to C6) that need no connection. */
+import { type BatchColumn, type JsonNode, readCell } from '../../codec/index.js';
+import { COLUMN_TYPES, type ColumnType, unstorable } from '../../contract/column-types.js';
 import { checkAll, ErrorCollector, errorOf } from '../../contract/error-collector.js';
 import { EngineError } from '../../contract/errors.js';
 import { cut, quoted } from '../../contract/message-text.js';
 import { NAME_IN_WORDS, NAME_PATTERN } from '../../contract/names.js';
-import { unstorable } from '../../contract/storable-text.js';
 import type { AddColumnBody, CreateTableBody } from '../../contract/wire/tables.js';
-import type { Fragment } from '../../pg/index.js';
-import { newDefault } from './default-value.js';
+import { type Fragment, literal, sql, trusted } from '../../pg/index.js';
+import { type Column, POSTGRES_TYPES } from '../catalog/catalog.js';
 
 const PATTERN = new RegExp(NAME_PATTERN);
 
-/** System columns, which every Postgres table has (Postgres manual 5.6). */
+/** System columns, which every Postgres table has (Postgres manual, System Columns). */
 const SYSTEM_COLUMNS = new Set(['tableoid', 'xmin', 'cmin', 'xmax', 'cmax', 'ctid']);
 
 type Kind = 'table' | 'column' | 'index';
@@ -43,8 +42,8 @@ function whyReserved(kind: Kind, folded: string): string | undefined {
  * Rejects a table name in a path that the API's rules do not allow, even if free SQL has created such a table.
  * @throws EngineError table_not_found
  */
-export function checkTableInPath(name: string): void {
-  if (!PATTERN.test(name)) throw new EngineError('table_not_found', `There is no table ${quoted(name)}`);
+export function checkTableInPath(tableName: string): void {
+  if (!PATTERN.test(tableName)) throw new EngineError('table_not_found', `There is no table ${quoted(tableName)}`);
 }
 
 /** Postgres text holds no U+0000, and a lone surrogate has no UTF-8. @throws EngineError invalid_request */
@@ -53,17 +52,21 @@ export function checkComment(comment: string | null | undefined): void {
   if (reason !== undefined) throw new EngineError('invalid_request', `comment: ${reason}`);
 }
 
+const OTHER_TYPES =
+  'SQL can make a column of any type of Postgres (ALTER TABLE … ADD COLUMN …), such as numeric(12,2) or date; records then accept it.';
+
 /**
  * The column type of this name, in any case.
  * @throws EngineError unknown_type
  */
 export function columnType(type: string): ColumnType {
   // Not toUpperCase, which turns some other letters, such as the dotless i, into ASCII ones.
-  const found = COLUMN_TYPES.find((known) => known.toLowerCase() === type.toLowerCase());
-  if (found !== undefined) return found;
+  const columnType = COLUMN_TYPES.find((candidate) => candidate.toLowerCase() === type.toLowerCase());
+  if (columnType !== undefined) return columnType;
   throw new EngineError(
     'unknown_type',
     `${quoted(type)} is not a column type; the types are ${COLUMN_TYPES.join(', ')}`,
+    { hint: OTHER_TYPES },
   );
 }
 
@@ -100,23 +103,22 @@ export function checkColumn({ name, comment, unique, ...definition }: ColumnDefi
  * is wrong at once
  */
 export function checkDefinition(body: TableDefinition): NewColumn[] {
-  const columns: NewColumn[] = [];
-  checkAll(
+  const [, , columns] = checkAll(
     () => checkName('table', body.table_name),
     () => checkComment(body.comment),
-    () => columns.push(...checkColumns(body.columns)),
+    () => checkColumns(body.columns),
   );
   return columns;
 }
 
 function checkColumns(definitions: readonly ColumnDefinition[]): NewColumn[] {
   const errors = new ErrorCollector();
-  const seen = new Map<string, string>();
+  const firstNames = new Map<string, string>();
   const columns: NewColumn[] = [];
   for (const column of definitions) {
     const { name, comment } = column;
-    const duplicate = seen.get(name.toLowerCase());
-    seen.set(name.toLowerCase(), name);
+    const duplicate = firstNames.get(name.toLowerCase());
+    firstNames.set(name.toLowerCase(), name);
     const checks = [
       () => checkName('column', name),
       () => checkCaseInsensitiveDuplicate(name, duplicate),
@@ -139,4 +141,30 @@ function checkCaseInsensitiveDuplicate(name: string, duplicate: string | undefin
       ? `Column "${name}" is declared twice`
       : `Columns "${duplicate}" and "${name}" differ only by case`;
   throw new EngineError('invalid_request', message);
+}
+
+/**
+ * The expression of a default, in the column's type.
+ * @param column as it will be when the statement runs
+ * @returns null for JSON's null, which means no default
+ * @throws EngineError invalid_value
+ */
+export function defaultExpression(column: BatchColumn & Pick<Column, 'sqlType'>, value: JsonNode): Fragment | null {
+  const cell = readCell(column, value);
+  if (cell === null) return null;
+  if (typeof cell === 'object') {
+    throw new EngineError('invalid_value', `Default of column "${column.name}": ${cell.reason}`, {
+      hint: [cell.hint, 'Only SQL can set an expression: ALTER TABLE … ALTER COLUMN … SET DEFAULT now().']
+        .filter(Boolean)
+        .join(' '),
+    });
+  }
+  const type = column.type === null ? column.sqlType : POSTGRES_TYPES[column.type];
+  return sql`CAST(${literal(cell)} AS ${trusted(type)})`;
+}
+
+/** The same for a column that does not exist yet. */
+export function newDefault(name: string, type: ColumnType, value: JsonNode): Fragment | null {
+  const column = { name, type, displayType: type, sqlType: POSTGRES_TYPES[type], isJson: false, isArray: false };
+  return defaultExpression({ ...column, hasDefault: true, isGeneratedAlways: false, isId: false }, value);
 }

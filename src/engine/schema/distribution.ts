@@ -3,7 +3,7 @@ import { EngineError } from '../../contract/errors.js';
 import { counted, quoted } from '../../contract/message-text.js';
 import { type Static, Type } from '../../contract/schema.js';
 import { type DistributeBody, DISTRIBUTION_KINDS } from '../../contract/wire/distribution.js';
-import { ident, literal, PostgresError, type Session, sql, SQLSTATE, type Statement } from '../../pg/index.js';
+import { ident, literal, PostgresError, sql, SQLSTATE, type Statement } from '../../pg/index.js';
 import { IN_PG_CATALOG } from '../../tenancy/connections/project-session.js';
 import type { Table } from '../catalog/catalog.js';
 import {
@@ -13,9 +13,10 @@ import {
   obstaclesOfKind,
   readCurrent,
 } from '../catalog/distribution.js';
-import type { Replayable } from '../write/idempotency.js';
-import type { Project } from '../project.js';
-import { commentsOf } from './comments.js';
+import type { Replayable } from '../../db/idempotency.js';
+import type { Project } from '../../db/project.js';
+import { commit, type QueryRunner } from '../../db/transaction.js';
+import { commentsOf } from './column-properties.js';
 import { lockForChange, requireColumns } from '../catalog/find-table.js';
 import { type ChangeOptions, schemaChange } from './schema-change.js';
 
@@ -33,15 +34,15 @@ type Distributed = Static<typeof Distributed>;
  */
 export async function distributeTable(
   project: Project,
-  table: string,
+  tableName: string,
   body: DistributeBody,
   options: ChangeOptions,
 ): Promise<Replayable<Distributed>> {
   checkDistribution(project, body);
-  return schemaChange(project, options, Distributed, 'grows', async ({ lease, begin, commit }) => {
-    const shape = await lockForChange(lease, begin, project.schema, table);
-    if (!project.isOnCitus) return commit([], { kind: 'local', column: null, primaryKey: [] });
-    return commit([], await distribute(lease.session, shape, body));
+  return schemaChange(project, options, Distributed, 'grows', async (db) => {
+    const table = await lockForChange(db, project.schema, tableName);
+    if (!project.distributesTables) return commit<Distributed>({ kind: 'local', column: null, primaryKey: [] });
+    return commit(await distribute(db, table, body));
   });
 }
 
@@ -51,7 +52,7 @@ export function checkDistribution(project: Project, { kind, column, colocate_wit
   if (kind !== 'hash' && (column !== undefined || other !== undefined)) {
     throw new EngineError('invalid_request', `"column" and "colocate_with" are only for hash, not for ${kind}`);
   }
-  if (kind === 'local' || project.isOnCitus) return;
+  if (kind === 'local' || project.distributesTables) return;
   throw new EngineError(
     'invalid_request',
     'This project is not on a Citus cluster, so its tables cannot be distributed',
@@ -62,18 +63,18 @@ export function checkDistribution(project: Project, { kind, column, colocate_wit
 }
 
 /** Runs in the current transaction, which has locked the table. @throws EngineError unknown_column, citus_limit */
-export async function distribute(session: Session, table: Table, body: DistributeBody): Promise<Distributed> {
+export async function distribute(db: QueryRunner, table: Table, body: DistributeBody): Promise<Distributed> {
   const { schema, name } = table;
   const { kind, column = null, colocate_with: other = null } = body;
   if (column !== null) requireColumns(table, [column]);
-  await session.run([IN_PG_CATALOG]);
-  const current = readCurrent(await session.query(currentDistribution(schema, name)));
-  const isThere = kind === current.kind && column === current.column && other === null;
-  if (isThere) return { kind, column, primaryKey: [...current.primaryKey] };
-  await refuseObstacles(session, table, body);
+  await db.run([IN_PG_CATALOG]);
+  const current = readCurrent(await db.query(currentDistribution(schema, name)));
+  const isUnchanged = kind === current.kind && column === current.column && other === null;
+  if (isUnchanged) return { kind, column, primaryKey: [...current.primaryKey] };
+  await refuseObstacles(db, table, body);
   const primaryKey = primaryKeyOf(current, column);
   try {
-    await session.run([
+    await db.run([
       ...(current.kind === 'local' ? [] : [call('undistribute_table', table), ...commentsOf(table)]),
       ...replacePrimaryKey(table, current, primaryKey),
       ...spread(table, body),
@@ -84,23 +85,23 @@ export async function distribute(session: Session, table: Table, body: Distribut
   return { kind, column, primaryKey };
 }
 
-const named = ({ schema, name }: Pick<Table, 'schema' | 'name'>) => literal(ident(schema, name).text);
-const call = (routine: string, table: Table): Statement => sql`SELECT ${ident(routine)}(${named(table)})`;
+const nameLiteral = ({ schema, name }: Pick<Table, 'schema' | 'name'>) => literal(ident(schema, name).text);
+const call = (routine: string, table: Table): Statement => sql`SELECT ${ident(routine)}(${nameLiteral(table)})`;
 
 function spread(table: Table, { kind, column = '', colocate_with: other }: DistributeBody): Statement[] {
   if (kind === 'local') return [];
   // The original rows have been copied, and would stay on the coordinator's disk.
   const clear = call('truncate_local_data_after_distributing_table', table);
   if (kind === 'reference') return [call('create_reference_table', table), clear];
-  const group = other === undefined ? literal('default') : named({ schema: table.schema, name: other });
-  const create = sql`SELECT create_distributed_table(${named(table)}, ${literal(column)}, colocate_with => ${group})`;
+  const group = other === undefined ? literal('default') : nameLiteral({ schema: table.schema, name: other });
+  const create = sql`SELECT create_distributed_table(${nameLiteral(table)}, ${literal(column)}, colocate_with => ${group})`;
   return [create, clear];
 }
 
 /** A key of `id` alone is extended by the column, since Citus can find equal values only on one worker. */
 function primaryKeyOf({ primaryKey }: Current, column: string | null): string[] {
-  const isOfId = primaryKey.length === 1 && primaryKey[0] === 'id';
-  return isOfId && column !== null && column !== 'id' ? ['id', column] : [...primaryKey];
+  const isOnlyId = primaryKey.length === 1 && primaryKey[0] === 'id';
+  return isOnlyId && column !== null && column !== 'id' ? ['id', column] : [...primaryKey];
 }
 
 function replacePrimaryKey({ schema, name }: Table, current: Current, columns: readonly string[]): Statement[] {
@@ -114,14 +115,14 @@ function replacePrimaryKey({ schema, name }: Table, current: Current, columns: r
 }
 
 /** @throws EngineError citus_limit */
-async function refuseObstacles(session: Session, table: Table, body: DistributeBody): Promise<void> {
+async function refuseObstacles(db: QueryRunner, table: Table, body: DistributeBody): Promise<void> {
   const { schema, name } = table;
   const { kind, column = '', colocate_with: other = null } = body;
-  const rows = await session.query(obstaclesOfKind(schema, name, kind));
+  const rows = await db.query(obstaclesOfKind(schema, name, kind));
   if (kind === 'hash') {
-    rows.push(...(await session.query(obstaclesOfHash(schema, name, column, other))));
+    rows.push(...(await db.query(obstaclesOfHash(schema, name, column, other))));
     const nulls = sql`SELECT count(*) FROM ${ident(schema, name)} WHERE ${ident(column)} IS NULL`;
-    const count = Number((await session.query(nulls))[0]?.[0]);
+    const count = Number((await db.query(nulls))[0]?.[0]);
     if (count > 0) rows.push([`${counted(count, 'row')} with NULL in the column`]);
   }
   if (rows.length === 0) return;
@@ -132,10 +133,10 @@ async function refuseObstacles(session: Session, table: Table, body: DistributeB
 }
 
 /** Turns a refusal by Citus that the checks did not foresee into citus_limit. */
-function asLimit(error: unknown, table: string): unknown {
+function asLimit(error: unknown, tableName: string): unknown {
   if (!(error instanceof PostgresError && UNSUPPORTED.has(error.sqlstate))) return error;
   const { detail, hint } = error.fields;
-  const message = `Table ${quoted(table)}: ${[error.message, detail].filter(Boolean).join('. ')}`;
+  const message = `Table ${quoted(tableName)}: ${[error.message, detail].filter(Boolean).join('. ')}`;
   return new EngineError('citus_limit', message, { cause: error, hint });
 }
 

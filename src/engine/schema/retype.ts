@@ -1,8 +1,8 @@
-/** Changes the type of a column: every value is kept, or nothing is changed (contract section 5). */
+/** Changes the type of a column: every value is kept, or nothing is changed (contract C7). */
+import type { QueryRunner } from '../../db/transaction.js';
 import type { ColumnType } from '../../contract/column-types.js';
 import { ErrorCollector } from '../../contract/error-collector.js';
-import { EngineError } from '../../contract/errors.js';
-import type { ValueCount } from '../../contract/unconvertible-values.js';
+import { EngineError, type ValueCount } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { counted, quoted } from '../../contract/message-text.js';
 import { type Column, POSTGRES_TYPES, type Table, viewsOnColumn } from '../catalog/catalog.js';
@@ -13,13 +13,12 @@ import {
   ident,
   PostgresError,
   type Raw,
-  type Session,
   sql,
   SQLSTATE,
   type Statement,
   trusted,
 } from '../../pg/index.js';
-import { toEngineError } from '../../tenancy/engine-error.js';
+import { fromPostgres } from '../../tenancy/postgres-errors.js';
 
 /**
  * Maximum number of values listed in an error, their length in characters, and how many values are examined to find the
@@ -42,13 +41,13 @@ interface Retyping {
  * @throws EngineError not_convertible, invalid_value, dependent_objects
  */
 export async function retype(
-  session: Session,
+  db: QueryRunner,
   table: Table,
   column: Column,
   { to, map, showValues }: Retyping,
 ): Promise<Statement> {
   const { schema, name } = table;
-  const views = await session.query(viewsOnColumn(schema, name, column.name));
+  const views = await db.query(viewsOnColumn(schema, name, column.name));
   if (views.length > 0) {
     const names = views.map(([view]) => `"${view}"`).join(', ');
     throw new EngineError(
@@ -56,23 +55,23 @@ export async function retype(
       `The type of "${column.name}" cannot be changed while views depend on it: ${names}`,
     );
   }
-  if (map !== undefined) await requireFit(session, map, to);
+  if (map !== undefined) await requireFit(db, map, to);
   const reference = ident(column.name);
   const plain = conversion(column.type, to, reference);
   const change = plain === null || map === undefined ? plain : mapped(plain, column.type, to, reference, map);
   const relation = ident(schema, name);
   // The change itself ignores row level security, so the check of the values must, too.
-  await session.run([fixed('SET LOCAL row_security = off')]);
-  const lost = change === null ? sql`${reference} IS NOT NULL` : sql`NOT (${change.convertible})`;
-  const counted = await session.query(sql`SELECT pg_catalog.count(*) FROM ${relation} WHERE ${lost}`);
-  const count = Number(counted[0]?.[0] ?? 0);
+  await db.run([fixed('SET LOCAL row_security = off')]);
+  const isLost = change === null ? sql`${reference} IS NOT NULL` : sql`NOT (${change.convertible})`;
+  const countRows = await db.query(sql`SELECT pg_catalog.count(*) FROM ${relation} WHERE ${isLost}`);
+  const count = Number(countRows[0]?.[0] ?? 0);
   if (change === null || count > 0) {
     const ids = table.columns.some((candidate) => candidate.name === 'id')
-      ? await session.query(sql`SELECT id::pg_catalog.text FROM ${relation} WHERE ${lost}
+      ? await db.query(sql`SELECT id::pg_catalog.text FROM ${relation} WHERE ${isLost}
           ORDER BY id::pg_catalog.text COLLATE pg_catalog."C" LIMIT ${LIMITS.lostIdsListed}::pg_catalog.int8`)
       : [];
     const values = showValues
-      ? await session.query(mostFrequent(relation, asText(column.type, reference), lost))
+      ? await db.query(mostFrequent(relation, asText(column.type, reference), isLost))
       : undefined;
     throw notConvertible(column, to, change === null, count, {
       ids: ids.map(([id]) => id ?? ''),
@@ -83,9 +82,9 @@ export async function retype(
 }
 
 /** @throws EngineError invalid_value, naming every value of the map that is not one of the type */
-async function requireFit(session: Session, map: ValueMap, to: ColumnType): Promise<void> {
+async function requireFit(db: QueryRunner, map: ValueMap, to: ColumnType): Promise<void> {
   const errors = new ErrorCollector();
-  for (const [key] of await session.query(unfitKeys(map, to))) {
+  for (const [key] of await db.query(unfitKeys(map, to))) {
     const value = map[key ?? ''] ?? '';
     errors.add('invalid_value', () => ({
       message: `map: ${quoted(key ?? '')} cannot become ${quoted(value)}, which is not a value of ${to}`,
@@ -95,12 +94,12 @@ async function requireFit(session: Session, map: ValueMap, to: ColumnType): Prom
 }
 
 /** Long values are cut, and count as one if they begin alike. */
-const mostFrequent = (relation: Raw, text: Fragment, lost: Fragment): Statement => sql`
+const mostFrequent = (relation: Raw, text: Fragment, isLost: Fragment): Statement => sql`
   SELECT d.value, pg_catalog.count(*)
   FROM (
     SELECT pg_catalog.concat(pg_catalog.left(t.value, ${VALUE_CHARACTERS}::pg_catalog.int4),
       CASE WHEN pg_catalog.length(t.value) > ${VALUE_CHARACTERS}::pg_catalog.int4 THEN '…' END) AS value
-    FROM (SELECT ${text} AS value FROM ${relation} WHERE ${lost} LIMIT ${VALUES_LOOKED_AT}::pg_catalog.int8) t
+    FROM (SELECT ${text} AS value FROM ${relation} WHERE ${isLost} LIMIT ${VALUES_LOOKED_AT}::pg_catalog.int8) t
   ) d
   GROUP BY d.value ORDER BY 2 DESC, d.value COLLATE pg_catalog."C" LIMIT ${LISTED_VALUES}::pg_catalog.int8`;
 
@@ -109,12 +108,12 @@ function notConvertible(
   to: ColumnType,
   never: boolean,
   count: number,
-  { ids, values: listed }: { ids: string[]; values: ValueCount[] | undefined },
+  { ids, values: frequentValues }: { ids: string[]; values: ValueCount[] | undefined },
 ): EngineError {
   const values = `${counted(count, 'value')} of "${column.name}" (${column.displayType})`;
   const rows =
     ids.length === 0 ? '' : `; ${count > ids.length ? 'some of their rows' : 'their rows'}: ${ids.join(', ')}`;
-  const more = { unconvertible: { rows: count, ids }, values: listed };
+  const more = { unconvertible: { rows: count, ids }, values: frequentValues };
   if (!never) {
     const hint = 'Change those values with SQL (UPDATE … WHERE id = …), then retry; or send what they become in "map".';
     return new EngineError('not_convertible', `${values} cannot be kept as ${to}${rows}`, { hint, ...more });
@@ -123,15 +122,15 @@ function notConvertible(
     column.type === null
       ? 'Change it to TEXT first.'
       : 'Add a column of the new type and fill it with SQL, which lets you decide how to convert each value.';
-  const lost = count === 0 ? '' : `: ${values} would be lost${rows}`;
-  const message = `${column.displayType} cannot be converted to ${to}${lost}`;
+  const lossText = count === 0 ? '' : `: ${values} would be lost${rows}`;
+  const message = `${column.displayType} cannot be converted to ${to}${lossText}`;
   return new EngineError('not_convertible', message, { hint, ...more });
 }
 
 /** Explains refusals of a type change by Postgres that the checks above do not foresee. */
 export function explainRefusal(error: unknown, column: string): unknown {
   if (!(error instanceof PostgresError)) return error;
-  const translated = toEngineError(error);
+  const translated = fromPostgres(error);
   if (!(translated instanceof EngineError)) return error;
   if (translated.code === 'citus_limit') return error;
   const options = { cause: error, postgres: translated.postgres };

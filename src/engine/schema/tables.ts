@@ -1,36 +1,26 @@
-/** Creates, reads and drops tables (specification 4.1; contract section 5). */
+/** Creates, reads and drops tables (contract C6). */
 import type { Index } from '../../contract/wire/indexes.js';
 import { type AlterTableBody, AlteredTable } from '../../contract/wire/tables.js';
 import { checkAll } from '../../contract/error-collector.js';
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { Type } from '../../contract/schema.js';
-import { ADVISORY_LOCKS } from '../../tenancy/advisory-locks.js';
+import { ADVISORY_LOCKS } from '../../tenancy/locks.js';
 import { IN_PG_CATALOG } from '../../tenancy/connections/project-session.js';
 import { allTables, POSTGRES_TYPES, readTables, schemaBytes, type Table, tableByName } from '../catalog/catalog.js';
-import {
-  BEGIN,
-  COMMIT,
-  fixed,
-  type Fragment,
-  ident,
-  join,
-  type Session,
-  sql,
-  type Statement,
-  trusted,
-} from '../../pg/index.js';
-import type { Replayable } from '../write/idempotency.js';
-import type { Project } from '../project.js';
+import { BEGIN, COMMIT, fixed, type Fragment, ident, join, sql, type Statement, trusted } from '../../pg/index.js';
+import type { Replayable } from '../../db/idempotency.js';
+import type { Project } from '../../db/project.js';
+import { commit, type QueryRunner } from '../../db/transaction.js';
 import { renameQuarantinedTable } from '../insert/quarantine.js';
 import { distributions, readDistributions } from '../catalog/distribution.js';
 import { indexesOf, readIndexes } from '../catalog/indexes.js';
 import { checkComment, checkDefinition, checkName, type NewColumn, type TableDefinition } from './definition.js';
-import { commentOn, commentOnTable } from './comments.js';
+import { commentOn, commentOnTable } from './column-properties.js';
 import { checkDistribution, distribute } from './distribution.js';
 import { explainNoTable, lockForChange, requireFreeName, tableNotFound } from '../catalog/find-table.js';
 import { shownIndex } from './indexes.js';
-import { type ChangeOptions, schemaChange, schemaRead, type SchemaLimits } from './schema-change.js';
+import { type ChangeOptions, noteMentions, schemaChange, schemaRead, type SchemaLimits } from './schema-change.js';
 
 /** Otherwise two concurrent requests could create names that differ only by case. */
 const ONE_AT_A_TIME = fixed(`SELECT pg_catalog.pg_advisory_xact_lock(${ADVISORY_LOCKS.newTable})`);
@@ -47,26 +37,25 @@ export async function createTable(
   options: ChangeOptions,
 ): Promise<Replayable<string[]>> {
   const columns = checkDefinition(body);
-  const { table_name: name, comment, distribution } = body;
+  const { table_name: tableName, comment, distribution } = body;
   if (distribution !== undefined) checkDistribution(project, distribution);
-  const table = ident(project.schema, name);
-  const comments: Statement[] = comment ? [commentOnTable(project.schema, name, comment)] : [];
+  const relation = ident(project.schema, tableName);
+  const comments: Statement[] = comment ? [commentOnTable(project.schema, tableName, comment)] : [];
   for (const column of columns) {
-    if (column.comment) comments.push(commentOn(project.schema, name, column.name, column.comment));
+    if (column.comment) comments.push(commentOn(project.schema, tableName, column.name, column.comment));
   }
   const definitions = columns.map(definitionOf);
   const id = sql`id pg_catalog.uuid PRIMARY KEY DEFAULT _cdp.uuid_v7()`;
 
-  const create = sql`CREATE TABLE ${table} (${join([id, ...definitions])})`;
+  const create = sql`CREATE TABLE ${relation} (${join([id, ...definitions])})`;
   const names = ['id', ...columns.map((column) => column.name)];
-  return schemaChange(project, options, Type.Array(Type.String()), 'grows', async ({ lease, begin, commit }) => {
-    const { session } = lease;
-    await requireFreeName(session, project.schema, name, [...begin, ONE_AT_A_TIME]);
-    if (distribution === undefined || distribution.kind === 'local') return commit([create, ...comments], names);
-    const results = await session.run([create, ...comments, tableByName(project.schema, name)]);
-    for (const shape of readTables(project.schema, results.at(-1)?.rows ?? []))
-      await distribute(session, shape, distribution);
-    return commit([], names);
+  return schemaChange(project, options, Type.Array(Type.String()), 'grows', async (db) => {
+    await requireFreeName(db, project.schema, tableName, [ONE_AT_A_TIME]);
+    if (distribution === undefined || distribution.kind === 'local') return commit(names, [create, ...comments]);
+    const results = await db.run([create, ...comments, tableByName(project.schema, tableName)]);
+    for (const table of readTables(project.schema, results.at(-1)?.rows ?? []))
+      await distribute(db, table, distribution);
+    return commit(names);
   });
 }
 
@@ -75,28 +64,24 @@ export async function createTable(
  * @throws EngineError result_too_large: building the response takes many times its size in memory
  */
 export async function readSchema(project: Project, limits: SchemaLimits): Promise<Table[]> {
-  return schemaRead(project, limits, async (session) => {
-    const [size] = await session.query(schemaBytes(project.schema));
+  return schemaRead(project, limits, async (db) => {
+    const [size] = await db.query(schemaBytes(project.schema));
     if (Number(size?.[0]) > LIMITS.resultBytes) {
       throw new EngineError('result_too_large', 'The tables have too many columns and comments for one response', {
         hint: 'Read one table at a time; query pg_tables for their names.',
       });
     }
-    return withDistribution(
-      project,
-      session,
-      readTables(project.schema, await session.query(allTables(project.schema))),
-    );
+    return withDistribution(project, db, readTables(project.schema, await db.query(allTables(project.schema))));
   });
 }
 
 /** The coordinator's statistics do not count rows on workers. */
-async function withDistribution(project: Project, session: Session, tables: readonly Table[]): Promise<Table[]> {
-  if (!project.isOnCitus) return [...tables];
+async function withDistribution(project: Project, db: QueryRunner, tables: readonly Table[]): Promise<Table[]> {
+  if (!project.distributesTables) return [...tables];
   const statements = [BEGIN, IN_PG_CATALOG, distributions(project.schema), COMMIT];
-  const found = readDistributions((await session.run(statements))[2]?.rows ?? []);
+  const byName = readDistributions((await db.run(statements))[2]?.rows ?? []);
   return tables.map((table) => {
-    const distribution = found.get(table.name);
+    const distribution = byName.get(table.name);
     if (distribution === undefined) return table;
     const approximateRows = distribution.kind === 'local' ? table.approximateRows : null;
     return { ...table, approximateRows, distribution };
@@ -106,14 +91,14 @@ async function withDistribution(project: Project, session: Session, tables: read
 /** @throws EngineError table_not_found */
 export async function readTable(
   project: Project,
-  name: string,
+  tableName: string,
   limits: SchemaLimits,
 ): Promise<Table & { indexes: Index[] }> {
-  return schemaRead(project, limits, async (session) => {
+  return schemaRead(project, limits, async (db) => {
     const { schema } = project;
-    const [found, indexes] = await session.run([tableByName(schema, name), indexesOf(schema, name)]);
-    const [table] = await withDistribution(project, session, readTables(schema, found?.rows ?? []));
-    if (table === undefined) return tableNotFound(session, schema, name);
+    const [tables, indexes] = await db.run([tableByName(schema, tableName), indexesOf(schema, tableName)]);
+    const [table] = await withDistribution(project, db, readTables(schema, tables?.rows ?? []));
+    if (table === undefined) return tableNotFound(db, schema, tableName);
     return { ...table, indexes: readIndexes(indexes?.rows ?? []).map(shownIndex) };
   });
 }
@@ -124,7 +109,7 @@ export async function readTable(
  */
 export async function alterTable(
   project: Project,
-  table: string,
+  tableName: string,
   { new_name: newName, comment }: AlterTableBody,
   options: ChangeOptions,
 ): Promise<Replayable<AlteredTable>> {
@@ -136,33 +121,31 @@ export async function alterTable(
     () => checkComment(comment),
   );
   const { schema } = project;
-  return schemaChange(project, options, AlteredTable, 'may grow', async ({ lease, begin, commit }) => {
-    const { session } = lease;
-    const shape = await lockForChange(lease, begin, schema, table);
-    const changes: Statement[] = comment === undefined ? [] : [commentOnTable(schema, table, comment)];
-    if (newName !== undefined && newName !== table) {
-      await requireFreeName(session, schema, newName, [ONE_AT_A_TIME], table);
+  return schemaChange(project, options, AlteredTable, 'may grow', async (db) => {
+    const table = await lockForChange(db, schema, tableName);
+    const changes: Statement[] = comment === undefined ? [] : [commentOnTable(schema, tableName, comment)];
+    if (newName !== undefined && newName !== tableName) {
+      await requireFreeName(db, schema, newName, [ONE_AT_A_TIME], tableName);
+      await noteMentions(db, project, tableName, tableName);
       changes.push(
-        sql`ALTER TABLE ${ident(schema, table)} RENAME TO ${ident(newName)}`,
-        renameQuarantinedTable(table, newName),
+        sql`ALTER TABLE ${ident(schema, tableName)} RENAME TO ${ident(newName)}`,
+        renameQuarantinedTable(tableName, newName),
       );
     }
-    return commit(changes, {
-      table: newName ?? table,
-      comment: comment === undefined ? shape.comment : comment || null,
-    });
+    const altered = { table: newName ?? tableName, comment: comment === undefined ? table.comment : comment || null };
+    return commit(altered, changes);
   });
 }
 
 /** @throws EngineError table_not_found, dependent_objects, table_busy */
-export function dropTable(project: Project, name: string, options: ChangeOptions): Promise<Replayable<null>> {
-  return schemaChange(project, options, Type.Null(), 'none', async ({ lease, begin, commit }) => {
-    try {
-      return await commit([...begin, sql`DROP TABLE ${ident(project.schema, name)}`], null);
-    } catch (error) {
-      throw await explainNoTable(lease.session, project.schema, name, error);
-    }
-  });
+export function dropTable(project: Project, tableName: string, options: ChangeOptions): Promise<Replayable<null>> {
+  return schemaChange(project, options, Type.Null(), 'none', () =>
+    commit(null, [sql`DROP TABLE ${ident(project.schema, tableName)}`], {
+      onRefused: async (error, db) => {
+        throw await explainNoTable(db, project.schema, tableName, error);
+      },
+    }),
+  );
 }
 
 /** The definition of a new column for CREATE TABLE or ALTER TABLE. */

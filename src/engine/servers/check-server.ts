@@ -1,13 +1,11 @@
 /** `cdp server check`: checks whether projects can live on a Postgres server, and why not. Changes nothing there. */
-import { messageOf } from '../../contract/operator-message.js';
-import { roundedMs } from '../../contract/rounded-ms.js';
+import { messageOf } from '../../contract/errors.js';
+import { roundedMs } from '../../contract/wire/fields.js';
 import type { ServerEngine } from '../../contract/servers.js';
-import type { Finding } from '../../contract/wire/operator.js';
+import { type Finding, ok, problem, warning } from '../../contract/wire/operator.js';
 import type { ServerFacts as ShownFacts } from '../../contract/wire/servers.js';
 import type { ServerAddress } from '../../pg/index.js';
-import { serverFacts } from '../../tenancy/server-facts.js';
-import { locksExclude, type Reach, reachOf, versionText } from '../../tenancy/server-probe.js';
-import { ok, problem, warning } from './finding.js';
+import { locksExclude, type Reach, reachOf, serverFacts, versionText } from '../../tenancy/server-facts.js';
 import { examineCommits, examineFitness, examineOperation } from './server-findings.js';
 
 export interface ServerCheck {
@@ -41,7 +39,7 @@ export async function checkServer(options: ServerCheckOptions): Promise<ServerCh
 async function check({ address, engine, source, connections }: ServerCheckOptions): Promise<ServerCheck> {
   const name = await versionText(address);
   const unsupported = UNSUPPORTED_SERVERS.find(({ sign }) => name.includes(sign));
-  if (unsupported !== undefined) return { fitness: [refused(unsupported)], condition: [], facts: null };
+  if (unsupported !== undefined) return { fitness: [unsupportedFinding(unsupported)], condition: [], facts: null };
   const facts = await serverFacts(address);
   const reach = await reachOf(address);
   const excludes = await locksExclude(address);
@@ -85,7 +83,7 @@ const UNSUPPORTED_SERVERS: readonly UnsupportedServer[] = [
 
 const USE_POSTGRES = 'Add a Postgres server, version 15 to 18; a managed one will do.';
 
-const refused = ({ name, reason }: UnsupportedServer): Finding =>
+const unsupportedFinding = ({ name, reason }: UnsupportedServer): Finding =>
   problem('Postgres', `the server is ${name}: ${reason}`, USE_POSTGRES);
 
 const locks = (excludes: boolean): Finding =>
@@ -113,8 +111,8 @@ function citus(engine: ServerEngine, { hasCitus }: Reach, database: string): Fin
 const SLOW_MS = 10;
 
 function latency({ latencyMs }: Reach): Finding {
-  const found = `a round trip takes ${latencyMs.toFixed(1)} ms`;
+  const result = `a round trip takes ${latencyMs.toFixed(1)} ms`;
   return latencyMs < SLOW_MS
-    ? ok('latency', found)
-    : warning('latency', found, 'Every request takes several round trips: run the service near its servers.');
+    ? ok('latency', result)
+    : warning('latency', result, 'Every request takes several round trips: run the service near its servers.');
 }

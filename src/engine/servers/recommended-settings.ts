@@ -2,9 +2,8 @@
  * Settings recommended for a Postgres that the operator runs, for `cdp doctor` and docs/operations.md. Settings that
  * the service makes for its own connections (`jit`, `client_connection_check_interval`, …) are not included.
  */
-import type { Finding } from '../../contract/wire/operator.js';
+import { type Finding, ok, warning } from '../../contract/wire/operator.js';
 import type { ServerSetting } from '../../tenancy/server-facts.js';
-import { ok, warning } from './finding.js';
 
 interface Recommended {
   readonly name: string;

@@ -1,14 +1,13 @@
 /** The findings of `cdp doctor` about a Postgres server, with advice. */
 import { roundedSize } from '../../contract/disk-size.js';
 import { counted } from '../../contract/message-text.js';
-import type { Finding } from '../../contract/wire/operator.js';
-import type { ServerAddress } from '../../pg/index.js';
+import { type Finding, ok, problem, warning } from '../../contract/wire/operator.js';
+import { fixed, type ServerAddress, type Session, sql } from '../../pg/index.js';
 import { newestVersion, readMigrations } from '../../tenancy/migrations/migrate.js';
 import type { ServerFacts } from '../../tenancy/server-facts.js';
-import { replicationOf, timeOfCommit } from './server-health.js';
 import { SERVICE_CONNECTIONS, withServiceSession } from '../../tenancy/service-pool.js';
-import { serviceWork } from '../../tenancy/service-work.js';
-import { ok, problem, warning } from './finding.js';
+import { serviceWork } from '../../tenancy/postgres-errors.js';
+import { NO_STANDBY, noCommitReturns } from '../../tenancy/standby-wait.js';
 import { examineSettings } from './recommended-settings.js';
 
 const MAJORS = { oldest: 15, newest: 18 };
@@ -24,7 +23,7 @@ const SLOW_COMMIT_MS = 50;
 const LAG_BYTES = 256 * 1024 ** 2;
 
 /** How the server is used, as far as findings depend on it. */
-interface Use {
+interface ServerUse {
   /** This instance's limit of connections to its projects; null: there are none. */
   readonly connections: number | null;
   /** Connections in use now, by anyone; null: unknown. */
@@ -48,9 +47,11 @@ export const examineServer = (facts: ServerFacts, connections: number | null): F
 export const examineFitness = (facts: ServerFacts): Finding[] => [version(facts), rights(facts, false)];
 
 /** How a server with projects is set up. */
-export const examineOperation = (facts: ServerFacts, { connections, used, source }: Use): Finding[] => [
+export const examineOperation = (facts: ServerFacts, { connections, used, source }: ServerUse): Finding[] => [
   durability(facts),
-  ...(connections === null ? [] : [connectionsOf(facts, connections, used), ...examineSettings(facts.settings)]),
+  ...(connections === null
+    ? []
+    : [connectionsOf(facts, connections, used), databases(facts), ...examineSettings(facts.settings)]),
   privacy(facts, source),
   clock(facts),
 ];
@@ -109,11 +110,11 @@ function durability({ settings }: ServerFacts): Finding {
 function connectionsOf(facts: ServerFacts, maxConnections: number, used: number | null): Finding {
   const needed = maxConnections + SERVICE_CONNECTIONS;
   const now = used === null ? '' : `, ${used} in use`;
-  const found = `${facts.connections} available to ordinary roles${now}; this instance uses up to ${needed}`;
-  if (facts.connections >= needed) return ok('connections', found);
+  const result = `${facts.connections} available to ordinary roles${now}; this instance uses up to ${needed}`;
+  if (facts.connections >= needed) return ok('connections', result);
   return warning(
     'connections',
-    found,
+    result,
     'Raise max_connections of Postgres, or lower the setting max-connections. Several instances add up.',
   );
 }
@@ -127,13 +128,24 @@ function privacy({ isPrivate, settings }: ServerFacts, source: string): Finding 
   return warning(subject, 'the connection to Postgres is not encrypted', `Add sslmode=verify-full to ${source}.`);
 }
 
+function databases({ openDatabases }: ServerFacts): Finding {
+  const subject = 'databases';
+  if (openDatabases.length === 0) return ok(subject, "projects' roles may connect only to their own");
+  const names = openDatabases.join(', ');
+  return warning(
+    subject,
+    `any role may connect to ${names}, and so may the roles of projects if pg_hba.conf lets them`,
+    `As the owner or a superuser: REVOKE CONNECT ON DATABASE ${names} FROM PUBLIC. Before, GRANT it to roles that need it.`,
+  );
+}
+
 function clock({ clockAheadMs }: ServerFacts): Finding {
   const seconds = (Math.abs(clockAheadMs) / 1000).toFixed(1);
-  const found = `Postgres is ${seconds} s ${clockAheadMs < 0 ? 'behind' : 'ahead of'} this machine`;
-  if (Math.abs(clockAheadMs) < CLOCK_MS) return ok('clock', found);
+  const result = `Postgres is ${seconds} s ${clockAheadMs < 0 ? 'behind' : 'ahead of'} this machine`;
+  if (Math.abs(clockAheadMs) < CLOCK_MS) return ok('clock', result);
   return warning(
     'clock',
-    found,
+    result,
     'Synchronize both by NTP: tokens expire by one clock, and idempotency keys by the other.',
   );
 }
@@ -149,8 +161,8 @@ function controlSchema({ controlVersion }: ServerFacts): Finding {
     );
   }
   if (controlVersion === newest) return ok(subject, `version ${controlVersion}, up to date`);
-  const found = controlVersion === 0 ? 'not created yet' : `version ${controlVersion} of ${newest}`;
-  return warning(subject, found, 'The next start of this program migrates it. Projects were not checked.');
+  const result = controlVersion === 0 ? 'not created yet' : `version ${controlVersion} of ${newest}`;
+  return warning(subject, result, 'The next start of this program migrates it. Projects were not checked.');
 }
 
 /** How long commits take, and whether a standby keeps them from returning. */
@@ -159,19 +171,24 @@ export function examineCommits(address: ServerAddress): Promise<Finding[]> {
     withServiceSession(address, address.database, async (session) => {
       const { standbys, lagBytes, missing } = await replicationOf(session);
       if (missing !== null) {
-        const found = `no commit returns: no standby of synchronous_standby_names ('${missing}') is connected`;
-        return [problem('commits', found, 'Start the standby, or ALTER SYSTEM RESET synchronous_standby_names.')];
+        return [
+          problem(
+            'commits',
+            noCommitReturns(missing),
+            'Start the standby, or ALTER SYSTEM RESET synchronous_standby_names.',
+          ),
+        ];
       }
       const times = [];
       for (let i = 0; i < COMMITS; i++) times.push(await timeOfCommit(session));
       const ms = 1_000 * Math.min(...times);
-      const found = `a commit takes ${ms.toFixed(1)} ms`;
+      const result = `a commit takes ${ms.toFixed(1)} ms`;
       const commits =
         ms < SLOW_COMMIT_MS
-          ? ok('commits', found)
+          ? ok('commits', result)
           : warning(
               'commits',
-              found,
+              result,
               'Look at the disk of the write-ahead log, the network, and synchronous standbys.',
             );
       return standbys === 0 ? [commits] : [commits, replication(standbys, lagBytes)];
@@ -182,11 +199,46 @@ export function examineCommits(address: ServerAddress): Promise<Finding[]> {
 function replication(standbys: number, lagBytes: number | null): Finding {
   const count = `${counted(standbys, 'standby')} connected`;
   if (lagBytes === null) return ok('replication', `${count}; only roles with pg_read_all_stats can see how far behind`);
-  const found = `${count}, at most ${roundedSize(lagBytes)} behind`;
-  if (lagBytes < LAG_BYTES) return ok('replication', found);
+  const result = `${count}, at most ${roundedSize(lagBytes)} behind`;
+  if (lagBytes < LAG_BYTES) return ok('replication', result);
   return warning(
     'replication',
-    found,
+    result,
     'A failover now would take long, or lose that much if the standby is asynchronous.',
   );
+}
+
+// Early signs of trouble on a server: the time of a commit, and its standbys. For `cdp doctor` and metrics.
+
+export type Queryable = Pick<Session, 'query' | 'row'>;
+
+/** A commit that is flushed like one of rows, but leaves only a record in the write-ahead log. */
+const TINY_COMMIT = fixed(`SELECT pg_logical_emit_message(true, 'cdp', '')`);
+
+/** @returns seconds */
+export async function timeOfCommit(server: Queryable): Promise<number> {
+  const started = performance.now();
+  await server.query(TINY_COMMIT);
+  return (performance.now() - started) / 1_000;
+}
+
+export interface Replication {
+  /** Connected standbys. */
+  readonly standbys: number;
+  /**
+   * Bytes of WAL that the slowest standby has not replayed. null: there is none, or the role may not see it
+   * (`pg_read_all_stats`).
+   */
+  readonly lagBytes: number | null;
+  /** `synchronous_standby_names` if none of them is connected, so that no commit returns; otherwise null. */
+  readonly missing: string | null;
+}
+
+/** The replication state of a primary. */
+export async function replicationOf(server: Queryable): Promise<Replication> {
+  // A role without the right to see details of a standby still sees its row.
+  const [standbys, lag, missing] = await server.row(sql`
+    SELECT count(*), max(pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)), ${NO_STANDBY}
+    FROM pg_stat_replication WHERE state IS DISTINCT FROM 'backup'`);
+  return { standbys: Number(standbys), lagBytes: lag == null ? null : Number(lag), missing: missing ?? null };
 }

@@ -3,8 +3,8 @@
  * decides for the rest.
  */
 import { EngineError } from '../../contract/errors.js';
-import { NEVER } from '../limits/deadline.js';
-import { WaitBudget } from '../limits/wait-budget.js';
+import { NEVER } from '../../db/timed-request.js';
+import { WaitBudget } from '../../db/wait-budget.js';
 import { leadingKeyword } from '../parser/keywords.js';
 import type { ReaderStatement } from '../parser/reader-statement.js';
 import { mayHoldSeveral, type Splitter } from '../parser/splitter.js';
@@ -62,26 +62,26 @@ const NOT_READABLE: Rejection = {
 
 /**
  * The effect that a text may have on a reader's session.
- * @param project its id; the texts of a project are parsed one at a time
+ * @param projectId the texts of a project are parsed one at a time
  * @param isPlain the server reads the text by the rules that the parser knows: UTF-8, standard_conforming_strings
  */
 export const classify = (
   splitter: Splitter,
-  project: string,
+  projectId: string,
   text: string,
   isPlain: boolean,
 ): Classification | Promise<Classification> =>
-  classifyByFirstWord(text) ?? classifyByParser(splitter, project, text, isPlain);
+  classifyByFirstWord(text) ?? classifyByParser(splitter, projectId, text, isPlain);
 
 async function classifyByParser(
   splitter: Splitter,
-  project: string,
+  projectId: string,
   text: string,
   isPlain: boolean,
 ): Promise<Classification> {
   if (!isPlain) return NOT_READABLE;
   try {
-    const requester = { project, budget: new WaitBudget(WAIT_MS), signal: NEVER };
+    const requester = { projectId, budget: new WaitBudget(WAIT_MS), signal: NEVER };
     const statements = await splitter.readerStatements(text, requester);
     return statements === null ? NOT_PARSED : overall(statements);
   } catch (error) {

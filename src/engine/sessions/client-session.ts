@@ -1,12 +1,12 @@
 /** A client's session at the Postgres port: its dedicated connection in a role of the project, and how it ends. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { cancel, type LoggedIn } from '../../pg/index.js';
+import { cancel, CANCEL_MS, type LoggedIn, type PostgresError } from '../../pg/index.js';
 import { TERMINATE } from '../../pg/protocol.js';
-import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import { type Backend, GRACE_MS, type Watchdog } from '../../tenancy/connections/watchdog.js';
-import type { Origin } from '../audit/audit.js';
+import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import type { Caller } from '../access/tokens.js';
-import type { SessionError } from './session-error.js';
+import type { Origin } from '../../contract/audit.js';
+import { type SessionError, terminated } from './session-error.js';
 
 export const SESSION_ROLES = ['writer', 'reader'] as const;
 export type SessionRole = (typeof SESSION_ROLES)[number];
@@ -28,14 +28,16 @@ export class ClientSession {
   received = 0;
   sent = 0;
   /** Bytes from the client at the last check of the quota. */
-  seen = 0;
+  lastBytes = 0;
   /** The error for the client at the end; null: it disconnected itself. */
   ending: SessionError | null = null;
   /** When a statement was last canceled because its time was up. The session ends if the statement continues. */
   canceledAt: number | null = null;
+  /** The number of transactions and lone statements that have ended, as Postgres reports to the client. */
+  endedTransactions = 0;
+  /** What goes to Postgres, in order. */
+  readonly order = new CancelOrder(() => this.requestCancel());
   private onEnd: ((reason: SessionError) => void) | null = null;
-  private canceling: Promise<void> | null = null;
-  private nextCancel: Promise<void> | null = null;
   private releasing: Promise<void> | null = null;
   private lowerPriority: (() => Promise<void>) | undefined;
 
@@ -44,6 +46,8 @@ export class ClientSession {
     readonly loggedIn: LoggedIn,
     readonly backend: Backend,
     readonly watchdog: Watchdog,
+    /** Called with each error that Postgres reports to the client. */
+    readonly noteError: (error: PostgresError) => void,
     private readonly over: (session: ClientSession) => void,
   ) {}
 
@@ -60,15 +64,11 @@ export class ClientSession {
   }
 
   /**
-   * Cancels the running statement. One cancel request at a time, since each takes a connection to Postgres; further
-   * calls meanwhile become one more request, since another statement may run by then.
+   * Cancels the running statement, and none that the client sends later.
+   * @returns when the request can have no more effect, or the session ends
    */
   cancel(): Promise<void> {
-    if (this.canceling === null) return (this.canceling = cancel(this.loggedIn).finally(() => (this.canceling = null)));
-    return (this.nextCancel ??= this.canceling.then(() => {
-      this.nextCancel = null;
-      return this.cancel();
-    }));
+    return this.order.cancel();
   }
 
   /** Ends the session from outside, at any time. */
@@ -81,6 +81,7 @@ export class ClientSession {
   /** Lowers the priority of the backend if it uses much processor time. */
   watchProcessors(): void {
     this.lowerPriority ??= this.watchdog.niceness?.watch(this.backend);
+    // Without the priority, the session still runs.
     void this.lowerPriority?.().catch(() => {});
   }
 
@@ -92,13 +93,18 @@ export class ClientSession {
     return (this.releasing ??= this.endBackend().finally(() => this.over(this)));
   }
 
+  private async requestCancel(): Promise<void> {
+    if (this.ending !== null || (await cancel(this.loggedIn))) return;
+    this.end(terminated(`Postgres did not answer its cancel request within ${CANCEL_MS} ms`, 'database_unavailable'));
+  }
+
   private async endBackend(): Promise<void> {
     const { socket } = this.loggedIn;
     if (socket.closed) return;
     const closed = new Promise<void>((resolve) => socket.once('close', resolve));
     this.loggedIn.read(() => {});
     socket.resume();
-    socket.end(TERMINATE);
+    this.order.run(() => socket.end(TERMINATE));
     const isLate = (ms: number) => Promise.race([closed, sleep(ms, true, { ref: false })]);
     if (!(await isLate(IDLE_MS))) return;
     // A busy backend does not read Terminate, and after a cancel it would run the client's next statement.
@@ -106,8 +112,58 @@ export class ClientSession {
       void this.cancel();
       if (!(await isLate(GRACE_MS))) return;
     }
-    const gone = await this.watchdog.terminate(this.backend).catch(() => true);
+    // A server that does not answer has no backend left to wait for.
+    const isGone = await this.watchdog.terminate(this.backend).catch(() => true);
     socket.destroy();
-    if (!gone) await this.watchdog.gone(this.backend).catch(() => {});
+    // A server that does not answer has no backend left.
+    if (!isGone) await this.watchdog.untilGone(this.backend).catch(() => {});
+  }
+}
+
+/**
+ * The order of a session's cancel requests and its client's bytes. A cancel request reaches Postgres over a connection
+ * of its own, so that bytes sent later could overtake it: it would end a statement that it was not meant for.
+ */
+export class CancelOrder {
+  /** The end of all that was asked for; null: nothing is under way. */
+  private last: Promise<void> | null = null;
+  /** A request that has not begun, and after which nothing else was asked for. */
+  private next: Promise<void> | null = null;
+
+  /** @param request sends a cancel request @returns when it can have no more effect; never rejects */
+  constructor(private readonly request: () => Promise<void>) {}
+
+  /** No cancel request is under way. */
+  get isIdle(): boolean {
+    return this.last === null;
+  }
+
+  /**
+   * Cancels the running statement, after what was asked for before. One request at a time, since each takes a
+   * connection to Postgres; further calls meanwhile become one more request, since another statement may run by then.
+   * @returns when the request can have no more effect
+   */
+  cancel(): Promise<void> {
+    if (this.next !== null) return this.next;
+    const next = this.append(() => {
+      if (this.next === next) this.next = null;
+      return this.request();
+    });
+    return (this.next = next);
+  }
+
+  /** Calls `work`, which must not throw, after all cancel requests so far: at once, if there are none. */
+  run(work: () => void): void {
+    if (this.last === null) return work();
+    this.next = null;
+    void this.append(work);
+  }
+
+  private append(work: () => Promise<void> | void): Promise<void> {
+    const before = this.last ?? Promise.resolve();
+    const last = before.then(work).finally(() => {
+      if (this.last === last) this.last = null;
+    });
+    return (this.last = last);
   }
 }

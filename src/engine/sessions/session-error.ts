@@ -38,6 +38,7 @@ const SQLSTATES: Partial<Record<ErrorCode, string>> = {
   overloaded: '53300',
   quota_exceeded: '53100',
   database_unavailable: '57P03',
+  data_corrupted: SQLSTATE.DATA_CORRUPTED,
   outcome_unknown: '08007',
 };
 

@@ -3,11 +3,12 @@
  * setting that a statement can change matters: pg_stat_activity shows what backends do.
  */
 import { EngineError } from '../../contract/errors.js';
-import { every } from '../../contract/every.js';
+import { allDone, every } from '../../tasks.js';
+import type { Log } from '../../log.js';
 import type { Activity } from '../../tenancy/connections/watchdog.js';
 import type { Authenticator } from '../access/authenticate.js';
 import { isExpired } from '../access/tokens.js';
-import type { Quotas } from '../limits/quota.js';
+import type { Quotas } from '../../db/quota.js';
 import type { ClientSession } from './client-session.js';
 import { SessionError, terminated } from './session-error.js';
 
@@ -37,10 +38,11 @@ export class SessionLimits {
     private readonly authenticator: Authenticator,
     private readonly quotas: Quotas,
     private readonly times: SessionTimes,
+    log: Log,
   ) {
     this.stops = [
-      every(TOKEN_EVERY_MS, () => this.checkTokens()),
-      every(ACTIVITY_EVERY_MS, () => this.checkActivity()),
+      every(TOKEN_EVERY_MS, 'watch_session_tokens', () => this.checkTokens(), log),
+      every(ACTIVITY_EVERY_MS, 'watch_session_times', () => this.checkActivity(), log),
     ];
   }
 
@@ -57,11 +59,11 @@ export class SessionLimits {
   }
 
   private async checkToken(session: ClientSession): Promise<void> {
-    const { token, address, project, caller } = session.owner;
+    const { token, project, caller } = session.owner;
     // This works even if the control database is unavailable.
     if (isExpired(caller)) return session.end(expired());
     try {
-      const { project: now } = await this.authenticator.authenticate(token, address);
+      const { project: now } = await this.authenticator.authenticateAgain(token);
       if (now?.id !== project.id) session.end(terminated('the project was deleted', 'unauthorized'));
       else if (now.status !== 'active') {
         session.end(terminated('the CDP is inactive for this project', 'cdp_inactive'));
@@ -70,28 +72,32 @@ export class SessionLimits {
       // If the control database is unavailable, the next check asks again.
       if (!(error instanceof EngineError)) return;
       if (error.code === 'token_expired') session.end(expired());
-      else if (error.code === 'unauthorized' || error.code === 'rate_limited') {
-        session.end(terminated('the token was revoked', 'unauthorized'));
-      }
+      else if (error.code === 'unauthorized') session.end(terminated('the token was revoked', 'unauthorized'));
     }
   }
 
   private async checkActivity(): Promise<void> {
     const looks = [...byWatchdog(this.sessions)].map(async ([watchdog, sessions]) => {
-      const seen = await watchdog.activity(sessions.map(({ backend }) => backend));
-      for (const session of sessions) this.check(session, seen.get(session.backend.processId));
+      const before = sessions.map(({ endedTransactions }) => endedTransactions);
+      const activities = await watchdog.activity(sessions.map(({ backend }) => backend));
+      for (const [i, session] of sessions.entries()) {
+        this.check(session, activities.get(session.backend.processId), session.endedTransactions === before[i]);
+      }
     });
-    await Promise.allSettled(looks);
+    await allDone(looks);
   }
 
-  /** @param activity undefined: the backend is gone, as its connection will show */
-  private check(session: ClientSession, activity: Activity | undefined): void {
+  /**
+   * @param activity undefined: the backend is gone, as its connection will show
+   * @param isCurrent the transaction or statement that Postgres was asked about has not ended meanwhile
+   */
+  private check(session: ClientSession, activity: Activity | undefined, isCurrent: boolean): void {
     if (activity === undefined || session.hasEnded) return;
     const { state, stateSeconds, transactionSeconds } = activity;
     const { transactionMs, idleTransactionMs, idleMs } = this.times;
     const stateMs = stateSeconds * 1_000;
-    const hasSent = session.received > session.seen;
-    session.seen = session.received;
+    const hasSent = session.received > session.lastBytes;
+    session.lastBytes = session.received;
     if (session.owner.role === 'writer' && (state !== 'idle' || hasSent)) void this.checkQuota(session);
     if (state === 'idle') {
       session.canceledAt = null;
@@ -103,7 +109,7 @@ export class SessionLimits {
     const atWorkMs = Math.max((transactionSeconds ?? 0) * 1_000, state === 'active' ? stateMs : 0);
     if (state !== 'active' && stateMs > idleTransactionMs) {
       session.end(terminated(`its transaction was idle for ${idleTransactionMs} ms`, 'query_timeout'));
-    } else if (atWorkMs > transactionMs) this.stopTransaction(session, state === 'active');
+    } else if (atWorkMs > transactionMs && isCurrent) this.stopTransaction(session, state === 'active');
   }
 
   /** Cancels the statement first, which the client survives; then ends the session. */
@@ -117,17 +123,21 @@ export class SessionLimits {
     }
   }
 
-  /** If the size cannot be measured now, the next check tries again. */
+  /** Never rejects: if the size cannot be measured now, the next check tries again. */
   private async checkQuota(session: ClientSession): Promise<void> {
-    const over = await Promise.resolve(this.quotas.overQuota(session.owner.project)).catch(() => null);
-    if (over !== null) session.end(overQuota(over.error));
+    try {
+      const over = await this.quotas.overQuota(session.owner.project);
+      if (over !== null) session.end(overQuota(over.error));
+    } catch {
+      return;
+    }
   }
 }
 
 const expired = () => terminated('the token has expired', 'token_expired');
 
-export const overQuota = ({ message }: EngineError): SessionError =>
-  new SessionError('53100', message, 'quota_exceeded', 'Free space with POST /api/cdp/sql, or connect as reader.');
+export const overQuota = ({ code, message }: EngineError): SessionError =>
+  new SessionError('53100', message, code, 'Free space with POST /api/cdp/sql, or connect as reader.');
 
 function byWatchdog(sessions: ReadonlySet<ClientSession>): Map<ClientSession['watchdog'], ClientSession[]> {
   const servers = new Map<ClientSession['watchdog'], ClientSession[]>();

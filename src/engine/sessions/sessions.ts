@@ -3,22 +3,26 @@
  * While one is open, the project's server keeps running.
  */
 import { randomUUID } from 'node:crypto';
-import { Counts } from '../../contract/counts.js';
+import { Counts } from '../../counts.js';
+import { EngineError } from '../../contract/errors.js';
+import { every } from '../../tasks.js';
+import type { Log } from '../../log.js';
+import type { PostgresError } from '../../pg/index.js';
 import { actorOf, type Audit } from '../audit/audit.js';
 import type { ProjectSessions } from '../../tenancy/connections/project-session.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import type { Servers } from '../../tenancy/servers.js';
-import { moving } from '../../tenancy/fence.js';
-import type { Server } from '../../tenancy/tenancy.js';
+import { projectIsMoving } from '../../tenancy/placement.js';
+import type { PostgresServer } from '../../tenancy/tenancy.js';
 import type { Authenticator } from '../access/authenticate.js';
-import type { TokenRate } from '../access/token-rate.js';
+import type { TokenRate } from '../access/rate-limits.js';
 import type { Caller } from '../access/tokens.js';
-import { WaitBudget } from '../limits/wait-budget.js';
-import { untilRunning } from '../database/database-access.js';
+import { WaitBudget } from '../../db/wait-budget.js';
+import { untilRunning } from '../../db/database-access.js';
+import type { CorruptionLog } from '../../db/corruption-log.js';
 import type { Projects } from '../projects/projects.js';
-import type { Quotas } from '../limits/quota.js';
+import type { Quotas } from '../../db/quota.js';
 import { ClientSession, SESSION_ROLES, type SessionOwner, type SessionRole } from './client-session.js';
-import { startRollingBack } from './prepared-transactions.js';
 import { loginError, SessionError, type SessionErrorCode, terminated } from './session-error.js';
 import { overQuota, SessionLimits, type SessionTimes } from './session-limits.js';
 
@@ -40,12 +44,15 @@ interface ClientLogin {
   readonly settings: Readonly<Record<string, string>>;
 }
 
-interface Parts {
+/** The services that sessions need. */
+interface SessionServices {
   readonly servers: Servers;
   readonly projects: Projects;
   readonly quotas: Quotas;
   readonly audit: Audit;
+  readonly log: Log;
   readonly projectSessions: ProjectSessions;
+  readonly corruption: CorruptionLog;
   readonly authenticator: Authenticator;
   /** null: unlimited. */
   readonly tokenRate: TokenRate | null;
@@ -54,7 +61,10 @@ interface Parts {
 /** Before Postgres 16, a session can leave READ ONLY by resetting the setting, which Postgres does not check. */
 const HOLDS_READ_ONLY = 16;
 
-export class Sessions {
+/** How often transactions are looked for that were prepared for two-phase commit, and not finished in time. */
+const ROLL_BACK_EVERY_MS = 60_000;
+
+export class PortSessions {
   /** Logins that were refused, by reason. */
   readonly refused = new Map<SessionErrorCode, number>();
   /** Sessions that their clients did not end, by reason. */
@@ -69,11 +79,13 @@ export class Sessions {
   private closing = false;
 
   constructor(
-    private readonly parts: Parts,
+    private readonly services: SessionServices,
     private readonly settings: SessionSettings,
   ) {
-    this.limits = new SessionLimits(this.open, parts.authenticator, parts.quotas, settings);
-    this.stopRollingBack = startRollingBack(parts.servers, parts.projects, settings.transactionMs);
+    this.limits = new SessionLimits(this.open, services.authenticator, services.quotas, settings, services.log);
+    const rollBack = () => services.projects.rollBackPrepared(settings.transactionMs);
+    const ms = Math.min(ROLL_BACK_EVERY_MS, settings.transactionMs);
+    this.stopRollingBack = every(ms, 'clear_prepared_transactions', rollBack, services.log);
   }
 
   /** Open sessions by role, and bytes since the start. */
@@ -96,27 +108,29 @@ export class Sessions {
   /** @throws SessionError */
   async login(login: ClientLogin): Promise<ClientSession> {
     const origin = { requestId: randomUUID(), address: login.address, status: null, startedAt: performance.now() };
-    let known: { caller: Caller; project: ProjectRow | null } | null = null;
+    let authenticated: { caller: Caller; project: ProjectRow | null } | null = null;
     try {
-      const caller = await this.parts.authenticator.authenticate(login.token, login.address);
-      known = { caller, project: caller.project };
-      const tooOften = this.parts.tokenRate?.count(caller).refusal ?? null;
+      const caller = await this.services.authenticator.authenticate(login.token, login.address);
+      authenticated = { caller, project: caller.project };
+      const tooOften = this.services.tokenRate?.count(caller).refusal ?? null;
       if (tooOften !== null) throw tooOften;
       const { project, role } = entitled(caller, login);
       const owner = { ...login, caller, project, role, origin: { ...actorOf(caller), ...origin } };
       const session = await this.start(owner, login);
-      this.parts.audit.record(owner.origin, { operation: 'session.open', outcome: 'ok', project, object: role });
+      this.services.audit.record(owner.origin, { operation: 'session.open', outcome: 'ok', project, object: role });
       return session;
     } catch (error) {
+      if (error instanceof EngineError)
+        this.services.corruption.noteError(authenticated?.project?.name ?? null, error.cause);
       const refusal = loginError(error);
       this.refuse(refusal.code);
       const isStranger = refusal.code === 'unauthorized' || refusal.code === 'token_expired';
-      this.parts.audit.record(
-        { ...actorOf(known?.caller ?? null), ...origin },
+      this.services.audit.record(
+        { ...actorOf(authenticated?.caller ?? null), ...origin },
         {
           operation: isStranger ? 'authentication' : 'session.open',
           outcome: refusal.code,
-          project: known?.project ?? null,
+          project: authenticated?.project ?? null,
           object: isStranger ? null : login.user,
         },
       );
@@ -140,16 +154,16 @@ export class Sessions {
   /** Takes a session slot before any other work. */
   private async start(owner: SessionOwner, login: ClientLogin): Promise<ClientSession> {
     const { project, role } = owner;
-    if (project.isFenced && role === 'writer') throw moving();
+    if (project.isFenced && role === 'writer') throw projectIsMoving();
     if (this.closing) throw new SessionError('57P03', 'the service is shutting down', 'overloaded');
     const count = this.counts.of(project.id);
     if (count >= this.settings.perProject || this.counts.total >= this.settings.total)
       throw tooMany(count, this.settings);
+    const server = this.services.servers.serverOf(project.placement);
     this.counts.add(project.id, 1);
-    const server = this.parts.servers.serverOf(project.placement);
     let release = () => void this.counts.add(project.id, -1);
     try {
-      const over = role === 'writer' ? await this.parts.quotas.overQuota(project) : null;
+      const over = role === 'writer' ? await this.services.quotas.overQuota(project) : null;
       if (over !== null) throw overQuota(over.error);
       const starting = server.acquire();
       if (starting !== undefined) await untilRunning(server, starting, new WaitBudget(this.settings.waitMs));
@@ -157,7 +171,7 @@ export class Sessions {
         server.release();
         this.counts.add(project.id, -1);
       };
-      await this.parts.projects.upgradeIfNeeded(project);
+      await this.services.projects.upgradeIfNeeded(project);
       return await this.connect(owner, login, server, release);
     } catch (error) {
       release();
@@ -168,18 +182,19 @@ export class Sessions {
   private async connect(
     owner: SessionOwner,
     { applicationName, settings }: ClientLogin,
-    server: Server,
+    server: PostgresServer,
     release: () => void,
   ): Promise<ClientSession> {
     const kind = owner.role === 'reader' ? 'sql-read' : 'sql-write';
     const client = { applicationName, settings };
     const { placement } = owner.project;
-    const { loggedIn, backend } = await this.parts.projectSessions.openForClient(placement, kind, client);
+    const { loggedIn, backend } = await this.services.projectSessions.openForClient(placement, kind, client);
     if (owner.role === 'reader' && parseInt(loggedIn.parameters.get('server_version') ?? '', 10) < HOLDS_READ_ONLY) {
       loggedIn.socket.destroy();
       throw notHeld();
     }
-    const session = new ClientSession(owner, loggedIn, backend, server.watchdog, (over) => {
+    const noted = (error: PostgresError) => this.services.corruption.noteError(owner.project.name, error);
+    const session = new ClientSession(owner, loggedIn, backend, server.watchdog, noted, (over) => {
       this.open.delete(over);
       release();
       this.before.received += over.received;
@@ -194,7 +209,7 @@ export class Sessions {
   }
 
   private record({ owner, ending, received, sent }: ClientSession): void {
-    this.parts.audit.record(owner.origin, {
+    this.services.audit.record(owner.origin, {
       operation: 'session.close',
       outcome: ending?.sqlstate ?? 'ok',
       project: owner.project,

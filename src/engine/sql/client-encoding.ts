@@ -4,17 +4,18 @@
  */
 import { isUtf8 } from 'node:buffer';
 import { EngineError } from '../../contract/errors.js';
-import { type Described, fixed, type Session } from '../../pg/index.js';
+import type { QueryRunner } from '../../db/transaction.js';
+import { fixed, type StatementDescription } from '../../pg/index.js';
 
 /**
  * Restores the encoding if a statement has changed it. The rows of that statement may be in either encoding, so they are
  * refused.
  * @throws EngineError statement_not_allowed
  */
-export async function restoreEncoding(session: Session, { columns }: Described): Promise<void> {
-  if (session.clientEncoding === 'UTF8') return;
+export async function restoreEncoding(db: QueryRunner, { columns }: StatementDescription): Promise<void> {
+  if (db.clientEncoding === 'UTF8') return;
   if (columns !== null && columns.length > 0) throw otherEncoding();
-  await session.run([fixed(`SET client_encoding = 'UTF8'`)]);
+  await db.run([fixed(`SET client_encoding = 'UTF8'`)]);
 }
 
 /**

@@ -5,16 +5,15 @@
  * and no reset (docs/decisions/0024-constant-queries.md).
  */
 import { type ResultColumn, rowEncoder } from '../../codec/index.js';
+import { unstorable } from '../../contract/column-types.js';
 import { LIMITS } from '../../contract/limits.js';
-import { unstorable } from '../../contract/storable-text.js';
-import { callerSql, type RowTaker } from '../../pg/index.js';
-import type { Lease } from '../../tenancy/connections/connections.js';
-import { queryTimeout } from '../limits/deadline.js';
-import type { Project } from '../project.js';
+import type { Project } from '../../db/project.js';
+import type { QueryRunner } from '../../db/transaction.js';
+import { callerSql, type RowHandler } from '../../pg/index.js';
 import { RowCollector } from './row-collector.js';
-import { located } from './located-error.js';
 import type { CollectRequest, SqlRequest } from './run-sql.js';
 import { columnsJson, type SqlResult, sqlResult } from './sql-result.js';
+import { located } from './statement.js';
 
 const MAX_LENGTH = 200;
 
@@ -41,22 +40,21 @@ export const isConstantQuery = ({ sql, params }: Pick<SqlRequest, 'sql' | 'param
 /** @throws EngineError as `runSql` */
 export function runConstantQuery(project: Project, request: CollectRequest): Promise<SqlResult> {
   const { sql, readOnly, timeoutMs, signal, maxRows, maxBytes = LIMITS.resultBytes, rowMode, numbers } = request;
-  const deadline = { timeoutMs, signal, expired: queryTimeout(timeoutMs) };
-  const work = async ({ session }: Lease): Promise<SqlResult> => {
+  const work = async (db: QueryRunner): Promise<SqlResult> => {
     let columns: readonly ResultColumn[] = [];
     let rows: RowCollector | null = null;
-    const describe = (found: readonly ResultColumn[]) => {
-      columns = found;
-      rows = new RowCollector(rowEncoder(found, 'list', rowMode, numbers), maxRows, maxBytes);
+    const describe = (described: readonly ResultColumn[]) => {
+      columns = described;
+      rows = new RowCollector(rowEncoder(described, 'list', rowMode, numbers), maxRows, maxBytes);
     };
-    const takeRows: RowTaker = (buffer, start, end) => (rows as RowCollector).takeRows(buffer, start, end);
+    const takeRows: RowHandler = (buffer, start, end) => (rows as RowCollector).takeRows(buffer, start, end);
     try {
-      const tag = await session.fetchAtOnce(callerSql(sql).text, describe, takeRows);
-      return sqlResult(sql, tag, rows, await columnsJson(session, columns));
+      const tag = await db.fetchAtOnce(callerSql(sql).text, describe, takeRows);
+      return sqlResult(sql, tag, rows, await columnsJson(db, columns));
     } catch (error) {
       throw located(error, { offset: 0 });
     }
   };
   const connection = readOnly || project.row.isFenced ? 'sql-read' : 'sql-write';
-  return project.use({ connection, deadline, growth: 'none' }, work);
+  return project.read({ connection, timeoutMs, signal }, work);
 }

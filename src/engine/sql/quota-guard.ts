@@ -3,8 +3,9 @@
  * ONLY, so that no function they call can write.
  */
 import { EngineError } from '../../contract/errors.js';
-import { fixed, ROLLBACK, type Session, SQLSTATE, type Statement } from '../../pg/index.js';
-import type { Growth, OverQuota } from '../limits/quota.js';
+import { fixed, SQLSTATE, type Statement } from '../../pg/index.js';
+import type { Growth, OverQuota } from '../../db/quota.js';
+import type { QueryRunner } from '../../db/transaction.js';
 import type { FreesSpace } from '../parser/frees-space.js';
 import { leadingKeyword } from '../parser/keywords.js';
 import type { SplitStatement } from '../parser/splitter.js';
@@ -66,25 +67,25 @@ export class QuotaGuard {
   }
 
   /**
-   * Ends the transaction of a request that only read, and resets the session.
+   * Checks a request that only read, before its transaction is rolled back.
    * @throws EngineError quota_exceeded if it wrote anyway, or has a key: a commit, which stores the response, would also
    * run the query of a cursor WITH HOLD, outside of READ ONLY
    */
-  async endReads(session: Session, hasKey: boolean): Promise<void> {
-    const [written] = await session.run([HAS_WRITTEN, ROLLBACK], { reset: true });
+  async endReads(db: QueryRunner, hasKey: boolean): Promise<void> {
+    const [hasWritten] = await db.query(HAS_WRITTEN);
     const { error } = this.overQuota;
-    if (written?.rows[0]?.[0] === 't') throw error;
+    if (hasWritten?.[0] === 't') throw error;
     if (!hasKey) return;
     const hint = 'Send a request that only reads without an Idempotency-Key.';
-    throw new EngineError('quota_exceeded', error.message, { hint });
+    throw new EngineError(error.code, error.message, { ...error, hint });
   }
 
-  /** The error for a statement that failed because it tried to write. */
-  asQuotaExceeded(error: unknown): unknown {
+  /** The refusal of a statement that failed because it tried to write. */
+  asRefusal(error: unknown): unknown {
     if (!(error instanceof EngineError) || error.postgres?.sqlstate !== SQLSTATE.READ_ONLY_SQL_TRANSACTION)
       return error;
-    const { message, hint } = this.overQuota.error;
-    return new EngineError('quota_exceeded', message, { postgres: error.postgres, cause: error, hint });
+    const { code, message, ...options } = this.overQuota.error;
+    return new EngineError(code, message, { ...options, postgres: error.postgres, cause: error });
   }
 }
 

@@ -6,10 +6,11 @@ import { type BufferList, type JsonNode, rowEncoder, type RowMode } from '../../
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { type FieldDescription, PostgresError, readCommandTag } from '../../pg/index.js';
-import type { Project } from '../project.js';
-import { RowCollector } from './row-collector.js';
-import { overQuotaFor, runStatements, type SqlMode } from './run-sql.js';
-import { type BoundStatement, collectRows, type DescribedStatement } from './statement.js';
+import type { Project } from '../../db/project.js';
+import { REJECTIONS, type Splitter } from '../parser/splitter.js';
+import { collectRows, RowCollector } from './row-collector.js';
+import { overQuotaFor, requesterOf, runStatements, type SqlMode, type SqlServices } from './run-sql.js';
+import type { BoundStatement, DescribedStatement } from './statement.js';
 
 export interface Query {
   readonly text: string;
@@ -45,37 +46,56 @@ const FIELD_BYTES = 160;
  * @returns one result for each query; the transaction is committed by then
  * @throws EngineError as `runSql`; result_too_large if a response cannot hold all rows, and then nothing is changed
  */
-export async function runQueries(project: Project, request: QueriesRequest): Promise<QueryResult[]> {
+export async function runQueries(
+  services: SqlServices,
+  project: Project,
+  request: QueriesRequest,
+): Promise<QueryResult[]> {
   if (request.queries.length === 0) return [];
   const results: QueryResult[] = [];
   let bytesLeft = LIMITS.resultBytes;
-  const take = async (described: DescribedStatement): Promise<void> => {
-    const fields = described.columns ?? [];
+  const collect = async (statement: DescribedStatement): Promise<void> => {
+    const fields = statement.columns ?? [];
     bytesLeft -= fields.reduce((sum, { name }) => sum + FIELD_BYTES + name.length, 0);
     const encoder = rowEncoder(fields, 'list', request.rowMode, request.asText ? 'text' : undefined);
     const rows = new RowCollector(encoder, MAX_ROWS, bytesLeft);
-    const tag = await collectRows(project, described, rows);
+    const tag = await collectRows(services.throttle, project.id, statement, rows);
     if (tag === null || rows.truncated || bytesLeft < 0) throw tooLarge();
     bytesLeft -= rows.length;
     const { type, count = null } = readCommandTag(tag);
     // The tag counts only the rows of the last step.
-    const rowCount = described.columns === null || count === null ? count : rows.seen;
+    const rowCount = statement.columns === null || count === null ? count : rows.received;
     results.push({ type, rowCount, fields, rows: rows.bytes });
   };
   const overQuota = await overQuotaFor(project, request);
-  const statements = await statementsOf(project, request, overQuota !== null);
-  await runStatements(project, request, statements, overQuota, take);
+  const statements = await statementsOf(services.splitter, project, request, overQuota !== null);
+  await runStatements(project, request, statements, overQuota, collect);
   return results;
 }
+
+/** What the driver can do instead; it shows no hints, and takes one statement at a time. */
+const REJECTED: typeof REJECTIONS = {
+  ...REJECTIONS,
+  transaction_control:
+    'One request is one transaction: BEGIN, COMMIT, ROLLBACK, SAVEPOINT and the like are not allowed. ' +
+    'Send the statements as a batch, by sql.transaction([…]); they take effect together or not at all.',
+  copy_out:
+    'COPY … TO STDOUT is not allowed. Send the query itself, for CSV to POST /api/cdp/sql with "Accept: text/csv".',
+};
 
 /**
  * A text of several statements is left to Postgres, which refuses it (42601). @throws EngineError as `Splitter.split`
  */
-async function statementsOf(project: Project, request: QueriesRequest, tellsFreed: boolean): Promise<BoundStatement[]> {
-  const requester = project.requester(request.signal);
+async function statementsOf(
+  splitter: Splitter,
+  project: Project,
+  request: QueriesRequest,
+  tellsFreed: boolean,
+): Promise<BoundStatement[]> {
+  const requester = requesterOf(project, request.signal);
   const statements: BoundStatement[] = [];
   for (const { text, field, params } of request.queries) {
-    const [only, ...others] = await project.shared.splitter.split(text, requester, { tellsFreed, field });
+    const [only, ...others] = await splitter.split(text, requester, { tellsFreed, field, rejections: REJECTED });
     const isOne = only !== undefined && others.length === 0;
     statements.push({ params, ...(isOne ? only : { text, offset: 0, frees: null }) });
   }

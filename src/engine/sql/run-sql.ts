@@ -1,24 +1,32 @@
 /**
- * Free SQL (contract section 7): split the text, run its statements in order, commit. One request is one transaction on
+ * Free SQL (contract C13): split the text, run its statements in order, commit. One request is one transaction on
  * a connection that logged in as the project's own role; its statements take effect together or not at all.
  */
 import type { JsonNode, Numbers, RowMode } from '../../codec/index.js';
 import { EngineError } from '../../contract/errors.js';
-import { BEGIN, fixed, ROLLBACK, SQLSTATE, type Statement } from '../../pg/index.js';
-import { moving } from '../../tenancy/fence.js';
-import type { IdempotencyKey } from '../write/idempotency.js';
-import { queryTimeout } from '../limits/deadline.js';
-import type { Project } from '../project.js';
-import type { Growth, OverQuota } from '../limits/quota.js';
-import { commitError } from '../write/commit.js';
-import { runWrite, type Write } from '../write/write.js';
+import { LIMITS } from '../../contract/limits.js';
+import { BEGIN, fixed, SQLSTATE, type Statement } from '../../pg/index.js';
+import { projectIsMoving } from '../../tenancy/placement.js';
+import { queryTimeout } from '../../db/timed-request.js';
+import type { IdempotencyKey } from '../../db/idempotency.js';
+import type { Project } from '../../db/project.js';
+import type { Growth, OverQuota } from '../../db/quota.js';
+import type { WriteEnd, QueryRunner } from '../../db/transaction.js';
+import type { EventLoopThrottle } from '../limits/event-loop-throttle.js';
 import { QuotaGuard } from './quota-guard.js';
 import { leadingKeyword, mainKeyword, mayChangeRights } from '../parser/keywords.js';
-import type { SplitStatement } from '../parser/splitter.js';
+import type { Requester } from '../parser/parser-pool.js';
+import type { SplitStatement, Splitter } from '../parser/splitter.js';
 import { restoreEncoding } from './client-encoding.js';
-import { located } from './located-error.js';
-import { StoredResults } from './stored-results.js';
-import { type BoundStatement, describeStatement, type DescribedStatement } from './statement.js';
+import { type BoundStatement, type DescribedStatement, describeStatement, located } from './statement.js';
+import { StoredResults } from './sql-result.js';
+import type { Warnings } from './warnings.js';
+
+/** What free SQL of all projects shares. */
+export interface SqlServices {
+  readonly splitter: Splitter;
+  readonly throttle: EventLoopThrottle;
+}
 
 /** How statements of free SQL run. */
 export interface SqlMode {
@@ -29,8 +37,10 @@ export interface SqlMode {
   signal: AbortSignal;
   /** Transaction modes as in BEGIN; if given, nothing runs outside the transaction. */
   modes?: readonly string[];
+  /** Takes Postgres's warnings. Default: they are ignored. */
+  warnings?: Warnings;
   /** Only for a request that is not read-only. */
-  idempotency?: IdempotencyKey | null;
+  key?: IdempotencyKey | null;
 }
 
 export interface SqlRequest extends SqlMode {
@@ -47,34 +57,42 @@ export interface CollectRequest extends SqlRequest {
 }
 
 /** Executes a statement and keeps its result. */
-type TakeResult = (statement: DescribedStatement, isLast: boolean) => Promise<void>;
+type CollectResult = (statement: DescribedStatement, isLast: boolean) => Promise<void>;
 
 /**
- * @param take called for each statement, in order
+ * @param collect called for each statement, in order
  * @param toStore the results for a repeat with the same Idempotency-Key; required with a key
  * @returns the stored results of an earlier request with the key; null: the statements have run and are committed
  * @throws EngineError sql_error and other codes in the table of SQLSTATEs, statement_not_allowed, query_timeout,
  * overloaded, outcome_unknown, quota_exceeded; with a key also request_in_flight, idempotency_key_reused, key_settled
  */
 export async function runSql(
+  { splitter }: SqlServices,
   project: Project,
   request: SqlRequest,
-  take: TakeResult,
+  collect: CollectResult,
   toStore?: () => StoredResults,
 ): Promise<StoredResults | null> {
   const { sql, params, signal } = request;
   const overQuota = await overQuotaFor(project, request);
-  const split = await project.shared.splitter.split(sql, project.requester(signal), { tellsFreed: overQuota !== null });
+  const split = await splitter.split(sql, requesterOf(project, signal), { tellsFreed: overQuota !== null });
   if (params.length > 0 && split.length > 1) {
     throw new EngineError('invalid_request', '"params" can be used only with a single statement');
   }
   const statements = split.map((statement) => ({ params, ...statement }));
-  return runStatements(project, request, statements, overQuota, take, toStore);
+  return runStatements(project, request, statements, overQuota, collect, toStore);
 }
+
+/** Who waits for the parser. */
+export const requesterOf = ({ id, waitBudget }: Project, signal: AbortSignal): Requester => ({
+  projectId: id,
+  budget: waitBudget,
+  signal,
+});
 
 /** Whether the project is over its disk quota, if the request could write. @throws EngineError database_unavailable */
 export const overQuotaFor = (project: Project, { readOnly }: SqlMode): Promise<OverQuota | null> | null =>
-  readOnly ? null : project.shared.quotas.overQuota(project.row);
+  readOnly ? null : project.overQuota();
 
 /**
  * {@link runSql} for statements that have already been split.
@@ -82,46 +100,66 @@ export const overQuotaFor = (project: Project, { readOnly }: SqlMode): Promise<O
  */
 export async function runStatements(
   project: Project,
-  given: SqlMode,
+  requestedMode: SqlMode,
   statements: readonly BoundStatement[],
   overQuota: OverQuota | null,
-  take: TakeResult,
+  collect: CollectResult,
   toStore?: () => StoredResults,
 ): Promise<StoredResults | null> {
-  const asReader = mayReadWhileMoving(project, given, statements);
-  const mode = asReader ? { ...given, readOnly: true } : given;
-  const { readOnly, timeoutMs, signal, modes = readOnly ? ['READ ONLY'] : [], idempotency = null } = mode;
-  const guard = readOnly || overQuota === null ? null : new QuotaGuard(overQuota, statements);
+  const asReader = mayReadWhileMoving(project, requestedMode, statements);
+  const mode = asReader ? { ...requestedMode, readOnly: true } : requestedMode;
+  const { readOnly, modes = readOnly ? ['READ ONLY'] : [], key = null } = mode;
+  const begin = modes.length === 0 ? BEGIN : fixed(`BEGIN ${modes.join(' ')}`);
+  if (readOnly) {
+    const first = [begin, ...(asReader ? [ROW_SECURITY_OFF] : []), FIRST_QUERY];
+    const options = { ...timesOf(mode), connection: 'sql-read', begin: first } as const;
+    await project
+      .read(options, async (db) => void (await runInTransaction(project, mode, statements, db, null, collect)))
+      .catch((error: unknown) => {
+        throw asReader && error instanceof EngineError && error.code === 'permission_denied'
+          ? projectIsMoving()
+          : error;
+      });
+    return null;
+  }
+  const guard = overQuota === null ? null : new QuotaGuard(overQuota, statements);
   const options = {
-    connection: readOnly ? 'sql-read' : 'sql-write',
-    deadline: { timeoutMs, signal, expired: queryTimeout(timeoutMs) },
-    repeat: { key: idempotency, responseSchema: StoredResults },
-    begin: [
-      modes.length === 0 ? BEGIN : fixed(`BEGIN ${modes.join(' ')}`),
-      ...(asReader ? [ROW_SECURITY_OFF] : []),
-      ...(readOnly ? [FIRST_QUERY] : []),
-    ],
+    ...timesOf(mode),
+    connection: 'sql-write',
+    underKey: { key, responseSchema: StoredResults },
+    begin,
     reset: true,
     growth: guard?.growth ?? growthOf(statements),
   } as const;
   try {
-    const earlier = await runWrite(project, options, async (write) => {
-      const { session } = write.lease;
-      const outside = await runInTransaction(project, mode, statements, write, guard, take);
-      if (outside !== null) await runOutside(outside, write, guard, take);
-      else if (guard?.readsOnly) await guard.endReads(session, write.hasKey);
-      else if (readOnly) await session.run([ROLLBACK], { reset: true });
-      else await write.commit([], write.hasKey ? toStore?.() : null);
-      if (!readOnly && statements.some(({ text }) => mayChangeRights(text)))
-        project.shared.database.recheckRights(project.id);
-      return null;
+    const earlier = await project.write(options, async (db): Promise<WriteEnd<StoredResults, null>> => {
+      const refusedStatement = await runInTransaction(project, mode, statements, db, guard, collect);
+      const finish = () => {
+        if (statements.some(({ text }) => mayChangeRights(text))) project.recheckRights();
+        return null;
+      };
+      if (refusedStatement !== null)
+        return { afterRollback: (db) => runOutside(refusedStatement, db, guard, collect).then(finish) };
+      if (guard?.readsOnly) {
+        await guard.endReads(db, key !== null);
+        return { rollback: null };
+      }
+      return { response: key === null ? [] : (toStore?.() ?? []), resultOf: finish };
     });
     return earlier?.response ?? null;
   } catch (error) {
-    if (asReader && error instanceof EngineError && error.code === 'permission_denied') throw moving();
-    throw guard === null ? error : guard.asQuotaExceeded(error);
+    throw guard === null ? error : guard.asRefusal(error);
   }
 }
+
+const timesOf = ({ timeoutMs, signal }: SqlMode) => ({
+  timeoutMs,
+  signal,
+  timeoutError: queryTimeout(timeoutMs, timeoutMs < LIMITS.timeoutMsMax ? `${MORE_TIME} ${LONGER}` : LONGER),
+});
+
+const MORE_TIME = `Allow it more time with timeout_ms, at most ${LIMITS.timeoutMsMax}.`;
+const LONGER = 'Longer statements run at the Postgres port (docs/postgres.md).';
 
 /**
  * Runs the statements in order.
@@ -131,54 +169,50 @@ async function runInTransaction(
   project: Project,
   mode: SqlMode,
   statements: readonly BoundStatement[],
-  write: Write,
+  db: QueryRunner,
   guard: QuotaGuard | null,
-  take: TakeResult,
+  collect: CollectResult,
 ): Promise<BoundStatement | null> {
+  if (mode.warnings !== undefined) db.listenToWarnings(mode.warnings.take);
   try {
     for (const [i, statement] of statements.entries()) {
-      const begin = i === 0 ? write.begin : [];
       const { before, after } = guard?.around(statement) ?? UNGUARDED;
-      await execute(statement, write, [...begin, ...before], take, i === statements.length - 1);
-      if (after.length > 0) await write.lease.session.run(after);
+      await execute(statement, db, before, collect, i === statements.length - 1);
+      if (after.length > 0) await db.run(after);
     }
     return null;
   } catch (error) {
-    const outside = refusedInTransaction(mode, statements, error);
-    if (outside === null) throw error;
-    if (write.hasKey) throw noPlaceForKey(error);
+    const refusedStatement = refusedInTransaction(mode, statements, error);
+    if (refusedStatement === null) throw error;
+    if (mode.key) throw noPlaceForKey(error);
     if (project.dryRun !== null) throw noDryRun(error);
-    return outside;
+    return refusedStatement;
   }
 }
 
 async function runOutside(
   statement: BoundStatement,
-  write: Write,
+  db: QueryRunner,
   guard: QuotaGuard | null,
-  take: TakeResult,
+  collect: CollectResult,
 ): Promise<void> {
-  const { session } = write.lease;
-  await session.run([ROLLBACK, ...(guard?.outside(statement) ?? [])]);
-  try {
-    await execute(statement, write, [], take, true);
-  } catch (cause) {
-    throw commitError(session, cause, false);
-  }
+  const before = guard?.outside(statement) ?? [];
+  if (before.length > 0) await db.run(before);
+  await execute(statement, db, [], collect, true);
 }
 
 /** @param before statements to run first, in the same round trip */
 async function execute(
   statement: BoundStatement,
-  { lease: { session }, clock }: Write,
+  db: QueryRunner,
   before: readonly Statement[],
-  take: TakeResult,
+  collect: CollectResult,
   isLast: boolean,
 ): Promise<void> {
   try {
-    const described = await describeStatement(session, clock, statement, before);
-    await take(described, isLast);
-    await restoreEncoding(session, described);
+    const described = await describeStatement(db, statement, before);
+    await collect(described, isLast);
+    await restoreEncoding(db, described);
   } catch (error) {
     throw located(error, statement);
   }
@@ -192,14 +226,14 @@ const UNGUARDED = { before: [], after: [] };
  */
 const mayReadWhileMoving = (
   { row: { isFenced }, dryRun }: Project,
-  { readOnly, modes, idempotency = null }: SqlMode,
+  { readOnly, modes, key = null }: SqlMode,
   statements: readonly BoundStatement[],
 ): boolean =>
   isFenced &&
   !readOnly &&
   modes === undefined &&
   dryRun === null &&
-  idempotency === null &&
+  key === null &&
   statements.every(({ text }) => mainKeyword(text) === 'SELECT');
 
 /** Statements that write new files for tables or indexes before removing the old ones. */

@@ -1,8 +1,12 @@
-/** The response to one statement of free SQL. */
-import { type BufferList, describeColumns, type ResultColumn } from '../../codec/index.js';
-import { readCommandTag, type Session, sql } from '../../pg/index.js';
-import type { RowCollector } from './row-collector.js';
+/** The response to one statement of free SQL, and how it is stored under an Idempotency-Key. */
+import { BufferList, describeColumns, type ResultColumn } from '../../codec/index.js';
+import { LIMITS } from '../../contract/limits.js';
+import { type Static, Type } from '../../contract/schema.js';
+import { Warning } from '../../contract/wire/sql.js';
+import type { QueryRunner } from '../../db/transaction.js';
+import { readCommandTag, sql } from '../../pg/index.js';
 import { mainKeyword, MODIFYING } from '../parser/keywords.js';
+import type { RowCollector } from './row-collector.js';
 
 export interface SqlResult {
   /** Postgres's command tag without its counts. */
@@ -18,6 +22,13 @@ export interface SqlResult {
   readonly truncated: boolean;
 }
 
+export interface SqlAnswer {
+  /** One for each statement. */
+  readonly results: readonly SqlResult[];
+  /** Of all statements and the commit. */
+  readonly warnings: readonly Warning[];
+}
+
 /**
  * @param tag null if the rows were cut off before the statement ended
  * @param rows null for a statement that returns none
@@ -30,19 +41,72 @@ export function sqlResult(text: string, tag: string | null, rows: RowCollector |
     rows: rows?.bytes ?? null,
     rowCount: rows === null ? (count ?? 0) : rows.count,
     // The tag counts only the rows of the last step.
-    affectedRows: MODIFYING.has(type) ? (rows === null ? count : rows.seen) : undefined,
+    affectedRows: MODIFYING.has(type) ? (rows === null ? count : rows.received) : undefined,
     truncated: rows?.truncated ?? false,
   };
 }
 
 /** Column names as in the rows; type names as in the API. Only types that are not built in need a query. */
-export async function columnsJson(session: Session, columns: readonly ResultColumn[] | null): Promise<string> {
-  const described = describeColumns(columns ?? []);
+export async function columnsJson(db: QueryRunner, columns: readonly ResultColumn[] | null): Promise<string> {
+  const columnList = describeColumns(columns ?? []);
   for (const [i, { typeOid, typeModifier }] of (columns ?? []).entries()) {
-    const column = described[i];
+    const column = columnList[i];
     if (column === undefined || column.type !== undefined) continue;
-    const rows = await session.query(sql`SELECT pg_catalog.format_type(${typeOid}, ${typeModifier})`);
-    described[i] = { ...column, type: rows[0]?.[0] ?? '' };
+    const rows = await db.query(sql`SELECT pg_catalog.format_type(${typeOid}, ${typeModifier})`);
+    columnList[i] = { ...column, type: rows[0]?.[0] ?? '' };
   }
-  return JSON.stringify(described);
+  return JSON.stringify(columnList);
+}
+
+// Results of free SQL as stored under an Idempotency-Key: with rows up to a size limit, without them above it.
+
+export const StoredResults = Type.Array(
+  Type.Object({
+    type: Type.String(),
+    columns: Type.String(),
+    rows: Type.Nullable(Type.String()),
+    row_count: Type.Integer(),
+    affected_rows: Type.Optional(Type.Integer()),
+    truncated: Type.Boolean(),
+    /** Of all statements; only in the last result. */
+    warnings: Type.Optional(Type.Array(Warning)),
+  }),
+  { minItems: 1 },
+);
+export type StoredResults = Static<typeof StoredResults>;
+
+/** @param warnings those before the commit */
+export function storedResults(results: readonly SqlResult[], warnings: readonly Warning[]): StoredResults {
+  const bytes = results.reduce((sum, { rows, columnsJson }) => sum + columnsJson.length + (rows?.length ?? 0), 0);
+  const keepsRows = bytes <= LIMITS.idempotencyResponseBytes;
+  return results.map(({ type, columnsJson, rows, rowCount, affectedRows, truncated }, i) => {
+    const leavesOut = !keepsRows && rows !== null && rowCount > 0;
+    return {
+      type,
+      columns: columnsJson,
+      rows: rows === null ? null : leavesOut ? '' : Buffer.concat(rows.buffers).toString(),
+      row_count: leavesOut ? 0 : rowCount,
+      ...(affectedRows === undefined ? {} : { affected_rows: affectedRows }),
+      truncated: truncated || leavesOut,
+      ...(warnings.length > 0 && i === results.length - 1 ? { warnings: [...warnings] } : {}),
+    };
+  });
+}
+
+export const restoredResults = (stored: StoredResults): SqlAnswer => ({
+  results: stored.map(({ type, columns, rows, row_count, affected_rows, truncated }) => ({
+    type,
+    columnsJson: columns,
+    rows: rows === null ? null : listOf(rows),
+    rowCount: row_count,
+    affectedRows: affected_rows,
+    truncated,
+  })),
+  warnings: stored.at(-1)?.warnings ?? [],
+});
+
+function listOf(text: string): BufferList {
+  const list = new BufferList();
+  if (text !== '') list.push(Buffer.from(text));
+  return list;
 }

@@ -1,16 +1,17 @@
-/**
- * One statement of free SQL: it is parsed and described, then its rows are fetched and encoded as JSON as they arrive.
- * Rows beyond the caps are not fetched from Postgres (contract section 7).
- */
+/** One statement of free SQL: it is parsed and described, and its errors get their place in the caller's text. */
 import { encodeParameters, type JsonNode } from '../../codec/index.js';
-import { callerSql, type Described, type Session, type Statement } from '../../pg/index.js';
-import type { Clock } from '../limits/deadline.js';
-import type { Project } from '../project.js';
-import { mainKeyword, MODIFYING } from '../parser/keywords.js';
-import { textTypesOf } from './own-types.js';
-import type { RowCollector } from './row-collector.js';
+import { EngineError } from '../../contract/errors.js';
+import type { QueryRunner } from '../../db/transaction.js';
+import {
+  callerSql,
+  FIRST_NORMAL_OID,
+  PostgresError,
+  sql,
+  type Statement,
+  type StatementDescription,
+} from '../../pg/index.js';
+import { fromPostgres } from '../../tenancy/postgres-errors.js';
 import type { SplitStatement } from '../parser/splitter.js';
-import { rejectOtherEncoding } from './client-encoding.js';
 
 /** A statement with the values of its parameters. */
 export interface BoundStatement extends SplitStatement {
@@ -18,9 +19,8 @@ export interface BoundStatement extends SplitStatement {
 }
 
 /** A statement that is parsed and described, and ready to be executed. */
-export interface DescribedStatement extends Described {
-  readonly session: Session;
-  readonly clock: Clock;
+export interface DescribedStatement extends StatementDescription {
+  readonly db: QueryRunner;
   readonly text: string;
   /** The parameters as Postgres accepts them. */
   readonly params: readonly (string | null)[];
@@ -32,49 +32,63 @@ export interface DescribedStatement extends Described {
  * @throws PostgresError, ConnectionLost; EngineError invalid_request, invalid_value, as `encodeParameters`
  */
 export async function describeStatement(
-  session: Session,
-  clock: Clock,
+  db: QueryRunner,
   { text, params: values }: BoundStatement,
   before: readonly Statement[],
 ): Promise<DescribedStatement> {
   const { text: prepared } = callerSql(text);
-  let described = await session.describe(prepared, before);
-  const textTypes = await textTypesOf(session, values, described.parameterOids);
-  if (textTypes !== null) described = await session.describe(prepared, []);
+  let described = await db.describe(prepared, before);
+  const textTypes = await textTypesOf(db, values, described.parameterOids);
+  if (textTypes !== null) described = await db.describe(prepared);
   const params = encodeParameters(values, described.parameterOids, textTypes);
-  return { session, clock, text, params, ...described };
+  return { db, text, params, ...described };
 }
 
-/**
- * INSERT … RETURNING and the like have produced all rows before the first is sent, and EXECUTE may run one of them. The
- * command tag says which it was, and how many rows there are.
- */
-const PRODUCED_AT_ONCE = new Set([...MODIFYING, 'EXECUTE']);
+// Looks up types that a project or extension has created, for parameters whose value is a JSON array.
 
 /**
- * Collects the rows of a statement, up to the caps.
- * @returns the command tag, or null if the rows were cut off before the statement ended
- * @throws PostgresError, ConnectionLost, MessageTooLarge; EngineError statement_not_allowed
+ * Values of pg_type.typcategory: enums, and string types such as citext and domains over text, which accept the JSON
+ * text of an array.
  */
-export async function collectRows(
-  project: Project,
-  { session, clock, columns, params, text }: DescribedStatement,
-  rows: RowCollector,
-): Promise<string | null> {
-  // Outside a transaction, the portal ends with its first step.
-  const step = session.inTransaction && columns !== null ? rows.nextStep() : 0;
-  let tag = await session.fetch(params, rows.formats, step, rows.takeRows);
-  while (tag === null && !rows.truncated) {
-    const pause = project.shared.throttle.pause(project.id, rows.newBytes());
-    if (pause !== undefined) {
-      // The pause does not count as time of the statement.
-      clock.pause();
-      await pause;
-      clock.resume();
-    }
-    tag = await session.fetchMore(rows.nextStep(), rows.takeRows);
+const TAKES_TEXT = ['E', 'S'];
+
+/**
+ * Names of the types that do not accept a JSON array as such, by oid. The query replaces the last prepared statement.
+ * @returns null, without a query, if no value is an array for such a type
+ */
+async function textTypesOf(
+  db: QueryRunner,
+  values: readonly JsonNode[],
+  oids: readonly number[],
+): Promise<ReadonlyMap<number, string> | null> {
+  const own = oids.filter((oid, i) => oid >= FIRST_NORMAL_OID && values[i]?.kind === 'array');
+  if (own.length === 0) return null;
+  const rows = await db.query(
+    sql`SELECT t.oid, t.typcategory, pg_catalog.format_type(t.oid, NULL) FROM pg_catalog.pg_type t
+        WHERE t.oid OPERATOR(pg_catalog.=) ANY (${`{${own.join(',')}}`}::pg_catalog.oid[])`,
+  );
+  const textTypes = rows.filter(([, category]) => TAKES_TEXT.includes(category ?? ''));
+  return new Map(textTypes.map(([oid, , name]) => [Number(oid), name ?? '']));
+}
+
+// Errors of Postgres about a statement, with their place in what the caller sent.
+
+/** The error's context if Postgres cannot read a parameter's value as one of its type. */
+const OF_PARAMETER = /^unnamed portal parameter (\$\d+)/;
+
+/** Turns Postgres's position within the statement into one within the caller's whole text, and names a wrong parameter. */
+export function located(error: unknown, { offset }: Pick<SplitStatement, 'offset'>): unknown {
+  // The end of the connection is not an error of the statement.
+  if (!(error instanceof PostgresError) || error.isFatal) return error;
+  const translated = fromPostgres(error);
+  const { position, where = '' } = error.fields;
+  const parameter = OF_PARAMETER.exec(where)?.[1];
+  // Both count from 1, in code points.
+  if (position !== undefined && translated instanceof EngineError && translated.postgres !== undefined) {
+    translated.postgres.position = offset + position;
   }
-  if (tag === null && PRODUCED_AT_ONCE.has(mainKeyword(text))) tag = await session.fetchMore(0, rows.takeRows);
-  for (const bytes of rows.bytes.buffers) rejectOtherEncoding(bytes);
-  return tag;
+  if (parameter !== undefined && translated instanceof EngineError) {
+    translated.hint ??= `This is the value of ${parameter} in "params".`;
+  }
+  return translated;
 }

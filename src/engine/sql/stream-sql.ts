@@ -1,20 +1,24 @@
 /**
- * Streams the result of free SQL without a row cap (contract section 7): rows become NDJSON or CSV as they arrive, in
+ * Streams the result of free SQL without a row cap (contract C14.9): rows become NDJSON or CSV as they arrive, in
  * constant memory. If the client reads slowly, the service reads slowly from Postgres.
  */
 import {
   BufferList,
   describeColumns,
+  type EncodedRows,
   type Numbers,
   type OwnedBuffer,
   rowEncoder,
   type RowMode,
 } from '../../codec/index.js';
-import { messageSize, readCommandTag, type RowTaker } from '../../pg/index.js';
-import type { Project } from '../project.js';
+import { messageSize, readCommandTag } from '../../pg/index.js';
+import type { Warning } from '../../contract/wire/sql.js';
+import type { Project } from '../../db/project.js';
+import { RowReader } from './row-reader.js';
 import { rejectOtherEncoding } from './client-encoding.js';
-import { runSql, type SqlRequest } from './run-sql.js';
 import type { DescribedStatement } from './statement.js';
+import { Warnings } from './warnings.js';
+import { runSql, type SqlRequest, type SqlServices } from './run-sql.js';
 
 export type StreamFormat = 'ndjson' | 'csv';
 
@@ -31,6 +35,7 @@ interface StreamEnd {
   readonly type: string;
   /** Affected rows if the statement returns none. */
   readonly rowCount: number;
+  readonly warnings: readonly Warning[];
 }
 
 /** Bytes to collect before a write. */
@@ -49,6 +54,7 @@ const MANY = 1_000_000;
  * @throws EngineError see {@link runSql}; nothing was written if the error came early enough
  */
 export async function streamSql(
+  services: SqlServices,
   project: Project,
   request: StreamRequest,
   write: (chunk: OwnedBuffer) => Promise<void> | undefined,
@@ -56,9 +62,10 @@ export async function streamSql(
   const { format, rowMode, numbers } = request;
   const collected = new BufferList();
   const checkEncoding = (): void => collected.buffers.forEach(rejectOtherEncoding);
-  let end: StreamEnd = { type: '', rowCount: 0 };
-  const take = async (described: DescribedStatement, isLast: boolean): Promise<void> => {
-    const { session, columns, params } = described;
+  const warnings = new Warnings();
+  let end = { type: '', rowCount: 0 };
+  const collect = async (statement: DescribedStatement, isLast: boolean): Promise<void> => {
+    const { db, columns, params } = statement;
     // A statement that Postgres refuses in a transaction runs again, outside.
     if (isLast) collected.take().free();
     const encoder = rowEncoder(columns ?? [], format === 'csv' ? 'csv' : 'lines', rowMode, numbers);
@@ -66,69 +73,41 @@ export async function streamSql(
       collected.push(Buffer.from(`${JSON.stringify({ columns: describeColumns(columns ?? [], false) })}\n`));
     }
     if (isLast && columns !== null && encoder.header.length > 0) collected.push(encoder.header);
-    const backPressure = new BackPressure(described);
     let count = 0;
-    const takeRows: RowTaker = (buffer, start, stop) => {
-      if (!isLast) {
-        count++;
-        return start + messageSize(buffer, start);
-      }
-      const rows = encoder.encode(buffer, start, stop, MANY, MAX_CHUNK_BYTES - collected.length);
+    const keep = (rows: EncodedRows): void => {
       collected.push(rows.bytes);
       count += rows.count;
-      const { length } = collected;
-      if (length >= CHUNK_BYTES) {
-        checkEncoding();
-        backPressure.waitFor(write(collected.take()));
-        backPressure.waitFor(project.shared.throttle.pause(project.id, length));
-      }
-      return rows.end;
+      if (collected.length < CHUNK_BYTES) return;
+      checkEncoding();
+      reader.pauseUntil(write(collected.take()));
+      reader.pauseUntil(services.throttle.turn(project.id));
     };
+    const reader = new RowReader(db, services.throttle, project.id, {
+      takeRows: (buffer, start, stop) => {
+        if (!isLast) {
+          count++;
+          return start + messageSize(buffer, start);
+        }
+        const rows = encoder.encode(buffer, start, stop, MANY, MAX_CHUNK_BYTES - collected.length);
+        keep(rows);
+        return rows.end;
+      },
+      takeLongRow: async (message) => {
+        if (isLast) keep(await encoder.encodeLong(message));
+        else count++;
+      },
+    });
     try {
-      const tag = await session.fetch(params, encoder.formats, 0, takeRows);
+      const tag = await db.fetch(params, encoder.formats, 0, reader.takeRows);
+      await reader.settled();
       checkEncoding();
       const { type, count: affected = 0 } = readCommandTag(tag ?? '');
       end = { type, rowCount: columns === null ? affected : count };
     } finally {
-      backPressure.end();
+      reader.end();
     }
   };
-  await runSql(project, request, take);
+  await runSql(services, project, { ...request, warnings }, collect);
   if (collected.length > 0) void write(collected.take());
-  return end;
-}
-
-/**
- * Stops reading from Postgres while the client does not read, or while other projects have their turn. That time does
- * not count as time of the statement.
- */
-class BackPressure {
-  private waits = 0;
-  private hasEnded = false;
-
-  constructor(private readonly described: DescribedStatement) {}
-
-  waitFor(ready: Promise<void> | undefined): void {
-    if (ready === undefined) return;
-    if (this.waits++ === 0) {
-      this.described.session.pause();
-      this.described.clock.pause();
-    }
-    void ready.then(() => {
-      if (--this.waits === 0) this.resume();
-    });
-  }
-
-  /** Call this when the statement has ended; the output still holds unsent bytes. */
-  end(): void {
-    this.resume();
-    this.hasEnded = true;
-  }
-
-  /** Once the statement has ended, another request may use the session. */
-  private resume(): void {
-    if (this.hasEnded) return;
-    this.described.clock.resume();
-    this.described.session.unpause();
-  }
+  return { ...end, warnings: warnings.all };
 }

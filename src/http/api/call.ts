@@ -4,10 +4,10 @@ import { EngineError } from '../../contract/errors.js';
 import { NAME_PATTERN, PROJECT_NAME_PATTERN } from '../../contract/names.js';
 import { DOCUMENTED, Type } from '../../contract/schema.js';
 import type { NowQuery } from '../../contract/wire/projects.js';
-import { type IdempotencyKey, idempotencyKey } from '../../engine/write/idempotency.js';
-import type { Project } from '../../engine/project.js';
+import { type IdempotencyKey, idempotencyKey } from '../../db/idempotency.js';
+import type { Project } from '../../db/project.js';
 import { checkTableInPath } from '../../engine/schema/definition.js';
-import type { Call } from './route.js';
+import type { Call } from './operation.js';
 
 /** The project of the caller, on routes that need a scope, which no admin token has. */
 export function projectOf({ request }: Call): Project {
@@ -27,13 +27,23 @@ export function keyOfRequest(call: Call): IdempotencyKey | null {
 }
 
 /**
- * The same, with a fingerprint of this path, query and body.
+ * The same, in this namespace, with a fingerprint of this query and body.
  * @throws EngineError invalid_request
  */
-export function keyFor({ request, settings }: Call, path: string, query: string, body: Buffer): IdempotencyKey | null {
+export function keyFor(
+  { request, settings }: Call,
+  namespace: string,
+  query: string,
+  body: Buffer,
+): IdempotencyKey | null {
   const { 'idempotency-key': header } = request.headers;
-  return header === undefined ? null : idempotencyKey(String(header), path, query, body, settings.receiptDays);
+  return header === undefined ? null : idempotencyKey(String(header), namespace, query, body, settings.receiptDays);
 }
+
+export const schemaLimits = ({ settings, signal }: Call) => ({ holdMs: settings.schemaHoldMs, signal });
+
+/** How every schema change is made. */
+export const changeOptions = (call: Call) => ({ ...schemaLimits(call), key: keyOfRequest(call) });
 
 const NameInPath = Type.String({ [DOCUMENTED]: { pattern: NAME_PATTERN } });
 export const TableInPath = Type.Object({ table_name: NameInPath });

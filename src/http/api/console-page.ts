@@ -94,6 +94,7 @@ async function readFiles(folder: string): Promise<ReadonlyMap<string, ServedFile
     const cacheControl = name.startsWith(HASHED) ? 'public, max-age=31536000, immutable' : 'no-cache';
     const file: ServedFile = { type, cacheControl, codings: new Map() };
     for (const [coding, ending] of Object.entries(CODINGS)) {
+      // Not every file is packed in every coding.
       const bytes = await readFile(join(folder, `${path}${ending}`)).catch(() => null);
       if (bytes !== null) file.codings.set(coding, { bytes, etag: etagOf(bytes) });
     }
@@ -106,5 +107,5 @@ async function readFiles(folder: string): Promise<ReadonlyMap<string, ServedFile
 const etagOf = (bytes: Buffer): string => `"${createHash('sha256').update(bytes).digest('base64url').slice(0, 22)}"`;
 
 /** RFC 9110 section 13.1.2. */
-const isKnown = ({ 'if-none-match': known }: IncomingHttpHeaders, etag: string): boolean =>
-  known !== undefined && known.split(',').some((tag) => tag.trim().replace(/^W\//, '') === etag);
+const isKnown = ({ 'if-none-match': cachedEtag }: IncomingHttpHeaders, etag: string): boolean =>
+  cachedEtag !== undefined && cachedEtag.split(',').some((tag) => tag.trim().replace(/^W\//, '') === etag);

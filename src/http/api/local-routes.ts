@@ -5,15 +5,14 @@
 import { EngineError } from '../../contract/errors.js';
 import * as wire from '../../contract/wire/operator.js';
 import { NowQuery } from '../../contract/wire/projects.js';
-import { CreateTokenBody } from '../../contract/wire/tokens.js';
-import { shownToken } from '../../engine/access/tokens.js';
+import { CreateTokenBody, shownToken } from '../../contract/wire/tokens.js';
 import type { LocalService } from '../../engine/doctor/doctor.js';
 import { DEFAULT_SERVER } from '../../contract/servers.js';
 import { progressResponse } from '../response/progress-response.js';
 import { originOf } from '../observability/audit-request.js';
-import { ADMIN_ROUTES } from './routes.js';
+import { OPERATIONS } from './operations.js';
 import { endsNow, timeOf } from './call.js';
-import type { RouteResponse, Call, Route, ServedRoute } from './route.js';
+import type { RouteResponse, Call, Operation, Route } from './operation.js';
 
 /** Without an engine, which may not be open yet: `cdp doctor` runs before that. */
 interface LocalCall extends Omit<Call, 'engine'> {
@@ -21,7 +20,7 @@ interface LocalCall extends Omit<Call, 'engine'> {
 }
 
 /** A route without the fields for tokens and audit entries. */
-export interface LocalRoute extends Pick<ServedRoute, 'method' | 'url' | 'query' | 'body' | 'success'> {
+export interface LocalRoute extends Pick<Route, 'method' | 'url' | 'query' | 'body' | 'success'> {
   /** A body. */
   readonly example?: unknown;
   handle(call: LocalCall): Promise<RouteResponse>;
@@ -33,10 +32,16 @@ const LOCAL_ALONE: readonly LocalRoute[] = [
     url: '/api/cdp/local/placements',
     success: { status: 200 },
     async handle({ local }) {
-      const projects = await (await local.engine()).projects.list();
-      const placements: wire.ProjectLocation[] = projects.map(({ id, placement: { database, server, added } }) => {
-        return { id, database, folder: server === DEFAULT_SERVER || added !== null ? null : server };
-      });
+      const { projects, archives } = await local.engine();
+      const archived = await archives.check();
+      const placements: wire.ProjectLocation[] = (await projects.list()).map(
+        ({ id, placement: { database, server, added } }) => {
+          const folder = server === DEFAULT_SERVER || added !== null ? null : server;
+          const state = archived.get(id);
+          const isOn = state?.failure === null ? 'on' : 'failing';
+          return { id, database, folder, archive: folder === null ? null : state === undefined ? 'off' : isOn };
+        },
+      );
       return { body: { success: true, placements } };
     },
   },
@@ -78,9 +83,14 @@ const LOCAL_ALONE: readonly LocalRoute[] = [
     method: 'POST',
     url: '/api/cdp/local/doctor',
     success: { status: 200 },
-    async handle({ local, request }) {
+    async handle(call) {
       const { examine } = await import('../../engine/doctor/doctor.js');
-      return { body: { success: true, findings: await examine(local, originOf(request)) } };
+      const work = async (onFinding: (finding: wire.Finding) => void) => {
+        await examine(call.local, originOf(call.request), onFinding);
+        return {};
+      };
+      await progressResponse(call, ({ say }) => work((finding) => say({ finding })));
+      return { body: null };
     },
   },
   {
@@ -92,11 +102,11 @@ const LOCAL_ALONE: readonly LocalRoute[] = [
     async handle(call) {
       const { local, request } = call;
       const { file, project, format: form, jobs = 1, postgres_bin: folder, path } = request.body as wire.BackupBody;
-      const options = { file, project, form, jobs, places: { folder, path } };
+      const options = { file, projectName: project, form, jobs, places: { folder, path } };
       // Its modules are loaded on demand, here and below: few processes need them.
       const { backup } = await import('../../backup/backup.js');
-      const installation = (await local.engine()).installation(originOf(request));
-      await progressResponse(call, (reporting) => backup(installation, { ...options, ...reporting }));
+      const services = (await local.engine()).backupServices(originOf(request));
+      await progressResponse(call, (reporting) => backup(services, { ...options, ...reporting }));
       return { body: null };
     },
   },
@@ -109,7 +119,7 @@ const LOCAL_ALONE: readonly LocalRoute[] = [
     async handle({ local, request }) {
       const { project, on } = request.body as wire.ArchiveBody;
       const { setArchiving } = await import('../../backup/archiving.js');
-      await setArchiving((await local.engine()).installation(originOf(request)), project, on);
+      await setArchiving((await local.engine()).backupServices(originOf(request)), project, on);
       return { body: { success: true } };
     },
   },
@@ -125,19 +135,22 @@ const LOCAL_ALONE: readonly LocalRoute[] = [
       const { server, labels, postgres_bin: folder, path } = more;
       const time = at === null ? null : timeOf('at', at);
       const where = { place: { server, labels }, places: { folder, path } };
-      const options = { file, project, as, at: time, missing: missing ?? false, ...where };
+      const options = { file, projectName: project, as, at: time, missing: missing ?? false, ...where };
       const { restore } = await import('../../backup/restore.js');
-      const installation = (await local.engine()).installation(originOf(request));
-      await progressResponse(call, (reporting) => restore(installation, { ...options, ...reporting }));
+      const services = (await local.engine()).backupServices(originOf(request));
+      await progressResponse(call, (reporting) => restore(services, { ...options, ...reporting }));
       return { body: null };
     },
   },
 ];
 
-/** A route of the admin API, without its token. */
-const withoutToken = (route: Route): LocalRoute => ({
-  ...route,
-  handle: async (call) => route.handle({ ...call, engine: await call.local.engine() }),
+/** An operation of the admin API, without its token. */
+const withoutToken = (operation: Operation): LocalRoute => ({
+  ...operation,
+  handle: async (call) => operation.handle({ ...call, engine: await call.local.engine() }),
 });
 
-export const LOCAL_ROUTES: readonly LocalRoute[] = [...ADMIN_ROUTES.map(withoutToken), ...LOCAL_ALONE];
+export const LOCAL_ROUTES: readonly LocalRoute[] = [
+  ...OPERATIONS.filter(({ access }) => access === 'admin').map(withoutToken),
+  ...LOCAL_ALONE,
+];

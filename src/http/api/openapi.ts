@@ -1,5 +1,5 @@
 /**
- * Generates the OpenAPI 3.1 document from the route tables and the schemas that validate requests (contract section 9).
+ * Generates the OpenAPI 3.1 document from the operations and the schemas that validate their requests (contract C17.4).
  */
 import { ERROR_CODES, type ErrorCode } from '../../contract/errors.js';
 import { DOCUMENTED, OPTIONAL, type Schema } from '../../contract/schema.js';
@@ -7,7 +7,7 @@ import * as audit from '../../contract/wire/audit.js';
 import * as batch from '../../contract/wire/batch.js';
 import * as failure from '../../contract/wire/failure.js';
 import * as distribution from '../../contract/wire/distribution.js';
-import { IdempotencyHeaders } from '../../contract/wire/idempotency.js';
+import { IdempotencyHeaders } from '../../contract/wire/fields.js';
 import * as indexes from '../../contract/wire/indexes.js';
 import * as neon from '../../contract/wire/neon.js';
 import { Finding } from '../../contract/wire/operator.js';
@@ -21,37 +21,18 @@ import * as servers from '../../contract/wire/servers.js';
 import * as sql from '../../contract/wire/sql.js';
 import * as tables from '../../contract/wire/tables.js';
 import * as tokens from '../../contract/wire/tokens.js';
-import { type Access, queryOf, type Route } from './route.js';
+import { type Access, codesOf, type Operation, queryOf } from './operation.js';
 
-/** Errors that any authenticated route can return. */
-const EVERYWHERE: readonly ErrorCode[] = [
-  'invalid_request',
-  'unauthorized',
-  'token_expired',
-  'insufficient_scope',
-  'cdp_inactive',
-  'request_timeout',
-  'rate_limited',
-  'overloaded',
-  'database_unavailable',
-  'query_timeout',
-  'internal',
-];
-
-const WITH_BODY: readonly ErrorCode[] = ['invalid_json', 'payload_too_large', 'unsupported_media_type'];
-
-const WITH_KEY: readonly ErrorCode[] = ['request_in_flight', 'idempotency_key_reused', 'key_settled'];
-
-/** The version of the interface, independent of the program's own (specification section 9). */
+/** The version of the interface, independent of the program's own (contract C17.4). */
 const INTERFACE_VERSION = '1.0.0';
 
 type Json = Record<string, unknown>;
 
-export function openApiDocument(routes: readonly Route[]): Json {
+export function openApiDocument(operations: readonly Operation[]): Json {
   const paths: Record<string, Json> = {};
-  for (const route of routes) {
-    const path = route.url.replace(/:(\w+)/g, '{$1}');
-    paths[path] = { ...paths[path], [route.method.toLowerCase()]: operation(route) };
+  for (const operation of operations) {
+    const path = operation.url.replace(/:(\w+)/g, '{$1}');
+    paths[path] = { ...paths[path], [operation.method.toLowerCase()]: operationObject(operation) };
   }
   const components = new Components();
   return {
@@ -83,7 +64,8 @@ export function openApiDocument(routes: readonly Route[]): Json {
 }
 
 /**
- * The contract's schemas that are named in the document. Responses are called results, since generators use "response".
+ * The schemas of `contract/wire/` that are named in the document. Responses are called results, since generators use
+ * "response".
  */
 const NAMES: ReadonlyMap<unknown, string> = new Map(
   [
@@ -138,24 +120,29 @@ function needed(access: Access): string {
   return access.map((scope) => `\`${scope}\``).join(' or ');
 }
 
-function operation(route: Route): Json {
-  const { success, params, headers, body } = route;
-  const scopes = needed(route.access);
+function operationObject(operation: Operation): Json {
+  const { success, params, headers, body } = operation;
+  const scopes = needed(operation.access);
   const parameters = [
     ...parametersIn('path', params),
-    ...parametersIn('query', queryOf(route)),
-    ...parametersIn('header', route.key === 'taken' ? IdempotencyHeaders : undefined),
+    ...parametersIn('query', queryOf(operation)),
+    ...parametersIn('header', operation.key === 'accepted' ? IdempotencyHeaders : undefined),
     ...parametersIn('header', headers),
   ];
   return {
-    operationId: route.operationId,
-    tags: [route.tag],
-    summary: route.summary,
-    description: [route.description, `Needs ${scopes}.`].filter(Boolean).join('\n\n'),
+    operationId: operation.operationId,
+    tags: [operation.tag],
+    summary: operation.summary,
+    description: [operation.description, `Needs ${scopes}.`].filter(Boolean).join('\n\n'),
     ...(parameters.length === 0 ? {} : { parameters }),
     ...(body === undefined
       ? {}
-      : { requestBody: { required: true, content: { 'application/json': { schema: body, example: route.example } } } }),
+      : {
+          requestBody: {
+            required: true,
+            content: { 'application/json': { schema: body, example: operation.example } },
+          },
+        }),
     responses: {
       [success.status]: {
         description: 'Success',
@@ -164,7 +151,7 @@ function operation(route: Route): Json {
           'application/json': { schema: success.response, example: success.example },
         },
       },
-      ...errorResponses(route),
+      ...errorResponses(operation),
     },
   };
 }
@@ -180,15 +167,9 @@ function parametersIn(place: 'path' | 'query' | 'header', schema: Schema | undef
 }
 
 /** One response per status, with the meaning of each of its codes and an example. */
-function errorResponses(route: Route): Json {
-  const codes = new Set([
-    ...EVERYWHERE,
-    ...(route.body === undefined ? [] : WITH_BODY),
-    ...(route.key === 'taken' ? WITH_KEY : []),
-    ...route.errors,
-  ]);
+function errorResponses(operation: Operation): Json {
   const byStatus = new Map<number, ErrorCode[]>();
-  for (const code of codes) {
+  for (const code of codesOf(operation)) {
     const { status } = ERROR_CODES[code];
     byStatus.set(status, [...(byStatus.get(status) ?? []), code]);
   }

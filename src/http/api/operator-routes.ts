@@ -1,9 +1,10 @@
-/** The endpoints of operators and their tools (contract section 9): liveness, readiness, metrics, OpenAPI. */
+/** The endpoints of operators and their tools (contract C17): liveness, readiness, metrics, OpenAPI. */
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { EngineError } from '../../contract/errors.js';
-import { isLoopback } from '../../contract/loopback.js';
+import { isLoopback } from '../../ip-address.js';
 import type { Engine } from '../../engine/engine.js';
 import { authorize, bearerToken } from '../admission.js';
+import { isOwnHost, misdirected } from '../edge/own-host.js';
 import type { Metrics } from '../observability/metrics.js';
 
 /** Liveness: the process answers even if its database is unavailable. */
@@ -14,13 +15,15 @@ interface OperatorSettings {
   separateMetrics: boolean;
   /** Whether the first start creates a project and shows its token. */
   showsFirstToken: boolean;
+  /** The address or name on which the service listens. */
+  host: string;
 }
 
 export function operatorRoutes(
   app: FastifyInstance,
   engine: Engine,
   metrics: Metrics,
-  { document, separateMetrics, showsFirstToken }: OperatorSettings,
+  { document, separateMetrics, showsFirstToken, host }: OperatorSettings,
 ): void {
   app.get('/healthz', alive);
 
@@ -30,10 +33,20 @@ export function operatorRoutes(
     const isFirstStart = await engine.control.isFirstStart();
     if (showsFirstToken && isFirstStart) throw new EngineError('overloaded', 'The first project is being created');
     const servers = engine.serverWatch.states.filter(({ isUp }) => !isUp).map(({ server }) => server);
-    const disk = (await engine.control.canWriteFiles()) ? {} : { disk: 'full' };
-    if (servers.length === 0 && !('disk' in disk)) return { success: true, message: 'ready' };
+    const archives = engine.archives.failing.map(({ name }) => name);
+    const isDiskFull = !(await engine.control.canWriteFiles());
+    if (servers.length + archives.length === 0 && !isDiskFull) return { success: true, message: 'ready' };
+    const details = {
+      servers,
+      ...(archives.length > 0 ? { archives } : {}),
+      ...(isDiskFull ? { disk: 'full' } : {}),
+    };
     // Still ready: reads work, and so do projects elsewhere. Only operators see the details.
-    return { success: true, message: 'degraded', ...(isFromHere(request) ? { servers, ...disk } : {}) };
+    return {
+      success: true,
+      message: 'degraded',
+      ...(isFromHere(request) && isOwnHost(request, host) ? details : {}),
+    };
   });
 
   app.get('/openapi.json', () => document);
@@ -41,8 +54,11 @@ export function operatorRoutes(
   // No page of another origin may read these through an operator's browser on loopback.
   app.get('/metrics', { config: { cors: false } }, async (request, reply) => {
     const { context, headers } = request;
-    context.route = { audit: 'metrics' };
-    if (separateMetrics || !isFromHere(request)) {
+    context.route = { audit: { word: 'metrics', isChange: true } };
+    const needsToken = separateMetrics || !isFromHere(request);
+    const isRebound = !needsToken && !isOwnHost(request, host);
+    if (isRebound && headers.authorization === undefined) throw misdirected();
+    if (needsToken || isRebound) {
       context.caller = await engine.authenticator.authenticate(bearerToken(headers), context.address);
       authorize(context.caller, 'admin');
     }

@@ -4,26 +4,28 @@
  */
 import type { IncomingHttpHeaders } from 'node:http';
 import { EngineError } from '../../contract/errors.js';
+import { LIMITS } from '../../contract/limits.js';
 import { Type } from '../../contract/schema.js';
-import type { Call, ServedRoute } from '../api/route.js';
+import type { Call, Route } from '../api/operation.js';
 
-export const MCP: ServedRoute = {
+export const MCP: Route = {
   method: 'POST',
   url: '/mcp',
   // The scopes of all tools; each tool requires its own.
   access: ['schema:read', 'sql:read', 'sql:write', 'data:write'],
-  // For the message itself; a tool's work is logged under the name of the same operation of the API.
-  audit: 'mcp',
-  work: 'typed',
+  // For a message that calls no tool; a tool's work is recorded as that of the same operation of the API.
+  audit: { word: 'mcp', isChange: false },
+  slot: 'api',
   key: 'ignored',
   // Not an array: revision 2025-06-18 removed batches from the protocol, and the rate limit would count one as a single
   // call.
   body: Type.Object({}),
+  bodyBytes: LIMITS.mcpBodyBytes,
   success: { status: 200 },
   async handle(call) {
     requireOrigin(call);
     // Loaded on demand: most installations get no such requests.
-    const { serveMcp } = await import('./serve.js');
+    const { serveMcp } = await import('./mcp-server.js');
     return serveMcp(call);
   },
 };

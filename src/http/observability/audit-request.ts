@@ -1,12 +1,12 @@
 /** Writes one entry of the audit log for each ended request, whatever its outcome. */
 import type { FastifyRequest } from 'fastify';
-import type { AuditOperation } from '../../contract/audit.js';
-import { actorOf, type Audit, BY_ITSELF, type Origin } from '../../engine/audit/audit.js';
+import { BY_ITSELF, type Origin } from '../../contract/audit.js';
+import { actorOf, type Audit } from '../../engine/audit/audit.js';
 import { runsAsReader } from '../admission.js';
 
 /** Adds the entry of an ended request. */
 export function auditRequest(audit: Audit, request: FastifyRequest): void {
-  const operation = audit.isOff ? undefined : operationOf(request);
+  const operation = audit.isOff ? undefined : wordOf(request);
   if (operation === undefined) return;
   const outcome = outcomeOf(request);
   const { context } = request;
@@ -15,6 +15,8 @@ export function auditRequest(audit: Audit, request: FastifyRequest): void {
   const [project, object] = [projectOf(request), context.object ?? objectOf(request)];
   audit.record(origin(request, context.status), {
     operation,
+    isChange: context.route?.audit.isChange ?? true,
+    isPolled: context.route?.audit.isPolled ?? false,
     outcome,
     project,
     object,
@@ -43,9 +45,9 @@ function origin({ context, id }: FastifyRequest, status: number | null): Origin 
 }
 
 /** undefined: not for the audit log. */
-function operationOf(request: FastifyRequest): AuditOperation | undefined {
+function wordOf(request: FastifyRequest): string | undefined {
   const { caller, errorCode, route } = request.context;
-  const word = route?.audit;
+  const word = route?.audit.word;
   if (word === undefined || (word === 'metrics' && errorCode === null)) return undefined;
   if (errorCode === 'unauthorized' || errorCode === 'token_expired') return 'authentication';
   if (request.context.project?.dryRun) return 'dry_run';
@@ -64,34 +66,24 @@ function projectOf({ context, params, body }: FastifyRequest): { id: string | nu
   if (caller === null) return null;
   if (caller.project !== null) return caller.project;
   // The name that an administrator sent; there may be no such project.
-  const created = context.route?.audit === 'project.create' ? textIn(body, 'name') : null;
-  const name = textIn(params, 'project') ?? created;
+  const name = textIn(params, 'project') ?? textIn(body, context.route?.audit.project);
   return name === null ? null : { id: null, name: name.slice(0, 63) };
 }
 
-/** Fields of bodies that name the object. */
-const NAMES_OBJECT: Readonly<Record<string, string>> = {
-  create_table: 'table_name',
-  replay_quarantine: 'table',
-  'server.add': 'name',
-};
-
 function objectOf({ params, body, context }: FastifyRequest): string | null {
-  const given =
+  const value =
     textIn(params, 'token_id') ?? textIn(params, 'request_id') ?? textIn(params, 'server') ?? textIn(params, 'move');
-  if (given !== null) return given;
+  if (value !== null) return value;
   const table = textIn(params, 'table_name');
-  if (table === null) return textIn(body, NAMES_OBJECT[context.route?.audit ?? ''] ?? '');
-  const part =
-    textIn(params, 'column_name') ??
-    textIn(params, 'index_name') ??
-    (context.route?.audit === 'add_column' ? textIn(body, 'name') : null);
+  const objectName = textIn(body, context.route?.audit.object);
+  if (table === null) return objectName;
+  const part = textIn(params, 'column_name') ?? textIn(params, 'index_name') ?? objectName;
   return part === null ? table : `${table}.${part}`;
 }
 
 /** A string field of a value of any shape. */
-export function textIn(value: unknown, key: string): string | null {
-  if (typeof value !== 'object' || value === null) return null;
+export function textIn(value: unknown, key: string | undefined): string | null {
+  if (typeof value !== 'object' || value === null || key === undefined) return null;
   const text = (value as Record<string, unknown>)[key];
   return typeof text === 'string' ? text : null;
 }

@@ -3,7 +3,11 @@
  * pipe has stalled, the service drops lines and continues.
  */
 import { fstatSync, write, writeSync } from 'node:fs';
-import type { DestinationStream } from 'pino';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { DestinationStream, Logger } from 'pino';
+import { roundedMs } from '../../contract/wire/fields.js';
+import { routeOf } from './metrics.js';
+import { traceContextOf } from './trace-context.js';
 
 /** How long lines wait for others: a system call for each would slow every request. */
 const DELAY_MS = 100;
@@ -118,4 +122,48 @@ class FileOutput implements Output {
       // There is nowhere left to report this.
     }
   }
+}
+
+// The line of each request, without values, names of tables or tokens.
+
+/** Paths that monitoring requests every few seconds. */
+const HEALTH_CHECKS: ReadonlySet<string> = new Set(['/healthz', '/readyz']);
+
+/** For a health check, logs only failures and changes of the status. */
+export function requestLog(logger: Logger): (request: FastifyRequest, reply: FastifyReply) => void {
+  const lastStatus = new Map<string, number>();
+  return (request, reply) => {
+    const { statusCode: status } = reply.raw;
+    const route = routeOf(request);
+    if (HEALTH_CHECKS.has(route)) {
+      if (status < 400 && lastStatus.get(route) === status) return;
+      lastStatus.set(route, status);
+    }
+    logRequest(logger, request, reply);
+  };
+}
+
+/** Fields that are undefined are left out. */
+function logRequest(logger: Logger, request: FastifyRequest, { raw }: FastifyReply): void {
+  if (!logger.isLevelEnabled('info')) return;
+  const { started, address, errorCode, caller, rows } = request.context;
+  const trace = traceContextOf(request);
+  logger.info(
+    {
+      request_id: request.id,
+      method: request.method,
+      route: routeOf(request),
+      status: raw.statusCode,
+      address,
+      duration_ms: roundedMs(performance.now() - started),
+      error: errorCode ?? undefined,
+      project: caller?.project?.name,
+      token: caller?.id,
+      rows: rows ?? undefined,
+      aborted: raw.writableFinished ? undefined : true,
+      trace_id: trace?.traceId,
+      span_id: trace?.spanId,
+    },
+    'request',
+  );
 }

@@ -1,20 +1,25 @@
 /**
- * Prometheus metrics (contract section 9). No label contains a table or anything else chosen by a caller; a project
+ * Prometheus metrics (contract C17.3). No label contains a table or anything else chosen by a caller; a project
  * only if the operator asks for it.
  */
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
-import type { Load } from '../../engine/limits/slots.js';
-import { STOP_REASONS } from '../../engine/limits/deadline.js';
+import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
+import { singleFlight, taskFailures } from '../../tasks.js';
+import { STOP_REASONS } from '../../db/timed-request.js';
+import type { Load, SlotKind } from '../../db/slots.js';
 import type { Engine } from '../../engine/engine.js';
+import type { PortSessions } from '../../engine/sessions/sessions.js';
 import { patternOf } from '../known-paths.js';
-import { ProjectMetrics } from './project-metrics.js';
-import { series } from './series.js';
-import { serverMetrics } from './server-metrics.js';
-import { sessionMetrics } from './session-metrics.js';
+import { type Samples, series, serverMetrics } from './server-metrics.js';
 
 /** Seconds. */
 const BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
+
+/** The label `class` of the slots that requests take. */
+const CLASSES: Readonly<Record<SlotKind, string>> = { api: 'typed', sql: 'sql' };
+
+const byClass = (loads: Record<SlotKind, Load>, state: keyof Load, labels: Record<string, string> = {}): Samples =>
+  (['api', 'sql'] as const).map((kind) => [{ ...labels, class: CLASSES[kind] }, loads[kind][state]]);
 
 export class Metrics {
   private readonly registry = new Registry();
@@ -61,7 +66,7 @@ export class Metrics {
     const route = routeOf(request);
     this.requests.inc({ route, method, status: raw.statusCode, code: errorCode ?? '' });
     this.durations.observe({ route, method }, (performance.now() - started) / 1_000);
-    const inserted = served?.audit === 'insert' && errorCode === null ? (rows ?? 0) : 0;
+    const inserted = served?.audit.word === 'insert' && errorCode === null ? (rows ?? 0) : 0;
     if (inserted > 0) this.rows.inc(inserted);
     if (caller?.project != null) this.byProject?.count(caller.project.id, errorCode, inserted);
   }
@@ -74,9 +79,7 @@ function engineMetrics(engine: Engine, registers: Registry[]): void {
   const gauge = (name: string, help: string, value: () => number) =>
     series(registers, Gauge, name, help, [], () => [[{}, value()]]);
   const requests = (state: keyof Load, help: string) =>
-    series(registers, Gauge, `cdp_requests_${state}`, help, ['class'], () =>
-      Object.entries(engine.load.requests).map(([kind, load]) => [{ class: kind }, load[state]]),
-    );
+    series(registers, Gauge, `cdp_requests_${state}`, help, ['class'], () => byClass(engine.load.requests, state));
   requests('running', 'Requests running in Postgres: typed (inserts, schema calls) and sql.');
   requests('waiting', 'Requests waiting for a slot.');
   const stopsHelp = 'Statements that the service canceled, by reason.';
@@ -92,9 +95,113 @@ function engineMetrics(engine: Engine, registers: Registry[]): void {
   const maxHelp = "Maximum number of connections to projects' databases, by server.";
   connections('cdp_project_connections_max', maxHelp, 'max');
   gauge('cdp_project_servers_running', 'Postgres servers of projects that are running.', () => engine.load.servers);
+  const crashesHelp = 'How often a Postgres server of a project ended unexpectedly, or did not start.';
+  series(registers, Counter, 'cdp_project_crashes_total', crashesHelp, [], () => [[{}, engine.load.crashes]]);
+  const notStartingHelp = 'Projects whose Postgres server did not start when it was last needed.';
+  gauge('cdp_projects_not_starting', notStartingHelp, () => engine.load.notStarting);
   const quotaHelp = 'Projects over their disk quota at the last check by this instance.';
   gauge('cdp_projects_over_quota', quotaHelp, () => engine.load.overQuota);
+  const damageHelp = 'Times that a statement or a backup found damaged data on the disk of Postgres.';
+  series(registers, Counter, 'cdp_damaged_data_total', damageHelp, [], () => [[{}, engine.corruption.count]]);
   gauge('cdp_audit_waiting', 'Entries of the audit log not yet written.', () => engine.audit.backlog);
+  const tasksHelp = 'Failed runs of what the service does at intervals, by task; the log says what was not done.';
+  series(registers, Counter, 'cdp_task_failures_total', tasksHelp, ['task'], () =>
+    [...taskFailures()].map(([task, count]) => [{ task }, count]),
+  );
   const lostHelp = 'Entries of the audit log that could not be written.';
   series(registers, Counter, 'cdp_audit_lost_total', lostHelp, [], () => [[{}, engine.audit.lost]]);
+}
+
+// Metrics of the Postgres port, if it is on: sessions, bytes and refused logins.
+
+function sessionMetrics(sessions: PortSessions, registers: Registry[]): void {
+  series(registers, Gauge, 'cdp_pg_sessions', 'Open sessions of Postgres clients.', ['user'], () =>
+    Object.entries(sessions.load.sessions).map(([user, count]) => [{ user }, count]),
+  );
+  const bytesHelp = 'Bytes received from Postgres clients, and sent to them, in sessions.';
+  series(registers, Counter, 'cdp_pg_bytes_total', bytesHelp, ['direction'], () => {
+    const { received, sent } = sessions.load;
+    return [
+      [{ direction: 'received' }, received],
+      [{ direction: 'sent' }, sent],
+    ];
+  });
+  const byReason = (name: string, help: string, counts: ReadonlyMap<string, number>) =>
+    series(registers, Counter, name, help, ['reason'], () => [...counts].map(([reason, count]) => [{ reason }, count]));
+  const refusedHelp = 'Logins of Postgres clients that were refused, by reason.';
+  byReason('cdp_pg_logins_refused_total', refusedHelp, sessions.refused);
+  const endedHelp = 'Sessions of Postgres clients that the service or Postgres ended, by reason.';
+  byReason('cdp_pg_sessions_ended_total', endedHelp, sessions.ended);
+}
+
+// Metrics by project (the setting `metrics-by-project`). Off by default: their labels are names of projects, and
+// there are as many series as projects.
+
+/** Counts of a project since the start. */
+interface Counts {
+  /** Requests by the error's code; "" for a success. */
+  readonly requests: Map<string, number>;
+  rows: number;
+}
+
+class ProjectMetrics {
+  /** By project id, since another project may reuse a name. */
+  private readonly counts = new Map<string, Counts>();
+  /** The names of all projects by id, at the last refresh. */
+  private names: ReadonlyMap<string, string> = new Map();
+
+  /**
+   * Runs once for all metrics that are collected together. While the control database is unavailable, the last known
+   * names are used.
+   */
+  private readonly refresh = singleFlight(() => this.readNames().catch(() => {}));
+
+  constructor(
+    private readonly engine: Engine,
+    registers: Registry[],
+  ) {
+    const byProject = (
+      kind: typeof Counter | typeof Gauge,
+      name: string,
+      help: string,
+      label: string | null,
+      samplesOf: (project: string, id: string) => Samples,
+    ) =>
+      series(registers, kind, name, help, label === null ? ['project'] : ['project', label], async () => {
+        await this.refresh();
+        return [...this.names].flatMap(([id, project]) => samplesOf(project, id));
+      });
+    const requestsHelp = 'Requests with a token of the project by error code ("" for a success).';
+    byProject(Counter, 'cdp_project_requests_total', requestsHelp, 'code', (project, id) =>
+      [...(this.counts.get(id)?.requests ?? [])].map(([code, count]) => [{ project, code }, count]),
+    );
+    // Exported from 0 on, so that Prometheus's increase() sees the first rows, too.
+    const rowsHelp = 'Records stored by batch inserts of the project.';
+    byProject(Counter, 'cdp_project_inserted_rows_total', rowsHelp, null, (project, id) => [
+      [{ project }, this.counts.get(id)?.rows ?? 0],
+    ]);
+    const requests = (state: keyof Load, help: string) =>
+      byProject(Gauge, `cdp_project_requests_${state}`, help, 'class', (project, id) =>
+        byClass(engine.databaseAccess.capacities.load(id), state, { project }),
+      );
+    requests('running', 'Requests of the project running in Postgres.');
+    requests('waiting', 'Requests of the project waiting for a slot.');
+  }
+
+  /** @param code of the error; null: it succeeded */
+  count(id: string, code: string | null, rows: number): void {
+    let counts = this.counts.get(id);
+    if (counts === undefined) this.counts.set(id, (counts = { requests: new Map(), rows: 0 }));
+    counts.requests.set(code ?? '', (counts.requests.get(code ?? '') ?? 0) + 1);
+    counts.rows += rows;
+  }
+
+  /** Reads the list of projects, and forgets others, which another instance or a command may have deleted. */
+  private async readNames(): Promise<void> {
+    // A project first counted after this point may be newer than the response.
+    const counted = [...this.counts.keys()];
+    const projects = await this.engine.projects.list();
+    this.names = new Map(projects.filter(({ status }) => status !== 'deleting').map(({ id, name }) => [id, name]));
+    for (const id of counted) if (!this.names.has(id)) this.counts.delete(id);
+  }
 }

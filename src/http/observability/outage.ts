@@ -19,7 +19,7 @@ export class Outage {
   ) {}
 
   /** Call this for each request that fails because of the outage. @param circumstances logged for the first one */
-  refused(circumstances: object): void {
+  noteFailure(circumstances: object): void {
     const now = performance.now();
     if (this.current === null) {
       this.logger.warn(circumstances, `${this.of} unavailable`);

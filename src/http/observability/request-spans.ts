@@ -17,11 +17,10 @@ import {
   type Tracer,
 } from '@opentelemetry/api';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { ChildSpan, RequestTrace } from '../../engine/database/trace.js';
+import type { ChildSpan, RequestTrace } from '../../db/trace.js';
 import { patternOf } from '../known-paths.js';
 import { asEngineError } from '../response/error-exit.js';
-import { readTraceparent, type TraceContext } from './trace-context.js';
-import type { TraceDetail } from './trace-detail.js';
+import { readTraceparent, type TraceContext, type TraceDetail } from './trace-context.js';
 
 interface SpanSettings {
   readonly detail: TraceDetail;

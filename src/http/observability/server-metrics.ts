@@ -2,13 +2,12 @@
  * Metrics of Postgres servers, their commits and standbys, and the disk of the data folder, measured at each scrape.
  */
 import { statfs } from 'node:fs/promises';
-import { Gauge, type Registry } from 'prom-client';
+import { type Counter, Gauge, type Registry } from 'prom-client';
 import { OPEN_STATES } from '../../contract/moves.js';
 import { DEFAULT_SERVER } from '../../contract/servers.js';
-import { shared } from '../../contract/shared-promise.js';
 import type { Engine } from '../../engine/engine.js';
-import { type Asked, type Replication, replicationOf, timeOfCommit } from '../../engine/servers/server-health.js';
-import { series } from './series.js';
+import { type Queryable, type Replication, replicationOf, timeOfCommit } from '../../engine/servers/server-findings.js';
+import { singleFlight } from '../../tasks.js';
 
 /** Measurements of a server, in the units of the metrics. A failed one is NaN, which matches no alert. */
 interface Measured {
@@ -18,10 +17,10 @@ interface Measured {
   readonly standbys: { readonly count: number; readonly lag: number; readonly missing: number } | null;
 }
 
-type Ask = <T>(question: (server: Asked) => Promise<T>) => Promise<T>;
+type Ask = <T>(question: (server: Queryable) => Promise<T>) => Promise<T>;
 
 export function serverMetrics(engine: Engine, registers: Registry[]): void {
-  const { folder } = engine;
+  const { serversFolder: folder } = engine;
   const controlHelp = '1 if the control database responds, otherwise 0.';
   series(registers, Gauge, 'cdp_postgres_up', controlHelp, [], async () => {
     const value = await engine.control.ping().then(
@@ -36,11 +35,12 @@ export function serverMetrics(engine: Engine, registers: Registry[]): void {
   );
   const movesHelp = 'Moves of projects that have something left to do, across all instances; by state.';
   series(registers, Gauge, 'cdp_moves_open', movesHelp, ['state'], async () => {
-    const open = await engine.control.moves.countOpen().catch(() => null);
+    // While the control database is away, a scrape lacks only these.
+    const open = await engine.moves.rows.countOpen().catch(() => null);
     return open === null ? [] : OPEN_STATES.map((state) => [{ state }, open.get(state) ?? 0]);
   });
   // Gauges that are collected at the same time share one measurement.
-  const measured = shared(() => measure(engine));
+  const measured = singleFlight(() => measure(engine));
   const gauge = (name: string, help: string, valueOf: (of: Measured) => number | undefined) =>
     series(registers, Gauge, name, help, ['server'], async () =>
       (await measured()).flatMap((one) => {
@@ -55,15 +55,21 @@ export function serverMetrics(engine: Engine, registers: Registry[]): void {
   gauge('cdp_standby_lag_bytes', lagHelp, ({ standbys }) => standbys?.lag);
   const missingHelp = '1 if commits wait for a synchronous standby and none is connected, otherwise 0.';
   gauge('cdp_standby_missing', missingHelp, ({ standbys }) => standbys?.missing);
-  if (folder !== null) diskMetrics(folder, registers);
+  if (folder === null) return;
+  diskMetrics(folder, registers);
+  const archivedHelp = 'Projects whose write-ahead log is archived, at the last check.';
+  const { archives } = engine;
+  series(registers, Gauge, 'cdp_projects_archived', archivedHelp, [], () => [[{}, archives.states.size]]);
+  const failingHelp = 'Projects whose write-ahead log should be archived, and is not, at the last check.';
+  series(registers, Gauge, 'cdp_archives_failing', failingHelp, [], () => [[{}, archives.failing.length]]);
 }
 
 function diskMetrics(folder: string, registers: Registry[]): void {
-  const disk = shared(() => statfs(folder));
-  const gauge = (name: string, help: string, blocksOf: (found: Awaited<ReturnType<typeof disk>>) => number) =>
+  const disk = singleFlight(() => statfs(folder));
+  const gauge = (name: string, help: string, blocksOf: (stats: Awaited<ReturnType<typeof disk>>) => number) =>
     series(registers, Gauge, name, help, [], async () => {
       const bytes = await disk().then(
-        (found) => blocksOf(found) * found.bsize,
+        (stats) => blocksOf(stats) * stats.bsize,
         () => NaN,
       );
       return [[{}, bytes]];
@@ -75,7 +81,7 @@ function diskMetrics(folder: string, registers: Registry[]): void {
 const UNREACHABLE = new Error('It does not answer');
 
 /** Measures all servers. The pools limit the wait for each to some seconds. */
-function measure({ control, folder, serverWatch }: Engine): Promise<Measured[]> {
+function measure({ control, serversFolder: folder, serverWatch }: Engine): Promise<Measured[]> {
   const defaultServer = measureOne(DEFAULT_SERVER, (question) => control.ask(question), folder === null);
   const added = serverWatch.states.map(({ server, pool }) =>
     measureOne(server, (question) => (pool === null ? Promise.reject(UNREACHABLE) : question(pool)), true),
@@ -85,20 +91,47 @@ function measure({ control, folder, serverWatch }: Engine): Promise<Measured[]> 
 
 /** @param mayHaveStandbys false for embedded servers */
 async function measureOne(server: string, ask: Ask, mayHaveStandbys: boolean): Promise<Measured> {
-  const found = mayHaveStandbys ? await ask(replicationOf).catch(() => null) : undefined;
-  // Then a commit would not return.
-  const isStuck = found === null || typeof found?.missing === 'string';
+  // A server that does not answer has no values; `cdp_server_up` says so.
+  const replication = mayHaveStandbys ? await ask(replicationOf).catch(() => null) : undefined;
+  // A commit would not return there.
+  const isStuck = replication === null || typeof replication?.missing === 'string';
   return {
     server,
+    // As above.
     commit: isStuck ? NaN : await ask(timeOfCommit).catch(() => NaN),
-    standbys: found === undefined ? null : standbysOf(found),
+    standbys: replication === undefined ? null : standbysOf(replication),
   };
 }
 
 const UNKNOWN = { count: NaN, lag: NaN, missing: NaN };
 
-function standbysOf(found: Replication | null): NonNullable<Measured['standbys']> {
-  if (found === null) return UNKNOWN;
-  const { standbys: count, lagBytes, missing } = found;
+function standbysOf(replication: Replication | null): NonNullable<Measured['standbys']> {
+  if (replication === null) return UNKNOWN;
+  const { standbys: count, lagBytes, missing } = replication;
   return { count, lag: lagBytes ?? (count === 0 ? 0 : NaN), missing: missing === null ? 0 : 1 };
+}
+
+/** Values by their labels. */
+export type Samples = readonly (readonly [labels: Record<string, string>, value: number])[];
+
+/** @param read reads all values of the metric */
+export function series(
+  registers: Registry[],
+  Kind: typeof Counter | typeof Gauge,
+  name: string,
+  help: string,
+  labelNames: string[],
+  read: () => Samples | Promise<Samples>,
+): void {
+  new Kind({
+    name,
+    help,
+    labelNames,
+    registers,
+    async collect() {
+      const samples = await read();
+      this.reset();
+      for (const [labels, value] of samples) this.inc(labels, value);
+    },
+  });
 }

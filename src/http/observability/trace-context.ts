@@ -1,4 +1,4 @@
-/** The trace of a request, from the header `traceparent` (W3C Trace Context, section 3.2). */
+/** The trace of a request, from the header `traceparent` (W3C Trace Context, section 3.2), and how much spans tell. */
 import type { FastifyRequest } from 'fastify';
 
 export interface TraceContext {
@@ -23,3 +23,7 @@ export function readTraceparent(header: string | string[] | undefined): TraceCon
 /** The context of the request's span, for the log; without tracing, the caller's. */
 export const traceContextOf = ({ context, headers }: FastifyRequest): TraceContext | null =>
   context.span?.context ?? readTraceparent(headers.traceparent);
+
+/** How much of a caller's data spans contain; each level includes the previous ones. */
+export const TRACE_DETAILS = ['route', 'names', 'statements'] as const;
+export type TraceDetail = (typeof TRACE_DETAILS)[number];

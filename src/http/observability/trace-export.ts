@@ -8,7 +8,7 @@ import { defaultResource, detectResources, envDetector, resourceFromAttributes }
 import { BasicTracerProvider, BatchSpanProcessor, type SpanExporter } from '@opentelemetry/sdk-trace-base';
 import type { Logger } from 'pino';
 import { RequestSpans } from './request-spans.js';
-import type { TraceDetail } from './trace-detail.js';
+import type { TraceDetail } from './trace-context.js';
 import { VERSION } from '../../version.js';
 
 /** Settings that the SDK leaves to the program. */
@@ -62,6 +62,7 @@ export class Tracing {
   async close(): Promise<void> {
     let late: NodeJS.Timeout | undefined;
     const isLate = new Promise<void>((resolve) => (late = setTimeout(resolve, FLUSH_MS)));
+    // The exporter has logged that spans are lost.
     await Promise.race([this.provider.shutdown().catch(() => {}), isLate]);
     clearTimeout(late);
   }
@@ -82,7 +83,7 @@ type Done = Parameters<SpanExporter['export']>[1];
 
 /** Logs once when spans stop arriving, and once when they arrive again, with the number lost. */
 class ReportingExporter implements SpanExporter {
-  private lost = 0;
+  private lostSpans = 0;
 
   constructor(
     private readonly exporter: SpanExporter,
@@ -106,16 +107,16 @@ class ReportingExporter implements SpanExporter {
   }
 
   private arrived(): void {
-    if (this.lost > 0) this.logger.info({ lost: this.lost }, 'spans reach the collector again');
-    this.lost = 0;
+    if (this.lostSpans > 0) this.logger.info({ lost: this.lostSpans }, 'spans reach the collector again');
+    this.lostSpans = 0;
   }
 
   private failed(count: number, error: Error | undefined): void {
-    if (this.lost === 0) {
+    if (this.lostSpans === 0) {
       // If a name has several addresses, the error has no message.
       const cause = error?.message || (error as NodeJS.ErrnoException | undefined)?.code;
       this.logger.warn({ cause }, 'spans do not reach the collector; they are lost');
     }
-    this.lost += count;
+    this.lostSpans += count;
   }
 }

@@ -1,19 +1,18 @@
 /**
- * Turns a failure into its response (contract section 1). Except for the MCP SDK, nothing else sends a status of 400 or
+ * Turns a failure into its response (contract C2.1). Except for the MCP SDK, nothing else sends a status of 400 or
  * more.
  */
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
-import { type Dependency, EngineError, type ErrorCode } from '../../contract/errors.js';
-import { messageOf } from '../../contract/operator-message.js';
-import { LIMITS } from '../../contract/limits.js';
+import { type Dependency, EngineError, type ErrorCode, messageOf } from '../../contract/errors.js';
 import type { ErrorBody } from '../../contract/wire/failure.js';
-import { toEngineError } from '../../tenancy/engine-error.js';
-import { shapeError } from './shape-error.js';
+import type { CorruptionLog } from '../../db/corruption-log.js';
+import { fromPostgres } from '../../tenancy/postgres-errors.js';
 import { Outage } from '../observability/outage.js';
 import { traceContextOf } from '../observability/trace-context.js';
+import { NONE, redactedPostgres, redactedDetail, redactedTexts, type Rights, shownRights } from './redaction.js';
 import { JSON_TYPE, SECURITY_HEADERS, writeHead } from './response.js';
-import { HttpError } from './http-error.js';
+import { shapeError } from './shape-error.js';
 
 /** The default of `Retry-After`, in seconds. */
 const RETRY_AFTER_S = 1;
@@ -22,24 +21,28 @@ const RETRY_AFTER_S = 1;
 const UNREAD_BODY_MS = 30_000;
 
 /** Failures of the HTTP layer itself, by the code of the library or of Node. */
-const HTTP_ERRORS: Readonly<Record<string, [ErrorCode, string]>> = {
-  FST_ERR_CTP_BODY_TOO_LARGE: ['payload_too_large', `The body is larger than ${LIMITS.bodyBytes} bytes`],
-  FST_ERR_CTP_INVALID_MEDIA_TYPE: ['unsupported_media_type', 'The body must be application/json'],
+const HTTP_ERRORS: Readonly<Record<string, [code: ErrorCode, message: string, hint?: string]>> = {
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: [
+    'unsupported_media_type',
+    'The body must be application/json',
+    'Send Content-Type: application/json, and records as an array of objects. Files of CSV, NDJSON and other formats: cdp import.',
+  ],
   FST_ERR_BAD_URL: ['invalid_request', 'The path is not a valid URL'],
   FST_ERR_ASYNC_CONSTRAINT: ['invalid_request', 'The request cannot be routed'],
-  ERR_BUFFER_TOO_LARGE: ['payload_too_large', `The decompressed body is larger than ${LIMITS.bodyBytes} bytes`],
   HPE_HEADER_OVERFLOW: ['payload_too_large', 'The headers are too large'],
   ERR_HTTP_REQUEST_TIMEOUT: ['request_timeout', 'The request did not arrive in time'],
-  ECONNRESET: ['invalid_request', 'The request was aborted by the client'],
 };
 
-/** Converts anything thrown to an error of the contract. Anything unexpected becomes `internal`, without details. */
+/** Converts anything thrown to an error (contract C2.2). Anything unexpected becomes `internal`, without details. */
 export function asEngineError(thrown: unknown): EngineError {
-  const error = toEngineError(thrown);
+  const error = fromPostgres(thrown);
   if (error instanceof EngineError) return error;
   const { code, validation, statusCode } = error as Partial<FastifyError>;
-  const known = code === undefined ? undefined : HTTP_ERRORS[code];
-  if (known !== undefined) return new EngineError(known[0], known[1], { cause: error });
+  const ownError = code === undefined ? undefined : HTTP_ERRORS[code];
+  if (ownError !== undefined) {
+    const [ownCode, message, hint] = ownError;
+    return new EngineError(ownCode, message, { cause: error, hint });
+  }
   if (validation !== undefined) return shapeError(error as FastifyError);
   if (code?.startsWith('HPE_') || (statusCode !== undefined && statusCode >= 400 && statusCode < 500)) {
     return new EngineError('invalid_request', 'The request is not valid HTTP', { cause: error });
@@ -47,18 +50,22 @@ export function asEngineError(thrown: unknown): EngineError {
   return new EngineError('internal', 'Internal error', { cause: error });
 }
 
-export function errorBody(error: EngineError, requestId: string): ErrorBody {
+/** @param may what the caller may read */
+export function errorBody(error: EngineError, requestId: string, may: Rights): ErrorBody {
+  const { message, hint } = redactedTexts(error, may);
+  const errors = error.errors?.map((detail) => redactedDetail(detail, may));
+  const postgres = redactedPostgres(error, may);
   return {
     success: false,
     error: error.code,
-    message: error.message,
+    message,
     status: error.status,
     request_id: requestId,
-    ...(error.errors === undefined ? {} : { errors: error.errors, error_count: error.errorCount }),
-    ...(error.hint === undefined ? {} : { hint: error.hint }),
+    ...(errors === undefined ? {} : { errors, error_count: error.errorCount }),
+    ...(hint === undefined ? {} : { hint }),
     ...(error.unconvertible === undefined ? {} : { rows: error.unconvertible.rows, ids: [...error.unconvertible.ids] }),
     ...(error.values === undefined ? {} : { values: error.values }),
-    ...(error.postgres === undefined ? {} : { postgres: error.postgres }),
+    ...(postgres === undefined ? {} : { postgres }),
   };
 }
 
@@ -78,7 +85,11 @@ function errorHeaders(error: EngineError): Record<string, string> {
 export class ErrorExit {
   private readonly outages = new Map<Dependency, Outage>();
 
-  constructor(private readonly logger: Logger) {}
+  /** @param corruption null: nobody counts damaged data here */
+  constructor(
+    private readonly logger: Logger,
+    private readonly corruption: CorruptionLog | null = null,
+  ) {}
 
   /** Answers with anything thrown, in the common shape of errors. */
   send(thrown: unknown, request: FastifyRequest, reply: FastifyReply): void {
@@ -90,7 +101,7 @@ export class ErrorExit {
     // Begun, or about to be sent outside Fastify.
     if (reply.sent) raw.destroy();
     else {
-      const plain = errorBody(error, request.id);
+      const plain = errorBody(error, request.id, shownRights(context));
       const body = context.route?.failure?.(error, plain) ?? plain;
       void reply.code(body.status).headers(errorHeaders(error));
       if (request.raw.complete || raw.shouldKeepAlive) void reply.send(body);
@@ -100,16 +111,17 @@ export class ErrorExit {
   }
 
   private log(error: EngineError, request: FastifyRequest): void {
+    this.corruption?.noteError(null, error.cause);
     if (error.code === 'internal') this.logger.error(circumstances(error, request), 'internal error');
     else if (error.code === 'database_unavailable' && error.dependency !== null) {
-      this.outageOf(error.dependency ?? 'database').refused(circumstances(error, request));
+      this.outageOf(error.dependency ?? 'database').noteFailure(circumstances(error, request));
     }
   }
 
   private outageOf(dependency: Dependency): Outage {
-    const known = this.outages.get(dependency) ?? new Outage(this.logger, dependency);
-    this.outages.set(dependency, known);
-    return known;
+    const outage = this.outages.get(dependency) ?? new Outage(this.logger, dependency);
+    this.outages.set(dependency, outage);
+    return outage;
   }
 }
 
@@ -146,7 +158,7 @@ function causeForLog({ code, message, cause, postgres }: EngineError): string {
 /** A complete HTTP response, for bytes that never became a request. */
 export function rawError(thrown: unknown, requestId: string): string {
   const error = asEngineError(thrown);
-  const body = JSON.stringify(errorBody(error, requestId));
+  const body = JSON.stringify(errorBody(error, requestId, NONE));
   const headers = {
     ...SECURITY_HEADERS,
     ...errorHeaders(error),
@@ -158,4 +170,16 @@ export function rawError(thrown: unknown, requestId: string): string {
   };
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
   return `HTTP/1.1 ${error.status} Error\r\n${lines.join('')}connection: close\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`;
+}
+
+/** An error of the HTTP layer, with its own headers (`Allow`, `WWW-Authenticate`). */
+export class HttpError extends EngineError {
+  constructor(
+    code: ErrorCode,
+    message: string,
+    readonly headers: Readonly<Record<string, string>>,
+    hint?: string,
+  ) {
+    super(code, message, { hint });
+  }
 }

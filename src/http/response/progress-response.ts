@@ -1,14 +1,16 @@
 /** The response of long work with progress: NDJSON that ends with the result or the error. */
-import { EngineError } from '../../contract/errors.js';
-import { messageOf } from '../../contract/operator-message.js';
-import type { Call } from '../api/route.js';
+import { EngineError, messageOf } from '../../contract/errors.js';
+import type { Call } from '../api/operation.js';
 import { writeHead } from './response.js';
 import { errorBody } from './error-exit.js';
+import { ALL } from './redaction.js';
 
 interface Progress {
   /** Aborted when the client disconnects. */
   readonly signal: AbortSignal;
   readonly progress: (line: string) => void;
+  /** Sends any other line. */
+  readonly say: (line: object) => void;
 }
 
 /**
@@ -23,9 +25,9 @@ export async function progressResponse(
   writeHead(request, reply, 200, { 'content-type': 'application/x-ndjson' });
   const say = (line: object) => void (raw.destroyed || raw.write(`${JSON.stringify(line)}\n`));
   try {
-    say({ done: await work({ signal, progress: (line) => say({ progress: line }) }) });
+    say({ done: await work({ signal, progress: (line) => say({ progress: line }), say }) });
   } catch (error) {
-    say({ error: errorBody(forOperator(error), request.id) });
+    say({ error: errorBody(forOperator(error), request.id, ALL) });
   }
   raw.end();
 }

@@ -1,7 +1,8 @@
 /** Headers of all responses, and the sending of responses from handlers. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { roundedMs } from '../../contract/rounded-ms.js';
-import type { RouteResponse } from '../api/route.js';
+import { roundedMs } from '../../contract/wire/fields.js';
+import type { Project } from '../../db/project.js';
+import type { RouteResponse } from '../api/operation.js';
 
 /**
  * Pages may not run, frame or sniff responses, or leak their addresses (OWASP, REST Security Cheat Sheet). HTTPS is up
@@ -24,7 +25,7 @@ export function responseHeaders(request: FastifyRequest, reply: FastifyReply): R
     'server-timing': serverTiming(request),
     ...SECURITY_HEADERS,
   };
-  if (isOfApi(request)) headers['cache-control'] = 'no-store';
+  if (isApiPath(request)) headers['cache-control'] = 'no-store';
   return Object.assign(headers, reply.getHeaders());
 }
 
@@ -81,7 +82,7 @@ function sendReady(): void {
   for (const send of responses) send();
 }
 
-const isOfApi = ({ context, url }: FastifyRequest): boolean =>
+const isApiPath = ({ context, url }: FastifyRequest): boolean =>
   context.route !== null || url.startsWith('/api/cdp') || context.path?.url === '/sql';
 
 /**
@@ -93,4 +94,15 @@ function serverTiming({ context }: FastifyRequest): string {
   const { started, authenticated, bodyRead } = context;
   const work = now - Math.max(bodyRead, authenticated);
   return `auth;dur=${roundedMs(authenticated - started)}, work;dur=${roundedMs(work)}, total;dur=${roundedMs(now - started)}`;
+}
+
+/** The body that the request would have got, with a report of what it would have done to the project. */
+export function dryRunBody(body: RouteResponse['body'], { dryRun }: Project): RouteResponse['body'] {
+  const more = { dry_run: true, impact: dryRun?.impact };
+  if (body === null) throw new Error('A dry run cannot be streamed');
+  if (typeof body === 'object' && !Array.isArray(body)) return { ...body, ...more };
+  // The response of free SQL is one JSON object, as text or in pieces.
+  const pieces = typeof body === 'string' ? [Buffer.from(body)] : (body as readonly Buffer[]);
+  const last = pieces.at(-1)?.subarray(0, -1) ?? Buffer.alloc(0);
+  return [...pieces.slice(0, -1), last, Buffer.from(`,${JSON.stringify(more).slice(1)}`)];
 }

@@ -22,8 +22,11 @@ export function shapeError(error: FastifyError): EngineError {
 }
 
 /** A hint for a misspelled parameter or top-level field of the body. */
-function hintFor(root: string, { instancePath, params: { additionalProperty, known } }: Complaint): { hint?: string } {
-  const names = known as string[] | undefined;
+function hintFor(
+  root: string,
+  { instancePath, params: { additionalProperty, known: fields } }: Complaint,
+): { hint?: string } {
+  const names = fields as string[] | undefined;
   if (typeof additionalProperty !== 'string' || instancePath !== '' || !names?.length) return {};
   const hint = didYouMean(additionalProperty, names);
   if (hint !== undefined) return { hint };

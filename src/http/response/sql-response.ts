@@ -3,12 +3,13 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { finished } from 'node:stream/promises';
 import Negotiator from 'negotiator';
 import type { BufferList, OwnedBuffer } from '../../codec/index.js';
-import type { Project } from '../../engine/project.js';
-import type { SqlResult } from '../../engine/sql/sql-result.js';
+import type { Project } from '../../db/project.js';
+import type { SqlAnswer, SqlResult } from '../../engine/sql/sql-result.js';
 import { type StreamFormat, type StreamRequest, streamSql } from '../../engine/sql/stream-sql.js';
 import { writeHead } from './response.js';
 import { asEngineError, errorBody } from './error-exit.js';
-import type { Call } from '../api/route.js';
+import { shownRights } from './redaction.js';
+import type { Call } from '../api/operation.js';
 
 /** With each parameter that a client may name; a client without a preference gets the first. */
 const MEDIA_TYPES: Readonly<Record<string, StreamFormat | null>> = {
@@ -30,7 +31,7 @@ export function streamFormat(request: IncomingMessage): StreamFormat | null {
 }
 
 /** The top level is the result of the last statement; `results` holds all if there are several. */
-export function sqlResponse(results: readonly SqlResult[]): string | readonly Buffer[] {
+export function sqlResponse({ results, warnings }: SqlAnswer): string | readonly Buffer[] {
   const last = results.at(-1);
   if (last === undefined) throw new Error('Free SQL has run no statement');
   const head = headOf(last);
@@ -41,6 +42,7 @@ export function sqlResponse(results: readonly SqlResult[]): string | readonly Bu
     });
     parts.push('}]');
   }
+  if (warnings.length > 0) parts.push(`,"warnings":${JSON.stringify(warnings)}`);
   parts.push('}');
   return joinedParts(parts);
 }
@@ -80,7 +82,7 @@ const CONTENT_TYPE: Readonly<Record<StreamFormat, string>> = {
  * both formats break off the chunked encoding, so that no client takes half a result for a whole one.
  */
 export async function streamResponse(
-  { request, reply }: Call,
+  { engine, request, reply }: Call,
   project: Project,
   streamRequest: StreamRequest,
 ): Promise<void> {
@@ -99,20 +101,23 @@ export async function streamResponse(
     return hasRoom || raw.destroyed ? undefined : drained(raw, context.stallMs);
   };
   try {
-    const { rowCount, type } = await streamSql(project, streamRequest, write);
+    const { rowCount, type, warnings } = await streamSql(engine.services, project, streamRequest, write);
     context.rows = rowCount;
     begin();
-    const end = { done: true, row_count: rowCount, ...(streamRequest.columns ? { type } : {}) };
+    const more = { ...(streamRequest.columns ? { type } : {}), ...(warnings.length > 0 ? { warnings } : {}) };
+    const end = { done: true, row_count: rowCount, ...more };
     raw.end(format === 'ndjson' ? `${JSON.stringify(end)}\n` : undefined);
   } catch (thrown) {
     if (!raw.headersSent) throw thrown;
     const error = asEngineError(thrown);
     context.errorCode = error.code;
-    const line = format === 'ndjson' ? `${JSON.stringify({ error: errorBody(error, request.id) })}\n` : '';
+    const line =
+      format === 'ndjson' ? `${JSON.stringify({ error: errorBody(error, request.id, shownRights(context)) })}\n` : '';
     raw.write(line, () => raw.destroy());
   }
   // For the log and metrics, the request ends when its last byte has been sent or the client has disconnected.
   raw.setTimeout(context.stallMs);
+  // The client left, or did not read: the connection is closed.
   await finished(raw).catch(() => {});
 }
 

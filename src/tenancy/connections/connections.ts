@@ -3,14 +3,15 @@
  * if the limit is reached. A connection serves only the project and the kind of work for which it was opened.
  */
 import type { Placement } from '../placement.js';
-import { type ConnectionKind, runsFreeSql } from './connection-kind.js';
+import { type ConnectionKind, runsFreeSql } from './session-settings.js';
 import type { ProjectSession, ProjectSessions } from './project-session.js';
 import type { Backend } from './watchdog.js';
 import { readProc } from '../../embedded/proc.js';
 import { ConnectionLost, PostgresError, ROLLBACK, type Session, SQLSTATE } from '../../pg/index.js';
-import { Counts } from '../../contract/counts.js';
+import { Counts } from '../../counts.js';
 import { EngineError } from '../../contract/errors.js';
-import { every } from '../../contract/every.js';
+import { every } from '../../tasks.js';
+import type { Log } from '../../log.js';
 
 interface ConnectionLimits {
   /** Maximum number of connections to projects' databases, and therefore of running requests. */
@@ -35,7 +36,7 @@ export class Lease {
   mustClose = false;
 
   constructor(
-    readonly project: string,
+    readonly projectId: string,
     readonly kind: ConnectionKind,
     { session, backend }: ProjectSession,
   ) {
@@ -57,7 +58,7 @@ export class Lease {
 
 /** A connection that logs in. */
 interface PendingLogin {
-  readonly project: string;
+  readonly projectId: string;
   /** As in {@link Lease}. */
   mustClose: boolean;
 }
@@ -86,15 +87,17 @@ export class Connections {
   private readonly counts = new Counts();
   /** The limit after Postgres ran out of connections, and when it ends. */
   private scarce = { max: Infinity, until: 0 };
-  private readonly stopSweeping: () => void;
-  private lastSweep = 0;
+  private readonly stopClosingIdle: () => void;
+  private lastIdleCheck = 0;
   private closing = false;
 
   constructor(
     private readonly sessions: Pick<ProjectSessions, 'open'>,
     private readonly limits: ConnectionLimits,
+    log: Log,
   ) {
-    this.stopSweeping = every(Math.max(50, Math.min(limits.idleMs / 4, 5_000)), () => this.closeIdle());
+    const interval = Math.max(50, Math.min(limits.idleMs / 4, 5_000));
+    this.stopClosingIdle = every(interval, 'clear_connections', () => this.closeIdle(), log);
   }
 
   /** Open connections, for the metrics. */
@@ -108,8 +111,8 @@ export class Connections {
   }
 
   /** Lends a connection that has served the project before. */
-  lendIdle(project: string, kind: ConnectionKind): Lease | null {
-    const lease = this.idle.get(project)?.findLast((one) => one.kind === kind);
+  lendIdle(projectId: string, kind: ConnectionKind): Lease | null {
+    const lease = this.idle.get(projectId)?.findLast((one) => one.kind === kind);
     if (lease === undefined) return null;
     this.removeIdle(lease);
     lease.reused = true;
@@ -119,16 +122,16 @@ export class Connections {
   }
 
   /** Lends a new connection. @throws EngineError database_unavailable */
-  async lendNew(project: string, placement: Placement, kind: ConnectionKind): Promise<Lease> {
-    this.makeRoom(project);
-    this.counts.add(project, 1);
-    const login = { project, mustClose: false };
+  async lendNew(projectId: string, placement: Placement, kind: ConnectionKind): Promise<Lease> {
+    this.makeRoom(projectId);
+    this.counts.add(projectId, 1);
+    const login = { projectId, mustClose: false };
     this.pendingLogins.add(login);
     try {
-      const lease = new Lease(project, kind, await this.login(placement, kind));
+      const lease = new Lease(projectId, kind, await this.login(placement, kind));
       lease.mustClose = login.mustClose;
       lease.session.onClose(() => {
-        this.counts.add(project, -1);
+        this.counts.add(projectId, -1);
         this.removeIdle(lease);
       });
       // The session may have closed before the listener was added.
@@ -136,7 +139,7 @@ export class Connections {
       this.lent.add(lease);
       return lease;
     } catch (error) {
-      this.counts.add(project, -1);
+      this.counts.add(projectId, -1);
       throw error;
     } finally {
       this.pendingLogins.delete(login);
@@ -150,6 +153,7 @@ export class Connections {
    */
   release(lease: Lease): Promise<void> | null {
     const { session, mustReset } = lease;
+    session.onWarning = null;
     if (lease.mustClose) this.discard(lease);
     // Successful work has usually sent the reset with its last messages.
     if (session.closed || (!session.inTransaction && (!mustReset || session.isClean))) {
@@ -160,16 +164,16 @@ export class Connections {
   }
 
   /** Closes the connections of a project; busy ones, and those being opened, after their request. */
-  closeProject(project: string): void {
-    for (const lease of this.lent) if (lease.project === project) lease.closeAfterUse();
-    for (const login of this.pendingLogins) if (login.project === project) login.mustClose = true;
-    for (const lease of this.idle.get(project) ?? []) this.discard(lease);
+  closeProject(projectId: string): void {
+    for (const lease of this.lent) if (lease.projectId === projectId) lease.closeAfterUse();
+    for (const login of this.pendingLogins) if (login.projectId === projectId) login.mustClose = true;
+    for (const lease of this.idle.get(projectId) ?? []) this.discard(lease);
   }
 
   /** Closes all idle connections at once, and busy ones after use. */
   close(): void {
     this.closing = true;
-    this.stopSweeping();
+    this.stopClosingIdle();
     for (const lease of this.allIdle()) this.discard(lease);
   }
 
@@ -209,15 +213,15 @@ export class Connections {
     if (lease.session.closed) return;
     if (this.closing || lease.mustClose) return this.discard(lease);
     lease.idleSince = performance.now();
-    const others = this.idle.get(lease.project);
-    if (others === undefined) this.idle.set(lease.project, [lease]);
+    const others = this.idle.get(lease.projectId);
+    if (others === undefined) this.idle.set(lease.projectId, [lease]);
     else others.push(lease);
   }
 
   /** Closes an idle connection of this project, or of any, if the limit is reached. */
-  private makeRoom(project: string): void {
-    if (this.counts.of(project) >= this.limits.perProject) {
-      const [longest] = this.idle.get(project) ?? [];
+  private makeRoom(projectId: string): void {
+    if (this.counts.of(projectId) >= this.limits.perProject) {
+      const [longest] = this.idle.get(projectId) ?? [];
       if (longest !== undefined) this.discard(longest);
     }
     for (let excess = this.counts.total - this.max; excess >= 0; excess--) {
@@ -243,9 +247,9 @@ export class Connections {
     for (const lease of this.allIdle()) {
       if (lease.idleSince <= now - this.limits.idleMs) this.discard(lease);
       // Checked here and not on release: no request has to wait, and a burst of requests causes only one check.
-      else if (this.limits.isLocal && lease.idleSince >= this.lastSweep) void this.closeIfLarge(lease);
+      else if (this.limits.isLocal && lease.idleSince >= this.lastIdleCheck) void this.closeIfLarge(lease);
     }
-    this.lastSweep = now;
+    this.lastIdleCheck = now;
   }
 
   private async closeIfLarge(lease: Lease): Promise<void> {
@@ -261,11 +265,11 @@ export class Connections {
   }
 
   private removeIdle(lease: Lease): void {
-    const { project } = lease;
-    const others = this.idle.get(project)?.filter((one) => one !== lease);
+    const { projectId } = lease;
+    const others = this.idle.get(projectId)?.filter((one) => one !== lease);
     if (others === undefined) return;
-    if (others.length === 0) this.idle.delete(project);
-    else this.idle.set(project, others);
+    if (others.length === 0) this.idle.delete(projectId);
+    else this.idle.set(projectId, others);
   }
 
   private allIdle(): Lease[] {

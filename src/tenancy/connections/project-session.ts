@@ -1,17 +1,16 @@
 /**
- * Opens connections logged in as a role of a project. Changes that the project made to its roles (password, `ALTER ROLE
- * … SET`, lost grants) are detected here and repaired once, so that it cannot lock out the service or itself.
+ * Opens connections logged in as a role of a project. A changed password and lost grants of the service are detected
+ * here and repaired once, so that the project cannot lock out the service or itself.
  */
 import { LIMITS } from '../../contract/limits.js';
 import { areInstalled, EXTENSIONS_SCHEMA } from '../extensions.js';
 import type { Placement } from '../placement.js';
-import { hasDefaults, ownsSchemasAsSet } from '../project-rights.js';
+import { commitsAsServer, hasWriterDefaults, ownsSchemasAsSet } from '../project-rights.js';
 import type { ProjectDatabases } from '../project-databases.js';
-import { serviceWork } from '../service-work.js';
+import { serviceWork } from '../postgres-errors.js';
 import type { Servers } from '../servers.js';
-import type { Server } from '../tenancy.js';
-import { type ConnectionKind, isReader } from './connection-kind.js';
-import { type ClientSettings, sessionSettings } from './session-settings.js';
+import type { PostgresServer } from '../tenancy.js';
+import { type ClientSettings, type ConnectionKind, isReader, pinnedOn, sessionSettings } from './session-settings.js';
 import type { Backend } from './watchdog.js';
 import {
   BEGIN,
@@ -29,15 +28,13 @@ import {
 } from '../../pg/index.js';
 
 /**
- * SQLSTATEs of logins that a repair can fix. The project has changed its role's password, revoked its right to connect,
- * or set `transaction_timeout`, which is not pinned because only Postgres 17 and later have it. Or a move has left its
- * fence, and the role may not log in.
+ * SQLSTATEs of logins that a repair can fix. The project has changed its role's password, or lost its right to connect.
+ * Or a move has left its fence, and the role may not log in.
  */
 const REPAIRABLE = new Set<string>([
   SQLSTATE.INVALID_AUTHORIZATION,
   SQLSTATE.INVALID_PASSWORD,
   SQLSTATE.INSUFFICIENT_PRIVILEGE,
-  SQLSTATE.TRANSACTION_TIMEOUT,
 ]);
 
 /** How long opening a connection may take, including a repair. */
@@ -66,14 +63,14 @@ interface NewConnection {
   /** null: for the service itself. */
   readonly client?: ClientSettings | null;
   /** A replica, on which nothing can be repaired; null: the server where the project lives. */
-  readonly replica?: Server | null;
+  readonly replica?: PostgresServer | null;
 }
 
 /** A connection that is being opened. */
 interface LoginAttempt {
   readonly placement: Placement;
   /** The server where the project lives, or a replica of it. */
-  readonly server: Server;
+  readonly server: PostgresServer;
   readonly kind: ConnectionKind;
   readonly client: ClientSettings | null;
   /** Aborted when the connection is no longer needed. */
@@ -86,7 +83,7 @@ export class ProjectSessions {
 
   constructor(
     private readonly servers: Servers,
-    private readonly databases: ProjectDatabases,
+    private readonly projectDatabases: ProjectDatabases,
   ) {}
 
   /**
@@ -100,8 +97,8 @@ export class ProjectSessions {
     const attempt = { placement, server, kind, client, signal: expiry.signal };
     const open = async (signal: AbortSignal) => {
       signal.addEventListener('abort', () => expiry.abort(signal.reason));
-      const found = await this.loginIfHealthy(attempt);
-      if (found !== null) return found;
+      const opened = await this.loginIfHealthy(attempt);
+      if (opened !== null) return opened;
       if (replica !== null) throw new ConnectionLost('The replica does not have the current state of the project');
       // If only the client's settings fail, there is nothing to repair.
       if (client !== null && (await this.isHealthy({ ...attempt, client: null })))
@@ -143,9 +140,9 @@ export class ProjectSessions {
   }
 
   private async isHealthy(attempt: LoginAttempt): Promise<boolean> {
-    const found = await this.loginIfHealthy(attempt);
-    void found?.session.close();
-    return found !== null;
+    const opened = await this.loginIfHealthy(attempt);
+    void opened?.session.close();
+    return opened !== null;
   }
 
   private async loginRepaired(attempt: LoginAttempt): Promise<ProjectSession> {
@@ -153,7 +150,7 @@ export class ProjectSessions {
     const key = `${placement.server} ${placement.database}`;
     let repair = this.repairs.get(key);
     if (repair === undefined) {
-      repair = this.databases
+      repair = this.projectDatabases
         .restoreRights(this.servers.tenancyOf(placement), placement, () => this.isHealthy(attempt))
         .finally(() => this.repairs.delete(key));
       this.repairs.set(key, repair);
@@ -167,13 +164,13 @@ export class ProjectSessions {
     const tenancy = this.servers.tenancyOf(placement);
     const { address, staleConnections } = server;
     const role = isReader(kind) ? placement.reader : placement.writer;
-    const extensionsSchema = this.databases.extensions.length === 0 ? [] : [EXTENSIONS_SCHEMA];
+    const extensionsSchema = this.projectDatabases.extensions.length === 0 ? [] : [EXTENSIONS_SCHEMA];
     const options: LoginOptions = {
       ...address,
       database: placement.database,
       user: role,
       password: tenancy.password(role),
-      ...sessionSettings(kind, [placement.schema, ...extensionsSchema], client),
+      ...sessionSettings(kind, [placement.schema, ...extensionsSchema], await pinnedOn(server), client),
     };
     const connect = (password: string) =>
       Session.connect({ ...options, password, maxRowBytes: LIMITS.resultBytes }, signal);
@@ -197,8 +194,8 @@ export class ProjectSessions {
   }
 
   /**
-   * Examines a fresh connection in one query. It is not healthy if an extension is missing, the role has its own
-   * settings, its rights are wrong, or the reader would not see new objects of the writer.
+   * Examines a fresh connection in one query. It is not healthy if an extension is missing, its rights are wrong, or
+   * the role does not wait for its commits as others do.
    */
   private async examine(
     session: Session,
@@ -212,10 +209,10 @@ export class ProjectSessions {
       ...BEFORE_EXAMINATION,
       sql`SELECT pg_catalog.now(), pg_catalog.has_schema_privilege(${schema}, 'USAGE')
         AND pg_catalog.has_schema_privilege(${schema}, ${privilege})
-        AND ${ownsSchemasAsSet(placement)} AND ${hasDefaults(placement)}
-        AND ${areInstalled(this.databases.extensions)}
+        AND ${ownsSchemasAsSet(placement)} AND ${hasWriterDefaults(placement)}
+        AND ${areInstalled(this.projectDatabases.extensions)}
         AND (NOT ${isReplica} OR pg_catalog.pg_is_in_recovery())
-        AND NOT EXISTS (SELECT FROM pg_catalog.pg_show_all_settings() s WHERE s.source IN ('user', 'database user'))`,
+        AND ${commitsAsServer}`,
       ROLLBACK,
     ]);
     const [seenAt, isHealthy] = results[BEFORE_EXAMINATION.length]?.rows[0] ?? [];

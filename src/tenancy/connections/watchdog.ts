@@ -14,7 +14,7 @@ export interface Backend {
   seenAt: string;
 }
 
-/** How long a canceled statement may take to end before its backend is terminated (contract section 7). */
+/** How long a canceled statement may take to end before its backend is terminated (contract C13.15). */
 export const GRACE_MS = 500;
 
 /** How often to check whether a terminated backend is gone. */
@@ -41,8 +41,8 @@ export class Watchdog {
    * @returns false if it is still there: some functions of Postgres do not check for interrupts (strpos)
    */
   async terminate(backend: Backend): Promise<boolean> {
-    const [found] = await this.pool.query(sql`SELECT pg_terminate_backend(pid, 1000) ${from(backend)}`);
-    return found === undefined || found[0] === 't';
+    const [row] = await this.pool.query(sql`SELECT pg_terminate_backend(pid, 1000) ${from(backend)}`);
+    return row === undefined || row[0] === 't';
   }
 
   /**
@@ -71,13 +71,14 @@ export class Watchdog {
   /**
    * Waits until a terminated backend is gone, and meanwhile lowers its priority. @throws if Postgres does not answer
    */
-  async gone(backend: Backend): Promise<void> {
+  async untilGone(backend: Backend): Promise<void> {
     const lowerPriority = this.niceness?.watch(backend);
     for (;;) {
+      // Without the priority, it still ends.
       await lowerPriority?.().catch(() => {});
       await sleep(CHECK_MS, undefined, { ref: false });
-      const found = await this.pool.query(sql`SELECT 1 ${from(backend)}`);
-      if (found.length === 0) return;
+      const rows = await this.pool.query(sql`SELECT 1 ${from(backend)}`);
+      if (rows.length === 0) return;
     }
   }
 }

@@ -15,12 +15,14 @@ import {
   type Statement,
   trusted,
 } from '../../pg/index.js';
-import { serviceWork } from '../service-work.js';
+import { serviceWork } from '../postgres-errors.js';
 
 /** Selects entries; a missing field matches everything. */
 export interface AuditFilter {
   project?: string;
   operation?: string;
+  /** Operations that count only if they failed. */
+  onlyFailed?: readonly string[];
   /** `failed`: anything but `ok`. */
   outcome?: string;
   /** Id of a token, or subject of a JWT. */
@@ -146,10 +148,12 @@ export class AuditLog {
   }
 }
 
-function selection({ project, operation, outcome, token, since, until, before, limit }: AuditFilter): Fragment {
+function selection(filter: AuditFilter): Fragment {
+  const { project, operation, onlyFailed, outcome, token, since, until, before, limit } = filter;
   const conditions: Fragment[] = [];
   if (project !== undefined) conditions.push(sql`project = ${project}`);
   if (operation !== undefined) conditions.push(sql`operation = ${operation}`);
+  if (onlyFailed !== undefined) conditions.push(sql`(outcome <> 'ok' OR operation <> ALL (${onlyFailed}::text[]))`);
   if (outcome === 'failed') conditions.push(sql`outcome <> 'ok'`);
   else if (outcome !== undefined) conditions.push(sql`outcome = ${outcome}`);
   if (token !== undefined) conditions.push(sql`actor_id = ${token}`);

@@ -6,12 +6,14 @@ import {
   type Fragment,
   type Pool,
   PostgresError,
+  ResponseTimeout,
   type Result,
   type Row,
   type Statement,
   type Step,
 } from '../../pg/index.js';
-import { serviceWork } from '../service-work.js';
+import { serviceWork } from '../postgres-errors.js';
+import { missingStandbys, StandbyMissing } from '../standby-wait.js';
 import { type AuditRow, withEntry } from './audit-log.js';
 
 /** All methods throw EngineError database_unavailable. */
@@ -27,26 +29,69 @@ export class ControlPool {
     return serviceWork(() => this.pool.row(statement));
   }
 
+  /** For a change that is taken back if its outcome is unknown. */
   run(steps: readonly Step[]): Promise<Result[]> {
-    return serviceWork(() => this.pool.run(steps));
+    const explained = async (error: unknown): Promise<never> => {
+      throw await this.withReason(error);
+    };
+    return serviceWork(() => this.pool.run(steps).catch(explained));
   }
 
   /**
-   * A change and its entry in the audit log, see {@link withEntry}. It commits by itself: if the connection is lost
-   * after it was sent, or no response arrives in time, the outcome is unknown.
+   * A change and its entry in the audit log, see {@link withEntry}.
    * @returns the rows of RETURNING
-   * @throws EngineError outcome_unknown; database_unavailable if nothing was changed
+   * @throws EngineError as {@link transaction}
    */
-  change(change: Fragment, entry: AuditRow | null): Promise<Row[]> {
-    return serviceWork(() =>
-      this.pool.use((session) =>
-        session.query(withEntry(change, entry)).catch((error: unknown) => {
-          throw leavesOpen(error) ? changeUnknown(error) : error;
-        }),
-      ),
-    );
+  async change(change: Fragment, entry: AuditRow | null): Promise<Row[]> {
+    const [result] = await this.transaction([withEntry(change, entry)]);
+    return result?.rows ?? [];
+  }
+
+  /**
+   * A change in several steps, from BEGIN to COMMIT, or in one, which commits by itself. If the connection is lost after
+   * they were sent, the outcome is unknown. If they take too long, they are canceled, so that Postgres tells the outcome.
+   * @returns their results
+   * @throws EngineError outcome_unknown, also if no standby has confirmed it; database_unavailable if nothing was changed
+   */
+  transaction(steps: readonly Step[]): Promise<Result[]> {
+    let failure: unknown;
+    const changing = () =>
+      this.pool.use(async (session) => {
+        let isCanceled = false;
+        const canceling = setTimeout(() => {
+          isCanceled = true;
+          void session.cancel();
+        }, CHANGE_MS);
+        try {
+          return await session.run(steps, { timeoutMs: CHANGE_MS + CANCELED_MS });
+        } catch (error) {
+          failure = error;
+          throw error;
+        } finally {
+          clearTimeout(canceling);
+          // A late cancel would end the next statement.
+          if (isCanceled) session.destroy(new ConnectionLost('The statement was canceled'));
+        }
+      });
+    // The reason is asked for once the session is back: others may wait for it.
+    const explained = async (error: unknown): Promise<never> => {
+      throw error === failure && leavesOpen(error) ? changeUnknown(error, await this.withReason(error)) : error;
+    };
+    return serviceWork(() => changing().catch(explained));
+  }
+
+  /** Names the reason if commits do not return. */
+  private async withReason(error: unknown): Promise<unknown> {
+    if (!(error instanceof ResponseTimeout || error instanceof CommitNotReplicated)) return error;
+    // If that fails too, the first error is all that is known.
+    const names = await missingStandbys(this.pool).catch(() => null);
+    return names === null ? error : new StandbyMissing(names, error);
   }
 }
+
+/** Time limits of a change, and of its end after a cancel. */
+const CHANGE_MS = 3_000;
+const CANCELED_MS = 3_000;
 
 /**
  * The connection was lost, timed out, or was ended by the server (57P01 and the like), perhaps after the commit; or no
@@ -57,9 +102,11 @@ const leavesOpen = (error: unknown): boolean =>
   error instanceof CommitNotReplicated ||
   (error instanceof PostgresError && error.sqlstate.startsWith('57P'));
 
-const changeUnknown = (cause: unknown): EngineError =>
+const changeUnknown = (error: unknown, cause: unknown): EngineError =>
   new EngineError(
     'outcome_unknown',
-    'The connection to Postgres was lost during the commit: check whether the change was made before retrying',
+    error instanceof CommitNotReplicated
+      ? 'The change was made, but no synchronous standby has confirmed it: a failover now would undo it'
+      : 'The connection to Postgres was lost during the commit: check whether the change was made before retrying',
     { cause, retryAfter: null },
   );

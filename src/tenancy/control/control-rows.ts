@@ -1,8 +1,6 @@
 /** Rows of the control database, which it returns as JSON. */
-import type { Scope } from '../../contract/names.js';
 import type { ProjectStatus } from '../../contract/projects.js';
 import type { Consistency } from '../../contract/servers.js';
-import type { Token } from '../../contract/wire/tokens.js';
 import { trusted } from '../../pg/index.js';
 import type { Placement } from '../placement.js';
 
@@ -34,18 +32,6 @@ export interface TokenRow {
   revokedAt: Date | null;
   lastUsedAt: Date | null;
 }
-
-/** A token as the API and backups show it. */
-export const shownToken = (token: TokenRow): Token => ({
-  id: token.id,
-  name: token.name,
-  // Only known scopes are stored.
-  scopes: token.scopes as Scope[],
-  created_at: token.createdAt.toISOString(),
-  expires_at: token.expiresAt?.toISOString() ?? null,
-  revoked_at: token.revokedAt?.toISOString() ?? null,
-  last_used_at: token.lastUsedAt?.toISOString() ?? null,
-});
 
 /** A token as stored: only its hash, in hexadecimal. */
 export interface StoredToken extends TokenRow {

@@ -1,12 +1,22 @@
 /** The control database: its start, its tables and its health. The rules of what it stores are in `engine/`. */
 import { randomBytes } from 'node:crypto';
-import { BEGIN, fixed, type Pool, PostgresError, ROLLBACK, type ServerAddress, sql } from '../../pg/index.js';
-import { ADVISORY_LOCKS } from '../advisory-locks.js';
+import {
+  BEGIN,
+  fixed,
+  type Pool,
+  PostgresError,
+  ROLLBACK,
+  type ServerAddress,
+  type Session,
+  sql,
+} from '../../pg/index.js';
+import { ADVISORY_LOCKS, START_WAIT_MS, takeAdvisoryLock } from '../locks.js';
+import { closeToPublic } from '../database-privileges.js';
 import { migrate, readMigrations } from '../migrations/migrate.js';
 import { withServiceSession } from '../service-pool.js';
-import { serviceWork } from '../service-work.js';
+import { serviceWork } from '../postgres-errors.js';
+import { awaitStandby } from '../standby-wait.js';
 import { ControlPool } from './control-pool.js';
-import { MoveRows } from './move-rows.js';
 import { ProjectRows } from './project-rows.js';
 import { ServerRows } from './server-rows.js';
 import { TokenRows } from './token-rows.js';
@@ -21,7 +31,6 @@ export class ControlDatabase {
   readonly projects: ProjectRows;
   readonly tokens: TokenRows;
   readonly servers: ServerRows;
-  readonly moves: MoveRows;
   private readonly rows: ControlPool;
 
   private constructor(
@@ -34,7 +43,6 @@ export class ControlDatabase {
     this.projects = new ProjectRows(this.rows);
     this.tokens = new TokenRows(this.rows);
     this.servers = new ServerRows(this.rows);
-    this.moves = new MoveRows(this.rows);
   }
 
   /**
@@ -42,31 +50,42 @@ export class ControlDatabase {
    * one.
    * @param pool of the service's own role on the control database, at `address`
    * @param prepare prepares the source of new projects, on one instance at a time; its result is returned
-   * @throws Error if the secret differs or the schema is newer than this program
+   * @param waiting told, in words, if no commit returns
+   * @param signal if aborted, the waits for another instance and for a standby end with its reason
+   * @throws Error if the secret differs or the schema is newer than this program; LockHeld, StandbyMissing
    */
   static async open<T>(
     address: ServerAddress,
     pool: Pool,
     [fingerprint, previous]: Fingerprints,
     prepare: (control: ControlDatabase) => Promise<T>,
+    waiting: (what: string) => void,
+    signal?: AbortSignal,
   ): Promise<{ control: ControlDatabase; prepared: T }> {
     // Not a session of the pool: the wait for another instance may be long. The end of the session releases the lock.
-    return withServiceSession(address, address.database, async (session) => {
-      await session.query(sql`SELECT pg_advisory_lock(${ADVISORY_LOCKS.start})`);
+    const open = async (session: Session) => {
+      await awaitStandby(session, START_WAIT_MS, waiting);
+      // Before the lock, which a role of a project could hold that can log in here.
+      await closeToPublic(session);
+      await takeAdvisoryLock(session, sql`${ADVISORY_LOCKS.start}`, {
+        name: 'The lock for starts in the control database',
+        ms: START_WAIT_MS,
+      });
       await migrate(session, 'cdp', readMigrations('control'));
       const newId = randomBytes(5).toString('hex');
-      const [, found] = await session.run([
+      const [, stored] = await session.run([
         sql`INSERT INTO cdp.instance (id, secret_fingerprint) VALUES (${newId}, ${fingerprint}) ON CONFLICT DO NOTHING`,
         sql`SELECT id, secret_fingerprint FROM cdp.instance`,
       ]);
-      const [id, secret] = found?.rows[0] ?? [];
+      const [id, secret] = stored?.rows[0] ?? [];
       if (secret === previous) await session.query(sql`UPDATE cdp.instance SET secret_fingerprint = ${fingerprint}`);
       else if (secret !== fingerprint) {
         throw new Error('CDP_SECRET is not the secret that this control database was created with');
       }
       const control = new ControlDatabase(address, pool, id ?? '');
       return { control, prepared: await prepare(control) };
-    });
+    };
+    return withServiceSession(address, address.database, open, signal);
   }
 
   /** Whether the first project has not been shown to the operator yet. */

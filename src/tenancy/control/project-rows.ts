@@ -2,6 +2,7 @@
 import type { ProjectStatus } from '../../contract/projects.js';
 import { serverName } from '../../contract/servers.js';
 import { BEGIN, COMMIT, type Fragment, ident, sql } from '../../pg/index.js';
+import type { Placement } from '../placement.js';
 import type { AuditRow } from './audit-log.js';
 import type { ControlPool } from './control-pool.js';
 import { PROJECT_JSON, projectRow, type ProjectRow, type StoredToken } from './control-rows.js';
@@ -42,6 +43,12 @@ export class ProjectRows {
   /** `server`: the project on this embedded server. */
   async find(column: 'id' | 'name' | 'server', value: string): Promise<ProjectRow | null> {
     const [project] = await this.select(sql`WHERE ${ident(column)} = ${value}`);
+    return project ?? null;
+  }
+
+  /** The project that lives there. */
+  async at({ server, database }: Pick<Placement, 'server' | 'database'>): Promise<ProjectRow | null> {
+    const [project] = await this.select(sql`WHERE server = ${server} AND database_name = ${database}`);
     return project ?? null;
   }
 
@@ -90,8 +97,8 @@ export class ProjectRows {
     await this.pool.query(sql`UPDATE cdp.projects SET schema_version = ${version} WHERE id = ${id}`);
   }
 
-  /** Stores the size of a project whose embedded server is about to be stopped. */
-  async setSize(server: string, bytes: number): Promise<void> {
+  /** Stores the size of a project whose embedded server is about to be stopped. @param bytes null: it is in use */
+  async setSize(server: string, bytes: number | null): Promise<void> {
     await this.pool.query(sql`UPDATE cdp.projects SET size_bytes = ${bytes} WHERE server = ${server}`);
   }
 

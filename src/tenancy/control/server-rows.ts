@@ -1,5 +1,12 @@
 /** The table `cdp.servers` of the control database, and the choice of servers with room for a project. */
-import type { Consistency, ServerEngine, ServerStatus, ServerTenancy } from '../../contract/servers.js';
+import { EngineError } from '../../contract/errors.js';
+import type {
+  Consistency,
+  PlacementRequest,
+  ServerEngine,
+  ServerStatus,
+  ServerTenancy,
+} from '../../contract/servers.js';
 import { type AuditRow, withEntry } from './audit-log.js';
 import { BEGIN, COMMIT, type Fragment, ident, join, type Row, sql, trusted } from '../../pg/index.js';
 import type { AddedServer, Placement } from '../placement.js';
@@ -151,11 +158,14 @@ export class ServerRows {
     await this.pool.query(sql`UPDATE cdp.servers SET facts = ${JSON.stringify(facts)}::jsonb WHERE name = ${name}`);
   }
 
-  /** @returns false unless an added server of that name exists and has no projects */
+  /**
+   * @returns false unless an added server of that name exists and has no projects
+   * @throws EngineError as {@link ControlPool.transaction}
+   */
   async remove(name: string, entry: AuditRow | null): Promise<boolean> {
     const change = sql`DELETE FROM cdp.servers WHERE name = ${name} AND url_reference IS NOT NULL
       AND NOT EXISTS (SELECT FROM cdp.projects WHERE server = ${name}) AND ${MOVING} = 0 RETURNING NULL::uuid AS project_id`;
-    const [, , removed] = await this.pool.run([
+    const [, , removed] = await this.pool.transaction([
       BEGIN,
       // Waits for a project that is being placed there, so that it is counted.
       sql`SELECT FROM cdp.servers WHERE name = ${name} FOR UPDATE`,
@@ -169,4 +179,16 @@ export class ServerRows {
     const rows = await this.pool.query(sql`SELECT NULL, ${SERVER_JSON} FROM cdp.servers ${which}`);
     return rows.map(serverRow);
   }
+}
+
+/** The error if no server accepts a project. */
+export function noServer({ server, labels = {} }: PlacementRequest): EngineError {
+  const pairs = Object.entries(labels).map(([key, value]) => `${key}=${value}`);
+  const message =
+    server === undefined
+      ? `No server${pairs.length > 0 ? ` with ${pairs.join(', ')}` : ''} accepts another project`
+      : `The server "${server}" accepts no more projects`;
+  return new EngineError('invalid_request', message, {
+    hint: 'cdp server list shows which are full, draining or closed; cdp server check measures their sizes.',
+  });
 }

@@ -77,7 +77,7 @@ export class TokenRows {
   }
 
   /** Tokens of a project with their hashes, for a backup. */
-  async stored(projectId: string): Promise<StoredToken[]> {
+  async ofProject(projectId: string): Promise<StoredToken[]> {
     const rows = await this.pool.query(
       sql`SELECT ${TOKEN_JSON}, encode(sha256, 'hex') FROM cdp.tokens WHERE project_id = ${projectId}
           ORDER BY created_at, id`,
@@ -86,7 +86,7 @@ export class TokenRows {
   }
 
   /** The ids of those tokens that already exist, by id or by hash. */
-  async known(tokens: readonly Pick<StoredToken, 'id' | 'sha256'>[]): Promise<string[]> {
+  async existing(tokens: readonly Pick<StoredToken, 'id' | 'sha256'>[]): Promise<string[]> {
     const rows = await this.pool.query(
       sql`SELECT id FROM cdp.tokens
           WHERE id = ANY (${tokens.map(({ id }) => id)})

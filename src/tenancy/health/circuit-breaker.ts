@@ -17,17 +17,17 @@ const OPEN_MS = 100;
 export class CircuitBreaker {
   /** The error of the last login, and when the next one may try. */
   private refused: { readonly error: unknown; readonly until: number } | null = null;
-  private found: Error | null = null;
+  private lastError: Error | null = null;
   private readonly underWay = new Set<AbortController>();
 
   /** Why the server does not answer, by the last health check; null: it does, or it is not checked. */
   get failure(): Error | null {
-    return this.found;
+    return this.lastError;
   }
 
   /** Stores the result of a health check. If the server does not answer, ends the work there. */
   note(failure: Error | null): void {
-    this.found = failure;
+    this.lastError = failure;
     if (failure === null) this.refused = null;
     else for (const one of this.underWay) one.abort(failure);
   }
@@ -55,7 +55,7 @@ export class CircuitBreaker {
    * @throws the reason, at once, if the server is known not to answer; what `work` throws
    */
   async during<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
-    if (this.found !== null) throw this.found;
+    if (this.lastError !== null) throw this.lastError;
     const ending = new AbortController();
     this.underWay.add(ending);
     try {

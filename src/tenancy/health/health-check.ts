@@ -1,9 +1,9 @@
 /** Checks by regular logins whether a Postgres server answers. Two failures in a row mean that it does not. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { PostgresError, SQLSTATE } from '../../pg/index.js';
-import { ServerUnreachable } from '../engine-error.js';
+import { ServerUnreachable } from '../postgres-errors.js';
 import { tryLogin } from '../service-pool.js';
-import type { Server } from '../tenancy.js';
+import type { PostgresServer } from '../tenancy.js';
 
 const EVERY_MS = 2_000;
 /** The interval while the server does not answer. */
@@ -18,7 +18,7 @@ export class HealthCheck {
   /** @param onChange called with the reason when the server stops answering, and with null when it answers again */
   constructor(
     private readonly name: string,
-    private readonly server: Pick<Server, 'address' | 'breaker'>,
+    private readonly server: Pick<PostgresServer, 'address' | 'breaker'>,
     private readonly onChange: (failure: Error | null) => void,
   ) {
     void this.keepChecking();
@@ -38,6 +38,7 @@ export class HealthCheck {
       const isChange = (failure === null) !== (breaker.failure === null);
       breaker.note(failure);
       if (isChange) this.onChange(failure);
+      // Aborted: the loop ends.
       await sleep(failure === null ? EVERY_MS : AGAIN_MS, undefined, { ref: false, signal }).catch(() => {});
     }
   }

@@ -1,11 +1,12 @@
 /** Checks at intervals whether added servers and replicas answer, while they belong to the installation. */
-import { messageOf } from '../../contract/operator-message.js';
+import { messageOf } from '../../contract/errors.js';
+import { every } from '../../tasks.js';
 import type { Log } from '../../log.js';
 import type { Pool } from '../../pg/index.js';
 import { placeOf, type ServerRow, type ServerRows } from '../control/server-rows.js';
 import { replicaName } from '../replicas.js';
 import type { Servers } from '../servers.js';
-import type { Server } from '../tenancy.js';
+import type { PostgresServer } from '../tenancy.js';
 import { HealthCheck } from './health-check.js';
 
 /** Other instances and commands also add and remove servers. */
@@ -19,14 +20,15 @@ interface ServerState {
 }
 
 interface WatchedServer {
-  readonly server: Server;
+  readonly server: PostgresServer;
   readonly check: HealthCheck;
 }
 
 export class ServerWatch {
   /** By name. null: this instance does not have the server's URL. */
   private readonly watched = new Map<string, WatchedServer | null>();
-  private timer: NodeJS.Timeout | undefined;
+  private stopWatching = () => {};
+  private isClosed = false;
 
   constructor(
     private readonly rows: ServerRows,
@@ -37,10 +39,7 @@ export class ServerWatch {
   ) {}
 
   startWatching(): void {
-    // A failure is ignored: without the control database, nothing is served anyway.
-    const refresh = () => void this.refresh().catch(() => {});
-    this.timer = setInterval(refresh, REFRESH_EVERY_MS).unref();
-    refresh();
+    this.stopWatching = every(REFRESH_EVERY_MS, 'watch_servers', () => this.refresh(), this.log, { isFirstNow: true });
   }
 
   /** The states of the added servers. */
@@ -52,14 +51,14 @@ export class ServerWatch {
   }
 
   close(): void {
-    clearInterval(this.timer);
-    this.timer = undefined;
+    this.isClosed = true;
+    this.stopWatching();
     for (const name of this.watched.keys()) this.forget(name);
   }
 
   private async refresh(): Promise<void> {
     const rows = await this.rows.list();
-    if (this.timer === undefined) return;
+    if (this.isClosed) return;
     for (const name of this.watched.keys()) {
       if (!rows.some((row) => row.name === name)) this.forget(name);
     }
@@ -73,9 +72,9 @@ export class ServerWatch {
   private watch(row: ServerRow): void {
     const { name } = row;
     const server = this.serverOf(row);
-    const known = this.watched.get(name);
+    const watched = this.watched.get(name);
     // Its URL may have changed, or another server may have taken the name.
-    if (known !== undefined && known?.server === server) return;
+    if (watched !== undefined && watched?.server === server) return;
     this.forget(name);
     const check = server && new HealthCheck(name, server, (failure) => this.report(name, failure));
     this.watched.set(name, check && { server, check });
@@ -91,7 +90,7 @@ export class ServerWatch {
     this.watched.delete(name);
   }
 
-  private serverOf(row: ServerRow): Server | null {
+  private serverOf(row: ServerRow): PostgresServer | null {
     try {
       return this.servers.serverOf(placeOf(row));
     } catch {

@@ -24,7 +24,7 @@ const QUERY_MS = 1_000;
 const STALLED_CHECKS = 2;
 
 /** The server's view of a backend in the middle of a request. */
-interface Seen {
+interface BackendState {
   /** Idle for longer than a response may be in transit; null if the role may not see that. */
   readonly isIdle: boolean | null;
   /**
@@ -87,23 +87,24 @@ export class StaleConnections {
     this.isAsking = true;
     // A failure is ignored: the next check comes soon.
     void this.endDead(silent)
+      // A server that does not answer is asked again.
       .catch(() => {})
       .finally(() => (this.isAsking = false));
   }
 
   private async endDead(silent: readonly WatchedSession[]): Promise<void> {
-    const found = await this.ask(silent.map(({ backend }) => backend));
+    const backends = await this.ask(silent.map(({ backend }) => backend));
     for (const one of silent) {
       const { session, backend, bytesRead } = one;
-      const seen = found.get(backend.processId);
-      if (seen !== undefined && seen.isIdle !== true && !hasStalled(one, seen)) continue;
+      const backendSeen = backends.get(backend.processId);
+      if (backendSeen !== undefined && backendSeen.isIdle !== true && !hasStalled(one, backendSeen)) continue;
       // A response may have arrived in the meantime.
       if (!session.isAwaiting || session.bytesRead !== bytesRead) continue;
       session.destroy(new ConnectionLost('Postgres no longer responds on the connection'));
     }
   }
 
-  private async ask(backends: readonly Backend[]): Promise<Map<number, Seen>> {
+  private async ask(backends: readonly Backend[]): Promise<Map<number, BackendState>> {
     const rows = await this.pool.query(
       sql`SELECT pid, state LIKE 'idle%' AND state_change < now() - interval '1 s',
             CASE WHEN wait_event = 'ClientRead' THEN coalesce(bytes_processed, 0) END
@@ -121,7 +122,7 @@ export class StaleConnections {
   }
 }
 
-function hasStalled(one: WatchedSession, { received }: Seen): boolean {
+function hasStalled(one: WatchedSession, { received }: BackendState): boolean {
   one.stalled = received !== null && received === one.received ? one.stalled + 1 : 0;
   one.received = received;
   return one.stalled >= STALLED_CHECKS;

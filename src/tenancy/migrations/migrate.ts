@@ -4,7 +4,7 @@
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { ident, inTransaction, type Session, sql } from '../../pg/index.js';
-import { ADVISORY_LOCKS } from '../advisory-locks.js';
+import { holdingTable } from '../locks.js';
 
 export interface Migration {
   version: number;
@@ -27,45 +27,51 @@ export function readMigrations(kind: 'control' | 'project'): Migration[] {
 
 export const newestVersion = (migrations: readonly Migration[]): number => migrations.at(-1)?.version ?? 0;
 
+/** How long to wait for another instance that migrates the same database. */
+const WAIT = { name: 'The lock for migrations', ms: 60_000 };
+
 /**
- * Migrates the database of the session. Safe to run from many instances at once.
+ * Migrates the database of the session. Safe to run from many instances at once, except for the first migration.
  * @param schema where the `migrations` table lives: `cdp` in the control database, `_cdp` in a project's
- * @throws Error if the database has a migration that this program does not know
+ * @throws Error if the database has a migration that this program does not know; LockHeld
  */
 export async function migrate(
   session: Session,
   schema: 'cdp' | '_cdp',
   migrations: readonly Migration[],
 ): Promise<void> {
-  await session.query(sql`SELECT pg_advisory_lock(${ADVISORY_LOCKS.migration})`);
-  try {
-    const applied = await appliedVersion(session, schema);
-    if (applied > newestVersion(migrations)) {
-      throw new Error(
-        `The database is at version ${applied} of the ${schema} schema, but this program supports only ${newestVersion(migrations)}: start a newer program`,
-      );
-    }
-    for (const migration of migrations.filter(({ version }) => version > applied)) {
-      await inTransaction(session, async () => {
-        await session.script(migration.sql);
-        const table = ident(schema, 'migrations');
-        await session.run([
-          sql`CREATE TABLE IF NOT EXISTS ${table}
-            (version integer PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())`,
-          sql`INSERT INTO ${table} (version, name) VALUES (${migration.version}, ${migration.name})`,
-        ]);
-      });
-    }
-  } finally {
-    // The end of a session releases its locks, too.
-    await session.query(sql`SELECT pg_advisory_unlock(${ADVISORY_LOCKS.migration})`).catch(() => {});
+  const applied = await appliedVersion(session, schema);
+  if (applied > newestVersion(migrations)) {
+    throw new Error(
+      `The database is at version ${applied} of the ${schema} schema, but this program supports only ${newestVersion(migrations)}: start a newer program`,
+    );
+  }
+  const table = sql`${ident(schema, 'migrations')}`;
+  for (const { version, name, sql: script } of migrations.filter((migration) => migration.version > applied)) {
+    const apply = async (): Promise<void> => {
+      // Another instance may have been faster.
+      if ((await appliedVersion(session, schema)) >= version) return;
+      await session.script(script);
+      await session.run([
+        sql`CREATE TABLE IF NOT EXISTS ${table}
+          (version integer PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())`,
+        sql`INSERT INTO ${table} (version, name) VALUES (${version}, ${name})`,
+      ]);
+    };
+    // Projects have no privileges for this table, so they cannot hold up a migration.
+    if (await hasMigrations(session, schema)) await holdingTable(session, table, WAIT, apply);
+    else await inTransaction(session, apply);
   }
 }
 
 /** 0 if there is no such schema yet. */
 export async function appliedVersion(session: Session, schema: 'cdp' | '_cdp'): Promise<number> {
-  const [table] = await session.row(sql`SELECT to_regclass(${`${schema}.migrations`})`);
-  if (table == null) return 0;
+  if (!(await hasMigrations(session, schema))) return 0;
   const [version] = await session.row(sql`SELECT coalesce(max(version), 0) FROM ${ident(schema, 'migrations')}`);
   return Number(version);
+}
+
+async function hasMigrations(session: Session, schema: 'cdp' | '_cdp'): Promise<boolean> {
+  const [table] = await session.row(sql`SELECT to_regclass(${`${schema}.migrations`})`);
+  return table != null;
 }

@@ -1,68 +1,97 @@
-/** Which entries of an archive a restore takes, by pg_restore's list, and the statements that follow. */
+/** Which entries of an archive a restore takes, and the statements that follow. */
+import { Readable } from 'node:stream';
 import { describe, expect, it } from 'vitest';
+import { type ArchiveEntry, readArchive } from '../../../src/backup/logical/archive-contents.js';
 import { chooseEntries, setSearchPath } from '../../../src/backup/logical/archive-entries.js';
 import { entriesOf } from '../../../src/backup/logical/dump-entries.js';
-import { statementsOf } from '../../../src/backup/logical/dump-statements.js';
+import { renameRoles } from '../../../src/backup/logical/roles.js';
 
-const choose = (...lines: string[]) =>
-  chooseEntries([';', '; Archive created at …', ...lines, ''].join('\n'), 'data', 'w_1');
+/** Of `KIND | schema | name | owner`, where a dash stands for no schema. */
+const entry = (text: string, id = 1): ArchiveEntry => {
+  const [kind = '', schema = '', name = '', owner = ''] = text.split(' | ');
+  return { id, kind, schema: schema === '-' ? null : schema, name, owner };
+};
 
-describe('an entry of the list', () => {
+const choose = (...texts: string[]) => {
+  const entries = texts.map((text, i) => entry(text, i + 1));
+  const { ownSchemas, leftOut, ...chosen } = chooseEntries(entries, 'data', 'w_1');
+  const where = Object.entries(chosen).flatMap(([key, found]) => found.map(({ id }) => `${key} ${id}`));
+  return { ownSchemas, leftOut, where };
+};
+
+describe('an entry of an archive', () => {
   it.each([
-    '218; 1259 16521 TABLE data t w_1',
-    '3499; 0 16521 TABLE DATA data t w_1',
-    '3499; 0 16521 TABLE DATA data SCHEMA - _cdp w_1',
-    '2; 0 0 SEQUENCE SET data s w_1',
-    '2; 0 0 FK CONSTRAINT data t t_fkey w_1',
-    '2; 3256 1 ROW SECURITY data t w_1',
-    '2; 0 0 COMMENT data TABLE "POLICY x" w_1',
-    '3183; 2605 16534 CAST - CAST (integer AS data.mood) ',
-    '3500; 2613 16535 BLOB - 16535 w_1',
-    '3500; 2613 16535 BLOB METADATA - 16535..16540 w_1',
-    '3501; 0 0 BLOBS - BLOBS ',
-    '3; 0 0 COMMENT - CAST (integer AS data.mood) ',
-    '3; 0 0 COMMENT - LARGE OBJECT 16535 w_1',
-    '3496; 0 16444 TABLE DATA _cdp idempotency_keys cdp_service',
-  ])('goes to pg_restore: %s', (line) => expect(choose(line)).toMatchObject({ contents: [line], statements: [] }));
+    'TABLE | data | t | w_1',
+    'TABLE | data | a b; c\nd "e" | w_1',
+    'TABLE DATA | data | t | w_1',
+    'TABLE DATA | data | SCHEMA - _cdp | w_1',
+    'SEQUENCE SET | data | s | w_1',
+    'FK CONSTRAINT | data | t t_fkey | w_1',
+    'ROW SECURITY | data | t | w_1',
+    'COMMENT | data | TABLE "POLICY x" | w_1',
+    'CAST | - | CAST (integer AS data.mood) | ',
+    'BLOB | - | 16535 | w_1',
+    'BLOB METADATA | - | 16535..16540 | w_1',
+    'BLOBS | - | BLOBS | ',
+    'COMMENT | - | CAST (integer AS data.mood) | ',
+    'COMMENT | - | LARGE OBJECT 16535 | w_1',
+    'TABLE DATA | _cdp | idempotency_keys | cdp_service',
+    'TABLE DATA | _cdp | quarantine | cdp_service',
+    'TABLE DATA | _cdp | quarantined | cdp_service',
+  ])('goes to pg_restore: %s', (text) => expect(choose(text)).toMatchObject({ where: ['contents 1'], leftOut: [] }));
 
   it.each([
-    '3598; 0 0 ACL data TABLE t w_1',
-    '3598; 0 0 ACL - LARGE OBJECT 16535 w_1',
-    '2175; 826 16520 DEFAULT ACL data DEFAULT PRIVILEGES FOR SEQUENCES w_1',
-    '3495; 3256 16536 POLICY data t pp w_1',
-    '3495; 0 0 COMMENT data POLICY pp ON t w_1',
-    '3495; 0 16521 MATERIALIZED VIEW DATA data m w_1',
-  ])('follows as a statement: %s', (line) => expect(choose(line)).toMatchObject({ contents: [], statements: [line] }));
+    ['access', 'ACL | data | TABLE t | w_1'],
+    ['access', 'ACL | - | LARGE OBJECT 16535 | w_1'],
+    ['access', 'DEFAULT ACL | data | DEFAULT PRIVILEGES FOR SEQUENCES | w_1'],
+    ['access', 'DEFAULT ACL | - | DEFAULT PRIVILEGES FOR TABLES | w_1'],
+    ['access', 'POLICY | data | t pp | w_1'],
+    ['last', 'COMMENT | data | POLICY pp ON t | w_1'],
+    ['last', 'MATERIALIZED VIEW DATA | data | m | w_1'],
+  ])('follows, with others of %s: %s', (where, text) =>
+    expect(choose(text)).toMatchObject({ where: [`${where} 1`], leftOut: [] }),
+  );
 
   it.each([
-    '6; 2615 16441 SCHEMA - data cdp_service',
-    '3510; 0 0 ACL - SCHEMA data cdp_service',
-    '3510; 0 0 COMMENT - SCHEMA data cdp_service',
-    '2; 3079 16402 EXTENSION - pg_trgm ',
-    '3; 0 0 COMMENT - EXTENSION pg_trgm ',
-    '220; 1255 16443 FUNCTION _cdp uuid_v7() cdp_service',
-    '3498; 0 16500 TABLE DATA _cdp preparation cdp_service',
-    '215; 1259 16444 TABLE _cdp idempotency_keys cdp_service',
-    '3510; 0 0 ACL pg_catalog TABLE pg_database cdp_service',
-    '1; 1255 9 FUNCTION extensions f() cdp_service',
-    '1; 1255 9 FUNCTION database f() cdp_service',
-    '3183; 2605 16534 CAST - CAST (regrole AS text) ',
-    '3499; 3466 16400 EVENT TRIGGER - cdp_autosummarize cdp_service',
-    'nonsense data',
-  ])('is left out: %s', (line) => expect(choose(line)).toMatchObject({ contents: [], statements: [] }));
+    'SCHEMA | - | data | cdp_service',
+    'ACL | - | SCHEMA data | cdp_service',
+    'COMMENT | - | SCHEMA data | cdp_service',
+    'EXTENSION | - | pg_trgm | ',
+    'COMMENT | - | EXTENSION pg_trgm | ',
+    'FUNCTION | _cdp | uuid_v7() | cdp_service',
+    'TABLE DATA | _cdp | preparation | cdp_service',
+    'TABLE DATA | _cdp | idempotency_keys w | cdp_service',
+    'TABLE | _cdp | idempotency_keys | cdp_service',
+    'ACL | pg_catalog | TABLE pg_database | cdp_service',
+    'FUNCTION | extensions | f() | cdp_service',
+    'FUNCTION | database | f() | cdp_service',
+    'CAST | - | CAST (regrole AS text) | ',
+    'EVENT TRIGGER | - | cdp_autosummarize | cdp_service',
+    'DEFAULT ACL | - | DEFAULT PRIVILEGES FOR TABLES | cdp_service',
+    'DEFAULT ACL | data | DEFAULT PRIVILEGES FOR TABLES | cdp_service',
+  ])('is not of the project: %s', (text) => expect(choose(text)).toMatchObject({ where: [], leftOut: [] }));
+
+  it('that the writer owns elsewhere is named, and one of a kind that nobody knows is refused', () => {
+    expect(choose('SERVER | - | elsewhere | w_1', 'TABLE | public | t | w_1')).toEqual({
+      ...{ ownSchemas: [], where: [] },
+      leftOut: ['SERVER elsewhere', 'TABLE public.t'],
+    });
+    expect(() => choose('PROPERTY GRAPH | - | g | ')).toThrow('contains a PROPERTY GRAPH, which this program does not');
+  });
 });
 
-describe('of a schema that the writer created', () => {
-  const SCHEMA = '7; 2615 16600 SCHEMA - drizzle w_1';
+describe.each(['drizzle', 'a b', 'DATA', 'x; "y"\nz'])('of a schema %j that the writer created', (name) => {
+  const quoted = name === 'drizzle' ? name : `"${name.replaceAll('"', '""')}"`;
   it.each([
-    ['contents', '218; 1259 16521 TABLE drizzle t w_1'],
-    ['contents', '3183; 2605 16534 CAST - CAST (integer AS drizzle.state) '],
-    ['contents', '3510; 0 0 COMMENT - SCHEMA drizzle w_1'],
-    ['statements', '3510; 0 0 ACL - SCHEMA drizzle w_1'],
-  ])('%s has %s, but not the CREATE SCHEMA', (where, line) => {
-    const nothing = { contents: [], statements: [], ownSchemas: ['drizzle'] };
-    expect(choose(SCHEMA, line)).toEqual({ ...nothing, [where]: [line] });
-    expect(choose(SCHEMA.replace('w_1', 'cdp_service'), line)).toEqual({ ...nothing, ownSchemas: [] });
+    ['contents', `TABLE | ${name} | t | w_1`],
+    ['contents', `CAST | - | CAST (integer AS ${quoted}.state) | `],
+    ['contents', `COMMENT | - | SCHEMA ${quoted} | w_1`],
+    ['access', `ACL | - | SCHEMA ${quoted} | w_1`],
+  ])('%s have %s, but not the CREATE SCHEMA', (where, text) => {
+    expect(choose(`SCHEMA | - | ${name} | w_1`, text)).toEqual({
+      ...{ ownSchemas: [name], where: [`${where} 2`], leftOut: [] },
+    });
+    expect(choose(`SCHEMA | - | ${name} | cdp_service`, text)).toMatchObject({ ownSchemas: [], where: [] });
   });
 });
 
@@ -105,19 +134,55 @@ GRANT SELECT ON TABLE data.t TO r_old;
 
 \\unrestrict abc
 `;
-  it('are only those of the entries, with single grants and the roles of the target', () => {
-    const [from, to] = [
-      { writer: 'w_old', reader: 'r_old' },
-      { writer: 'w_new', reader: 'r_new' },
-    ];
-    const statements = entriesOf(script).flatMap((entry) => statementsOf(entry, from, to));
-    expect(statements).toEqual([
-      { text: "CREATE POLICY pp ON data.t TO w_new USING ((a = ';\n--\n'::text));", isRight: true },
-      { text: "COMMENT ON POLICY pp ON data.t IS 'TO w_old';", isRight: true },
-      { text: 'REVOKE ALL ON TABLE data.t FROM w_new;', isRight: true },
-      { text: 'GRANT SELECT ON TABLE data.t TO r_new;', isRight: true },
+  it('are only those of the entries', () => {
+    expect(entriesOf(script).map(({ text }) => text)).toEqual([
+      "CREATE POLICY pp ON data.t TO w_old USING ((a = ';\n--\n'::text));",
+      "COMMENT ON POLICY pp ON data.t IS 'TO w_old';",
+      'REVOKE ALL ON TABLE data.t FROM w_old;\nGRANT SELECT ON TABLE data.t TO r_old;',
     ]);
     expect(entriesOf('')).toEqual([]);
+  });
+});
+
+describe('the roles of a statement', () => {
+  const [from, to] = [
+    { writer: 'writer', reader: 'reader' },
+    { writer: 'w_1', reader: 'r_1' },
+  ];
+  it.each([
+    [
+      `CREATE POLICY "TO writer" ON data."é FROM reader" TO writer, "reader", PUBLIC, "TO reader" USING ((a <> 'é BY writer'::text));`,
+      [
+        `CREATE POLICY "TO writer" ON data."é FROM reader" TO "w_1", "r_1", PUBLIC, "TO reader" USING ((a <> 'é BY writer'::text))`,
+      ],
+    ],
+    [
+      `CREATE POLICY p ON data.t TO reader USING ((owner IS DISTINCT FROM writer)) WITH CHECK ((EXISTS ( SELECT FROM reader)));`,
+      [
+        `CREATE POLICY p ON data.t TO "r_1" USING ((owner IS DISTINCT FROM writer)) WITH CHECK ((EXISTS ( SELECT FROM reader)))`,
+      ],
+    ],
+    [
+      `REVOKE ALL ON TABLE data."a;\nb TO writer" FROM writer;\nGRANT SELECT(writer),UPDATE(reader) ON TABLE data.reader TO reader WITH GRANT OPTION;`,
+      [
+        `REVOKE ALL ON TABLE data."a;\nb TO writer" FROM "w_1"`,
+        `GRANT SELECT(writer),UPDATE(reader) ON TABLE data.reader TO "r_1" WITH GRANT OPTION`,
+      ],
+    ],
+    [
+      `SET SESSION AUTHORIZATION reader;\nGRANT SELECT ON TABLE data.t TO intern;\nRESET SESSION AUTHORIZATION;`,
+      [`GRANT SELECT ON TABLE data.t TO intern`],
+    ],
+    [
+      `ALTER DEFAULT PRIVILEGES FOR ROLE writer IN SCHEMA data GRANT SELECT ON TABLES TO reader;`,
+      [`ALTER DEFAULT PRIVILEGES FOR ROLE "w_1" IN SCHEMA data GRANT SELECT ON TABLES TO "r_1"`],
+    ],
+  ])('get other names, and nothing else changes: %s', async (text, expected) => {
+    expect((await renameRoles(text, from, to)).map((one) => one.trim())).toEqual(expected);
+  });
+
+  it('are not guessed in a text that is no SQL', async () => {
+    await expect(renameRoles('GRANT TO writer SOMETHING;', from, to)).rejects.toThrow('syntax error');
   });
 });
 
@@ -129,5 +194,16 @@ describe('the search path', () => {
     expect(patched.toString()).toMatch(/7SET search_path = data, extensions; {20}\n/);
     expect(patched.subarray(-6)).toEqual(start.subarray(-6));
     expect(() => setSearchPath(Buffer.from('other'), 'data')).toThrow('does not set search_path');
+  });
+});
+
+describe('the contents of an archive', () => {
+  const read = (...parts: Buffer[]) => readArchive(Readable.from(parts));
+  it('are refused if it is none, is cut off, or of a version that is not known', async () => {
+    await expect(read(Buffer.from('SELECT 1;'))).rejects.toThrow('not an archive of pg_dump');
+    await expect(read(Buffer.from('PGDMP\x01\x0e'), Buffer.from('\x00\x04'))).rejects.toThrow('cut off');
+    await expect(read(Buffer.from('PGDMP\x01\x11\x00\x04\x08\x01'))).rejects.toThrow(
+      'format 1.17, which pg_dump 15 to 18 do not write',
+    );
   });
 });

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { CopiedFiles } from '../../../src/backup/manifest.js';
 import { copyRunning } from '../../../src/backup/physical/copy-running.js';
 import { type AddFile, copyFiles } from '../../../src/backup/physical/data-files.js';
-import { type Recovery, restoreFiles } from '../../../src/backup/physical/restore-files.js';
+import { type Recovery, restoreFiles } from '../../../src/backup/physical/physical.js';
 import { parseLsn, segmentName, segmentOf } from '../../../src/backup/physical/wal.js';
 import { archiveAll, archiveSettings, prepareArchive, segmentsFor } from '../../../src/backup/physical/wal-archive.js';
 import { withClient } from '../../support/with-client.js';
@@ -284,7 +284,7 @@ describe('the files of a stopped server, as earlier versions copied them,', () =
     const [row] = await server.rows<{ segment: string }>('SELECT pg_walfile_name(pg_current_wal_lsn()) AS segment');
     await server.stop();
     const saved = new Saved();
-    const { folders, bytes } = await copyFiles(server.dataFolder, saved.add, never);
+    const { folders, bytes } = await copyFiles(server.dataFolder, saved.add, never, null);
     for (const name of (await readdir(join(server.dataFolder, 'pg_wal'))).filter((name) => name >= row!.segment)) {
       if (/^[0-9A-F]{24}$/.test(name)) {
         await saved.add(`pg_wal/${name}`, [await readFile(join(server.dataFolder, 'pg_wal', name))]);
@@ -305,6 +305,25 @@ describe('a restore', () => {
       const options = { folders: [], files, recovery: null, account: servers.account, signal: never };
       await expect(restoreFiles(join(place, 'data'), options)).rejects.toThrow(/would not be in the data directory/);
       expect(await readdir(place)).toEqual(['data']);
+    }
+  });
+
+  it('refuses what no backup contains, such as settings that a server would follow', async () => {
+    const added = [
+      ...['postgresql.auto.conf', 'POSTGRESQL.AUTO.CONF', 'recovery-settings.conf', 'postgresql.conf.tmp'],
+      ...['postmaster.pid', 'recovery.signal', 'standby.signal', 'tablespace_map', 'backup_label.old'],
+      ...['pg_replslot/slot/state', 'pg_wal/archive_status/x', 'base/5/pg_internal.init', 'pg_stat_tmp/x'],
+    ];
+    for (const path of added) {
+      for (const isFolder of [false, true]) {
+        const place = await mkdtemp(join(servers.folder, 'added-'));
+        const files = isFolder ? [] : [{ path, content: () => [] }];
+        const options = { folders: isFolder ? [path] : [], files, recovery: null, account: servers.account };
+        await expect(restoreFiles(join(place, 'data'), { ...options, signal: never }), path).rejects.toThrow(
+          /which no backup of a server has/,
+        );
+        expect(await readdir(join(place, 'data'))).toEqual([]);
+      }
     }
   });
 });

@@ -1,7 +1,7 @@
 /**
  * `cdp import` of Parquet files and Excel workbooks that other programs wrote: pyarrow 25 (Zstandard) and openpyxl 3.1.
  */
-import { copyFile, writeFile } from 'node:fs/promises';
+import { copyFile, readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ByteWriter, ParquetWriter } from 'hyparquet-writer';
 import { afterAll, beforeAll, expect, it } from 'vitest';
@@ -19,7 +19,7 @@ beforeAll(async () => {
   service = await startTestService();
   project = await service.project();
   ada = await person({ CDP_URL: service.url, CDP_TOKEN: project.token });
-  for (const name of ['pyarrow.parquet', 'openpyxl.xlsx']) await copyFile(join(files, name), join(ada.folder, name));
+  for (const name of await readdir(files)) await copyFile(join(files, name), join(ada.folder, name));
 });
 afterAll(async () => {
   await endEverything();
@@ -170,4 +170,82 @@ it('reads the first sheet of a workbook, or the one that --sheet names', async (
     const { code, stderr } = await load(...options, '--table', 'refused');
     expect([code, stderr]).toEqual([2, expect.stringContaining(said)]);
   }
+});
+
+it('reads durations of a workbook as long as they are, and dates before 1900 with their day', async () => {
+  expect(await load('durations.xlsx', '--table', 'durations')).toMatchObject({ code: 0 });
+  expect(await project.rows('SELECT who, hours, lap FROM durations ORDER BY who')).toEqual([
+    { who: 'A', hours: '08:00:00', lap: '00:00:49' },
+    { who: 'B', hours: '36:00:00', lap: '28:48:00' },
+    { who: 'C', hours: '40:00:00', lap: '00:25:00' },
+  ]);
+  expect(await load('old-dates.xlsx', '--table', 'old_dates')).toMatchObject({ code: 0 });
+  expect(await project.rows('SELECT d FROM old_dates ORDER BY d')).toEqual([
+    { d: '1899-12-29T00:00:00Z' },
+    { d: '2024-03-17T00:00:00Z' },
+  ]);
+});
+
+it('warns of formulas that no program has calculated', async () => {
+  const { code, stderr } = await load('uncalculated.xlsx', '--table', 'uncalculated');
+  expect([code, stderr]).toEqual([0, expect.stringContaining('2 formulas without a stored value are read as NULL')]);
+  expect(await project.rows('SELECT item, total FROM uncalculated ORDER BY item')).toEqual([
+    { item: 'a', total: null },
+    { item: 'b', total: null },
+    { item: 'c', total: 5 },
+  ]);
+});
+
+it.each([
+  ['empty-first.xlsx', 'is empty'],
+  ['chart-first.xlsx', 'has no cells, as a chart does'],
+])('names the sheets if the first one has no rows: %s', async (file, said) => {
+  const { code, stderr } = await load(file, '--table', 'first_sheet');
+  expect([code, stderr]).toEqual([2, expect.stringMatching(new RegExp(`${said}\nIts sheets are .*--sheet NAME`))]);
+});
+
+it('reads intervals of Parquet as text, and refuses far dates with the date in the record', async () => {
+  expect(await load('interval.parquet', '--table', 'intervals')).toMatchObject({ code: 0 });
+  expect(await project.rows('SELECT iv, iv::interval::text AS read FROM intervals WHERE iv IS NOT NULL')).toEqual([
+    { iv: expect.stringMatching(/^\d+ months \d+ days [\d.]+ seconds$/) as string, read: expect.any(String) as string },
+  ]);
+  expect(await load('far-dates.parquet', '--table', 'far_dates')).toMatchObject({ code: 4 });
+  const { record } = JSON.parse(await ada.read('far-dates.parquet.refused.ndjson')) as { record: object };
+  expect(record).toEqual({
+    ...{ ts: 'infinity', t2: '+294247-01-10T04:00:54.775806Z' },
+    ...{ d: '-infinity', d2: expect.stringMatching(/^\+58\d{5}-\d\d-\d\d$/) as string, d3: '+010000-01-01' },
+  });
+});
+
+it('reads a Parquet file without the columns that --skip names, even if they are damaged', async () => {
+  const bytes = new ByteWriter();
+  const columns = ['good', 'bad'].map((name) => ({
+    name,
+    data: [1, 2, 3],
+    type: 'INT32' as const,
+    codec: 'UNCOMPRESSED' as const,
+  }));
+  const writer = new ParquetWriter({
+    writer: bytes,
+    schema: [
+      { name: 'root', num_children: 2 },
+      ...columns.map(({ name }) => ({ name, type: 'INT32' as const, repetition_type: 'REQUIRED' as const })),
+    ],
+    codec: 'UNCOMPRESSED',
+  });
+  void writer.write({ columnData: columns.map(({ name, data }) => ({ name, data })) });
+  void writer.finish();
+  const file = Buffer.from(bytes.getBytes());
+  const { parquetMetadata } = await import('hyparquet');
+  const bad = parquetMetadata(file.buffer.slice(file.byteOffset, file.byteOffset + file.length)).row_groups[0]
+    ?.columns[1];
+  file.fill(0xff, Number(bad?.meta_data?.data_page_offset), Number(bad?.meta_data?.data_page_offset) + 8);
+  await writeFile(join(ada.folder, 'damaged.parquet'), file);
+  const { code, stderr } = await load('damaged.parquet', '--table', 'damaged');
+  expect([code, stderr]).toEqual([
+    2,
+    expect.stringMatching(/the column "bad" cannot be read: .*\nLeave it out with --skip bad/),
+  ]);
+  expect(await load('damaged.parquet', '--table', 'damaged', '--skip', 'bad')).toMatchObject({ code: 0 });
+  expect(await project.rows('SELECT good FROM damaged ORDER BY good')).toEqual([{ good: 1 }, { good: 2 }, { good: 3 }]);
 });

@@ -1,6 +1,6 @@
 /** Whole batches on real servers: defaults, order, wide tables, other types, and records that Postgres refuses. */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { checkRecords, readRecords } from '../../../src/codec/index.js';
+import { allSteps, checkRecords, readRecords } from '../../../src/codec/index.js';
 import { insertStatements } from '../../../src/engine/insert/insert-statement.js';
 import { testServers } from '../../support/postgres.js';
 import { BatchDatabase, type Texts } from './database.js';
@@ -105,10 +105,11 @@ describe.each(testServers())('a batch in Postgres $major', ({ connection }) => {
     expect(refusalOf(() => encode('[{"integer":1},{"integer":"x"}]', SIX_TYPES)).code).toBe('invalid_value');
     const shape = table(column('d', null, { sqlType: 'date' }));
     await database.create(shape);
-    const rows = checkRecords(readRecords(bytes('[{"d":"2026-01-31"},{"d":"2026-02-30"},{}]')), shape);
+    const batch = allSteps(readRecords(bytes('[{"d":"2026-01-31"},{"d":"2026-02-30"},{}]')));
+    const rows = allSteps(checkRecords(batch, shape));
     const verdicts: string[] = [];
     for (const record of rows.keys()) {
-      const [insert] = insertStatements(shape, [rows[record] ?? []], { returnIds: false, isOnCitus: false });
+      const [insert] = insertStatements(shape, [rows[record] ?? []], { returnIds: false, mayBeDistributed: false });
       const { text = '', params = [] } = insert?.statement ?? {};
       const verdict = database.client.query(text, [...params]).then(
         () => 'stored',

@@ -1,11 +1,56 @@
+/** Batches on the fast path and the checked path: what they hold, store and refuse (src/codec/batch). */
 import { describe, expect, it } from 'vitest';
-import { readRecords } from '../../../src/codec/index.js';
+import { allSteps, readRecords } from '../../../src/codec/index.js';
 import { bytes, column, encode, ID, refusalOf, SIX_TYPES, table } from './shapes.js';
+import { fast, tableOf } from './tables.js';
 
 const CUSTOMERS = table(ID, column('email', 'TEXT'), column('age', 'INTEGER'));
 
-const parse = (text: string) => readRecords(bytes(text));
+const parse = (text: string) => allSteps(readRecords(bytes(text)));
 const repeated = (record: string, count: number) => `[${Array<string>(count).fill(record).join(',')}]`;
+
+const values = (count: number) => `[${Array.from({ length: count }, () => '1').join()}]`;
+const keys = (count: number) => `{${Array.from({ length: count }, (_, i) => `"k${i}":1`).join()}}`;
+
+describe('a batch holds at most', () => {
+  it.each([
+    ['an array', (count: number) => values(count)],
+    ['an object', keys],
+    ['nested', (count: number) => `{"a":[${values(count - 2)}]}`],
+  ])('65,535 values in a cell: %s', (_, cell) => {
+    const batch = (count: number) => `[{"a":1},{"a":1,"doc":${cell(count)}}]`;
+    expect(parse(batch(65_535)).records).toHaveLength(2);
+    const refusal = refusalOf(() => parse(batch(65_536)));
+    const message = 'Record 1, column "doc": more than 65535 values in one cell';
+    expect(refusal).toMatchObject({ code: 'invalid_request', message });
+    expect(refusal.errors).toEqual([{ error: 'invalid_request', record: 1, column: 'doc', message }]);
+    // The fast path leaves it to the checked one.
+    const tables = [tableOf(column('a', 'INTEGER'), column('doc', 'JSONB'))];
+    if (cell(1) === values(1)) tables.push(tableOf(column('a', 'INTEGER'), column('doc', null, { isArray: true })));
+    for (const table of tables) {
+      expect(fast(table, bytes(batch(65_535)))).not.toBeNull();
+      expect(fast(table, bytes(batch(65_536)))).toBeNull();
+    }
+  });
+
+  it('so many for each cell, not for all', () => {
+    expect(parse(`[{"a":${values(65_535)},"b":${values(65_535)}},{"a":${values(65_535)}}]`).records).toHaveLength(2);
+  });
+
+  it('1,600 keys in a record, and 250 records of 500 columns', () => {
+    expect(parse(`[{},${keys(1_600)}]`).records).toHaveLength(2);
+    const refusal = refusalOf(() => parse(`[{},${keys(1_601)}]`));
+    const message = 'Record 1 has more than 1600 keys';
+    expect(refusal).toMatchObject({ code: 'invalid_request', message });
+    expect(refusal.errors).toEqual([{ error: 'invalid_request', record: 1, message }]);
+    expect(parse(repeated(keys(500), 250)).records).toHaveLength(250);
+  });
+
+  it('65,535 values in an item that is no record, and in a body that is no array', () => {
+    expect(() => parse(`[${values(65_536)}]`)).toThrow('Record 0: more than 65535 values in one cell');
+    expect(() => parse(`{"a":${values(65_536)}}`)).toThrow('more than 65535 values');
+  });
+});
 
 describe('a batch works', () => {
   it('as one statement with one array for each column that occurs', () => {
@@ -160,6 +205,18 @@ describe('a batch refuses', () => {
       [2, 'age', 'invalid_value'],
       [2, 'id', 'invalid_value'],
     ]);
+  });
+
+  it('125,000 unknown columns, with a suggestion for the first ten names, which may come again', () => {
+    const names = Array.from({ length: 500 }, (_, i) => `column_${i}`);
+    const record = `{${names.map((name) => `"${name}x":1`).join(',')}}`;
+    const refusal = refusalOf(() => encode(repeated(record, 250), table(...names.map((name) => column(name, 'TEXT')))));
+    expect(refusal.errorCount).toBe(125_000);
+    const hints = refusal.errors?.map(({ hint }) => hint) ?? [];
+    expect(hints[9]).toBe('Did you mean "column_9"?');
+    expect(hints.slice(10)).toEqual(Array.from({ length: 40 }, () => undefined));
+    const two = refusalOf(() => encode(`[${Array.from({ length: 12 }, () => '{"agee":1}').join()}]`, CUSTOMERS));
+    expect(two.errors?.map(({ hint }) => hint)).toEqual(Array.from({ length: 12 }, () => 'Did you mean "age"?'));
   });
 
   it('125,000 bad cells, and lists 50 of them', () => {

@@ -1,5 +1,5 @@
 /**
- * Cells on real servers: what the contract accepts is stored and reads back equal, and Postgres accepts whatever our
+ * Cells on real servers: what contract C5 accepts is stored and reads back equal, and Postgres accepts whatever our
  * grammar accepts.
  */
 import fc from 'fast-check';

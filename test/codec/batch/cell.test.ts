@@ -1,25 +1,26 @@
+/** The cell of each column type for a JSON value, and the reason if there is none (src/codec/batch/cell.ts). */
 import { describe, expect, it } from 'vitest';
 import { readCell } from '../../../src/codec/batch/cell.js';
 import { CellError } from '../../../src/codec/batch/cell-error.js';
 import { readJson } from '../../../src/codec/json/read-json.js';
-import type { Column } from '../../../src/engine/catalog/catalog.js';
+import type { BatchColumn } from '../../../src/codec/index.js';
 import { bytes, column, ID } from './shapes.js';
 
 /** What Postgres is handed for a JSON text in this column; a refusal's reason in angle brackets. */
-function cell(shape: Column, json: string): string | null {
+function cell(shape: BatchColumn, json: string): string | null {
   const read = readCell(shape, readJson(bytes(json)));
   return read instanceof CellError ? `<${read.reason}>` : read;
 }
 
 type Row = readonly [json: string, stored: string | null];
 
-function accepts(shape: Column, rows: readonly Row[]): void {
+function accepts(shape: BatchColumn, rows: readonly Row[]): void {
   it.each(rows)(`${shape.displayType} accepts %s`, (json, stored) => {
     expect(cell(shape, json)).toBe(stored);
   });
 }
 
-function refuses(shape: Column, rows: readonly (readonly [json: string, reason: string])[]): void {
+function refuses(shape: BatchColumn, rows: readonly (readonly [json: string, reason: string])[]): void {
   it.each(rows)(`${shape.displayType} refuses %s`, (json, reason) => {
     expect(cell(shape, json)).toBe(`<${reason}>`);
   });
@@ -191,6 +192,11 @@ describe('a timestamp', () => {
     stamp(`2026-01-01T00:00:00.${'5'.repeat(80)}Z`, `2026-01-01 00:00:00.${'5'.repeat(80)}+00:00`),
     stamp(`2026-01-01T00:00:00.${'5'.repeat(80)}000Z`, `2026-01-01 00:00:00.${'5'.repeat(80)}+00:00`),
     stamp(`2026-01-01T00:00:00.${'5'.repeat(80)}0007Z`, `2026-01-01 00:00:00.${'5'.repeat(80)}1+00:00`),
+    stamp('+010000-01-01T00:00:00Z', '10000-01-01 00:00:00+00'),
+    stamp('+002026-01-31T12:34:56.5Z', '2026-01-31 12:34:56.5+00'),
+    stamp('-000043-03-15T00:00:00Z', '0044-03-15 00:00:00+00 BC'),
+    stamp('-004713-11-24T00:00:00Z', '4714-11-24 00:00:00+00 BC'),
+    stamp('+294276-12-31T23:59:59.999999Z', '294276-12-31 23:59:59.999999+00'),
     ['null', null],
   ]);
   const notTimes = [
@@ -224,6 +230,10 @@ describe('a timestamp', () => {
   const years = [
     '+2026-01-31',
     '-2026-01-31',
+    '+010000-01-01',
+    '+010000-01-01T00:00:00+01:00',
+    '+010000-01-01T00:00:00.1234567Z',
+    '-000000-01-01T00:00:00Z',
     '12026-01-31',
     '26-01-31',
     '2026-01-31 BC',
@@ -255,6 +265,10 @@ describe('a timestamp', () => {
     '2026-01-31T12:00:60Z',
     '2026-01-31T23:59:60+01:00',
     '1990-12-31T23:59:60.5Z',
+    '+010000-02-30T00:00:00Z',
+    '+010000-01-01T24:00:00Z',
+    '-004713-11-23T00:00:00Z',
+    '+294277-01-01T00:00:00Z',
   ];
   refuses(TIMESTAMP, each(inQuotes([...dates, ...times]), 'is not a valid time'));
   refuses(TIMESTAMP, [

@@ -6,11 +6,11 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { COLUMN_TYPES, type ColumnType } from '../../../src/contract/column-types.js';
 import { readCell } from '../../../src/codec/batch/cell.js';
-import { checkRecords, type EncodedBatch, readRecords } from '../../../src/codec/index.js';
+import { allSteps, checkRecords, type EncodedBatch, readRecords } from '../../../src/codec/index.js';
 import type { Column, Table } from '../../../src/engine/catalog/catalog.js';
 import { parameters } from '../../properties/run.js';
 import { bytes, column } from './shapes.js';
-import { fast, markedPlanOf, planOf } from './tables.js';
+import { fast, markedTableOf, tableOf } from './tables.js';
 
 const columns: Column[] = [
   column('id', null, { isId: true, hasDefault: true }),
@@ -28,8 +28,8 @@ const DEFAULT = Infinity;
 
 function byReference(table: Table, body: Uint8Array, indices: readonly number[]): Rows | null {
   try {
-    const batch = readRecords(body);
-    checkRecords(batch, table);
+    const batch = allSteps(readRecords(body));
+    allSteps(checkRecords(batch, table));
     return batch.records.map(({ members }) => {
       const cells = new Map(members);
       return indices.map((index) => {
@@ -281,11 +281,11 @@ const fittingRecord = fc
   );
 
 describe.each([
-  { format: 'binary', plan: planOf(...columns) },
-  { format: 'text', plan: planOf(...columns, ...others) },
+  { format: 'binary', plan: tableOf(...columns) },
+  { format: 'text', plan: tableOf(...columns, ...others) },
   {
     format: 'marked',
-    plan: markedPlanOf(...[...columns, ...others].map((one, i) => ({ ...one, hasDefault: one.isId || i % 2 === 0 }))),
+    plan: markedTableOf(...[...columns, ...others].map((one, i) => ({ ...one, hasDefault: one.isId || i % 2 === 0 }))),
   },
 ])('the fast path in $format', ({ format, plan }) => {
   const { table } = plan;
@@ -474,7 +474,7 @@ describe.each([
 });
 
 it('processes a batch whose records each give another column with a default in at most two passes', () => {
-  const many = markedPlanOf(
+  const many = markedTableOf(
     column('text', 'TEXT'),
     ...Array.from({ length: 250 }, (_, i) => column(`d${i}`, 'TEXT', { hasDefault: true })),
   );

@@ -3,12 +3,12 @@ import { expect, it } from 'vitest';
 import { LIMITS } from '../../../src/contract/limits.js';
 import type { EncodedBatch } from '../../../src/codec/index.js';
 import { bytes, column } from './shapes.js';
-import { fast, type Plan, planOf } from './tables.js';
+import { fast, type TestTable, tableOf } from './tables.js';
 
-const TEXTS = planOf(column('a', 'TEXT'), column('b', 'TEXT'));
-const ARRAYS = planOf(column('n', 'INTEGER'), column('list', null, { isArray: true }));
+const TEXTS = tableOf(column('a', 'TEXT'), column('b', 'TEXT'));
+const ARRAYS = tableOf(column('n', 'INTEGER'), column('list', null, { isArray: true }));
 
-function encoded(json: string, plan: Plan): EncodedBatch {
+function encoded(json: string, plan: TestTable): EncodedBatch {
   const data = fast(plan, bytes(json));
   if (data === null) throw new Error('The fast path must take this batch');
   return data;
@@ -28,7 +28,7 @@ it('keeps the rows of a batch unchanged while others are encoded', () => {
 });
 
 it('switches between tables', () => {
-  const other = planOf(column('b', 'TEXT'), column('c', 'TEXT'));
+  const other = tableOf(column('b', 'TEXT'), column('c', 'TEXT'));
   for (let i = 0; i < 3; i++) {
     expect(textOf(encoded('[{"b":"y","a":"x"}]', TEXTS))).toBe(row('x', 'y'));
     expect(textOf(encoded('[{"c":"z","b":"y"}]', other))).toBe(row('y', 'z'));

@@ -2,10 +2,10 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { bytes, column } from './shapes.js';
-import { fast, planOf } from './tables.js';
+import { fast, tableOf } from './tables.js';
 
-const FLOATS = planOf(column('n', 'FLOAT'));
-const INTEGERS = planOf(column('n', 'INTEGER'));
+const FLOATS = tableOf(column('n', 'FLOAT'));
+const INTEGERS = tableOf(column('n', 'INTEGER'));
 
 /** The bits of a cell of eight bytes; null where the fast path does not take it. */
 function encoded(plan: typeof FLOATS, json: string): DataView | null {

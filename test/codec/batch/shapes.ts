@@ -1,7 +1,7 @@
 /** Table shapes as the catalog returns them, for tests of the batch. */
 import { COLUMN_TYPES, type ColumnType } from '../../../src/contract/column-types.js';
 import { EngineError } from '../../../src/contract/errors.js';
-import { checkRecords, readRecords } from '../../../src/codec/index.js';
+import { allSteps, checkRecords, readRecords } from '../../../src/codec/index.js';
 import type { Column, Table } from '../../../src/engine/catalog/catalog.js';
 import { type BatchInsert, insertStatements, requireIds } from '../../../src/engine/insert/insert-statement.js';
 
@@ -23,7 +23,7 @@ export function column(name: string, type: ColumnType | null, more: Partial<Colu
     isGeneratedAlways: false,
     isId: false,
   };
-  const shown = { comment: null, notNull: false, defaultText: null };
+  const shown = { comment: null, notNull: false, isConstrained: false, defaultText: null };
   return { name, type, sqlType, displayType: type ?? sqlType, ...shown, ...flags, ...more };
 }
 
@@ -51,9 +51,9 @@ export const SIX_TYPES = table(ID, ...COLUMN_TYPES.map((type) => column(type.toL
 export const bytes = (text: string) => new TextEncoder().encode(text);
 
 export function encode(body: string, shape: Table, returnIds = false): BatchInsert[] {
-  const batch = readRecords(bytes(body));
+  const batch = allSteps(readRecords(bytes(body)));
   if (returnIds) requireIds(shape);
-  const inserts = insertStatements(shape, checkRecords(batch, shape), { returnIds, isOnCitus: false });
+  const inserts = insertStatements(shape, allSteps(checkRecords(batch, shape)), { returnIds, mayBeDistributed: false });
   return inserts.map(({ statement: { text, params }, records }) => ({ statement: { text, params }, records }));
 }
 

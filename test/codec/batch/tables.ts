@@ -1,30 +1,29 @@
 /** Tables for the tests of the fast path, each in one format. */
 import { isUtf8 } from 'node:buffer';
 import { runProgram } from '../../../src/codec/batch/batch-encoder.js';
-import type { BatchFormat, Program } from '../../../src/codec/batch/program.js';
-import { programOf } from '../../../src/codec/batch/program.js';
+import { type BatchFormat, type Program, programOf } from '../../../src/codec/batch/program.js';
 import type { EncodedBatch } from '../../../src/codec/index.js';
 import type { Column, Table } from '../../../src/engine/catalog/catalog.js';
 import { table } from './shapes.js';
 
-export interface Plan {
+export interface TestTable {
   readonly table: Table;
   readonly program: Program;
 }
 
-export function planOf(...columns: Column[]): Plan {
-  return planIn(columns.every(({ type, isId }) => isId || type !== null) ? 'binary' : 'text', columns);
+export function tableOf(...columns: Column[]): TestTable {
+  return tableIn(columns.every(({ type, isId }) => isId || type !== null) ? 'binary' : 'text', columns);
 }
 
 /** In the format that a Postgres understands which takes marks for defaults. */
-export const markedPlanOf = (...columns: Column[]): Plan => planIn('marked', columns);
+export const markedTableOf = (...columns: Column[]): TestTable => tableIn('marked', columns);
 
-const planIn = (format: BatchFormat, columns: Column[]): Plan => ({
+const tableIn = (format: BatchFormat, columns: Column[]): TestTable => ({
   table: table(...columns),
   program: programOf(columns, format),
 });
 
 /** The batch by the fast path; null if that leaves it to the checked one. */
-export function fast({ program }: Plan, body: Uint8Array): EncodedBatch | null {
+export function fast({ program }: TestTable, body: Uint8Array): EncodedBatch | null {
   return isUtf8(body) ? runProgram(program, body) : null;
 }

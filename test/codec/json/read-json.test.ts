@@ -1,13 +1,15 @@
+/** Reads JSON as RFC 8259 says, within limits, and keeps every digit (src/codec/json). */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { EngineError } from '../../../src/contract/errors.js';
-import { refuseDuplicateKeys, type JsonNode } from '../../../src/codec/json/nodes.js';
+import type { JsonNode } from '../../../src/codec/json/nodes.js';
 import { readJsonBody } from '../../../src/codec/json/json-body.js';
-import { readJson } from '../../../src/codec/json/read-json.js';
+import { allSteps, readJson } from '../../../src/codec/json/read-json.js';
 import { quoted } from '../../../src/contract/message-text.js';
 
 const bytes = (text: string) => new TextEncoder().encode(text);
 const read = (text: string) => readJson(bytes(text));
+const bodyOf = (...given: Parameters<typeof readJsonBody>) => allSteps(readJsonBody(...given));
 
 /** The plain value of a tree, built without looking at the source again. */
 function plain(node: JsonNode): unknown {
@@ -98,8 +100,8 @@ describe('reading JSON works', () => {
     const text = '{"__proto__":{"polluted":1},"constructor":2}';
     const root = read(text);
     expect(root.kind === 'object' && root.members.map(([key]) => key)).toEqual(['__proto__', 'constructor']);
-    expect(Object.keys(readJsonBody(bytes(text)).value as object)).toEqual(['__proto__', 'constructor']);
-    const plain = readJsonBody(bytes(text), 'params').value as object;
+    expect(Object.keys(bodyOf(bytes(text)).value as object)).toEqual(['__proto__', 'constructor']);
+    const plain = bodyOf(bytes(text), 'params').value as object;
     expect(Object.keys(plain)).toEqual(['__proto__', 'constructor']);
     expect(Object.getPrototypeOf(plain)).toBe(Object.prototype);
     expect({}).not.toHaveProperty('polluted');
@@ -108,7 +110,7 @@ describe('reading JSON works', () => {
   it('returns the same tree and refuses with the same message, however deeply it keeps nodes', () => {
     const outcome = (text: string, kept: number) => {
       try {
-        const root = readJson(bytes(text), undefined, kept);
+        const root = readJson(bytes(text), kept);
         return plain(root);
       } catch (error) {
         return (error as EngineError).message;
@@ -128,18 +130,18 @@ describe('reading JSON works', () => {
     );
   });
 
-  it('counts the values that it does not keep, and checks the syntax of numbers', () => {
-    const root = readJson(bytes('[[1, -0, 1.5e3, [true, {"a": null}], 0]]'), undefined, 1);
+  it('checks the syntax of what it does not keep', () => {
+    const root = readJson(bytes('[[1, -0, 1.5e3, [true, {"a": null}], 0]]'), 1);
     const [inner] = root.kind === 'array' ? root.items : [];
-    expect(inner).toMatchObject({ kind: 'array', values: 8, text: '[1, -0, 1.5e3, [true, {"a": null}], 0]' });
+    expect(inner).toMatchObject({ kind: 'array', text: '[1, -0, 1.5e3, [true, {"a": null}], 0]' });
     for (const wrong of ['[01]', '[-]', '[1.]', '[1e]', '[+1]', '[.5]', '[1', '[0x1]']) {
-      expect(() => readJson(bytes(wrong), undefined, 0)).toThrow(/not valid JSON/);
+      expect(() => readJson(bytes(wrong), 0)).toThrow(/not valid JSON/);
     }
   });
 
   it('returns the fields of a request apart from its data, digit by digit', () => {
     const text = '{"sql":"x","params":[1,{"a":[2]},"z"],"max_rows":1.0,"read_only":true,"other":{"b":1}}';
-    const { value, data } = readJsonBody(bytes(text), 'params');
+    const { value, data } = bodyOf(bytes(text), 'params');
     expect(data.map(plain)).toEqual([1, { a: [2] }, 'z']);
     expect(value).toEqual({
       sql: 'x',
@@ -155,7 +157,7 @@ describe('reading JSON works', () => {
       fc.property(fc.json(), fc.constantFrom('', ' ', '\n\t\r '), (text, space) => {
         const sent = space + text + space;
         expect(plain(read(sent))).toEqual(JSON.parse(sent));
-        expect(readJsonBody(bytes(sent)).value).toEqual(JSON.parse(sent));
+        expect(bodyOf(bytes(sent)).value).toEqual(JSON.parse(sent));
       }),
       { numRuns: 500 },
     );
@@ -216,7 +218,7 @@ describe('reading JSON works', () => {
 
   it('accepts 100 levels of nesting, and does not count brackets in strings', () => {
     const levels = '{"a":['.repeat(50) + `"${'['.repeat(200)}"` + ']}'.repeat(50);
-    expect(readJsonBody(bytes(levels)).value).toEqual(JSON.parse(levels));
+    expect(bodyOf(bytes(levels)).value).toEqual(JSON.parse(levels));
   });
 
   it('accepts a body of 10 MiB whatever it contains', () => {
@@ -282,13 +284,52 @@ describe('reading JSON refuses', () => {
   });
 
   it('a duplicate key, at any depth or only at the top', () => {
-    const twice = (text: string, deep?: boolean) => () => refuseDuplicateKeys(read(text), deep);
+    const twice = (text: string, dataField?: string) => () => bodyOf(bytes(text), dataField);
     expect(twice('{"a":1,"b":2,"a":3}')).toThrow('The key "a" occurs twice');
     expect(twice(String.raw`{"a":1,"\u0061":3}`)).toThrow('The key "a" occurs twice');
     expect(twice('{"columns":[{"x":1},{"name":1,"name":2}]}')).toThrow('The key "name" occurs twice');
     expect(twice('{"__proto__":1,"__proto__":2}')).toThrow('The key "__proto__" occurs twice');
-    expect(twice('{"params":[{"name":1,"name":2}]}', false)).not.toThrow();
+    expect(twice('{"params":[{"name":1,"name":2}]}', 'params')).not.toThrow();
     expect(twice('{"a":{"toString":1},"toString":2}')).not.toThrow();
+    expect(twice('{"params":[],"params":[]}', 'params')).toThrow('The key "params" occurs twice');
+    expect(twice('{"a":1,"a":2,}')).toThrow('expected a key');
+  });
+});
+
+describe('a body of a request', () => {
+  const ones = (count: number) => Array.from({ length: count }, () => '1').join();
+  const keys = (count: number) => Array.from({ length: count }, (_, i) => `"k${i}":1`).join();
+  const refusedBy = (text: string, dataField?: string) => {
+    try {
+      bodyOf(bytes(text), dataField);
+    } catch (error) {
+      if (error instanceof EngineError && error.code === 'invalid_request') return error.message;
+      throw error;
+    }
+    return 'accepted';
+  };
+
+  it.each([
+    ['items', (count: number) => `{"sql":"x","params":[${ones(count)}],"read_only":true}`],
+    ['keys', (count: number) => `{"sql":"x","params":{${keys(count)}},"read_only":true}`],
+    ['nested values', (count: number) => `{"sql":"x","params":[{"a":[${ones(count - 2)}]}]}`],
+    ['values of several fields', (count: number) => `{"a":[${ones(5)}],"b":{"c":1},"params":[${ones(count - 6)}]}`],
+  ])('holds 65,535 values in its fields, not more: %s', (_, body) => {
+    const message = 'The body holds more than 65535 values, counted up to its field "params"';
+    for (const dataField of ['params', undefined]) {
+      expect(refusedBy(body(65_535), dataField)).toBe('accepted');
+      expect(refusedBy(body(65_536), dataField)).toBe(message);
+    }
+  });
+
+  it('has 1,600 fields, not more', () => {
+    expect(refusedBy(`{${keys(1_600)}}`)).toBe('accepted');
+    expect(refusedBy(`{${keys(1_601)}}`)).toBe('The body has more than 1600 fields');
+  });
+
+  it('is read no further than the limit', () => {
+    expect(refusedBy(`{"params":[${ones(65_536)},this is not JSON`)).toContain('more than 65535 values');
+    expect(refusedBy(`[${ones(65_537)},this is not JSON`)).toBe('The body holds more than 65535 values');
   });
 });
 

@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type ResultColumn, rowEncoder } from '../../../src/codec/index.js';
 import { builtInTypeName } from '../../../src/codec/results/types.js';
-import { callerSql } from '../../../src/pg/sql.js';
+import { callerSql } from '../../../src/pg/sql-tag.js';
 import { messageSize } from '../../../src/pg/framing.js';
 import { Session } from '../../../src/pg/session.js';
 import { testServers } from '../../support/postgres.js';

@@ -2,9 +2,11 @@
 import { expect } from 'vitest';
 import { type Numbers, type ResultColumn, rowEncoder, type RowMode } from '../../../src/codec/index.js';
 import { outputNames } from '../../../src/codec/results/result-columns.js';
-import type { RowFormat } from '../../../src/codec/results/row-encoder.js';
+import type { RowFormat } from '../../../src/codec/results/result-columns.js';
+import { ELEMENT } from '../../../src/codec/results/assembly/kinds.js';
 import { plainText } from '../../../src/codec/results/type-encoder.js';
 import { encoderOf } from '../../../src/codec/results/types.js';
+import { arrayOf } from './array-reference.js';
 
 export type Field = string | Buffer | null;
 
@@ -61,7 +63,8 @@ function byTypes(
     const start = at + 4;
     at = start + Math.max(0, length);
     if (length < 0) return format === 'csv' ? '' : 'null';
-    const encoder = encoderOf(typeOid, numbers);
+    const written = encoderOf(typeOid, numbers);
+    const encoder = written.kind > ELEMENT ? arrayOf(written) : written;
     const plain = plainText(encoder, message.subarray(start, at));
     if (format !== 'csv') return encoder.json(plain);
     const isQuoted = plain === '' || /[",\r\n]/.test(plain) || (isAlone && plain === '\\.');

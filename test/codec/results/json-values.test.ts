@@ -1,4 +1,4 @@
-/** Single values as JSON: the table of the contract, section 4, byte for byte. */
+/** Single values as JSON: contract C5.14 to C5.16, byte for byte. */
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { float4, float8, int32, int64, json, OID } from './encoding.js';

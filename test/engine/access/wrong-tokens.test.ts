@@ -1,8 +1,8 @@
 /** Counters over time windows, and the part of an address that they count by. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import { WindowCounter } from '../../../src/engine/access/window-counter.js';
-import { networkOf, WrongTokens } from '../../../src/engine/access/wrong-tokens.js';
+import { WindowCounter, WrongTokens } from '../../../src/engine/access/rate-limits.js';
+import { networkOf } from '../../../src/ip-address.js';
 import { EngineError } from '../../../src/contract/errors.js';
 
 describe('the network of an address', () => {
@@ -60,18 +60,18 @@ describe('wrong tokens', () => {
     for (let i = 0; i < 50_000; i++) {
       const address = `10.${i >> 16}.${(i >> 8) & 255}.${i & 255}`;
       tokens.beginLookUp(address)();
-      expect(tokens.refused(address, refusal)).toBe(refusal);
+      expect(tokens.errorFor(address, refusal)).toBe(refusal);
     }
     // The last ones are remembered, the first ones are not.
-    expect(tokens.refused('10.0.195.79', refusal).code).toBe('rate_limited');
-    expect(tokens.refused('10.0.0.0', refusal)).toBe(refusal);
+    expect(tokens.errorFor('10.0.195.79', refusal).code).toBe('rate_limited');
+    expect(tokens.errorFor('10.0.0.0', refusal)).toBe(refusal);
   });
 
   it('are not limited if the limit is 0', () => {
     const tokens = new WrongTokens(0);
     for (let i = 0; i < 1_000; i++) {
       tokens.beginLookUp('192.0.2.1');
-      expect(tokens.refused('192.0.2.1', refusal)).toBe(refusal);
+      expect(tokens.errorFor('192.0.2.1', refusal)).toBe(refusal);
     }
   });
 

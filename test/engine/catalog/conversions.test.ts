@@ -1,3 +1,4 @@
+/** Changes of a column's type: which values survive, compared with what Postgres does (src/engine/catalog/conversions.ts). */
 import { randomBytes } from 'node:crypto';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -8,10 +9,19 @@ import { POSTGRES_TYPES } from '../../../src/engine/catalog/catalog.js';
 import { conversion, type Conversion } from '../../../src/engine/catalog/conversions.js';
 import { migrate, readMigrations } from '../../../src/tenancy/migrations/migrate.js';
 import { startupOptions, withSession } from '../../../src/pg/index.js';
-import { ident, type Fragment } from '../../../src/pg/sql.js';
+import { ident, type Fragment } from '../../../src/pg/sql-tag.js';
 import { column } from '../../codec/batch/shapes.js';
 import { createDatabase, testServers, type TestDatabase } from '../../support/postgres.js';
-import { CASES, exactDecimal, HOSTILE_CODE, OTHER_TYPES, REFUSED, SESSIONS, STRINGS } from './conversion-cases.js';
+import {
+  CASES,
+  exactDecimal,
+  HOSTILE_CODE,
+  OTHER_TYPES,
+  REFUSED,
+  ROUNDED,
+  SESSIONS,
+  STRINGS,
+} from './conversion-cases.js';
 
 const PAIRS = COLUMN_TYPES.flatMap((from) => COLUMN_TYPES.map((to) => [from, to] as const));
 
@@ -24,8 +34,18 @@ function text(fragment: Fragment): string {
   return text;
 }
 
+/** The significant digits of a decimal number, and its exponent; other texts as they are. */
+function decimal(text: string): string {
+  const match = /^-?(\d+)(?:\.(\d+))?(?:e([+-]?\d+))?$/i.exec(text);
+  if (match === null) return text;
+  const [, whole = '', fraction = '', exponent = '0'] = match;
+  const digits = `${whole}${fraction}`.replace(/^0+/, '');
+  const shown = digits.replace(/0+$/, '');
+  return shown === '' ? '0' : `${shown}e${Number(exponent) - fraction.length + digits.length - shown.length}`;
+}
+
 describe('the table of type changes', () => {
-  it.each(PAIRS)('has the rule of the contract from %s to %s', (from, to) => {
+  it.each(PAIRS)('has the right rule from %s to %s', (from, to) => {
     expect(conversion(from, to, ident('c')) !== null).toBe(CASES[from][to] !== undefined);
   });
 
@@ -49,7 +69,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
     database = await createDatabase(server);
     observer = await connected(database.connection, { TimeZone: 'UTC', DateStyle: 'ISO', search_path: 'pg_catalog' });
     await observer.query(`CREATE ROLE ${role}`);
-    const migrations = readMigrations('project').filter(({ version }) => version <= 2);
+    const migrations = readMigrations('project').filter(({ version }) => version <= 2 || version === 15);
     const options = startupOptions({ search_path: 'pg_catalog' });
     await withSession({ ...database.connection, options, connectionTimeoutMillis: 5_000 }, (session) =>
       migrate(session, '_cdp', migrations),
@@ -140,7 +160,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
   });
 
   it.each(['INTEGER', 'FLOAT', 'TIMESTAMP'] as const)(
-    'converts a text to %s if a batch insert accepts it',
+    'converts a text to %s if a batch insert accepts it without rounding',
     async (to) => {
       const { using } = conversion('TEXT', to, ident('c')) as Conversion;
       await tableOf('text', STRINGS);
@@ -152,7 +172,9 @@ describe.each(testServers())('on Postgres $major', (server) => {
         `SELECT v::${POSTGRES_TYPES[to]}::text AS v FROM unnest($1::text[]) WITH ORDINALITY AS u (v, n) ORDER BY n`,
         [cells.map((cell) => (cell instanceof CellError ? null : cell))],
       );
-      expect(converted.rows).toEqual(inserted.rows);
+      const isKept = (v: string | null, i: number): boolean =>
+        to === 'FLOAT' ? decimal(v ?? '') === decimal(STRINGS[i] ?? '') : !ROUNDED.TIMESTAMP.includes(STRINGS[i] ?? '');
+      expect(converted.rows).toEqual(inserted.rows.map(({ v }, i) => ({ v: isKept(v, i) ? v : null })));
     },
   );
 

@@ -4,7 +4,7 @@
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { tableByName, tableToWrite } from '../../../src/engine/catalog/catalog.js';
-import type { Statement } from '../../../src/pg/sql.js';
+import type { Statement } from '../../../src/pg/sql-tag.js';
 import { describedBy } from '../../support/catalog.js';
 import { testServers } from '../../support/postgres.js';
 import { onServer, startTestService, type TestService } from '../../support/service.js';

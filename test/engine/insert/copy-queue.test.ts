@@ -4,11 +4,14 @@ import { describe, expect, it, vi } from 'vitest';
 import { EncodedBatch } from '../../../src/codec/batch/encoded-batch.js';
 import { type Outcome, PostgresError, type Result, type Step } from '../../../src/pg/index.js';
 import type { Lease } from '../../../src/tenancy/connections/connections.js';
-import { Counts } from '../../../src/contract/counts.js';
+import { Counts } from '../../../src/counts.js';
 import { EngineError } from '../../../src/contract/errors.js';
-import { type Clock, NEVER } from '../../../src/engine/limits/deadline.js';
-import { WaitBudget } from '../../../src/engine/limits/wait-budget.js';
-import { CopyQueue, type QueuedBatch, type TableWithCheck } from '../../../src/engine/insert/copy-queue.js';
+import { type Clock, NEVER } from '../../../src/db/timed-request.js';
+import { WaitBudget } from '../../../src/db/wait-budget.js';
+import type { DatabaseAccess, ConnectionUse, ConnectionWork } from '../../../src/db/database-access.js';
+import { Project } from '../../../src/db/project.js';
+import type { ProjectRow } from '../../../src/tenancy/control/control-rows.js';
+import { CopyQueue, type TableWithCheck } from '../../../src/engine/insert/copy-queue.js';
 import type { NotStored, Stored } from '../../../src/engine/insert/store-rows.js';
 
 /** The results of a COPY; the queue does not read them. */
@@ -36,19 +39,17 @@ const REPORTED: Record<NotStored, Outcome> = {
   outdated: { results: [{ tag: 'COPY 1', rows: [] }], error: new PostgresError('division by zero', '22012', 'ERROR') },
 };
 
-const rowsOf = (records: number, bytes: number) => new EncodedBatch(records, 'binary', [0], new Uint8Array(bytes));
+const encodedOf = (records: number, bytes: number) => new EncodedBatch(records, 'binary', [0], new Uint8Array(bytes));
 
 /** A queue in front of a server whose responses the test gives. `connect` delays the connection. */
 function queueOf(maxWaiting = 64, connect: () => Promise<void> = () => Promise.resolve()) {
   const sent: Sent[] = [];
   const table = { schema: 'data', name: 't', columns: [{ name: 'a' }] };
   const withCheck = { table, check: { text: '', params: [] } } as unknown as TableWithCheck;
-  const queue = new CopyQueue(withCheck, rowsOf(0, 0), { counts: new Counts(), max: maxWaiting });
-  const projectWith = (waitBudget: WaitBudget): QueuedBatch['project'] => ({
-    id: 'p',
-    waitBudget,
-    trace: null,
-    use: async ({ deadline: { signal } }, work) => {
+  const queue = new CopyQueue(withCheck, encodedOf(0, 0), { counts: new Counts(), max: maxWaiting });
+  const database = {
+    quotas: { requireRoom: () => undefined },
+    run: async <T>({ waitBudget, deadline: { signal } }: ConnectionUse, work: ConnectionWork<T>): Promise<T> => {
       await connect();
       const pipeline = ([copy]: readonly Step[]) =>
         new Promise<Outcome>((resolve, reject) => {
@@ -59,9 +60,11 @@ function queueOf(maxWaiting = 64, connect: () => Promise<void> = () => Promise.r
       const lease = { session: { pipeline, closed: false }, resetAfterUse: () => {} };
       return work(lease as unknown as Lease, {} as Clock);
     },
-  });
+  } as unknown as DatabaseAccess;
+  const row = { id: 'p' } as ProjectRow;
+  const projectWith = (waitBudget: WaitBudget) => new Project(row, database, null, null, waitBudget);
   const store = async ({ records = 1, bytes = records, signal = NEVER, waitMs = 5_000 }: About = {}) => {
-    return queue.store({ rows: rowsOf(records, bytes), signal, project: projectWith(new WaitBudget(waitMs)) });
+    return queue.store({ encoded: encodedOf(records, bytes), signal, project: projectWith(new WaitBudget(waitMs)) });
   };
   const storeMany = (count: number, about?: About) => Array.from({ length: count }, () => store(about));
   const sizes = () => sent.map(({ batches }) => batches.length);
@@ -100,7 +103,7 @@ describe('works', () => {
     await turn();
     expect(sizes()).toEqual([1]);
     sent[0]?.response(STORED);
-    expect(await stored).toBe(STORED);
+    expect(await stored).toEqual(STORED);
   });
 
   it('runs at most two COPYs at once; when one ends, it combines all waiting batches', async () => {
@@ -162,7 +165,7 @@ describe('refuses', () => {
     sent[1]?.fail(new Error('gone'));
     await expect(one).rejects.toThrow('gone');
     sent[2]?.response(STORED);
-    expect(await other).toBe(STORED);
+    expect(await other).toEqual(STORED);
   });
 
   it('the batches of a shared COPY whose table has changed, without sending them again', async () => {
@@ -250,7 +253,7 @@ describe('protects', () => {
     await settled();
     expect(sent.map(({ batches, signal }) => [batches.length, signal.aborted])).toEqual([[1, false]]);
     sent[0]?.response(STORED);
-    expect(await other).toBe(STORED);
+    expect(await other).toEqual(STORED);
   });
 
   it('a batch whose wait ends before its COPY has a connection from being stored', async () => {
@@ -264,7 +267,7 @@ describe('protects', () => {
     await settled();
     expect(sent.map(({ batches }) => batches.length)).toEqual([1]);
     sent[0]?.response(STORED);
-    expect(await stays).toBe(STORED);
+    expect(await stays).toEqual(STORED);
   });
 
   it("batches from the departure of another batch's client; a batch alone ends with its own client", async () => {
@@ -300,6 +303,6 @@ describe('protects', () => {
     await settled();
     expect(sizes()).toEqual([1, 1, 1]);
     sent[2]?.response(STORED);
-    expect(await stays).toBe(STORED);
+    expect(await stays).toEqual(STORED);
   });
 });

@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
 import { EngineError } from '../../../src/contract/errors.js';
 import { insertRecords } from '../../../src/engine/insert/insert.js';
-import { NEVER } from '../../../src/engine/limits/deadline.js';
+import { NEVER } from '../../../src/db/timed-request.js';
 import type { ProjectRow } from '../../../src/tenancy/control/control-rows.js';
 import { inProject, startTestService, type TestProject, type TestService } from '../../support/service.js';
 
@@ -18,13 +18,13 @@ beforeAll(async () => {
 });
 afterAll(() => service.close());
 
-const DEFAULTS = { returnIds: false, idempotency: null, upsert: null, quarantine: false };
+const DEFAULTS = { returnIds: false, key: null, upsert: null, quarantine: false };
 
 /** Batches inserted in one turn of the event loop share a COPY. */
 async function insert(n: number, signal = NEVER): Promise<void> {
-  const admitted = service.engine.admit(row, 'typed');
+  const admitted = service.engine.admit(row, 'api');
   const body = Buffer.from(JSON.stringify([{ n }]));
-  await insertRecords({ project: admitted, tableName: 'shared', body, ...DEFAULTS, signal });
+  await insertRecords(admitted, 'shared', body, { ...service.engine.services, ...DEFAULTS, signal });
 }
 
 it('an ended request is canceled in Postgres, and the others of its COPY are stored', async () => {

@@ -1,7 +1,7 @@
 /** Which requests get memory in the service, and which wait for it (engine/limits/memory-budget.ts). */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import { WaitBudget } from '../../../src/engine/limits/wait-budget.js';
+import { WaitBudget } from '../../../src/db/wait-budget.js';
 import { MemoryBudget } from '../../../src/engine/limits/memory-budget.js';
 
 const LARGE = 100_000;

@@ -3,7 +3,7 @@
  */
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { mainKeyword } from '../../../src/engine/parser/keywords.js';
+import { isSlowToRead, mainKeyword } from '../../../src/engine/parser/keywords.js';
 import { createDatabase, type TestDatabase } from '../../support/postgres.js';
 
 /** Statements that return rows; `t` has the columns `n` and `s`. */
@@ -108,5 +108,27 @@ describe('returns', () => {
       mainKeyword(text);
       expect(performance.now() - started).toBeLessThan(5_000);
     }
+  });
+});
+
+describe('a text that Postgres reads slowly', () => {
+  it.each([
+    ['comments in comments', '/*'.repeat(500_000)],
+    ['comments in comments, all closed', `${'/*'.repeat(250_000)}${'*/'.repeat(250_000)} SELECT 1`],
+    ['comments side by side', `SELECT 1 ${'/**/'.repeat(250_000)}`],
+    ['signs', `SELECT ${'+'.repeat(1_000_000)}1`],
+    ['signs in several runs', `SELECT ${`${'-+'.repeat(5_000)}1,`.repeat(100)}1`],
+  ])('is recognized: %s', (_, text) => {
+    expect(isSlowToRead(text)).toBe(true);
+  });
+
+  it.each([
+    ['rulers', `/${'*'.repeat(1_000_000)}/ SELECT 1`],
+    ['lines', `SELECT 1 ${'-'.repeat(1_000_000)}`],
+    ['strings', `SELECT '${'/*'.repeat(300_000)}', $$${'+'.repeat(300_000)}$$, "${'*'.repeat(300_000)}"`],
+    ['comments apart', `SELECT 1 ${'/* a */ '.repeat(100_000)}`],
+    ['two long runs', `SELECT ${'+'.repeat(4_000)}1`],
+  ])('is not mistaken for one with %s', (_, text) => {
+    expect(isSlowToRead(text)).toBe(false);
   });
 });

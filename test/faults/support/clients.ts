@@ -17,14 +17,14 @@ export interface ClientOptions {
   readonly name?: string;
   /** Which batches carry a key; default: every other. */
   readonly keyed?: (n: number) => boolean;
-  /** A response that takes longer is a hang; default 20 s. */
+  /** A response that takes longer is a hang; default a minute. */
   readonly patienceMs?: number;
   /** Between two requests of one client; by default short, so that what is tested next to it gets a processor, too. */
   readonly pauseMs?: number;
 }
 
 export interface Clients {
-  /** Ends the loops; batches with a key are first repeated until they are settled, for 20 s at most. */
+  /** Ends the loops; batches with a key are first repeated until they are settled, for a minute at most. */
   stop(): Promise<void>;
 }
 
@@ -34,7 +34,7 @@ const REPEATABLE = new Set([0, 408, 409, 429, 503, 504]);
 /** Sizes in turn: some share a COPY, some have one of their own, some go past it because they want their ids. */
 const SIZES = [1, 3, 25, 26, 8, 250, 2, 60];
 
-const SETTLE_MS = 20_000;
+const SETTLE_MS = 60_000;
 
 export function startClients(options: ClientOptions): Clients {
   const { url, token, ledger, count, name = 'c', keyed = (n) => n % 2 === 0, patienceMs, pauseMs = 40 } = options;
@@ -56,7 +56,7 @@ export function startClients(options: ClientOptions): Clients {
     for (let n = client; stopping === null; n++) {
       const key = keyed(n) ? `${name}${client}-${n}` : null;
       const size = SIZES[(n * 5 + client) % SIZES.length] as number;
-      await settle(ledger.add(`${name}${client}-${n}`, size, key, wayOf(n, key, size)));
+      await settle(ledger.add(`${name}${client}-${n}`, size, key, moveSettings(n, key, size)));
       if (pauseMs > 0) await sleep(pauseMs);
     }
   };
@@ -70,7 +70,7 @@ export function startClients(options: ClientOptions): Clients {
   };
 }
 
-const wayOf = (n: number, key: string | null, size: number): Batch['way'] => {
+const moveSettings = (n: number, key: string | null, size: number): Batch['way'] => {
   if (key === null && n % 9 === 1) return 'sql';
   if (n % 5 === 0) return 'upsert';
   // Its bad record needs room.
@@ -123,7 +123,7 @@ export function send(
   token: string,
   body: string,
   key: string | null,
-  { agent, patienceMs = 20_000, method = 'POST' }: SendOptions = {},
+  { agent, patienceMs = 60_000, method = 'POST' }: SendOptions = {},
 ): Promise<Reply> {
   const started = performance.now();
   return new Promise((resolve) => {

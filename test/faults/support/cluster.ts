@@ -3,7 +3,7 @@ import { chmod, chown, mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type pg from 'pg';
 import { type Account, accountFor, run } from '../../../src/embedded/accounts.js';
-import { SUPERUSER } from '../../../src/embedded/config.js';
+import { SUPERUSER } from '../../../src/embedded/postgres-config.js';
 import { isAlive, processes } from '../../../src/embedded/proc.js';
 import { makeFolder } from '../../support/folder.js';
 import { connected } from '../../support/postgres.js';

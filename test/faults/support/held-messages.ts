@@ -17,7 +17,7 @@ export interface HeldMessages {
   close(): Promise<void>;
 }
 
-/** ReadyForQuery, which ends a response, up to the state of the transaction (Postgres manual 54.7). */
+/** ReadyForQuery, which ends a response, up to the state of the transaction (Postgres manual, Message Formats). */
 const READY = Buffer.from('Z\0\0\0\x05', 'latin1');
 
 /** @param target the socket of Postgres */

@@ -16,11 +16,11 @@ export const LEDGER_TABLE = {
   ],
 };
 
-/** What one attempt came to. */
+/** The outcome of one attempt. */
 export interface Reply {
   /** 0: no response came, or not all of it. */
   readonly status: number;
-  /** The contract's code of a refusal, or the client's own name for what broke. */
+  /** The error code of a refusal, or the client's own name for what broke. */
   readonly code: string;
   readonly retryAfter: string | null;
   readonly ids?: readonly string[];

@@ -144,7 +144,10 @@ export const databaseOf = (project: string) => async (client: pg.Client) => {
   return rows[0]?.name ?? '';
 };
 
-/** A connection beside the service, for one errand. */
+/** For rows of `pg_stat_activity`: the connections for requests of a project. */
+export const OF_REQUESTS = `application_name ~ '^cdp (write|read|sql)'`;
+
+/** A connection of its own, past the service, for one task. */
 export async function onDatabase<T>(settings: pg.ClientConfig, work: (client: pg.Client) => Promise<T>): Promise<T> {
   const client = new pg.Client(settings);
   client.on('error', () => undefined);

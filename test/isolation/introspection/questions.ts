@@ -7,7 +7,8 @@ export interface Question {
   /** Strings of the response; `{writer}` and the like stand for the project's own names. */
   readonly shows: readonly string[];
   /**
-   * Strings that only the owner of a table sees: information_schema shows constraints to nobody else (manual 37.54).
+   * Strings that only the owner of a table sees: information_schema shows constraints to nobody else (Postgres manual,
+   * The Information Schema).
    */
   readonly showsOwner: readonly string[];
   readonly sql: string;

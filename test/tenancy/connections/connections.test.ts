@@ -2,6 +2,7 @@
 import { chmod, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { pino } from 'pino';
 import { expect, it } from 'vitest';
 import { Session } from '../../../src/pg/index.js';
 import { Connections } from '../../../src/tenancy/connections/connections.js';
@@ -131,10 +132,10 @@ function connectionsOf(limits: { total: number; perProject: number }): Connectio
     const session = await Session.connect({ ...embeddedServer().connection, connectionTimeoutMillis: 5_000 });
     return { session, backend: { processId: session.processId, role: 'writer', seenAt: '' } };
   };
-  return new Connections({ open }, { ...limits, idleMs: 60_000, isLocal: false });
+  return new Connections({ open }, { ...limits, idleMs: 60_000, isLocal: false }, pino({ level: 'silent' }));
 }
 
-const lend = (connections: Connections, project: string) => connections.lendNew(project, {} as Placement, 'typed');
+const lend = (connections: Connections, project: string) => connections.lendNew(project, {} as Placement, 'write');
 
 it('leaves a project its only connection while others keep several, even if theirs were used later', async () => {
   const connections = connectionsOf({ total: 5, perProject: 2 });
@@ -149,8 +150,8 @@ it('leaves a project its only connection while others keep several, even if thei
   await use('new');
   await use('newer');
   for (const project of ['modest', 'greedy', 'another', 'new', 'newer']) {
-    const lease = connections.lendIdle(project, 'typed');
-    expect(lease?.project).toBe(project);
+    const lease = connections.lendIdle(project, 'write');
+    expect(lease?.projectId).toBe(project);
     lease?.closeAfterUse();
     if (lease) void connections.release(lease);
   }
@@ -162,7 +163,7 @@ it('keeps no connection of a project that was closed while it logged in', async 
   const lending = lend(connections, 'moved');
   connections.closeProject('moved');
   await connections.release(await lending);
-  expect(connections.lendIdle('moved', 'typed')).toBeNull();
+  expect(connections.lendIdle('moved', 'write')).toBeNull();
   expect(connections.open).toBe(0);
   connections.close();
 });

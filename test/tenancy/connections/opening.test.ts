@@ -2,8 +2,10 @@
  * Opening a connection as a project's role: whatever the project has planted or broken, it succeeds or ends in time.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { fixed, type Session, withSession } from '../../../src/pg/index.js';
 import type { Placement } from '../../../src/tenancy/placement.js';
-import { CONNECTION_KINDS } from '../../../src/tenancy/connections/connection-kind.js';
+import { roleLogin } from '../../../src/tenancy/credentials.js';
+import { CONNECTION_KINDS } from '../../../src/tenancy/connections/session-settings.js';
 import { type ProjectSession, ProjectSessions } from '../../../src/tenancy/connections/project-session.js';
 import { testServers } from '../../support/postgres.js';
 import { failure, onServer, startTestService, type TestProject, type TestService } from '../../support/service.js';
@@ -48,7 +50,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
 
   beforeAll(async () => {
     service = await startTestService({}, server);
-    const { servers, databases } = service.engine;
+    const { servers, projectDatabases: databases } = service.engine;
     sessions = new ProjectSessions(servers, databases);
   });
   afterAll(async () => {
@@ -86,7 +88,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
 
   it('ends the backend that it opened, and not a newer one with the same PID', async () => {
     const placement = await placementOf(await service.project());
-    const { session, backend } = await open(placement, 'typed');
+    const { session, backend } = await open(placement, 'write');
     const { watchdog } = service.engine.servers.serverOf(placement);
     await watchdog.terminate({ ...backend, seenAt: '2000-01-01' });
     expect((await session.run([{ text: 'SELECT 1', params: [] }]))[0]?.rows).toEqual([['1']]);
@@ -96,9 +98,24 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
 
   it('finds what the project broke despite the objects that it planted', async () => {
     const placement = await placementOf(await service.project());
-    await asSuperuser(placement, ...HOSTILE, `ALTER ROLE ${placement.writer} SET work_mem = '64kB'`);
+    await asSuperuser(placement, ...HOSTILE, `ALTER ROLE ${placement.writer} SET synchronous_commit = local`);
     const { session } = await open(placement, 'sql-write');
-    expect((await session.run([{ text: 'SHOW work_mem', params: [] }]))[0]?.rows).not.toEqual([['64kB']]);
+    const { rows } = await onServer(server, (client) =>
+      client.query<[string]>({ text: 'SHOW synchronous_commit', rowMode: 'array' }),
+    );
+    expect(rows).not.toEqual([['local']]);
+    expect((await session.run([{ text: 'SHOW synchronous_commit', params: [] }]))[0]?.rows).toEqual(rows);
+  });
+
+  it('plans its own statements as Postgres does by default, whatever the project has set, and SQL as set', async () => {
+    const placement = await placementOf(await service.project());
+    const { writer } = placement;
+    await asSuperuser(placement, `ALTER ROLE ${writer} SET enable_hashjoin = off`);
+    const shown = async (session: Session) => (await session.query(fixed('SHOW enable_hashjoin')))[0];
+    expect(await shown((await open(placement, 'write')).session)).toEqual(['on']);
+    expect(await shown((await open(placement, 'sql-write')).session)).toEqual(['off']);
+    const tenancy = service.engine.servers.tenancyOf(placement);
+    expect(await withSession(await roleLogin(tenancy, placement, writer, {}), shown)).toEqual(['on']);
   });
 
   it('ends in time if Postgres hangs, and leaves no connection behind', async () => {
@@ -125,19 +142,19 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
         return (await client.query(sessions, [placement.database])).rowCount;
       });
     await expect.poll(left, { timeout: 5_000 }).toBe(0);
-    await open(placement, 'typed');
+    await open(placement, 'write');
   });
 
   it('repairs for many connections at once, and while another process repairs or alters the same role', async () => {
     const project = await service.project();
     const placement = await placementOf(project);
-    const { servers, databases } = service.engine;
+    const { servers, projectDatabases: databases } = service.engine;
     const tenancy = servers.defaultTenancy;
     for (let round = 0; round < 3; round++) {
       await asSuperuser(placement, `ALTER ROLE ${placement.writer} SET work_mem = '1MB'`);
       const responses = await Promise.allSettled([
         ...Array.from({ length: 12 }, (_, i) =>
-          open(placement, CONNECTION_KINDS[i % CONNECTION_KINDS.length] ?? 'typed'),
+          open(placement, CONNECTION_KINDS[i % CONNECTION_KINDS.length] ?? 'write'),
         ),
         databases.restoreRights(tenancy, placement),
         databases.restoreRights(tenancy, placement),

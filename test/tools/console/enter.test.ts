@@ -4,7 +4,7 @@
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { SCOPES } from '../../../src/contract/names.js';
-import { BY_ITSELF } from '../../../src/engine/audit/audit.js';
+import { BY_ITSELF } from '../../../src/contract/audit.js';
 import { byName, launchBrowser, openPage } from '../../support/browser.js';
 import { enter, visit } from '../../support/console.js';
 import { endEverything, startServe } from '../../support/program.js';

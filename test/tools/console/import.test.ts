@@ -6,6 +6,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
+import { parquetWriteBuffer } from 'hyparquet-writer';
 import type { Browser, Page, Route } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { byName, launchBrowser, picturedOnFailure } from '../../support/browser.js';
@@ -189,6 +190,8 @@ describe('formats', () => {
       (_, n) => `{"n":${n},"big":${big},"tags":["a",{"b":${n}}],"at":"2026-01-31T09:30:00Z"}`,
     );
     const { page, complaints } = await visitImport();
+    const refused: string[] = [];
+    page.on('response', (response) => response.status() >= 400 && refused.push(response.url()));
     await choose(page, await fileOf('events.ndjson.gz', gzipSync(lines.join('\n'))));
     await page.getByText('NDJSON', { exact: true }).first().waitFor();
     await begin(page);
@@ -198,11 +201,61 @@ describe('formats', () => {
       await project.rows(`SELECT big::text AS big, tags, pg_typeof(at)::text AS type FROM events WHERE n = 7`),
     ).toEqual([{ big, tags: ['a', { b: 7 }], type: 'timestamp with time zone' }]);
     expect(complaints).toEqual([]);
+    // The browser would show them as errors.
+    expect(refused).toEqual([]);
+  });
+
+  it('are Excel, by sheet, and Parquet however it is compressed, under the policy of the page', async () => {
+    const files = join(import.meta.dirname, '../../cli/import/files');
+    const { page, complaints, asked } = await visitImport();
+    const readers = () => asked.filter((url) => /\/(?:xlsx|parquet)-/.test(url)).length;
+    await choose(page, join(files, 'openpyxl.xlsx'));
+    await page.getByText('An Excel workbook').waitFor();
+    await page.getByLabel('Into table').fill('from_excel');
+    await page.getByLabel('Into table').press('Tab');
+    await page.getByText('A new table').waitFor();
+    await begin(page);
+    await state(page).getByText('Done').waitFor();
+    expect(
+      await project.rows('SELECT customer_id, score, at::text, t FROM from_excel ORDER BY customer_id LIMIT 1'),
+    ).toEqual([{ customer_id: '007', score: 9.5, at: '2026-01-31 09:30:00+00', t: '09:30:00' }]);
+    const another = async (path: string) => {
+      await page.getByRole('button', { name: 'Another file' }).click();
+      await choose(page, path);
+    };
+    await another(join(files, 'openpyxl.xlsx'));
+    await page.getByText('How it is read').click();
+    await page.getByLabel('Sheet').fill('Third');
+    await page.getByLabel('Sheet').press('Tab');
+    await page.getByRole('alert').getByText('Its sheets are').waitFor();
+    await page.getByLabel('Sheet').fill('Second Sheet');
+    await page.getByLabel('Lines to skip').fill('2');
+    await page.getByLabel('Lines to skip').press('Tab');
+    await page.getByLabel('Column of a', { exact: true }).waitFor();
+    await page.getByRole('button', { name: 'Close', exact: true }).click();
+    expect(readers()).toBe(1);
+
+    // Zstandard, by pyarrow.
+    await choose(page, join(files, 'pyarrow.parquet'));
+    await page.getByText('Parquet', { exact: true }).first().waitFor();
+    await begin(page);
+    await state(page).getByText('Done').waitFor();
+    expect(await project.rows('SELECT i64::text, s FROM pyarrow ORDER BY pyarrow.i64 DESC NULLS LAST LIMIT 1')).toEqual(
+      [{ i64: '9223372036854775807', s: '007' }],
+    );
+    const n = Array.from({ length: 5_000 }, (_, i) => i % 7);
+    const columnData = [{ name: 'n', data: n, type: 'INT32' as const, codec: 'SNAPPY' as const }];
+    await another(await fileOf('snappy.parquet', Buffer.from(parquetWriteBuffer({ columnData }))));
+    await begin(page);
+    await state(page).getByText('Done').waitFor();
+    expect(await countOf('snappy')).toEqual({ n: 5_000, different: 7 });
+    expect(complaints).toEqual([]);
   });
 
   it('can be corrected if they are guessed wrong; an unreadable file is refused with advice in the words of the screen', async () => {
     const { page, axe } = await visitImport();
-    await choose(page, await fileOf('sales.csv', 'n;amount\n1;1.234,50\n2;3,25'));
+    await choose(page, await fileOf('sales.csv', 'n;amount;vip\n1;1.234,50;yes\n2;3,25;no'));
+    await page.getByText('choose BOOLEAN', { exact: true }).waitFor();
     await page.getByText('FLOAT with “Decimals” , “Thousands” .').waitFor();
     await page.getByText('How it is read').click();
     await page.getByLabel('Decimals').selectOption(',');
@@ -218,7 +271,8 @@ describe('formats', () => {
     for (const [name, content, message, hint] of [
       ['x.csv', 'n,name\n1,"Ada', 'a quote is not closed', '“Quotes are text”'],
       ['people.csv', '1,Ada\n2,Joan', 'looks like a record', '“First line”'],
-      ['x.parquet', 'PAR1', 'is a Parquet file', 'cdp import'],
+      ['x.parquet', 'PAR1', 'cannot be read as Parquet', ''],
+      ['x.xlsx', 'PK\x03\x04', 'cannot be read as a workbook', ''],
       ['x.gz', gzipSync('n\n1').subarray(0, 15), 'cannot be decompressed', 'unpack it first'],
     ] as const) {
       await another.setInputFiles(await fileOf(name, content));
@@ -300,7 +354,7 @@ describe('text typed while the file is read', () => {
     const { page } = await visitImport();
     let letGo = (): void => {};
     const isHeld = new Promise<void>((resolve) => (letGo = resolve));
-    await page.route('**/api/cdp/schema/table/slow', async (route) => {
+    await page.route('**/api/cdp/schema', async (route) => {
       await isHeld;
       await route.continue();
     });

@@ -172,8 +172,12 @@ it('an operator can create a project and a token, set its expiry and read the au
   await page.getByRole('heading', { name: 'Nothing is running' }).waitFor();
   await press('g', 'a');
   await page.getByRole('table').waitFor();
+  const project = page.getByRole('combobox', { name: 'Project' });
+  await project.locator('option', { hasText: 'shop' }).waitFor({ state: 'attached' });
   await tabTo('Project');
   await page.keyboard.type('shop');
+  expect(await project.inputValue()).toBe('shop');
+  await tabTo('Apply');
   await press('Enter');
   await page.getByRole('link', { name: 'Clear' }).waitFor();
   await tabTo('token.revoke');

@@ -1,7 +1,7 @@
 /** Moves of projects between servers in the console: what prevents a move, a canceled one, and a completed one. */
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
-import { BY_ITSELF } from '../../../src/engine/audit/audit.js';
+import { BY_ITSELF } from '../../../src/contract/audit.js';
 import { type AddedServer, startAddedServer, variableWith } from '../../support/added-server.js';
 import { launchBrowser, picturedOnFailure } from '../../support/browser.js';
 import { faultsOfLooks, visit, type Visitor } from '../../support/console.js';

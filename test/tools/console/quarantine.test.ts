@@ -64,8 +64,12 @@ describe('the quarantine', () => {
     await expect.poll(() => rows.count()).toBe(4);
     await rows.getByText(CANARY).first().waitFor();
     expect(await faultsOfLooks(visitor, 'quarantine')).toEqual([]);
-    await page.getByLabel('Error code').fill('unknown_column');
-    await page.getByLabel('Error code').press('Enter');
+    const choices = (label: string) => page.getByRole('combobox', { name: label }).locator('option').allInnerTexts();
+    await expect.poll(() => choices('Table')).toEqual(['all', 'customers', 'orders']);
+    expect(await choices('Error code')).toEqual(['all', 'invalid_value', 'unknown_column']);
+    expect(await choices('Column')).toEqual(['all', 'age', 'amount', 'emial']);
+    await page.getByLabel('Error code').selectOption('unknown_column');
+    await page.getByRole('button', { name: 'Apply' }).click();
     await expect.poll(() => rows.count()).toBe(1);
     expect(page.url()).toContain('#/quarantine?error=unknown_column');
     await rows.getByRole('button').click();
@@ -76,9 +80,9 @@ describe('the quarantine', () => {
     await page.keyboard.press('Escape');
     await page.getByRole('link', { name: 'Clear' }).click();
     await expect.poll(() => rows.count()).toBe(4);
-    await page.getByLabel('Table').fill('orders');
+    await page.getByLabel('Table').selectOption('orders');
     await page.getByLabel('To', { exact: true }).fill('2020-01-01T00:00');
-    await page.keyboard.press('Enter');
+    await page.getByRole('button', { name: 'Apply' }).click();
     await page.getByText('No record matches these filters').waitFor();
     expect(await page.title()).not.toBe('1');
   });

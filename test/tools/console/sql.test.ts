@@ -263,6 +263,10 @@ describe('what the console keeps', () => {
       await page.evaluate(`location.hash = '#/sql?sql=' + encodeURIComponent('SELECT 1 AS ${text}')`);
       await page.locator('.cm-content').getByText(text).waitFor();
     }
+    // It opens in a tab of its name, or in a query like others.
+    expect(await page.getByRole('button', { name: 'Close Link' }).count()).toBe(0);
+    await page.evaluate(`location.hash = '#/sql?sql=SELECT%203&name=three'`);
+    await page.locator('.tab.is-current').getByText('three', { exact: true }).waitFor();
     await close();
   });
 

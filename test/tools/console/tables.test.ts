@@ -89,6 +89,17 @@ describe('with forms', () => {
     await page.getByRole('rowheader', { name: 'city' }).waitFor();
   });
 
+  it('changes only the comment of id', async () => {
+    const { page } = visitor;
+    await page.getByRole('button', { name: 'Change id' }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByLabel('Comment').fill('Made by the service');
+    expect(await dialog.getByRole('textbox').count()).toBe(1);
+    expect(await dialog.getByRole('combobox').count()).toBe(0);
+    await submit('Change column');
+    await page.getByText('Made by the service').last().waitFor();
+  });
+
   it('changes a type: tries it first, counts the values that prevent it, and replaces them', async () => {
     const { page } = visitor;
     await project.rows(
@@ -214,6 +225,7 @@ describe('names and comments that look like markup', () => {
     expect(await axe()).toEqual([]);
     await page.getByRole('button', { name: 'Query' }).click();
     await page.getByText('LIMIT 100').waitFor();
+    await page.getByRole('button', { name: `Close ${canary}` }).waitFor();
     await page.getByRole('treeitem').first().click();
     await write(`SELECT * FROM ${canary.slice(0, 1)}`);
     await page.keyboard.type('">');

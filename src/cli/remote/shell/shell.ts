@@ -1,20 +1,21 @@
 /** The shell of `cdp sql`: a prompt for statements that end with a semicolon, and a few commands named as in psql. */
 import { once } from 'node:events';
+import { appendFile, chmod, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { createInterface, type Interface } from 'node:readline';
 import type { CdpClient } from '../../../client/client.js';
 import { CdpError } from '../../../client/error.js';
 import type { QueryOptions } from '../../../client/sql.js';
-import { printError, UsageError } from '../../exit.js';
+import { isMissing, replaceFile } from '../../../files.js';
+import { printError, UsageError, PROGRAM } from '../../exit.js';
 import { terminalWidth } from '../../terminal/grid.js';
 import { printLines, writeLines } from '../../terminal/output.js';
 import { printable } from '../../terminal/text.js';
-import { readTextFile } from '../user-files.js';
-import { type Layout, queryResults, resultLines } from '../results.js';
-import { ownProject } from '../connection.js';
+import { ownProject } from '../profiles.js';
+import { type Layout, printWarnings, queryResults, resultLines } from '../results.js';
 import { columnLines, listLines } from '../tables.js';
-import { appendHistory, HISTORY_ENTRIES, readHistory } from './history.js';
+import { makePrivate, readTextFile, stateFolder } from '../user-files.js';
 import { StatementReader } from './statements.js';
-import { PROGRAM } from '../../program-name.js';
 
 interface ShellOptions {
   query: QueryOptions;
@@ -157,12 +158,13 @@ class Shell {
   }
 
   private async execute(sql: string): Promise<void> {
-    const results = await this.abortable((signal) =>
+    const answer = await this.abortable((signal) =>
       queryResults(this.client, sql, [], { ...this.options.query, signal }),
     ).catch((error: unknown) => this.complain(error, sql));
-    if (results === undefined) return;
+    if (answer === undefined) return;
+    printWarnings(answer.warnings);
     const layout = { expanded: this.options.expanded, width: terminalWidth(), more: MORE };
-    writeLines(results.flatMap((result) => resultLines(result, layout)));
+    writeLines(answer.results.flatMap((result) => resultLines(result, layout)));
   }
 
   private async abortable<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
@@ -191,4 +193,58 @@ class Shell {
     if (isCancelled) process.stderr.write('Canceled, unless it had already finished\n');
     else printError(error, sql);
   }
+}
+
+// The history of the shell: one JSON string per line, without possible secrets, in a file that only its owner can
+// read.
+
+const HISTORY_ENTRIES = 1_000;
+/** In characters; longer input was pasted. */
+const MAX_CHARACTERS = 32 * 1024;
+
+/**
+ * A literal next to a word for secrets, or one of our tokens anywhere. It is better to omit too much than too little.
+ */
+const SECRET_WORD =
+  /passw|passphrase|secret|token|credential|api_?key|private_?key|crypt|pgp_|hmac|bearer|\bidentified\b/i;
+const LITERAL = /'|\$\w*\$/;
+const OWN_TOKEN = /cdp_[\w-]{16,}/;
+
+const maySpillSecret = (text: string): boolean =>
+  OWN_TOKEN.test(text) || (SECRET_WORD.test(text) && LITERAL.test(text));
+
+const historyFile = (): string => join(stateFolder(), 'sql-history');
+
+const lineOf = (text: string): string => `${JSON.stringify(text)}\n`;
+
+/** The newest entry first. */
+async function readHistory(): Promise<string[]> {
+  const file = historyFile();
+  const text = await readFile(file, 'utf8').catch((error: unknown) => {
+    if (isMissing(error)) return '';
+    throw error;
+  });
+  if (text === '') return [];
+  await chmod(file, 0o600);
+  const lines = text.split('\n');
+  const entries = lines.slice(-HISTORY_ENTRIES - 1).flatMap(entryOf);
+  if (lines.length > 2 * HISTORY_ENTRIES) await replaceFile(file, entries.map(lineOf).join(''), 0o600);
+  return entries.reverse();
+}
+
+/** Empty if the line is foreign or was cut off. */
+function entryOf(line: string): string[] {
+  try {
+    const entry: unknown = JSON.parse(line);
+    return typeof entry === 'string' ? [entry] : [];
+  } catch {
+    return [];
+  }
+}
+
+/** Appends at once, since a terminal may be closed at any time. */
+export async function appendHistory(text: string): Promise<void> {
+  if (text.length > MAX_CHARACTERS || maySpillSecret(text)) return;
+  await makePrivate(stateFolder());
+  await appendFile(historyFile(), lineOf(text), { mode: 0o600 });
 }

@@ -1,6 +1,6 @@
 /**
  * Finds the end of a statement in the input: a semicolon at the end of a line, unless a string, a quoted name or a
- * comment is open (Postgres manual, 4.1).
+ * comment is open (Postgres manual, Lexical Structure).
  */
 import { splitStatements } from '../../../contract/sql-statements.js';
 import { type Token, tokensOf } from '../../../contract/sql-tokens.js';
@@ -66,14 +66,41 @@ function unended(text: string, { kind }: Token) {
 }
 
 /** Statements that return rows, as does any that changes rows with RETURNING. */
-const RETURNS_ROWS = /^(?:\(|(?:select|values|table|with|show|explain|fetch|execute)\b)/i;
+const RETURNS_ROWS = /^(?:\(|(?:select|values|table|show|explain|fetch|execute)\b)/i;
+/** May return rows too: those of OUT parameters. */
+const CALLS = /^call\b/i;
 const CHANGES_ROWS = /^(?:insert|update|delete|merge)\b/i;
+const MAIN = /^(?:select|values|table|insert|update|delete|merge)$/i;
 
 /** Whether a statement before the last seems to return rows. */
 export const earlierRows = (sql: string): boolean =>
   splitStatements(sql)
     .slice(0, -1)
-    .some(({ text }) => RETURNS_ROWS.test(text) || (CHANGES_ROWS.test(text) && hasReturning(text)));
+    .some(({ text }) => returnsRows(text));
+
+/** Whether there is a statement, and none seems to return rows. */
+export function returnsNothing(sql: string): boolean {
+  const statements = splitStatements(sql);
+  return statements.length > 0 && !statements.some(({ text }) => CALLS.test(text) || returnsRows(text));
+}
+
+function returnsRows(text: string): boolean {
+  const main = afterWith(text);
+  return RETURNS_ROWS.test(main) || (CHANGES_ROWS.test(main) && hasReturning(main));
+}
+
+/** A statement from the first word that follows its WITH and is not within parentheses; it may be the name of a query. */
+function afterWith(text: string): string {
+  if (!/^with\b/i.test(text)) return text;
+  let depth = 0;
+  for (const { from, to, kind } of tokensOf(text)) {
+    const token = text.slice(from, to);
+    if (token === '(') depth++;
+    else if (token === ')') depth--;
+    else if (kind === 'word' && depth === 0 && MAIN.test(token)) return text.slice(from);
+  }
+  return text;
+}
 
 const hasReturning = (sql: string): boolean =>
   [...tokensOf(sql)].some(({ from, to }) => sql.slice(from, to).toLowerCase() === 'returning');

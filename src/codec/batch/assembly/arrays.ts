@@ -1,9 +1,9 @@
 /**
- * JSON arrays as Postgres's array literals (Postgres manual 8.15.2), escaped for COPY text. They equal those of
- * `readArray` in the checked path (`nested.ts`): every element except NULL is quoted.
+ * JSON arrays as Postgres's array literals (Postgres manual, Array Value Input), escaped for COPY text. They equal
+ * those of `readArray` in the checked path (`nested.ts`): every element except NULL is quoted.
  */
 import { CLOSE_BRACE, CLOSE_BRACKET, COMMA, OPEN_BRACE, OPEN_BRACKET, QUOTE } from './bytes';
-import { jsonDepth } from './host';
+import { jsonDepth, valuesPerCell } from './host';
 import { CELL_DEPTH, NULL_WORD, scalarEnd, skipSpace } from './json';
 import { outAt, seek, write } from './memory';
 import { copied, ELEMENT, string } from './strings';
@@ -12,12 +12,15 @@ const NULL_LITERAL: u32 = 0x4c4c_554e;
 
 /**
  * At the opening bracket.
- * @returns the end of the array; 0 if it is not an array, or contains an object, which needs more room
+ * @returns the end of the array; 0 if it is not an array, contains an object, which needs more room, or too many values
  */
 export function array(at: usize): usize {
   let depth = CELL_DEPTH;
+  // The array itself does not count.
+  let values = -1;
   while (at != 0) {
     // Start of an element.
+    if (++values > valuesPerCell) return 0;
     if (load<u8>(at) == OPEN_BRACKET) {
       if (depth == jsonDepth) return 0;
       depth++;

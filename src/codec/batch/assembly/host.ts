@@ -1,8 +1,9 @@
 /** The imports of the encoder, which `batch-encoder.ts` provides. */
 
-/** The contract's limits. */
+/** Limits of a batch (contract C1.5, C1.22, C8.1). */
 export declare const recordsPerBatch: i32;
 export declare const jsonDepth: i32;
+export declare const valuesPerCell: i32;
 
 /**
  * Odd and unpredictable: otherwise a caller could choose column names with the same hash, and lookups would take

@@ -24,7 +24,7 @@ import {
   ZERO,
 } from './bytes';
 import { escaped, LETTER_BYTES, unitsEnd } from './escape';
-import { jsonDepth } from './host';
+import { jsonDepth, valuesPerCell } from './host';
 
 export const NULL_WORD: u32 = 0x6c6c756e;
 const TRUE_WORD: u32 = 0x65757274;
@@ -146,8 +146,11 @@ function digitsEnd(at: usize): usize {
 function nestedEnd(at: usize): usize {
   let depth = CELL_DEPTH;
   let isObject = false;
+  // The cell itself does not count.
+  let values = -1;
   while (at != 0) {
     // Start of a value.
+    if (++values > valuesPerCell) return 0;
     const byte: u32 = load<u8>(at);
     if (byte == QUOTE) at = stringEnd(at);
     else if (byte == OPEN_BRACE || byte == OPEN_BRACKET) {

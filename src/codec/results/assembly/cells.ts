@@ -1,4 +1,4 @@
-/** Values of each kind, as JSON and as CSV (contract sections 4 and 7). */
+/** Values of each kind, as JSON and as CSV (contract C5.14 to C5.16, C14.12). */
 import { writeFewDecimals, writeReal } from './decimals';
 import { writeValue } from './host';
 import {

@@ -24,6 +24,11 @@ export const DATE = 12;
 export const BYTEA = 13;
 export const FLOAT4 = 14;
 
+/** An array has the kind of its elements, and one of these bits: its format. */
+export const ELEMENT = 15;
+export const TEXT_ARRAY = 16;
+export const BINARY_ARRAY = 32;
+
 /** The formats of rows. */
 export const AS_JSON = 0;
 export const AS_CSV = 1;

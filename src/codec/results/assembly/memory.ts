@@ -44,8 +44,10 @@ export function reserveMore(to: usize, extra: usize): void {
 function growTo(end: usize): void {
   const size = usize(memory.size()) << PAGE_BITS;
   if (end + SLACK <= size) return;
-  const missing = (end + SLACK - size + PAGE - 1) >> PAGE_BITS;
-  if (memory.grow(i32(missing)) < 0) unreachable();
+  const missing = i32((end + SLACK - size + PAGE - 1) >> PAGE_BITS);
+  // A long array with values from the host asks for a little more again and again.
+  if (memory.grow(max(missing, memory.size() >> 3)) >= 0) return;
+  if (memory.grow(missing) < 0) unreachable();
 }
 
 function aligned(address: usize): usize {

@@ -1,5 +1,5 @@
 /**
- * The encoder of rows, from DataRow messages (Postgres manual 54.7) to the bytes of JSON or CSV. Written in
+ * The encoder of rows, from DataRow messages (Postgres manual, Message Formats) to the bytes of JSON or CSV. Written in
  * AssemblyScript, which has the syntax of TypeScript and the types and loads of WebAssembly; `row-encoder.ts` is its
  * host.
  *
@@ -7,9 +7,10 @@
  * bytes in four, int32 length of all keys; for each column int32 kind, int32 length of its key; then the keys, which
  * precede the values.
  */
+import { writeArray } from './arrays';
 import { copy, messages, plan, reserve, rows } from './memory';
 import { FIXED_BYTES, MAX_ESCAPE_BYTES, writeCell } from './cells';
-import { AS_JSON } from './kinds';
+import { AS_JSON, ELEMENT } from './kinds';
 
 const COUNT: usize = 0;
 const FORMAT: usize = 4;
@@ -74,7 +75,11 @@ function row(from: usize, end: usize, columns: usize, to: usize): usize {
       const next = from + length;
       // The sender violates the protocol.
       if (next > end) unreachable();
-      to = writeCell(load<u32>(column), format, u32(i), from, next, to);
+      const kind = load<u32>(column);
+      to =
+        kind > u32(ELEMENT)
+          ? writeArray(kind, format, u32(i), from, next, to)
+          : writeCell(kind, format, u32(i), from, next, to);
       from = next;
     } else if (format == AS_JSON) {
       store<u32>(to, NULL);

@@ -60,7 +60,7 @@ CREATE FUNCTION _cdp.numeric_to_float(value numeric) RETURNS double precision
     WHEN _cdp.float_to_text(value::double precision)::numeric = value THEN value::double precision
     WHEN _cdp.is_exactly(value, value::double precision) THEN value::double precision END;
 
--- From TEXT, by the cell grammar of the contract (section 4). Checks of the length keep values below the limits of the
+-- From TEXT, by the cell grammar of contract C5. Checks of the length keep values below the limits of the
 -- regular expressions: no cell is longer than the 10 MiB of a body.
 
 CREATE FUNCTION _cdp.text_to_integer(value text) RETURNS bigint

@@ -1,0 +1,61 @@
+/** What backups and restores need of the service. The engine hands it in. */
+import type { PlacementRequest } from '../contract/servers.js';
+import type { RestoreDone } from '../contract/wire/operator.js';
+import type { ControlDatabase } from '../tenancy/control/control.js';
+import type { ProjectRow } from '../tenancy/control/control-rows.js';
+import type { Placement } from '../tenancy/placement.js';
+import type { ProjectDatabases } from '../tenancy/project-databases.js';
+import type { Servers } from '../tenancy/servers.js';
+import type { Tenancy } from '../tenancy/tenancy.js';
+
+export interface BackupServices {
+  readonly control: ControlDatabase;
+  readonly projectDatabases: ProjectDatabases;
+  readonly servers: Servers;
+  readonly projects: BackupProjects;
+  /** Logs and counts damaged data of a project. @param place nothing that a caller has chosen */
+  readonly onCorruption: (projectName: string, place: object) => void;
+  /** Adds an entry to the audit log. */
+  readonly record: (operation: 'project.backup' | 'project.archive', project: Pick<ProjectRow, 'id' | 'name'>) => void;
+}
+
+/** A project that does not accept requests yet. */
+export type NewProject = Pick<ProjectRow, 'id' | 'name' | 'placement'>;
+
+/** A project's contents in a backup, and how to restore them. */
+export interface ProjectContents {
+  /** Creates the server or database; default: an empty one. */
+  readonly make?: (placement: Placement) => Promise<void>;
+  /** Explains why the server did not start. */
+  readonly explain?: (error: unknown) => unknown;
+  /** @param placement on a running server */
+  readonly fill: (
+    placement: Placement,
+  ) => Promise<Pick<RestoreDone['projects'][number], 'tables' | 'left_out' | 'damage'>>;
+}
+
+interface BackupProjects {
+  list(): Promise<ProjectRow[]>;
+  /** @throws EngineError not_found */
+  get(name: string): Promise<ProjectRow>;
+  /** Brings the project's database to the schema version of this program. */
+  upgradeIfNeeded(project: ProjectRow): Promise<void> | undefined;
+  /**
+   * The servers that may accept a project.
+   * @throws EngineError not_found; invalid_request if there is none; database_unavailable
+   */
+  tenanciesAt(place: PlacementRequest): Promise<Tenancy[]>;
+  /**
+   * Creates a project. After a failure, nothing of it remains.
+   * @param fill restores its contents and returns its status
+   * @param make creates its server or database; default: an empty one
+   * @throws EngineError unique_violation; what `fill` and `make` throw
+   */
+  restore(
+    name: string,
+    place: PlacementRequest,
+    fill: (project: NewProject) => Promise<'active' | 'inactive'>,
+    make?: (placement: Placement) => Promise<void>,
+  ): Promise<unknown>;
+  delete(name: string): Promise<unknown>;
+}

@@ -1,0 +1,80 @@
+/** What a project has set for its roles by `ALTER ROLE … SET`. */
+import { type Static, Type } from '../../contract/schema.js';
+import { ident, join, literal, PostgresError, type Session, sql, withSession } from '../../pg/index.js';
+import type { Placement } from '../../tenancy/placement.js';
+import { roleLogin } from '../../tenancy/credentials.js';
+import type { Tenancy } from '../../tenancy/tenancy.js';
+
+export const RoleSetting = Type.Object({
+  role: Type.Enum(['writer', 'reader']),
+  /** Set for the project's database only, not for all databases. */
+  in_database: Type.Boolean(),
+  name: Type.String(),
+  /** As Postgres stores it. */
+  value: Type.String(),
+});
+export type RoleSetting = Static<typeof RoleSetting>;
+
+/** Settings that name roles: a login as the project's role does not keep them. */
+const NAMES_ROLE = ['role', 'session_authorization'];
+
+/** @param session that may read pg_db_role_setting, with the search path pg_catalog */
+export async function roleSettingsOf(session: Session, { writer, reader }: Placement): Promise<RoleSetting[]> {
+  const [row] = await session.row(sql`
+    SELECT coalesce(json_agg(json_build_object(
+        'role', CASE setrole WHEN ${writer}::regrole THEN 'writer' ELSE 'reader' END,
+        'in_database', setdatabase <> 0,
+        'name', split_part(setting, '=', 1),
+        'value', substr(setting, strpos(setting, '=') + 1)
+      ) ORDER BY setrole = ${reader}::regrole, setdatabase, place), '[]')
+    FROM pg_db_role_setting, unnest(setconfig) WITH ORDINALITY AS settings (setting, place)
+    WHERE setrole IN (${writer}::regrole, ${reader}::regrole) AND split_part(setting, '=', 1) <> ALL (${NAMES_ROLE})
+      AND setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))`);
+  return JSON.parse(row ?? '[]') as RoleSetting[];
+}
+
+/**
+ * Sets them in sessions of the roles themselves, so that a role gets nothing that it could not set itself.
+ * @returns messages about settings that this server refuses
+ * @throws PostgresError, ConnectionLost
+ */
+export async function setRoleSettings(
+  tenancy: Tenancy,
+  placement: Placement,
+  settings: readonly RoleSetting[],
+  signal: AbortSignal,
+): Promise<string[]> {
+  const refusedSettings: string[] = [];
+  for (const role of ['writer', 'reader'] as const) {
+    const own = settings.filter((setting) => setting.role === role);
+    if (own.length === 0) continue;
+    const login = await roleLogin(tenancy, placement, placement[role], SESSION, 'cdp copy');
+    const set = async (session: Session): Promise<void> => {
+      for (const { in_database: inDatabase, name, value } of own) {
+        const where = inDatabase ? sql`IN DATABASE ${ident(placement.database)}` : sql``;
+        try {
+          await session.query(sql`ALTER ROLE CURRENT_USER ${where} SET ${ident(name)} TO ${valueOf(name, value)}`);
+        } catch (error) {
+          if (!(error instanceof PostgresError)) throw error;
+          refusedSettings.push(`the setting ${name} of the ${role}: ${error.message}`);
+        }
+      }
+    };
+    await withSession(login, set, signal);
+  }
+  return refusedSettings;
+}
+
+const SESSION = { search_path: 'pg_catalog', default_transaction_read_only: 'off' };
+
+/** Settings that Postgres keeps as a list of quoted names (GUC_LIST_QUOTE in guc_tables.c). */
+const LISTS = new Set(['search_path', 'temp_tablespaces', 'local_preload_libraries', 'session_preload_libraries']);
+
+/** As one constant, the names of a list would be one name. */
+const valueOf = (name: string, value: string) =>
+  LISTS.has(name.toLowerCase())
+    ? join(Array.from(value.matchAll(/"(?:[^"]|"")*"|[^\s,]+/g), ([one]) => literal(unquoted(one))))
+    : sql`${literal(value)}`;
+
+const unquoted = (name: string): string =>
+  name.startsWith('"') ? name.slice(1, -1).replaceAll('""', '"') : name.toLowerCase();

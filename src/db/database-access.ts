@@ -1,0 +1,241 @@
+/**
+ * The only way to a project's database: it starts the server, takes a slot and a connection logged in as the
+ * project's role, sets a deadline, runs the work, and releases everything.
+ */
+import { EngineError } from '../contract/errors.js';
+import { ConnectionLost, isShutdown, PostgresError, SQLSTATE } from '../pg/index.js';
+import type { Connections, Lease } from '../tenancy/connections/connections.js';
+import type { ProjectRow } from '../tenancy/control/control-rows.js';
+import { type ConnectionKind, isReader, runsFreeSql } from '../tenancy/connections/session-settings.js';
+import { fromPostgres, unavailable } from '../tenancy/postgres-errors.js';
+import { projectIsMoving } from '../tenancy/placement.js';
+import type { Replica } from '../tenancy/replicas.js';
+import type { Servers } from '../tenancy/servers.js';
+import type { PostgresServer } from '../tenancy/tenancy.js';
+import { abortReason, type Clock, type Deadline, TimedRequest, type StopReason } from './timed-request.js';
+import type { CorruptionLog } from './corruption-log.js';
+import { awaitPosition } from './position.js';
+import type { ServerCapacities } from './server-capacities.js';
+import { PeriodicChecks } from './periodic-checks.js';
+import type { WaitBudget } from './wait-budget.js';
+import type { Growth, Quotas } from './quota.js';
+import type { RequestTrace, ChildSpan } from './trace.js';
+
+export type ConnectionWork<T> = (lease: Lease, clock: Clock) => Promise<T>;
+
+/** A use of a project's database. */
+export interface ConnectionUse {
+  readonly row: ProjectRow;
+  /** How long it may still wait, in any queue. */
+  readonly waitBudget: WaitBudget;
+  /** The replica to read from, and the position that it must have reached; null: the server where the project lives. */
+  readonly replica: { readonly at: Replica; readonly position: string | undefined } | null;
+  /**
+   * `read` means `write` unless the project is being moved: then the writer may not log in, and the reader does.
+   */
+  readonly connection: ConnectionKind;
+  readonly deadline: Deadline;
+  /** Whether there is room has been checked before. */
+  readonly growth: Growth;
+  /** null: it is not traced. */
+  readonly trace: RequestTrace | null;
+}
+
+/** A connection, and everything to release after its use. */
+interface AcquiredConnection {
+  readonly lease: Lease;
+  readonly server: PostgresServer;
+  readonly connections: Connections;
+  readonly call: ChildSpan | undefined;
+  /** Releases the server and the slot. */
+  readonly release: () => void;
+}
+
+/** What the life of projects means for their use. */
+interface ProjectChecks {
+  /** Migrates the project's database if an earlier version of the service has made it. */
+  upgradeIfNeeded(project: ProjectRow): Promise<void> | undefined;
+  /** @throws EngineError if it was deleted or deactivated */
+  requireActive(project: ProjectRow): Promise<void>;
+}
+
+export class DatabaseAccess {
+  /** Requests that were stopped from outside, by reason. */
+  readonly stops = new Map<StopReason, number>();
+  /** Requests that use a backend now. */
+  private readonly running = new PeriodicChecks<TimedRequest>();
+
+  constructor(
+    readonly servers: Servers,
+    readonly capacities: ServerCapacities,
+    readonly quotas: Quotas,
+    private readonly projects: ProjectChecks,
+    readonly corruption: CorruptionLog,
+    /** Maximum wait of one request, in milliseconds. */
+    readonly waitMs: number,
+  ) {}
+
+  /**
+   * Runs `work` on a connection. If the connection had died while idle and answered nothing, `work` runs once more.
+   * @throws EngineError overloaded, database_unavailable, quota_exceeded, the deadline's error, and what `work` throws
+   */
+  async run<T>(use: ConnectionUse, work: ConnectionWork<T>): Promise<T> {
+    for (let isFirst = true; ; isFirst = false) {
+      try {
+        return await this.attempt(use, work);
+      } catch (error) {
+        if (!isFirst || !(error instanceof DiedWhileIdle)) throw await this.explained(use.row, error);
+        // The cause may have ended the other idle connections too.
+        this.capacities.closeProject(use.row.id);
+      }
+    }
+  }
+
+  /** Call this if the project may have changed the rights of its roles: its next connections check and repair them. */
+  recheckRights(projectId: string): void {
+    this.capacities.closeProject(projectId);
+  }
+
+  /** Forgets what is kept of a project that was deleted, or whose move has ended. */
+  forget(projectId: string): void {
+    this.capacities.closeProject(projectId);
+    this.quotas.forget(projectId);
+  }
+
+  close(): void {
+    this.capacities.close();
+    this.quotas.close();
+  }
+
+  private async attempt<T>(use: ConnectionUse, work: ConnectionWork<T>): Promise<T> {
+    const { lease, server, connections, call, release } = await this.acquire(use);
+    const { session } = lease;
+    const answeredBefore = session.answeredCount;
+    const request = new TimedRequest(lease, use.deadline, server.watchdog, this.stops);
+    const unwatch = isReader(use.connection) ? null : this.quotas.watch(use.row, use.growth, request);
+    this.running.add(request);
+    try {
+      if (use.deadline.signal.aborted) throw abortReason(use.deadline.signal)[0];
+      if (use.replica !== null) await awaitPosition(lease, request, use.replica.position);
+      const result = await work(lease, request);
+      call?.end();
+      return result;
+    } catch (cause) {
+      const error = request.reasonOf(cause);
+      call?.end(error);
+      // The project may have revoked rights of its own roles, which the next connection checks and repairs as it opens.
+      if (isDenied(error)) lease.closeAfterUse();
+      const unanswered = session.answeredCount === answeredBefore;
+      throw isEnded(error) && lease.reused && unanswered ? new DiedWhileIdle(error) : error;
+    } finally {
+      this.running.delete(request);
+      request.finish();
+      unwatch?.();
+      const { ending } = request;
+      const cleaning = connections.release(lease);
+      if (cleaning !== null) await cleaning;
+      if (ending === null) release();
+      else void ending.then(release);
+    }
+  }
+
+  /** Acquires the server first, so that its start occupies no slot, then a slot, then a connection. */
+  private async acquire(use: ConnectionUse): Promise<AcquiredConnection> {
+    const { row, waitBudget, replica, connection, deadline, trace } = use;
+    const { id, placement, isFenced } = row;
+    const kind = connection === 'read' && !isFenced ? 'write' : connection;
+    if (isFenced && !isReader(kind)) throw projectIsMoving();
+    const at = replica?.at ?? null;
+    const server = at?.server ?? this.servers.serverOf(placement);
+    const { slots, connections } = this.capacities.of(placement, at);
+    const starting = server.acquire();
+    if (starting !== undefined) await untilRunning(server, starting, waitBudget);
+    let releaseSlot = () => {};
+    const release = () => {
+      server.release();
+      releaseSlot();
+    };
+    let call: ChildSpan | undefined;
+    try {
+      const slot = slots.acquire(id, runsFreeSql(kind) ? 'sql' : 'api', waitBudget, deadline.signal);
+      releaseSlot = slot instanceof Promise ? await traced(slot, trace?.startWait()) : slot;
+      // The server may have stopped answering during the wait.
+      this.servers.requireUp(placement);
+      call = trace?.startCall();
+      await this.projects.upgradeIfNeeded(row);
+      const lease = connections.lendIdle(id, kind) ?? (await connections.lendNew(id, placement, kind));
+      if (server.watchdog.niceness?.shouldRecycle(lease.backend)) lease.closeAfterUse();
+      return { lease, server, connections, call, release };
+    } catch (error) {
+      call?.end(error);
+      release();
+      throw error;
+    }
+  }
+
+  /** If Postgres answers but refuses or ends the connection, the project may have been deleted. */
+  private async explained(project: ProjectRow, error: unknown): Promise<unknown> {
+    const response = fromPostgres(error);
+    if (response instanceof EngineError) this.corruption.noteError(project.name, response.cause);
+    if (!(response instanceof EngineError) || response.code !== 'database_unavailable') return response;
+    if (response.cause instanceof PostgresError) await this.projects.requireActive(project);
+    const { server, added } = project.placement;
+    if (added !== null && response.dependency !== null) response.dependency = `server ${server}`;
+    return response;
+  }
+}
+
+/** @param span ends when the promise settles */
+async function traced<T>(promise: Promise<T>, span: ChildSpan | undefined): Promise<T> {
+  try {
+    const value = await promise;
+    span?.end();
+    return value;
+  } catch (error) {
+    span?.end(error);
+    throw error;
+  }
+}
+
+/**
+ * Waits until the server runs, within the request's budget. If that takes longer, for instance after a crash, the start
+ * continues for later requests.
+ */
+export async function untilRunning(
+  server: PostgresServer,
+  starting: Promise<void>,
+  waitBudget: WaitBudget,
+): Promise<void> {
+  const stopWaiting = waitBudget.start();
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<'late'>((resolve) => (timer = setTimeout(resolve, waitBudget.ms, 'late').unref()));
+  try {
+    if ((await Promise.race([starting, late])) !== 'late') return;
+  } finally {
+    stopWaiting();
+    clearTimeout(timer);
+  }
+  starting.then(
+    () => server.release(),
+    // A failed start has no user to release; the next request reports it.
+    () => {},
+  );
+  throw unavailable(new Error("The project's Postgres server is still starting"));
+}
+
+/** "permission denied", from Postgres or already translated. */
+function isDenied(error: unknown): boolean {
+  const translated = fromPostgres(error);
+  return translated instanceof EngineError && translated.postgres?.sqlstate === SQLSTATE.INSUFFICIENT_PRIVILEGE;
+}
+
+/** The connection was lost, or Postgres announced that it ends it. */
+const isEnded = (error: unknown): error is ConnectionLost | PostgresError =>
+  error instanceof ConnectionLost || isShutdown(error);
+
+/** The connection had died while it was idle; at most the beginning of a transaction was sent on it. */
+class DiedWhileIdle extends ConnectionLost {
+  constructor(cause: ConnectionLost | PostgresError) {
+    super(cause.message, { cause });
+  }
+}

@@ -1,0 +1,289 @@
+/**
+ * A project as the operations of one request see it: which one it is, and the two ways to its database, `read` and
+ * `write`.
+ */
+import type { Schema } from '../contract/schema.js';
+import type { Consistency } from '../contract/servers.js';
+import { BEGIN, PostgresError, ROLLBACK, type Statement } from '../pg/index.js';
+import type { ConnectionKind } from '../tenancy/connections/session-settings.js';
+import type { Lease } from '../tenancy/connections/connections.js';
+import type { ProjectRow } from '../tenancy/control/control-rows.js';
+import type { DatabaseAccess, ConnectionUse } from './database-access.js';
+import { type Clock, type Deadline, queryTimeout } from './timed-request.js';
+import { DryRun } from './dry-run.js';
+import { claimKey, type IdempotencyKey, storeResponse } from './idempotency.js';
+import { positionOf, UNKNOWN_POSITION } from './position.js';
+import type { Growth } from './quota.js';
+import type { RequestTrace } from './trace.js';
+import { type Commit, commitError, runCommit, QueryRunner, type WriteWork } from './transaction.js';
+import { WaitBudget } from './wait-budget.js';
+
+/** Whose login a callback uses, and how long it may take. */
+interface UseOptions extends Partial<Pick<Deadline, 'timeoutMs' | 'timeoutError'>> {
+  /** Aborted when the client disconnects, or with the EngineError that ends its request. */
+  readonly signal: AbortSignal;
+  /**
+   * Default: `write`, the service's own work as the writer. `read` is the same, but while the project is moved the
+   * reader's, since the writer may not log in then.
+   */
+  readonly connection?: ConnectionKind;
+  /** Default: the trace of the request. */
+  readonly trace?: RequestTrace | null | undefined;
+}
+
+export interface ReadOptions extends UseOptions {
+  /** Begin a transaction, which is rolled back, and resets the session. Default: none; each round trip is by itself. */
+  readonly begin?: readonly Statement[];
+}
+
+/** `A`: the response that is stored under a key; never: the operation takes none. */
+export interface WriteOptions<A> extends UseOptions {
+  /** What it does to the size of the project. Default: `grows`, which needs room within the quota. */
+  readonly growth?: Growth;
+  /** Lets a repeat with the same Idempotency-Key get the response to the first request. */
+  readonly underKey?: {
+    /** null: the request has none. */
+    readonly key: IdempotencyKey | null;
+    /** The schema of the stored response. */
+    readonly responseSchema: Schema<A>;
+  };
+  /** Begins the transaction. Default, and always with a key: BEGIN. */
+  readonly begin?: Statement;
+  /** Statements to run after that, in the same round trip. */
+  readonly first?: readonly Statement[];
+  /** A repeat cannot do it twice, even without a key: an unknown outcome may be retried. */
+  readonly isIdempotent?: boolean;
+  /** The end of the transaction resets the session in the same round trip. */
+  readonly reset?: boolean;
+}
+
+/** How long a request may use Postgres, unless it says otherwise (contract C8.10). */
+const TIMEOUT_MS = 30_000;
+
+export class Project {
+  constructor(
+    readonly row: ProjectRow,
+    private readonly database: DatabaseAccess,
+    /** Trace of the request; null: it is not traced. */
+    readonly trace: RequestTrace | null,
+    /** The replica to read from, and the position that it must have reached; null: the server where the project lives. */
+    readonly replica: ConnectionUse['replica'] = null,
+    /** How long this request may still wait, in any queue. */
+    readonly waitBudget = new WaitBudget(database.waitMs),
+    /** null: the request's changes are kept. */
+    readonly dryRun: DryRun | null = null,
+  ) {}
+
+  /** The project for a request whose changes are rolled back at the end. */
+  inDryRun(): Project {
+    const { row, database, trace, replica, waitBudget, schema } = this;
+    return new Project(row, database, trace, replica, waitBudget, new DryRun(schema));
+  }
+
+  get id(): string {
+    return this.row.id;
+  }
+
+  get name(): string {
+    return this.row.name;
+  }
+
+  /** Includes the place, since what is cached about tables holds only there. */
+  get cacheKey(): string {
+    const { id, placement } = this.row;
+    return `${id} ${placement.server} ${placement.database}`;
+  }
+
+  get schema(): string {
+    return this.row.placement.schema;
+  }
+
+  /** Whether the rows of its tables may be distributed over several machines. */
+  get distributesTables(): boolean {
+    return this.database.servers.tenancyOf(this.row.placement).distributesTables;
+  }
+
+  /** Whether the server has streaming replicas. */
+  get hasReplicas(): boolean {
+    return this.row.replicas !== null;
+  }
+
+  /** The default for reads that do not specify one. */
+  get consistency(): Consistency {
+    return this.row.replicas?.consistency ?? 'strong';
+  }
+
+  /**
+   * The project at a replica, for reads.
+   * @param position that the replica must have reached, see `position.ts`
+   * @returns null if no replica answers
+   */
+  atReplica(position: string | undefined): Project | null {
+    const { row, database, trace, waitBudget } = this;
+    const at = database.servers.replicas.next(row.replicas?.references ?? []);
+    return at && new Project(row, database, trace, { at, position }, waitBudget);
+  }
+
+  /** The position of its server after everything committed so far. Never rejects: the write has already succeeded. */
+  async position(): Promise<string> {
+    try {
+      return await positionOf(this.database.servers.serverOf(this.row.placement));
+    } catch {
+      // The server's URL has been replaced since the write began.
+      return UNKNOWN_POSITION;
+    }
+  }
+
+  /** Call this if SQL of the project may have changed the rights of its roles: its next connections check them. */
+  recheckRights(): void {
+    this.database.recheckRights(this.id);
+  }
+
+  /** @throws EngineError quota_exceeded, database_unavailable */
+  requireRoom(): Promise<void> | undefined {
+    return this.database.quotas.requireRoom(this.row);
+  }
+
+  /** null without waiting if the project has no quota. @throws EngineError database_unavailable */
+  overQuota(): ReturnType<DatabaseAccess['quotas']['overQuota']> {
+    return this.database.quotas.overQuota(this.row);
+  }
+
+  /**
+   * Runs a callback that changes nothing. It may run twice: a connection that had died while it was idle is replaced.
+   * @throws EngineError overloaded, database_unavailable, the error of its time limit, and what the callback throws
+   */
+  read<T>(options: ReadOptions, work: (db: QueryRunner) => Promise<T>): Promise<T> {
+    const { begin = [] } = options;
+    return this.use(options, 'none', async (lease, clock) => {
+      const db = new QueryRunner(lease, clock, begin);
+      const value = await endTransaction(db, () => work(db));
+      if (lease.session.inTransaction) await lease.session.run([ROLLBACK], { reset: true });
+      return value;
+    });
+  }
+
+  /**
+   * Runs a write in one transaction, and ends it as the callback says: a commit stores the response under the request's
+   * Idempotency-Key, if it has one; in a dry run it is rolled back. The callback may run twice, as in {@link read}.
+   * @returns what the end answers, or the response to an earlier request with the key
+   * @throws EngineError as {@link read}; quota_exceeded if it grows, outcome_unknown; with a key also request_in_flight,
+   * idempotency_key_reused, key_settled
+   */
+  async write<T>(options: WriteOptions<never>, work: WriteWork<unknown, T>): Promise<T>;
+  async write<T, A>(options: WriteOptions<A>, work: WriteWork<A, T>): Promise<T | { response: A; replayed: true }>;
+  async write<T, A>(options: WriteOptions<A>, work: WriteWork<A, T>): Promise<T | { response: A; replayed: true }> {
+    const { key = null, responseSchema } = options.underKey ?? {};
+    if (key === null || responseSchema === undefined) return this.writeWithoutKey(options, work);
+    return this.writeUnderKey(options, key, responseSchema, work);
+  }
+
+  private async writeWithoutKey<T, A>(options: WriteOptions<A>, work: WriteWork<A, T>): Promise<T> {
+    const { growth = 'grows', begin = BEGIN, first = [] } = options;
+    if (growth === 'grows') await this.requireRoom();
+    return this.use(options, growth, async (lease, clock) => {
+      const beginTransaction = async (): Promise<readonly Statement[]> => {
+        await this.dryRun?.begin(lease.session);
+        return [begin, ...first];
+      };
+      const db = new QueryRunner(lease, clock, await beginTransaction(), beginTransaction);
+      return this.finishWrite(lease, clock, db, work, options);
+    });
+  }
+
+  /** Runs a write while it holds the key. */
+  private writeUnderKey<T, A>(
+    options: WriteOptions<A>,
+    key: IdempotencyKey,
+    responseSchema: Schema<A>,
+    work: WriteWork<A, T>,
+  ): Promise<T | { response: A; replayed: true }> {
+    const { growth = 'grows', first = [] } = options;
+    return this.use(options, growth, async (lease, clock) => {
+      const { session } = lease;
+      try {
+        const earlier = await claimKey(session, key, responseSchema);
+        if (earlier === null) {
+          // Checked only now: a repeat gets its response even without room.
+          if (growth === 'grows') await this.requireRoom();
+          return await this.finishWrite(lease, clock, new QueryRunner(lease, clock, first), work, options, key);
+        }
+        const { error } = await runCommit(session, [], [], [], { hasKey: true });
+        if (error !== null) throw error;
+        return { response: earlier.response, replayed: true };
+      } finally {
+        // A repeat may arrive as soon as the response is sent: by then the key must be free.
+        if (!session.closed && session.inTransaction) await session.run([ROLLBACK]);
+      }
+    });
+  }
+
+  /** Runs the callback, and ends its transaction. */
+  private async finishWrite<T, A>(
+    lease: Lease,
+    clock: Clock,
+    db: QueryRunner,
+    work: WriteWork<A, T>,
+    options: WriteOptions<A>,
+    key: IdempotencyKey | null = null,
+  ): Promise<T> {
+    const { session } = lease;
+    const end = await endTransaction(db, () => work(db));
+    const after = new QueryRunner(lease, clock, []);
+    if ('rollback' in end) {
+      if (session.inTransaction) await session.run([ROLLBACK], { reset: options.reset ?? false });
+      return end.rollback;
+    }
+    if (!('afterRollback' in end)) return this.commit(lease, db.unsent, after, end, options, key);
+    if (session.inTransaction) await after.rollback();
+    return endTransaction(after, () => end.afterRollback(after)).catch((cause: unknown) => {
+      throw commitError(session, cause);
+    });
+  }
+
+  /**
+   * Commits; a dry run is rolled back.
+   * @param opening statements that begin the transaction; none: it has begun
+   * @param after for what the callback does if Postgres refuses
+   */
+  private async commit<T, A>(
+    { session }: Lease,
+    opening: readonly Statement[],
+    after: QueryRunner,
+    { response, rows, last = [], prepared = false, resultOf, onRefused }: Commit<A, T>,
+    { reset = false, isIdempotent = false }: WriteOptions<A>,
+    key: IdempotencyKey | null,
+  ): Promise<T> {
+    const { dryRun } = this;
+    const stored = key === null ? [] : storeResponse(key, response, rows);
+    const options = { hasKey: key !== null, isIdempotent, prepared, reset };
+    const { results, error } =
+      dryRun === null
+        ? await runCommit(session, opening, last, stored, options)
+        : await dryRun.end(session, opening, last);
+    if (error === null) {
+      if (dryRun !== null && reset) await session.reset();
+      return resultOf(results);
+    }
+    if (!(error instanceof PostgresError) || session.closed || onRefused === undefined) throw error;
+    if (session.inTransaction) await after.rollback();
+    return endTransaction(after, () => onRefused(error, results, after));
+  }
+
+  private use<T>(options: UseOptions, growth: Growth, work: (lease: Lease, clock: Clock) => Promise<T>): Promise<T> {
+    const { row, waitBudget, replica } = this;
+    const { connection = 'write', signal, timeoutMs = TIMEOUT_MS, trace = this.trace } = options;
+    const { timeoutError = queryTimeout(timeoutMs) } = options;
+    const deadline = { timeoutMs, signal, timeoutError };
+    return this.database.run({ row, waitBudget, replica, connection, deadline, growth, trace }, work);
+  }
+}
+
+/** Runs a callback and ends its transaction, also if it throws: nothing that it has left running may use the connection. */
+async function endTransaction<T>(db: QueryRunner, work: () => T | Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } finally {
+    db.close();
+  }
+}

@@ -1,0 +1,182 @@
+/**
+ * The disk quota of projects. Postgres has no quotas, so the service measures a project's database while it is written
+ * to, rejects writes if it is over its quota, and cancels statements that keep growing it. Reasons:
+ * docs/decisions/0019-disk-quota.md.
+ */
+import { quotaText, roundedSize } from '../contract/disk-size.js';
+import { EngineError } from '../contract/errors.js';
+import type { ProjectRow } from '../tenancy/control/control-rows.js';
+import type { Clock } from './timed-request.js';
+import { DiskUsage, type MeasureSize } from './disk-usage.js';
+
+/** Work that took longer may have written a lot: the size is measured again after it. */
+const LARGE_WORK_MS = 100;
+
+/** While longer work runs, the size is measured at this interval. */
+const MEASURE_EVERY_MS = 1_000;
+
+/**
+ * What work does to the size of its project. `none`: it only reads or drops. `may grow`: it runs even over the quota, but
+ * is canceled if it grows the project too far. `grows`: it also needs room to begin. `rewrites`: like `may grow`, but
+ * writes new files before the old ones are removed (VACUUM FULL, CLUSTER, REINDEX).
+ */
+export type Growth = 'none' | 'may grow' | 'grows' | 'rewrites';
+
+/** A project is over its quota, or its disk is nearly full. */
+export interface OverQuota {
+  readonly error: EngineError;
+  /** False if it has grown further because code ran with deletes (triggers, functions): then only drops are allowed. */
+  readonly mayRunCode: boolean;
+}
+
+type Stoppable = Pick<Clock, 'stop'>;
+
+interface LimitedWork {
+  readonly since: number;
+  /** Bytes of the whole database. */
+  readonly limit: number;
+  readonly request: Stoppable;
+}
+
+/** A project with a quota, and the work that may make it larger. */
+interface WatchedProject {
+  readonly usage: DiskUsage;
+  readonly works: Set<LimitedWork>;
+}
+
+export class Quotas {
+  private readonly projects = new Map<string, WatchedProject>();
+  private readonly atWork = new Set<WatchedProject>();
+  private timer: NodeJS.Timeout | undefined;
+
+  /**
+   * @param defaultBytes the quota of projects without their own; null: none
+   * @param lackOfRoom the error for writes while the disk of the project's server is nearly full; null: it has room
+   */
+  constructor(
+    private readonly measure: MeasureSize,
+    private readonly defaultBytes: number | null,
+    private readonly lackOfRoom: (project: ProjectRow) => EngineError | null,
+  ) {}
+
+  /** Projects that were over their quota when this instance last measured them. */
+  get projectsOver(): number {
+    return [...this.projects.values()].filter(({ usage }) => usage.isOverQuota).length;
+  }
+
+  /**
+   * @returns undefined if there is nothing to wait for
+   * @throws EngineError quota_exceeded; database_unavailable if the disk is nearly full, or the size has to be measured and
+   * cannot be
+   */
+  requireRoom(project: ProjectRow): Promise<void> | undefined {
+    return this.overQuota(project)?.then((over) => {
+      if (over !== null) throw over.error;
+    });
+  }
+
+  /**
+   * A nearly full disk counts as well.
+   * @returns null, at once, for a project without a quota. @throws EngineError database_unavailable
+   */
+  overQuota(project: ProjectRow): Promise<OverQuota | null> | null {
+    const error = this.lackOfRoom(project);
+    if (error !== null) return Promise.resolve({ error, mayRunCode: true });
+    const watched = this.watched(project);
+    return watched === null ? null : this.check(watched.usage);
+  }
+
+  private async check(usage: DiskUsage): Promise<OverQuota | null> {
+    await usage.refresh();
+    return usage.isOverQuota ? { error: exceeded(usage), mayRunCode: usage.isNearLeast } : null;
+  }
+
+  /**
+   * Watches work that may write.
+   * @param request may be stopped at any time, if it grows the project too far
+   * @returns a function that ends the watch; null if there is nothing to watch
+   */
+  watch(project: ProjectRow, growth: Growth, request: Stoppable): (() => void) | null {
+    const watched = this.watched(project);
+    if (watched === null) return null;
+    const { usage, works } = watched;
+    const work = { since: performance.now(), limit: limitOf(usage, growth), request };
+    works.add(work);
+    this.atWork.add(watched);
+    this.timer ??= setInterval(() => this.checkWork(), MEASURE_EVERY_MS).unref();
+    return () => {
+      works.delete(work);
+      if (works.size === 0) this.atWork.delete(watched);
+      if (usage.isOverQuota) usage.outdate();
+      else if (performance.now() - work.since > LARGE_WORK_MS) usage.renew();
+    };
+  }
+
+  /** Call this if the project is gone. */
+  forget(projectId: string): void {
+    this.projects.delete(projectId);
+  }
+
+  close(): void {
+    clearInterval(this.timer);
+    this.timer = undefined;
+  }
+
+  /** null if the project has no quota. */
+  private watched(project: ProjectRow): WatchedProject | null {
+    const { id, quotaBytes } = project;
+    const quota = quotaBytes === null ? this.defaultBytes : quotaBytes === 0 ? null : quotaBytes;
+    if (quota === null) {
+      this.projects.delete(id);
+      return null;
+    }
+    const existing = this.projects.get(id);
+    existing?.usage.update(project, quota);
+    const watched = existing ?? { usage: new DiskUsage(this.measure, project, quota), works: new Set() };
+    if (existing === undefined) this.projects.set(id, watched);
+    return watched;
+  }
+
+  private checkWork(): void {
+    for (const { usage, works } of this.atWork) {
+      const isLong = ({ since }: LimitedWork) => performance.now() - since >= MEASURE_EVERY_MS;
+      if (usage.isBeingMeasured || ![...works].some(isLong)) continue;
+      usage.startMeasuring().then(
+        () => {
+          for (const work of works) {
+            if (isLong(work) && usage.bytes > work.limit) work.request.stop(stopReason(usage), 'quota');
+          }
+        },
+        // Without a measurement nothing is canceled; the next one comes in a second.
+        () => {},
+      );
+    }
+  }
+}
+
+/** The size of the whole database beyond which work is canceled, in bytes. */
+const limitOf = ({ limit, bytes }: DiskUsage, growth: Growth): number =>
+  growth === 'none' ? Infinity : limit + (growth === 'rewrites' ? bytes : 0);
+
+const HINT =
+  'Reads, deletes and drops still work. DROP and TRUNCATE free space at once; DELETE frees it only after VACUUM FULL. ' +
+  'Or ask the operator for a larger quota.';
+
+const exceeded = ({ bytes, quota }: DiskUsage): EngineError =>
+  new EngineError(
+    'quota_exceeded',
+    `The project uses ${roundedSize(bytes)} of disk; its quota is ${quotaText(quota)}`,
+    {
+      hint: HINT,
+    },
+  );
+
+const stopReason = ({ bytes, quota }: DiskUsage): EngineError =>
+  new EngineError(
+    'quota_exceeded',
+    `The statement was canceled and rolled back: with it, the project used ${roundedSize(bytes)} of disk; ` +
+      `its quota is ${quotaText(quota)}`,
+    {
+      hint: 'VACUUM FULL removes the dead rows it left; Postgres removes those at the end of a table automatically.',
+    },
+  );

@@ -1,0 +1,42 @@
+/** A batch of records: the request, the responses, and what they count. */
+import { counted } from '../../contract/message-text.js';
+import type { BatchResponse } from '../../contract/wire/batch.js';
+import type { IdempotencyKey, Replayable } from '../../db/idempotency.js';
+import type { Project } from '../../db/project.js';
+import type { EventLoopThrottle } from '../limits/event-loop-throttle.js';
+import type { StoredRows, UpsertRule } from './upsert.js';
+
+/** A batch, and how to store it. */
+export interface BatchRequest {
+  readonly project: Project;
+  readonly tableName: string;
+  /** Decoded: a JSON array of records. */
+  readonly body: Buffer;
+  readonly key: IdempotencyKey | null;
+  /** What to do with a row that has the key of a record; null: refuse the record. */
+  readonly upsert: UpsertRule | null;
+  /** How long refused records are kept. */
+  readonly quarantineDays: number;
+  readonly throttle: EventLoopThrottle;
+  /** Aborted when the client disconnects, or with the EngineError that ends the request. */
+  readonly signal: AbortSignal;
+}
+
+export type Inserted = Replayable<BatchResponse>;
+
+/** The number of rows on a batch's receipt. */
+export const rowsChanged = ({ inserted_rows, updated_rows = 0 }: BatchResponse): number => inserted_rows + updated_rows;
+
+/** @param ids of the records, in their order, if the caller asked for them */
+export function insertResponse(count: number, ids?: string[]): BatchResponse {
+  const message = `${counted(count, 'record')} inserted`;
+  return { success: true, inserted_rows: count, message, ...(ids !== undefined && { ids }) };
+}
+
+/** @param records of the batch; those that neither inserted nor updated a row were ignored */
+export function upsertResponse(records: number, { inserted, updated }: StoredRows, ids?: string[]): BatchResponse {
+  const ignored = records - inserted - updated;
+  const message = `${counted(inserted, 'record')} inserted, ${updated} updated, ${ignored} ignored`;
+  const counts = { inserted_rows: inserted, updated_rows: updated, ignored_rows: ignored };
+  return { success: true, ...counts, message, ...(ids !== undefined && { ids }) };
+}

@@ -1,0 +1,34 @@
+/** All operations of the API, in the order of the OpenAPI document. Each file has those of one subject. */
+import { OTHER_WORDS } from '../../contract/audit.js';
+import { MCP } from '../mcp/route.js';
+import { readAudit } from './audit.js';
+import { COLUMNS } from './columns.js';
+import { INDEXES } from './indexes.js';
+import { MOVES } from './moves.js';
+import { RUN_QUERIES } from './neon.js';
+import type { Operation } from './operation.js';
+import { PROJECTS } from './projects.js';
+import { QUARANTINE } from './quarantine.js';
+import { RECEIPTS } from './receipts.js';
+import { RECORDS } from './records.js';
+import { REQUESTS } from './requests.js';
+import { SERVERS } from './servers.js';
+import { RUN_SQL } from './sql.js';
+import { TABLES } from './tables.js';
+import { TOKENS } from './tokens.js';
+
+const OF_PROJECTS = [...TABLES, ...COLUMNS, ...INDEXES, ...RECORDS, ...QUARANTINE, ...RECEIPTS, RUN_SQL, RUN_QUERIES];
+const OF_OPERATORS = [...PROJECTS, ...MOVES, ...SERVERS, ...REQUESTS];
+
+/** The words of the audit log and whether the setting `changes` records them. */
+export const auditWords = (operations: readonly Operation[]): ReadonlyMap<string, boolean> =>
+  new Map([...[...operations, MCP].map(({ audit }) => [audit.word, audit.isChange] as const), ...OTHER_WORDS]);
+
+/** All operations. @param added those of a test */
+export function operationsWith(...added: readonly Operation[]): readonly Operation[] {
+  const others = [...OF_PROJECTS, ...TOKENS, ...OF_OPERATORS, ...added];
+  // This one filters entries by the words of all.
+  return [...others, readAudit(auditWords(others))];
+}
+
+export const OPERATIONS = operationsWith();

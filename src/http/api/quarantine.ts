@@ -1,0 +1,161 @@
+/** The quarantine of refused records. */
+import { jsonText, readDataBody } from '../../codec/index.js';
+import { didYouMean } from '../../contract/did-you-mean.js';
+import { EngineError, ERROR_CODES } from '../../contract/errors.js';
+import { counted, quoted } from '../../contract/message-text.js';
+import * as wire from '../../contract/wire/quarantine.js';
+import { dropFromQuarantine, listQuarantine } from '../../engine/insert/quarantine.js';
+import { replay } from '../../engine/insert/replay.js';
+import { memberOf } from '../body.js';
+import { redactedDetail, shownRights } from '../response/redaction.js';
+import { upsertRule } from './records.js';
+import { projectOf, timeOf } from './call.js';
+import { type Operation, RECORD_ERRORS, succeeds } from './operation.js';
+
+const ID = '01a1fd4a-ba32-726b-b7d9-cf4374f5ddde';
+
+const RECORD: wire.QuarantinedRecord = {
+  id: ID,
+  time: '2026-01-31T09:30:00.123456Z',
+  table: 'customers',
+  record: '{"email":"ada@example.com","age":"unknown"}',
+  errors: [
+    {
+      column: 'age',
+      message: 'Column "age": "unknown" is not an integer',
+      hint: 'Send a whole number, or a string of decimal digits.',
+      error: 'invalid_value',
+    },
+  ],
+  idempotency_key: null,
+};
+
+const READ_QUARANTINE: Operation = {
+  method: 'GET',
+  url: '/api/cdp/quarantine',
+  access: ['sql:read'],
+  operationId: 'readQuarantine',
+  summary: 'List the records in the quarantine, oldest first',
+  description:
+    'Returns at most `limit` records and 8 MiB. If `next` is not null, send it as `after` to get the next page.',
+  tag: 'data',
+  audit: { word: 'read_quarantine', isChange: false },
+  slot: 'api',
+  command: 'SELECT',
+  query: wire.QuarantineQuery,
+  success: succeeds(200, wire.QuarantineResponse, '1 record', { records: [RECORD], next: null }),
+  errors: [],
+  async handle(call) {
+    const { limit = '100', ...filter } = call.request.query as wire.QuarantineQuery;
+    const asReader = !shownRights(call.request.context).values;
+    const { quarantineDays: days } = call.engine.services;
+    const options = { limit: Number(limit), days, asReader, signal: call.signal };
+    const { records, next } = await listQuarantine(projectOf(call), requireValidFilter(filter), options);
+    const message = counted(records.length, 'record');
+    return { body: { success: true, message, records, next }, rows: records.length };
+  },
+};
+
+const REPLAY_QUARANTINE: Operation = {
+  method: 'POST',
+  url: '/api/cdp/quarantine/replay',
+  access: ['data:write'],
+  operationId: 'replayQuarantine',
+  hasDryRun: true,
+  summary: 'Retry quarantined records',
+  description:
+    'Retries up to 250 records of one table, oldest first, in one transaction; `next` continues. Stored records leave the ' +
+    'quarantine; records that are refused again stay there.',
+  tag: 'data',
+  audit: { word: 'replay_quarantine', isChange: true, object: 'table' },
+  slot: 'api',
+  command: 'INSERT',
+  body: wire.ReplayBody,
+  example: { table: 'customers', column: 'age', set: { age: null } },
+  success: succeeds(200, wire.ReplayResponse, '1 record left the quarantine, 0 refused again', {
+    inserted_rows: 1,
+    updated_rows: 0,
+    ignored_rows: 0,
+    refused_rows: 0,
+    errors: [],
+    next: null,
+  }),
+  errors: ['table_not_found', 'unknown_column', 'quota_exceeded', ...RECORD_ERRORS],
+  async handle(call) {
+    const body = call.request.body as wire.ReplayBody;
+    const { on_conflict: _, resolution: __, set: ___, ...order } = body;
+    const set = memberOf(readDataBody(call.request.context.body), 'set');
+    // As JSON text, which keeps all digits of numbers.
+    const values = set?.kind === 'object' ? set.members.map(([key, value]) => [key, jsonText(value)] as const) : [];
+    const may = shownRights(call.request.context);
+    // After renaming, an error could quote any value of the record.
+    const errorsFor = may.values ? 'writer' : call.caller.scopes.has('sql:read') ? 'reader' : null;
+    const { quarantineDays, throttle } = call.engine.services;
+    const rule = upsertRule(body);
+    const options = {
+      set: new Map(values),
+      upsert: rule,
+      quarantineDays,
+      errorsFor,
+      throttle,
+      signal: call.signal,
+    } as const;
+    const response = await replay(projectOf(call), requireValidFilter(order), options);
+    const errors = response.errors.map(({ id, errors }) => ({
+      id,
+      errors: errors.map((one) => redactedDetail(one, may)),
+    }));
+    return { body: { ...response, errors }, rows: response.inserted_rows + response.updated_rows };
+  },
+};
+
+const DROP_QUARANTINE: Operation = {
+  method: 'DELETE',
+  url: '/api/cdp/quarantine',
+  access: ['data:write'],
+  operationId: 'dropQuarantine',
+  hasDryRun: true,
+  summary: 'Delete records from the quarantine',
+  tag: 'data',
+  audit: { word: 'drop_quarantine', isChange: true },
+  slot: 'api',
+  command: 'DELETE',
+  query: wire.DropQuarantineQuery,
+  success: succeeds(200, wire.DropQuarantineResponse, '1 record deleted', { deleted_rows: 1 }),
+  errors: ['table_busy', 'outcome_unknown'],
+  async handle(call) {
+    const { all, dry_run: _, ...filter } = call.request.query as wire.DropQuarantineQuery & { dry_run?: 'true' };
+    if (all === undefined && Object.keys(filter).length === 0) {
+      throw new EngineError('invalid_request', 'Say which records to delete', {
+        hint: 'Add a filter such as table=customers, or all=true for all of them.',
+      });
+    }
+    const deleted_rows = await dropFromQuarantine(
+      projectOf(call),
+      requireValidFilter(filter),
+      call.engine.services.quarantineDays,
+      call.signal,
+    );
+    const message = `${counted(deleted_rows, 'record')} deleted`;
+    return { body: { success: true, message, deleted_rows }, rows: deleted_rows };
+  },
+};
+
+/**
+ * Checks that times, already valid by RFC 3339, also exist, and that the error code does. A dropped table keeps its
+ * quarantined records, so any table name will do.
+ * @throws EngineError invalid_request
+ */
+function requireValidFilter<F extends { since?: string; until?: string; error?: string }>(filter: F): F {
+  const { error } = filter;
+  if (error !== undefined && !Object.hasOwn(ERROR_CODES, error)) {
+    const hint =
+      didYouMean(error, Object.keys(ERROR_CODES)) ??
+      'Those of records are such as invalid_value, unknown_column and unique_violation.';
+    throw new EngineError('invalid_request', `There is no error code ${quoted(error)}`, { hint });
+  }
+  for (const field of ['since', 'until'] as const) if (filter[field] !== undefined) timeOf(field, filter[field]);
+  return filter;
+}
+
+export const QUARANTINE: readonly Operation[] = [READ_QUARANTINE, REPLAY_QUARANTINE, DROP_QUARANTINE];

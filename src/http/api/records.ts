@@ -1,0 +1,148 @@
+/** The operations that change records: batch inserts (contract C8), and deletes by key. */
+import { EngineError } from '../../contract/errors.js';
+import { LIMITS } from '../../contract/limits.js';
+import * as wire from '../../contract/wire/batch.js';
+import { deletesFrom } from '../../db/idempotency.js';
+import { deleteRecords } from '../../engine/insert/delete-records.js';
+import { insertRecords } from '../../engine/insert/insert.js';
+import { rowsChanged } from '../../engine/insert/batch.js';
+import type { UpsertRule } from '../../engine/insert/upsert.js';
+import { decodeBody } from '../body.js';
+import { keyFor, projectOf, TableInPath, tableInPath } from './call.js';
+import { redactedDetail, shownRights } from '../response/redaction.js';
+import { type Operation, RECORD_ERRORS } from './operation.js';
+
+export const INSERT_RECORDS: Operation = {
+  method: 'POST',
+  url: '/api/cdp/data/:table_name',
+  access: ['data:write'],
+  operationId: 'insertRecords',
+  hasDryRun: true,
+  summary: 'Insert 1 to 250 records in one transaction',
+  description:
+    "All or none. A missing key takes its column's default. With the header `Idempotency-Key` (1 to " +
+    `${LIMITS.idempotencyKeyCharacters} characters) a retry within ${LIMITS.idempotencyHours} hours returns the first ` +
+    'response and inserts nothing. The body may be gzipped.',
+  tag: 'data',
+  audit: { word: 'insert', isChange: false },
+  slot: 'api',
+  command: 'INSERT',
+  params: TableInPath,
+  query: wire.BatchQuery,
+  key: 'accepted',
+  body: wire.BatchBody,
+  rawBody: 'json',
+  example: [
+    { email: 'ada@example.com', age: 36, signed_up: '2026-01-31T09:30:00Z' },
+    { email: 'grace@example.com', age: null },
+  ],
+  success: {
+    status: 201,
+    response: wire.BatchResponse,
+    example: { success: true, inserted_rows: 2, message: '2 records inserted' },
+  },
+  errors: [
+    'empty_batch',
+    'too_many_records',
+    'unknown_column',
+    'invalid_value',
+    'constraint_violation',
+    'row_too_large',
+    'table_not_found',
+    'unique_violation',
+    'quota_exceeded',
+    ...RECORD_ERRORS,
+  ],
+  async handle(call) {
+    const { request, signal } = call;
+    const tableName = tableInPath(call);
+    const bytes = await decodeBody(request);
+    const query = request.query as wire.BatchQuery;
+    const returnIds = query.return === 'ids';
+    const upsert = upsertRule(query);
+    const quarantine = query.on_error === 'quarantine';
+    if (quarantine && returnIds) {
+      throw new EngineError('invalid_request', '`return=ids` cannot be combined with `on_error=quarantine`');
+    }
+    const key = keyFor(call, tableName, queryText(query), bytes);
+    const { tableCache, throttle, quarantineDays } = call.engine.services;
+    const services = { tableCache, throttle, quarantineDays };
+    const options = { ...services, returnIds, key, upsert, quarantine, signal };
+    const { response, replayed } = await insertRecords(projectOf(call), tableName, bytes, options);
+    const { quarantined_rows = 0, errors } = response;
+    const visibleErrors = errors && {
+      errors: errors.map((detail) => redactedDetail(detail, shownRights(request.context))),
+    };
+    const body = quarantine ? { ...response, quarantined_rows, ...visibleErrors } : response;
+    return { body, rows: rowsChanged(response), replayed };
+  },
+};
+
+const DELETE_RECORDS: Operation = {
+  method: 'DELETE',
+  url: '/api/cdp/data/:table_name',
+  access: ['data:write'],
+  operationId: 'deleteRecords',
+  hasDryRun: true,
+  summary: 'Delete rows by 1 to 250 keys in one transaction',
+  description:
+    'All or none. Each record of the body has the columns of `by` and no others; keys that match no row delete nothing. ' +
+    '`Idempotency-Key` works as for inserts.',
+  tag: 'data',
+  audit: { word: 'delete', isChange: true },
+  slot: 'api',
+  command: 'DELETE',
+  params: TableInPath,
+  query: wire.DeleteQuery,
+  key: 'accepted',
+  body: wire.DeleteBody,
+  rawBody: 'json',
+  example: [{ email: 'ada@example.com' }, { email: 'grace@example.com' }],
+  success: {
+    status: 200,
+    response: wire.DeleteResponse,
+    example: { success: true, deleted_rows: 2, message: '2 records deleted' },
+  },
+  errors: [
+    'empty_batch',
+    'too_many_records',
+    'unknown_column',
+    'invalid_value',
+    'constraint_violation',
+    'table_not_found',
+    'quota_exceeded',
+    ...RECORD_ERRORS,
+  ],
+  async handle(call) {
+    const { request, signal } = call;
+    const tableName = tableInPath(call);
+    const bytes = await decodeBody(request);
+    const { by } = request.query as wire.DeleteQuery;
+    const key = keyFor(call, deletesFrom(tableName), `by=${by}`, bytes);
+    const options = { by: names(by), key, throttle: call.engine.services.throttle, signal };
+    const { response, replayed } = await deleteRecords(projectOf(call), tableName, bytes, options);
+    return { body: response, rows: response.deleted_rows, replayed };
+  },
+};
+
+/** Splits a comma-separated list of column names. */
+const names = (list: string): string[] => [...new Set(list.split(','))];
+
+type UpsertFields = Pick<wire.BatchQuery, 'on_conflict' | 'resolution'>;
+
+/** @throws EngineError invalid_request */
+export function upsertRule({ on_conflict: columns, resolution }: UpsertFields): UpsertRule | null {
+  if (columns !== undefined) return { columns: names(columns), resolution: resolution ?? 'merge' };
+  if (resolution === undefined) return null;
+  throw new EngineError('invalid_request', '`resolution` needs `on_conflict`', {
+    hint: 'Name the columns of a unique index, such as on_conflict=email.',
+  });
+}
+
+/** The query in canonical form, for the fingerprint of a key. */
+const queryText = (query: wire.BatchQuery): string =>
+  (['return', 'on_conflict', 'resolution', 'on_error'] as const)
+    .flatMap((name) => (query[name] === undefined ? [] : [`${name}=${query[name]}`]))
+    .join('&');
+
+export const RECORDS: readonly Operation[] = [INSERT_RECORDS, DELETE_RECORDS];

@@ -1,0 +1,136 @@
+/**
+ * Parses the messages of Postgres's output plugin pgoutput, protocol version 1 (Postgres manual, Logical Replication
+ * Message Formats).
+ */
+import { FIRST_NORMAL_OID } from '../pg/index.js';
+
+/** A table at the time of the changes that follow. */
+export interface Relation {
+  readonly schema: string;
+  readonly name: string;
+  readonly columns: readonly Column[];
+}
+
+interface Column {
+  readonly name: string;
+  readonly isKey: boolean;
+  /** Its type is Postgres's own, not that of an extension or a project. */
+  readonly isBuiltIn: boolean;
+}
+
+/** The values of a row in Postgres's text format. undefined: a long value that the change did not touch. */
+export type Values = readonly (string | null | undefined)[];
+
+export type Change =
+  | { readonly kind: 'insert'; readonly row: Values }
+  /** @property key columns of the old row, with other columns null; null: the key does not change */
+  | { readonly kind: 'update'; readonly key: Values | null; readonly row: Values }
+  | { readonly kind: 'delete'; readonly key: Values };
+
+type Message =
+  | { readonly type: 'begin'; readonly xid: number }
+  | { readonly type: 'commit' }
+  | { readonly type: 'relation'; readonly id: number; readonly relation: Relation }
+  | { readonly type: 'change'; readonly id: number; readonly change: Change }
+  | { readonly type: 'truncate'; readonly ids: readonly number[] };
+
+/**
+ * @returns null for messages that do not concern rows
+ * @throws Error for an unknown message
+ */
+export function readMessage(bytes: Buffer): Message | null {
+  const reader = new Reader(bytes);
+  const type = reader.character();
+  switch (type) {
+    case 'B':
+      // The LSN and the time of its commit.
+      reader.skip(16);
+      return { type: 'begin', xid: reader.int32() };
+    case 'C':
+      return { type: 'commit' };
+    case 'R':
+      return readRelation(reader);
+    case 'I': {
+      const id = reader.int32();
+      reader.skip(1);
+      return { type: 'change', id, change: { kind: 'insert', row: reader.values() } };
+    }
+    case 'U': {
+      const id = reader.int32();
+      const hasKey = reader.character() !== 'N';
+      const key = hasKey ? reader.values() : null;
+      if (hasKey) reader.skip(1);
+      return { type: 'change', id, change: { kind: 'update', key, row: reader.values() } };
+    }
+    case 'D': {
+      const id = reader.int32();
+      reader.skip(1);
+      return { type: 'change', id, change: { kind: 'delete', key: reader.values() } };
+    }
+    case 'T': {
+      const count = reader.int32();
+      reader.skip(1);
+      return { type: 'truncate', ids: Array.from({ length: count }, () => reader.int32()) };
+    }
+    case 'Y': // type
+    case 'O': // origin
+    case 'M': // logical message
+      return null;
+    default:
+      throw new Error(`pgoutput sent a message of the unknown type "${type}"`);
+  }
+}
+
+function readRelation(reader: Reader): Message {
+  const id = reader.int32();
+  const [schema, name] = [reader.text(), reader.text()];
+  // Its replica identity.
+  reader.skip(1);
+  const columns = Array.from({ length: reader.int16() }, () => {
+    const isKey = reader.character() === '\x01';
+    const column = { name: reader.text(), isKey, isBuiltIn: reader.int32() < FIRST_NORMAL_OID };
+    // The type's modifier.
+    reader.skip(4);
+    return column;
+  });
+  return { type: 'relation', id, relation: { schema, name, columns } };
+}
+
+class Reader {
+  private at = 0;
+
+  constructor(private readonly bytes: Buffer) {}
+
+  skip(length: number): void {
+    this.at += length;
+  }
+
+  character(): string {
+    return String.fromCharCode(this.bytes.readUInt8(this.at++));
+  }
+
+  int16(): number {
+    return this.bytes.readUInt16BE((this.at += 2) - 2);
+  }
+
+  int32(): number {
+    return this.bytes.readUInt32BE((this.at += 4) - 4);
+  }
+
+  text(): string {
+    const end = this.bytes.indexOf(0, this.at);
+    const text = this.bytes.toString('utf8', this.at, end);
+    this.at = end + 1;
+    return text;
+  }
+
+  values(): Values {
+    return Array.from({ length: this.int16() }, () => {
+      const kind = this.character();
+      if (kind === 'n') return null;
+      if (kind === 'u') return undefined;
+      const length = this.int32();
+      return this.bytes.toString('utf8', this.at, (this.at += length));
+    });
+  }
+}

@@ -1,0 +1,153 @@
+/** Odd values of all kinds of types, each as the text of a constant. */
+import fc from 'fast-check';
+
+/** Types that a test creates before it uses them. */
+export const OWN_TYPES = `CREATE TYPE size AS ENUM ('S', 'not "large"', ''); CREATE TYPE pair AS (a text, b integer);
+  CREATE DOMAIN short AS text CHECK (length(value) < 4)`;
+
+const among = (...values: string[]) => fc.option(fc.constantFrom(...values), { freq: 8 });
+const storable = (text: string): string =>
+  text.replace(/\0|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g, 'x');
+const WORDS = [
+  '',
+  ' ',
+  'null',
+  'NULL',
+  '\\N',
+  '\\',
+  '"',
+  '""',
+  ',',
+  ';',
+  '\t',
+  '\r',
+  '\n',
+  '\r\n',
+  ' a ',
+  '007',
+  '1e5',
+  'true',
+  '{}',
+  '[',
+  '=1',
+  '\ufeff',
+  '2026-01-31',
+  '#',
+  "'",
+];
+const text = fc.option(
+  fc.oneof(
+    fc.constantFrom(...WORDS),
+    fc.string({ unit: 'binary' }).map(storable),
+    fc.string({ unit: 'grapheme' }).map(storable),
+  ),
+  { freq: 8 },
+);
+/** Also as far as Parquet reaches. */
+const TIMES = [
+  'infinity',
+  '-infinity',
+  '4713-01-01 00:00+00 BC',
+  '200000-01-01 00:00+00',
+  '0001-01-01 00:00+00',
+  '0001-12-31 23:59:59.999999+00 BC',
+  '9999-12-31 23:59:59.999999+00',
+  '10000-01-01 00:00+00',
+  '2026-02-28 12:00:00.1+00',
+  '1969-12-31 23:59:59.999999+00',
+  '2026-10-25 02:30+02',
+];
+/**
+ * Values of types as Postgres reads them, and NULL. Not those that JSON does not keep: white space around a document, bounds of
+ * arrays; and not infinite times, which no cell takes.
+ */
+export const ANY_VALUES: Record<string, fc.Arbitrary<string | null>> = {
+  text,
+  varchar: text,
+  'char(3)': among('', 'a', 'abc', ' b'),
+  name: among('', 'a b'),
+  short: among('', 'abc', 'é'),
+  bigint: fc.option(fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n }).map(String)),
+  integer: fc.option(fc.integer().map(String)),
+  smallint: among('-32768', '32767', '0'),
+  float8: fc.option(
+    fc.oneof(
+      fc.double().map((n) => (Object.is(n, -0) ? '-0' : String(n))),
+      fc.constantFrom('5e-324', '-0', '1e300'),
+    ),
+  ),
+  float4: among('NaN', 'Infinity', '-Infinity', '0.1', '3.4e38', '1e-45', '-0', '16777217'),
+  boolean: among('true', 'false'),
+  numeric: among(
+    'NaN',
+    'Infinity',
+    '-Infinity',
+    '0',
+    '0.000',
+    '1.50',
+    '-1e-30',
+    '123456789012345678901234567890.123456789',
+    '1e100',
+  ),
+  'numeric(12,3)': among('NaN', '0', '1.5', '-999999999.999'),
+  timestamptz: among(...TIMES.filter((time) => !time.includes('inf'))),
+  timestamp: among(...TIMES),
+  date: among(
+    'infinity',
+    '-infinity',
+    '4713-01-01 BC',
+    '0001-01-01',
+    '9999-12-31',
+    '10000-01-01',
+    '2026-02-28',
+    '5874897-12-31',
+  ),
+  time: among('00:00', '24:00', '23:59:59.999999', '12:00:00.1'),
+  timetz: among('00:00+00', '24:00-15:59', '12:00:00.000001+05:30'),
+  interval: among('0', '1 year -2 mons 3 days -04:05:06.7', '-1 us', '178000000 years', '1 mon', '36:00'),
+  jsonb: among(
+    'null',
+    'true',
+    '0',
+    '1.50',
+    '-0',
+    '1e400',
+    '"null"',
+    '""',
+    '"a\\"\\\\\\n"',
+    '[]',
+    '{}',
+    '[null]',
+    '{"": null}',
+    '{"a": [1, {"b": 12345678901234567890.10}]}',
+    '"2026-01-31T00:00:00Z"',
+    '"😀"',
+  ),
+  json: among('null', '{"a" :  1, "a": 2}', '[1.0,1e400]', '"x"', '{"b":null}'),
+  uuid: among('00000000-0000-0000-0000-000000000000', 'ffffffff-ffff-ffff-ffff-ffffffffffff'),
+  bytea: among('\\x', '\\x00', '\\xff5c0a2c22', '\\x6e756c6c'),
+  inet: among('::1', '10.0.0.1/8', '192.168.0.1'),
+  cidr: among('10.0.0.0/8', '::/0'),
+  macaddr: among('08:00:2b:01:02:03'),
+  bit: among('0', '1'),
+  varbit: among('', '101'),
+  int4range: among('empty', '[1,5)', '(,)', '[1,)'),
+  tstzrange: among('empty', '["2026-01-01 00:00+00",infinity)', '(,"0044-03-15 00:00+00 BC"]'),
+  nummultirange: among('{}', '{[1,2),(3.50,4]}'),
+  point: among('(0,0)', '(1e300,-0.1)', '(NaN,Infinity)'),
+  polygon: among('((0,0),(1,1),(2,0))'),
+  tsvector: among('', "'a':1 'b c':2A"),
+  size: among('S', 'not "large"', ''),
+  pair: among('(,)', '("",1)', '("a,b ""c"" \\\\",-1)'),
+  'text[]': among('{}', '{NULL}', '{"NULL",""," ","a,b","\\"","\\\\"}', '{{a,b},{c,NULL}}'),
+  'integer[]': among('{}', '{1,NULL,-2}'),
+  'float8[]': among('{NaN,Infinity,-0,0.1}'),
+  'bigint[]': among('{9223372036854775807,NULL}'),
+  'boolean[]': among('{t,f,NULL}'),
+  'timestamptz[]': among('{"2026-01-31 09:30:00.123456+00",NULL}', '{"10000-01-01 00:00+00","0044-03-15 00:00+00 BC"}'),
+  'jsonb[]': among('{NULL}', '{"1","{\\"a\\": 1.50}"}'),
+  'bytea[]': among('{"\\\\x00ff",NULL}'),
+  'size[]': among('{S,"not \\"large\\"",""}'),
+  'pair[]': among('{"(a,1)",NULL}'),
+  'numeric[]': among('{1.50,NaN,12345678901234567890.1}'),
+};
