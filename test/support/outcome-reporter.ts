@@ -12,6 +12,14 @@ import type { Reporter, SerializedError, TestCase, TestModule } from 'vitest/nod
  */
 export const MAY_PASS_LATER = /^(?!Property failed after|responses that the tables contradict)/;
 
+/** What failed, as the last lines of `.ci/run` name it. */
+interface Failure {
+  /** That of the test; undefined for an error outside every file. */
+  readonly file?: string;
+  readonly text: string;
+  readonly mayPassLater: boolean;
+}
+
 export default class OutcomeReporter implements Reporter {
   readonly #flaky: TestCase[] = [];
 
@@ -30,10 +38,14 @@ export default class OutcomeReporter implements Reporter {
     const broken = modules.filter(
       (module) => module.errors().length > 0 || ['queued', 'pending'].includes(module.state()),
     );
-    const failed = [
-      ...inState('failed').map((test) => `${test.module.relativeModuleId} > ${test.fullName}${firstLine(test)}`),
-      ...broken.map((module) => module.relativeModuleId),
-      ...errors.map((error) => error.message),
+    const failed: Failure[] = [
+      ...inState('failed').map((test) => ({
+        file: test.module.relativeModuleId,
+        text: `${test.module.relativeModuleId} > ${test.fullName}${firstLine(test)}`,
+        mayPassLater: MAY_PASS_LATER.test(test.result().errors?.[0]?.message ?? ''),
+      })),
+      ...broken.map(({ relativeModuleId: file }) => ({ file, text: file, mayPassLater: true })),
+      ...errors.map((error) => ({ text: error.message, mayPassLater: false })),
     ];
     writeFileSync(path, JSON.stringify({ passed: inState('passed').length, failed }));
   }

@@ -33,14 +33,23 @@ async function heap(page: Page): Promise<number> {
   return usedSize;
 }
 
-/** What the page would put into the clipboard. */
-const copied = (page: Page): Promise<string> =>
-  page.evaluate(`new Promise((done) => {
-    document.addEventListener('copy', (event) => setTimeout(() => done(text), 0), { once: true, capture: true });
-    let text = '';
+/** Notes what the page will put into the clipboard; the returned function waits for it. */
+async function noteCopied(page: Page): Promise<() => Promise<string>> {
+  // Before the key is pressed: a busy page handles the input first, and the event would be missed.
+  await page.evaluate(`{
     const set = DataTransfer.prototype.setData;
-    DataTransfer.prototype.setData = function (type, value) { text = value; return set.call(this, type, value); };
-  })`);
+    copiedText = undefined;
+    DataTransfer.prototype.setData = function (type, value) {
+      copiedText = value;
+      DataTransfer.prototype.setData = set;
+      return set.call(this, type, value);
+    };
+  }`);
+  return async () => {
+    await page.waitForFunction('copiedText !== undefined');
+    return page.evaluate('copiedText');
+  };
+}
 
 describe('a million rows', () => {
   it('are counted; 100,000 are held; memory stays bounded and the page responsive', async () => {
@@ -169,20 +178,20 @@ describe('the copy buttons', () => {
       ['Markdown', '| 3 | a |'],
     ] as const) {
       await page.getByRole('button', { name: /^Copy 3 rows/ }).click();
-      const written = copied(page);
+      const written = await noteCopied(page);
       await page.getByRole('menuitem', { name: new RegExp(`^${format}`) }).click();
-      expect((await written).replace(/: /g, ':').replace(/, /g, ',')).toContain(text.replace(/, /g, ','));
+      expect((await written()).replace(/: /g, ':').replace(/, /g, ',')).toContain(text.replace(/, /g, ','));
       await page.getByText('3 rows copied').waitFor();
     }
     await page.getByRole('grid').focus();
     await page.keyboard.press('Enter');
-    const written = copied(page);
+    const written = await noteCopied(page);
     await page.getByRole('dialog').getByRole('button', { name: 'Copy' }).click();
-    expect(await written).toBe('1');
+    expect(await written()).toBe('1');
     await page.keyboard.press('Escape');
-    const link = copied(page);
+    const link = await noteCopied(page);
     await page.getByRole('button', { name: 'Copy a link to this text' }).click();
-    expect(decodeURIComponent(await link)).toMatch(/#\/sql\?sql=SELECT n.*&name=Query \d+$/s);
+    expect(decodeURIComponent(await link())).toMatch(/#\/sql\?sql=SELECT n.*&name=Query \d+$/s);
   });
 
   it('say so if the browser does not allow it', async () => {
@@ -255,9 +264,9 @@ describe('values', () => {
     await page.keyboard.press('Control+Home');
     await page.keyboard.press('Shift+ArrowDown');
     await page.keyboard.press('Shift+ArrowRight');
-    const text = copied(page);
+    const text = await noteCopied(page);
     await page.keyboard.press('Control+C');
-    expect(await text).toBe('n\tten\n1\t10\n2\t20');
+    expect(await text()).toBe('n\tten\n1\t10\n2\t20');
     await page.keyboard.press('Control+Home');
     await page.keyboard.press('End');
     await page.keyboard.press('Enter');
