@@ -7,7 +7,7 @@ import { promisify } from 'node:util';
 import { gunzip } from 'node:zlib';
 import type { FastifyRequest } from 'fastify';
 import type { EventLoopThrottle } from '../engine/limits/event-loop-throttle.js';
-import { allSteps, GrowingBuffer, type JsonNode, readJsonBody } from '../codec/index.js';
+import { allSteps, GrowingBuffer, readJsonBody } from '../codec/index.js';
 import { EngineError } from '../contract/errors.js';
 import { LIMITS } from '../contract/limits.js';
 
@@ -116,7 +116,3 @@ export async function parseJsonBody(request: FastifyRequest, throttle: EventLoop
   context.data = data;
   request.body = value;
 }
-
-/** A member of an object in a body, with every digit of its numbers; undefined if it has none of this name. */
-export const memberOf = (node: JsonNode | undefined, name: string): JsonNode | undefined =>
-  node?.kind === 'object' ? node.members.find(([key]) => key === name)?.[1] : undefined;

@@ -58,10 +58,11 @@ export function* readJsonBody(bytes: Uint8Array, dataField?: string): Steps<Json
 
 /**
  * Reads a body whose members may be data, without losing a digit.
+ * @param kept the depth down to which nodes are kept
  * @throws EngineError `invalid_json`, `invalid_request`
  */
-export function readDataBody(bytes: Uint8Array): JsonNode {
-  return readLimitedJson(bytes, OF_BODY, KEPT, 1);
+export function readDataBody(bytes: Uint8Array, kept = KEPT): JsonNode {
+  return readLimitedJson(bytes, OF_BODY, kept, 1);
 }
 
 /** An array or object becomes an empty one. */

@@ -1,5 +1,6 @@
 /** What handlers read from a call: its project, key, path, query and times. */
 import type { FastifyRequest } from 'fastify';
+import { type JsonNode, readDataBody } from '../../codec/index.js';
 import { EngineError } from '../../contract/errors.js';
 import { NAME_PATTERN, PROJECT_NAME_PATTERN } from '../../contract/names.js';
 import { DOCUMENTED, Type } from '../../contract/schema.js';
@@ -14,6 +15,21 @@ export function projectOf({ request }: Call): Project {
   const { project } = request.context;
   if (project === null) throw new Error('The route needs a project and its access is admin');
   return project;
+}
+
+/** A member of an object in a body; undefined if it has none of this name. */
+export const memberOf = (node: JsonNode | undefined, name: string): JsonNode | undefined =>
+  node?.kind === 'object' ? node.members.find(([key]) => key === name)?.[1] : undefined;
+
+/**
+ * A value in the JSON body with every digit of its numbers, read when it is the project's turn; undefined if there is none.
+ * @param path the keys that lead to it
+ */
+export async function exactValue(call: Call, ...path: readonly string[]): Promise<JsonNode | undefined> {
+  const bytes = call.request.context.body;
+  // Down to the items of the value, so that nothing is read twice.
+  const read = () => path.reduce<JsonNode | undefined>(memberOf, readDataBody(bytes, path.length + 1));
+  return call.engine.services.throttle.run(projectOf(call).id, read);
 }
 
 /**

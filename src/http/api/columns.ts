@@ -1,9 +1,7 @@
 /** The operations on columns (contract C6). */
-import { readDataBody } from '../../codec/index.js';
 import * as wire from '../../contract/wire/tables.js';
 import { addColumn, alterColumn, dropColumn } from '../../engine/schema/columns.js';
-import { memberOf } from '../body.js';
-import { changeOptions, ColumnInPath, columnInPath, projectOf, TableInPath, tableInPath } from './call.js';
+import { changeOptions, ColumnInPath, columnInPath, exactValue, projectOf, TableInPath, tableInPath } from './call.js';
 import { type Call, GROWING_ERRORS, type Operation, SCHEMA_ERRORS, succeeds } from './operation.js';
 
 const ADD_COLUMN: Operation = {
@@ -37,9 +35,9 @@ const ADD_COLUMN: Operation = {
     ...GROWING_ERRORS,
   ],
   async handle(call) {
-    const { context, body } = call.request;
+    const { body } = call.request;
     const tableName = tableInPath(call);
-    const definition = withDefault(body as wire.AddColumnBody, context.body);
+    const definition = await withDefault(call, body as wire.AddColumnBody);
     const { response: column, replayed } = await addColumn(projectOf(call), tableName, definition, changeOptions(call));
     return { body: { success: true, message: 'column added', table: tableName, column }, replayed };
   },
@@ -84,13 +82,13 @@ const ALTER_COLUMN: Operation = {
     ...GROWING_ERRORS,
   ],
   async handle(call) {
-    const { context, body, query } = call.request;
+    const { body, query } = call.request;
     const tableName = tableInPath(call);
     const { response: column, replayed } = await alterColumn(
       projectOf(call),
       tableName,
       columnInPath(call),
-      withDefault(body as wire.AlterColumnBody, context.body),
+      await withDefault(call, body as wire.AlterColumnBody),
       { ...changeOptions(call), showValues: (query as wire.AlterColumnQuery).return === 'values' && mayReadAll(call) },
     );
     return { body: { success: true, message: 'column altered', table: tableName, column }, replayed };
@@ -126,9 +124,9 @@ const DROP_COLUMN: Operation = {
  */
 const mayReadAll = ({ caller }: Call): boolean => caller.scopes.has('sql:write');
 
-/** @param bytes of the body, to keep every digit of the default */
-function withDefault<Body extends { default?: unknown }>({ default: defaultValue, ...body }: Body, bytes: Buffer) {
-  const value = defaultValue === undefined ? undefined : memberOf(readDataBody(bytes), 'default');
+/** With every digit of the default. */
+async function withDefault<Body extends { default?: unknown }>(call: Call, { default: defaultValue, ...body }: Body) {
+  const value = defaultValue === undefined ? undefined : await exactValue(call, 'default');
   return value === undefined ? body : { ...body, default: value };
 }
 

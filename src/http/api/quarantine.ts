@@ -1,15 +1,14 @@
 /** The quarantine of refused records. */
-import { jsonText, readDataBody } from '../../codec/index.js';
+import { jsonText } from '../../codec/index.js';
 import { didYouMean } from '../../contract/did-you-mean.js';
 import { EngineError, ERROR_CODES } from '../../contract/errors.js';
 import { counted, quoted } from '../../contract/message-text.js';
 import * as wire from '../../contract/wire/quarantine.js';
 import { dropFromQuarantine, listQuarantine } from '../../engine/insert/quarantine.js';
 import { replay } from '../../engine/insert/replay.js';
-import { memberOf } from '../body.js';
 import { redactedDetail, shownRights } from '../response/redaction.js';
 import { upsertRule } from './records.js';
-import { projectOf, timeOf } from './call.js';
+import { exactValue, projectOf, timeOf } from './call.js';
 import { type Operation, RECORD_ERRORS, succeeds } from './operation.js';
 
 const ID = '01a1fd4a-ba32-726b-b7d9-cf4374f5ddde';
@@ -84,7 +83,7 @@ const REPLAY_QUARANTINE: Operation = {
   async handle(call) {
     const body = call.request.body as wire.ReplayBody;
     const { on_conflict: _, resolution: __, set: ___, ...order } = body;
-    const set = memberOf(readDataBody(call.request.context.body), 'set');
+    const set = await exactValue(call, 'set');
     // As JSON text, which keeps all digits of numbers.
     const values = set?.kind === 'object' ? set.members.map(([key, value]) => [key, jsonText(value)] as const) : [];
     const may = shownRights(call.request.context);

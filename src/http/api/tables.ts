@@ -1,5 +1,4 @@
 /** The operations on tables (contract C6). */
-import { readDataBody } from '../../codec/index.js';
 import { counted } from '../../contract/message-text.js';
 import * as distribution from '../../contract/wire/distribution.js';
 import * as wire from '../../contract/wire/tables.js';
@@ -8,9 +7,8 @@ import { distributeTable } from '../../engine/schema/distribution.js';
 import type { ColumnDefinition } from '../../engine/schema/definition.js';
 import { alterTable, createTable, dropTable, readSchema, readTable } from '../../engine/schema/tables.js';
 import type { Table } from '../../engine/catalog/catalog.js';
-import { memberOf } from '../body.js';
-import { changeOptions, projectOf, schemaLimits, TableInPath, tableInPath } from './call.js';
-import { GROWING_ERRORS, type Operation, SCHEMA_ERRORS, succeeds } from './operation.js';
+import { changeOptions, exactValue, memberOf, projectOf, schemaLimits, TableInPath, tableInPath } from './call.js';
+import { type Call, GROWING_ERRORS, type Operation, SCHEMA_ERRORS, succeeds } from './operation.js';
 
 const TABLE_EXAMPLE = {
   name: 'customers',
@@ -63,9 +61,8 @@ const CREATE_TABLE: Operation = {
   }),
   errors: ['invalid_name', 'reserved_name', 'unknown_type', 'invalid_value', 'table_exists', ...GROWING_ERRORS],
   async handle(call) {
-    const { context } = call.request;
     const body = call.request.body as wire.CreateTableBody;
-    const definition = { ...body, columns: withDefaults(body.columns, context.body) };
+    const definition = { ...body, columns: await withDefaults(call, body.columns) };
     const { response: columns, replayed } = await createTable(projectOf(call), definition, changeOptions(call));
     return { body: { success: true, message: 'table created', table: body.table_name, columns }, replayed };
   },
@@ -189,11 +186,10 @@ const DISTRIBUTE_TABLE: Operation = {
   },
 };
 
-/** @param bytes of the body, to keep every digit of the defaults */
-function withDefaults(columns: readonly wire.AddColumnBody[], bytes: Buffer): ColumnDefinition[] {
-  const read = columns.some((column) => column.default !== undefined)
-    ? memberOf(readDataBody(bytes), 'columns')
-    : undefined;
+/** With every digit of the defaults. */
+async function withDefaults(call: Call, columns: readonly wire.AddColumnBody[]): Promise<ColumnDefinition[]> {
+  const hasDefaults = columns.some((column) => column.default !== undefined);
+  const read = hasDefaults ? await exactValue(call, 'columns') : undefined;
   const nodes = read?.kind === 'array' ? read.items : [];
   return columns.map(({ default: _, ...column }, i) => {
     const value = memberOf(nodes[i], 'default');

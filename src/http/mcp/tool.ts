@@ -1,14 +1,12 @@
 /** What a tool is: its definition, its call with scope, arguments, log and audit log, and its result. */
 import { randomUUID } from 'node:crypto';
 import type { FastifyError, FastifyRequest } from 'fastify';
-import { type JsonNode, readDataBody } from '../../codec/index.js';
 import { EngineError } from '../../contract/errors.js';
 import type { Scope } from '../../contract/names.js';
 import { type Schema, type Static, Type } from '../../contract/schema.js';
 import { thoroughValidator } from '../../contract/validator.js';
 import { requireScope } from '../admission.js';
 import type { Audited, Call } from '../api/operation.js';
-import { memberOf } from '../body.js';
 import { textIn } from '../observability/audit-request.js';
 import { errorBody } from '../response/error-exit.js';
 import { shownRights } from '../response/redaction.js';
@@ -29,11 +27,8 @@ interface Definition<Input extends Schema> {
   };
   readonly input: Input;
   readonly output: Schema;
-  /**
-   * @param exact returns an argument with every digit of its numbers
-   * @throws EngineError
-   */
-  run(call: Call, args: Static<Input>, exact: Exact): Promise<ToolResult>;
+  /** @throws EngineError */
+  run(call: Call, args: Static<Input>): Promise<ToolResult>;
 }
 
 /** Common to dry runs, which store nothing but take the locks of a write. */
@@ -41,8 +36,6 @@ export const DRY_RUN = {
   audit: { word: 'dry_run', isChange: false },
   annotations: { readOnlyHint: false, destructiveHint: false, idempotentHint: true },
 } as const;
-
-type Exact = (name: string) => JsonNode | undefined;
 
 export interface Tool extends Omit<Definition<Schema>, 'run'> {
   /**
@@ -67,9 +60,7 @@ export function tool<Input extends Schema>(definition: Definition<Input>): Tool 
       if (validation !== null) {
         throw shapeError({ validation, validationContext: 'arguments' } as unknown as FastifyError);
       }
-      const exact: Exact = (name) =>
-        memberOf(memberOf(memberOf(readDataBody(context.body), 'params'), 'arguments'), name);
-      return definition.run(call, args as Static<Input>, exact);
+      return definition.run(call, args as Static<Input>);
     },
   };
 }

@@ -15,7 +15,7 @@ import { checkTableInPath } from '../../engine/schema/definition.js';
 import { readSchema, readTable } from '../../engine/schema/tables.js';
 import { collectSql } from '../../engine/sql/collect-sql.js';
 import type { SqlAnswer } from '../../engine/sql/sql-result.js';
-import { projectOf, schemaLimits } from '../api/call.js';
+import { exactValue, projectOf, schemaLimits } from '../api/call.js';
 import type { Call, RouteResponse } from '../api/operation.js';
 import { INSERT_RECORDS } from '../api/records.js';
 import { READ_SCHEMA, READ_TABLE, shownTable } from '../api/tables.js';
@@ -132,6 +132,9 @@ const sqlInput = (what: string) =>
     STRICT,
   );
 
+/** An argument with every digit of its numbers. */
+const exactArgument = (call: Call, name: string) => exactValue(call, 'params', 'arguments', name);
+
 export const QUERY = tool({
   name: 'query',
   title: 'Query',
@@ -143,8 +146,8 @@ export const QUERY = tool({
   annotations: { readOnlyHint: true },
   input: sqlInput('SQL of Postgres that only reads.'),
   output: ResultSchema(SqlResponse),
-  async run(call, args, exact) {
-    const answer = await run(call, projectOf(call), { ...args, readOnly: true }, exact('params'));
+  async run(call, args) {
+    const answer = await run(call, projectOf(call), { ...args, readOnly: true }, await exactArgument(call, 'params'));
     call.request.context.rows = answer.results.at(-1)?.rowCount ?? 0;
     return shownRows(answer, textOf(sqlResponse(answer)));
   },
@@ -160,9 +163,9 @@ export const DRY_RUN_SQL = tool({
   ...DRY_RUN,
   input: sqlInput('SQL of Postgres that writes.'),
   output: ResultSchema(SqlResponse),
-  async run(call, args, exact) {
+  async run(call, args) {
     const project = projectOf(call).inDryRun();
-    const answer = await run(call, project, { ...args, readOnly: false }, exact('params'));
+    const answer = await run(call, project, { ...args, readOnly: false }, await exactArgument(call, 'params'));
     return shownRows(answer, textOf(dryRunBody(sqlResponse(answer), project)));
   },
 });
@@ -219,8 +222,8 @@ export const INSERT = tool({
   annotations: { readOnlyHint: false, destructiveHint: false, idempotentHint: false },
   input: INSERT_INPUT,
   output: ResultSchema(BatchResponse),
-  async run(call, { table }, exact) {
-    const response = await insert(call, projectOf(call), table, exact('records'));
+  async run(call, { table }) {
+    const response = await insert(call, projectOf(call), table, await exactArgument(call, 'records'));
     call.request.context.rows = rowsChanged(response);
     return toolResult(JSON.stringify(response));
   },
@@ -234,9 +237,9 @@ export const DRY_RUN_INSERT = tool({
   ...DRY_RUN,
   input: INSERT_INPUT,
   output: ResultSchema(BatchResponse),
-  async run(call, { table }, exact) {
+  async run(call, { table }) {
     const project = projectOf(call).inDryRun();
-    const response = await insert(call, project, table, exact('records'));
+    const response = await insert(call, project, table, await exactArgument(call, 'records'));
     return toolResult(JSON.stringify(dryRunBody(response, project)));
   },
 });
